@@ -1,0 +1,41 @@
+"""pointdep: learn the point-wise dependency r(x,y) = p(x,y) / (p(x)p(y)) from pairs, and use it.
+
+The names below are imported when they are first used, so that ``import pointdep`` stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pointdep import objectives
+    from pointdep.core.methods import METHODS, Method
+    from pointdep.estimator import PointwiseDependency
+    from pointdep.inference.mutual_information import MIEstimate
+
+_HOME = {
+    "METHODS": "pointdep.core.methods",
+    "MIEstimate": "pointdep.inference.mutual_information",
+    "Method": "pointdep.core.methods",
+    "PointwiseDependency": "pointdep.estimator",
+    "objectives": "pointdep.objectives",
+}
+
+__all__ = ["METHODS", "MIEstimate", "Method", "PointwiseDependency", "__version__", "objectives"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pointdep' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    value = module if home == f"pointdep.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

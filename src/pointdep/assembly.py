@@ -1,0 +1,193 @@
+"""Join the rooms: from encoded rows and settings to a trained model, and to and from its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.methods import Method
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import Standardizer
+from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.progress import Progress
+from pointdep.fitting.splits import Split
+
+_NEGATIVES = 15
+_SMALLEST_BATCH, _LARGEST_BATCH = 64, 256
+_CPC_BATCH = 64
+_PASS_STEPS = 20  # steps a pass over the training rows should have, batch size permitting
+
+
+@dataclass(frozen=True)
+class CriticSettings:
+    """What the user said about the critic."""
+
+    critic: Any
+    hidden: Sequence[int]
+    embedding_dim: int
+    activation: str
+    link: str
+
+    def is_user_module(self) -> bool:
+        return not isinstance(self.critic, str)
+
+    def pairs_are_cheap(self) -> bool:
+        """Whether all pairs of a batch cost one matrix product."""
+        return isinstance(self.critic, tuple | list) or self.critic in {
+            "separable",
+            "bilinear",
+            "inner",
+        }
+
+
+def pick_device(device: str) -> torch.device:
+    """The named device, or with "auto" the first of CUDA, MPS and CPU that is here."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device={device!r} cannot be used here: {reason}") from None
+    return chosen
+
+
+def make_model(
+    settings: CriticSettings, method: Method, replicas: int, x_dim: int, y_dim: int
+) -> RatioModel:
+    """An untrained model of zero weights (the user's modules keep theirs)."""
+    critic = build_critic(
+        settings.critic,
+        replicas,
+        x_dim,
+        y_dim,
+        hidden=settings.hidden,
+        embedding_dim=settings.embedding_dim,
+        activation=settings.activation,
+    )
+    return RatioModel(
+        critic,
+        Standardizer(replicas, x_dim),
+        Standardizer(replicas, y_dim),
+        [method] * replicas,
+        settings.link,
+    )
+
+
+def batch_shape(
+    settings: CriticSettings,
+    method: Method,
+    smallest: int,
+    batch_size: int | str,
+    negatives: int | str,
+) -> tuple[int, int]:
+    """Rows per batch and per block, for training sets of at least `smallest` rows."""
+    everything = settings.pairs_are_cheap() or method.bounded_by_batch
+    for name, value in (("batch_size", batch_size), ("negatives", negatives)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole and value not in ("auto", "all"):
+            raise InputError(f"{name}={value!r} must be a whole number or 'auto'")
+    if isinstance(batch_size, str):
+        batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), _LARGEST_BATCH, smallest)
+        if method.bounded_by_batch and not settings.pairs_are_cheap():
+            batch = min(batch, _CPC_BATCH)
+    else:
+        batch = int(batch_size)
+    if isinstance(negatives, str):
+        block = batch if everything or negatives == "all" else min(_NEGATIVES + 1, batch)
+    else:
+        block = int(negatives) + 1
+    if isinstance(batch_size, str):
+        batch = max(block, batch - batch % block)
+    return batch, block
+
+
+def train_model(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    numeric: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    splits: Sequence[Split],
+    options: TrainingOptions,
+    *,
+    groups: Tensor | None,
+    progress: Progress,
+    checkpoint: Checkpoint | None,
+) -> Trained:
+    """Draw the initial weights, fit the standardisers on training rows only, and train."""
+    device = x.device
+    model.critic.reset(replica_generators(options.seed, model.replicas))
+    for replica, split in enumerate(splits):
+        rows = torch.from_numpy(split.train).to(device)
+        model.x_map.fit_replica(replica, x[rows].cpu(), torch.from_numpy(numeric[0]))
+        model.y_map.fit_replica(replica, y[rows].cpu(), torch.from_numpy(numeric[1]))
+    model.to(device)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.enable_grad():
+        torch.manual_seed(options.seed)  # for dropout in the user's own modules
+        engine = Engine(
+            model, x, y, splits, options, groups=groups, progress=progress, checkpoint=checkpoint
+        )
+        trained = engine.run()
+    model.eval()
+    model.requires_grad_(False)
+    return trained
+
+
+def fingerprint(x: Tensor, y: Tensor, groups: Tensor | None, settings: dict[str, Any]) -> str:
+    """What identifies a fit: its data and its settings."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
+    for tensor in (x, y, groups):
+        if tensor is not None:
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(memoryview(tensor.cpu().numpy()).cast("B"))
+    return digest.hexdigest()
+
+
+def open_checkpoint(path: str | Path, identity: str) -> Checkpoint:
+    """The checkpoint file, in a folder that exists and can be written."""
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"checkpoint={str(path)!r} is a folder: give the name of a file in it")
+    if not place.resolve().parent.is_dir():
+        raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
+    return Checkpoint(place, identity)
+
+
+def load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put saved weights into a freshly made model."""
+    state = {
+        name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")
+    }
+    if "reference" in state:
+        model.reference = torch.zeros_like(state["reference"])
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ModelFileError(f"{path}: the critic does not fit the saved weights: {reason}") from None
+    model.eval()
+    model.requires_grad_(False)
+
+
+def describe_critic(critic: Any) -> Any:
+    """A critic's entry in model.json: its name, or that the user must bring it."""
+    if isinstance(critic, str):
+        return critic
+    kind = "module" if isinstance(critic, nn.Module) else "encoders"
+    return {"own": kind}

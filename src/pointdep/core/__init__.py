@@ -1,0 +1,1 @@
+"""Pure functions and small modules: objectives, read-outs, the table of methods, critics, transforms."""

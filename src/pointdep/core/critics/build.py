@@ -1,0 +1,81 @@
+"""From what a user writes as ``critic=`` to a critic with R replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.concat import ConcatCritic
+from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, SeparableCritic
+from pointdep.core.critics.layers import ACTIVATIONS
+from pointdep.core.critics.user import EncoderCritic, ModuleCritic
+from pointdep.errors import InputError, unknown_name
+
+CRITICS = ("concat", "separable", "bilinear", "inner")
+"""The names `PointwiseDependency(critic=...)` takes."""
+
+
+def build_critic(
+    critic: Any,
+    replicas: int,
+    x_dim: int,
+    y_dim: int,
+    *,
+    hidden: Sequence[int] = (256, 256),
+    embedding_dim: int = 64,
+    activation: str = "silu",
+) -> Critic:
+    """A named critic, the user's module, or the inner product of the user's two encoders."""
+    if isinstance(critic, nn.Module):
+        return _trainable(ModuleCritic(replicas, critic))
+    if isinstance(critic, tuple | list):
+        if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
+            raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
+        return _trainable(EncoderCritic(replicas, critic[0], critic[1]))
+    if critic not in CRITICS:
+        raise unknown_name("critic", critic, CRITICS)
+    if activation not in ACTIVATIONS:
+        raise unknown_name("activation", activation, ACTIVATIONS)
+    widths = _widths(hidden)
+    if critic == "concat":
+        return ConcatCritic(replicas, x_dim, y_dim, hidden=widths, activation=activation)
+    if critic == "separable":
+        if embedding_dim < 1:
+            raise InputError(f"embedding_dim={embedding_dim!r} must be at least 1")
+        return SeparableCritic(
+            replicas, x_dim, y_dim, hidden=widths, embedding_dim=embedding_dim, activation=activation
+        )
+    if critic == "bilinear":
+        return BilinearCritic(replicas, x_dim, y_dim)
+    if x_dim != y_dim:
+        raise InputError(
+            f"critic='inner' needs x and y of one dimension, got {x_dim} and {y_dim}: "
+            "use 'bilinear' or 'separable'"
+        )
+    return InnerProductCritic(replicas, x_dim)
+
+
+def replica_generators(seed: int, replicas: int) -> list[torch.Generator]:
+    """One generator per replica, so that its initial weights do not depend on the others."""
+    return [torch.Generator().manual_seed(seed * 1_000_003 + r) for r in range(replicas)]
+
+
+def _widths(hidden: Sequence[int]) -> list[int]:
+    try:
+        widths = [int(width) for width in hidden]
+    except TypeError:
+        raise InputError(f"hidden={hidden!r} must be a sequence of layer widths") from None
+    if not widths or min(widths) < 1:
+        raise InputError(f"hidden={hidden!r} must name at least one layer of at least one unit")
+    return widths
+
+
+def _trainable(critic: Critic) -> Critic:
+    critic.float()
+    if not any(True for _ in critic.parameters()):
+        raise InputError("the critic has no parameters to train")
+    return critic

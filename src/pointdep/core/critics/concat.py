@@ -1,0 +1,53 @@
+"""The concat critic g([x, y]) of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP
+
+
+class ConcatCritic(Critic):
+    """A perceptron on [x, y].
+
+    Its first layer is linear in [x, y], so W[x; y] = Wx x + Wy y: the halves are computed once per
+    row and added once per cell, and the cost per cell starts at the second layer.
+    """
+
+    def __init__(
+        self,
+        replicas: int,
+        x_dim: int,
+        y_dim: int,
+        *,
+        hidden: Sequence[int] = (256, 256),
+        activation: str = "silu",
+    ) -> None:
+        super().__init__(replicas)
+        fan_in = x_dim + y_dim
+        self.activation = ACTIVATIONS[activation]
+        self.x_half = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
+        self.y_half = ReplicaLinear(replicas, y_dim, hidden[0], bias=False, fan_in=fan_in)
+        self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
+        self._width = sum(hidden)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        self.x_half.reset(generators)
+        self.y_half.reset(generators)
+        self.rest.reset(generators)
+
+    def cell_width(self) -> int:
+        return self._width
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        first = self.x_half(x) + self.y_half(y)
+        return self.rest(self.activation(first)).squeeze(-1)
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        # (R, ..., n, 1, h) + (R, ..., 1, m, h) -> (R, ..., n, m, h)
+        first = self.x_half(x).unsqueeze(-2) + self.y_half(y).unsqueeze(-3)
+        return self.rest(self.activation(first)).squeeze(-1)

@@ -1,0 +1,96 @@
+"""Critics whose score is an inner product of an embedding of x and one of y, plus a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
+
+
+class _InnerProduct(Critic):
+    """s(x, y) = embed_x(x) . embed_y(y) + bias."""
+
+    def __init__(self, replicas: int) -> None:
+        super().__init__(replicas)
+        self.bias = nn.Parameter(torch.zeros(replicas, 1))
+
+    def embed_x(self, x: Tensor) -> Tensor:
+        """x: (R, ..., n, dx) -> (R, ..., n, e)."""
+        raise NotImplementedError
+
+    def embed_y(self, y: Tensor) -> Tensor:
+        """y: (R, ..., m, dy) -> (R, ..., m, e)."""
+        raise NotImplementedError
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.embed_x(x) * self.embed_y(y)).sum(-1) + self.bias
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        scores = self.embed_x(x) @ self.embed_y(y).transpose(-1, -2)
+        return scores + self.bias.view(-1, *[1] * (scores.ndim - 1))
+
+
+class SeparableCritic(_InnerProduct):
+    """g(x) . h(y), each a perceptron."""
+
+    def __init__(
+        self,
+        replicas: int,
+        x_dim: int,
+        y_dim: int,
+        *,
+        hidden: Sequence[int] = (256, 256),
+        embedding_dim: int = 64,
+        activation: str = "silu",
+    ) -> None:
+        super().__init__(replicas)
+        self.x_tower = ReplicaMLP(replicas, [x_dim, *hidden, embedding_dim], activation)
+        self.y_tower = ReplicaMLP(replicas, [y_dim, *hidden, embedding_dim], activation)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        self.x_tower.reset(generators)
+        self.y_tower.reset(generators)
+
+    def embed_x(self, x: Tensor) -> Tensor:
+        out: Tensor = self.x_tower(x)
+        return out
+
+    def embed_y(self, y: Tensor) -> Tensor:
+        out: Tensor = self.y_tower(y)
+        return out
+
+
+class BilinearCritic(_InnerProduct):
+    """x' W y."""
+
+    def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
+        super().__init__(replicas)
+        self.product = ReplicaLinear(replicas, x_dim, y_dim, bias=False, fan_in=x_dim * y_dim)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        self.product.reset(generators)
+
+    def embed_x(self, x: Tensor) -> Tensor:
+        out: Tensor = self.product(x)
+        return out
+
+    def embed_y(self, y: Tensor) -> Tensor:
+        return y
+
+
+class InnerProductCritic(_InnerProduct):
+    """scale * x . y, for x and y that already live in one space."""
+
+    def __init__(self, replicas: int, dim: int) -> None:
+        super().__init__(replicas)
+        self.scale = nn.Parameter(torch.full((replicas, 1), dim**-0.5))
+
+    def embed_x(self, x: Tensor) -> Tensor:
+        return x * self.scale.view(-1, *[1] * (x.ndim - 1))
+
+    def embed_y(self, y: Tensor) -> Tensor:
+        return y

@@ -1,0 +1,69 @@
+"""Linear layers and perceptrons with one set of weights per replica."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {"silu": F.silu, "relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "elu": F.elu}
+)
+
+
+class ReplicaLinear(nn.Module):
+    """x: (R, ..., in) -> (R, ..., out), replica r with its own weight and bias.
+
+    `fan_in` sets the scale of the initial weights where the layer is one half of a wider one.
+    """
+
+    def __init__(
+        self, replicas: int, inputs: int, outputs: int, *, bias: bool = True, fan_in: int = 0
+    ) -> None:
+        super().__init__()
+        self.fan_in = fan_in or inputs
+        self.weight = nn.Parameter(torch.zeros(replicas, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(replicas, 1, outputs)) if bias else None
+
+    @torch.no_grad()
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """PyTorch's own default for a linear layer, uniform within +-1/sqrt(fan_in)."""
+        bound = 1.0 / math.sqrt(self.fan_in)
+        for parameter in self.parameters():
+            for slice_, generator in zip(parameter, generators, strict=True):
+                drawn = torch.rand(slice_.shape, generator=generator, dtype=torch.float32)
+                slice_.copy_((2.0 * drawn - 1.0) * bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        if self.bias is None:
+            out = torch.bmm(flat, self.weight)
+        else:
+            out = torch.baddbmm(self.bias, flat, self.weight)
+        return out.view(*x.shape[:-1], self.weight.shape[-1])
+
+
+class ReplicaMLP(nn.Module):
+    """A perceptron through `widths`, the activation between its layers and not after the last."""
+
+    def __init__(self, replicas: int, widths: Sequence[int], activation: str) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.layers = nn.ModuleList(
+            ReplicaLinear(replicas, a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw every layer, replica r from its own generator."""
+        for layer in self.layers:
+            assert isinstance(layer, ReplicaLinear)
+            layer.reset(generators)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for position, layer in enumerate(self.layers):
+            x = layer(self.activation(x) if position else x)
+        return x

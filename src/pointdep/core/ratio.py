@@ -1,0 +1,162 @@
+"""R estimates of log r(x,y) in one module: what is trained, saved and asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pointdep.core.critics.base import Critic
+from pointdep.core.methods import Method
+from pointdep.core.objectives import softplus
+from pointdep.core.transforms import Standardizer
+from pointdep.errors import InputError, unknown_name
+
+LINKS = ("score", "log_ratio", "softplus")
+"""What a critic's output stands for: the method's score, log r, or r before a softplus."""
+
+_TINY = 1e-37  # a floor that float32 can hold, for links that keep r positive by themselves
+
+
+class RatioModel(nn.Module):
+    """Standardise, score with the critic, read out.
+
+    `methods` names one method per replica, so that replicas with different objectives can train in
+    one run. With ``link="log_ratio"`` the critic models log r and the method's inverse read-out
+    turns that into its score; with ``"softplus"`` it models r through a softplus. Both keep r
+    positive, where the plain score of `drf` may fall below zero.
+    """
+
+    constant: Tensor
+    reference: Tensor
+
+    def __init__(
+        self,
+        critic: Critic,
+        x_map: Standardizer,
+        y_map: Standardizer,
+        methods: Sequence[Method],
+        link: str = "score",
+    ) -> None:
+        super().__init__()
+        if link not in LINKS:
+            raise unknown_name("link", link, LINKS)
+        if link == "softplus" and not all(m.scores_ratio for m in methods):
+            raise InputError(
+                'link="softplus" is for methods whose score is r itself (drf, drf_relative, smi)'
+            )
+        self.critic, self.x_map, self.y_map = critic, x_map, y_map
+        self.methods, self.link = tuple(methods), link
+        self._groups = _group(self.methods)
+        # dv: log E_M[exp s], (R,). cpc: a sample of y, (R, N, dy), N = 0 until it is stored.
+        self.register_buffer("constant", torch.zeros(critic.replicas))
+        self.register_buffer("reference", torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
+
+    @property
+    def replicas(self) -> int:
+        return self.critic.replicas
+
+    def select(self, replicas: Sequence[int]) -> RatioModel:
+        """A copy that holds only these replicas."""
+        keep = list(replicas)
+        methods = [self.methods[r] for r in keep]
+        chosen = RatioModel(
+            self.critic.select(keep), self.x_map.select(keep), self.y_map.select(keep), methods,
+            self.link,
+        )
+        chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
+        return chosen
+
+    def per_method(self, function: Callable[[Method, Tensor], Tensor], values: Tensor) -> Tensor:
+        """Apply function(method, part) to the replicas of each method; values: (R, ...)."""
+        if len(self._groups) == 1:
+            return function(self._groups[0][0], values)
+        order = [r for _, members in self._groups for r in members]
+        parts = torch.cat([function(method, values[members]) for method, members in self._groups])
+        return parts[torch.as_tensor(order, device=values.device).argsort()]
+
+    def raw_matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        """The critic's output for all pairs, (R, ..., n, dx) and (R, ..., m, dy) -> (R, ..., n, m)."""
+        return self.critic.matrix(self.x_map(x), self.y_map(y))
+
+    def scores(self, raw: Tensor) -> Tensor:
+        """The method's scores of the critic's output, any shape (R, ...)."""
+        if self.link == "score":
+            return raw
+        if self.link == "softplus":
+            return softplus(raw)
+        return self.per_method(lambda method, part: method.inverse(part), raw)
+
+    def log_ratio_pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """log r of the pairs. x: (R, n, dx), y: (R, n, dy) -> (R, n)."""
+        x, y = self.x_map(x), self.y_map(y)
+        return self._read_out(self.critic.pairs(x, y)) - self._reference(x)
+
+    def log_ratio_matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        """log r of all pairs, in blocks. x: (R, n, dx), y: (R, m, dy) -> (R, n, m)."""
+        x, y = self.x_map(x), self.y_map(y)
+        raw = self.critic.matrix_in_blocks(x, y)
+        return self._read_out(raw) - self._reference(x).unsqueeze(-1)
+
+    def log_ratio_blocks(self, x: Tensor, y: Tensor) -> Tensor:
+        """log r within blocks. x: (R, G, b, dx), y: (R, G, b, dy) -> (R, G, b, b)."""
+        x, y = self.x_map(x), self.y_map(y)
+        offset = self._reference(x.flatten(1, 2))
+        if offset.shape[1] > 1:
+            offset = offset.view(x.shape[:-1]).unsqueeze(-1)
+        else:
+            offset = offset[:, :, None, None]
+        return self._read_out(self.critic.matrix(x, y)) - offset
+
+    def at_limit(self, log_ratio: Tensor) -> Tensor:
+        """Boolean, same shape: the read-out stopped at a floor or ceiling that is not in the data."""
+        if self.link != "score":
+            return torch.zeros_like(log_ratio, dtype=torch.bool)
+
+        def stopped(method: Method, part: Tensor) -> Tensor:
+            floor = method.options.get("floor") if method.reference == "none" else None
+            if floor is None:
+                return torch.zeros_like(part, dtype=torch.bool)
+            # 1e-3 is far above float32's rounding of log(1e-4) and far below any real spacing.
+            return part.abs() >= -math.log(floor) - 1e-3
+
+        return self.per_method(stopped, log_ratio)
+
+    def _read_out(self, raw: Tensor) -> Tensor:
+        if self.link == "log_ratio":
+            return raw
+        if self.link == "softplus":
+            open_floor = [m.configure(floor=_TINY) for m in self.methods[:1]][0]
+            return open_floor.read_out(softplus(raw))
+        return self.per_method(lambda method, part: method.read_out(part), raw)
+
+    def _reference(self, x: Tensor) -> Tensor:
+        """What the read-out still lacks, of standardised x: (R, n, dx) -> (R, n) or (R, 1)."""
+        offset = self.constant.unsqueeze(-1)
+        if not self.reference.shape[1]:
+            return offset
+        y = self.y_map(self.reference)
+        rows = max(1, (1 << 22) // (self.replicas * y.shape[1]))
+        normaliser = torch.cat(
+            [
+                torch.logsumexp(self.critic.matrix_in_blocks(part, y), -1)
+                for part in x.split(rows, 1)
+            ],
+            -1,
+        )
+        return offset + normaliser - math.log(y.shape[1])
+
+
+def _group(methods: Sequence[Method]) -> list[tuple[Method, list[int]]]:
+    """Replicas by method, in order of first appearance."""
+    groups: list[tuple[Method, list[int]]] = []
+    for replica, method in enumerate(methods):
+        for known, members in groups:
+            if known is method or (known.key == method.key and known.options == method.options):
+                members.append(replica)
+                break
+        else:
+            groups.append((method, [replica]))
+    return groups

@@ -1,0 +1,257 @@
+"""From a side's columns to the float32 matrix the critics see, the same way in fit and after."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.categories import CategoryColumn
+from pointdep.data.raw import Array, RawSide, column_label, row_chunks
+from pointdep.errors import DataWarning, InputError
+
+
+@dataclass(frozen=True, eq=False)
+class SideEncoder:
+    """Centres and scales the numeric columns, then appends one one-hot block per category column.
+
+    Centre and scale, mean and standard deviation in float64, only keep float32 accurate.
+
+    side: "X" or "Y"; names, named, category_mask: the columns seen in fit (see RawSide).
+    numeric_at, category_at: positions, in the order given, of the columns that were not constant.
+    center, scale: (len(numeric_at),) float64. categories: one per entry of category_at.
+    """
+
+    side: str
+    names: tuple[str, ...]
+    named: bool
+    category_mask: tuple[bool, ...]
+    numeric_at: tuple[int, ...]
+    center: Array
+    scale: Array
+    category_at: tuple[int, ...]
+    categories: tuple[CategoryColumn, ...]
+
+    @classmethod
+    def fit(cls, raw: RawSide, name: str) -> SideEncoder:
+        """Learn the encoding of the side name from its training rows."""
+        numeric_at = [i for i, is_cat in enumerate(raw.category_mask) if not is_cat]
+        category_at = [i for i, is_cat in enumerate(raw.category_mask) if is_cat]
+        center = scale = np.empty(0)
+        if raw.numeric is not None:
+            center, scale = _center_and_scale(raw.numeric, raw.numeric_names, name)
+        varies = scale > 0
+        columns = [CategoryColumn.count(*column) for column in raw.categorical]
+        kept = [column.values.size > 1 for column in columns]
+        names = raw.names
+        _report_constant(
+            [names[i] for i, keep in zip(numeric_at, varies, strict=True) if not keep]
+            + [names[i] for i, keep in zip(category_at, kept, strict=True) if not keep],
+            raw,
+            name,
+        )
+        return cls(
+            side=name,
+            names=names,
+            named=raw.named,
+            category_mask=raw.category_mask,
+            numeric_at=tuple(i for i, keep in zip(numeric_at, varies, strict=True) if keep),
+            center=center[varies],
+            scale=scale[varies],
+            category_at=tuple(i for i, keep in zip(category_at, kept, strict=True) if keep),
+            categories=tuple(c for c, keep in zip(columns, kept, strict=True) if keep),
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of columns that encode gives."""
+        return len(self.numeric_at) + sum(c.values.size for c in self.categories)
+
+    @property
+    def discrete(self) -> bool | None:
+        """How as_side must read new rows of this side: all categories, all numbers, or by type."""
+        if all(self.category_mask):
+            return True
+        return None if any(self.category_mask) else False
+
+    @property
+    def numeric_mask(self) -> Array:
+        """(dim,) bool: which encoded columns are numbers; the others are one-hot."""
+        return np.arange(self.dim) < len(self.numeric_at)
+
+    def encode(self, raw: RawSide) -> Array:
+        """(rows, dim) float32: scaled numeric columns, then the one-hot blocks."""
+        self._check(raw)
+        encoded = np.zeros((raw.rows, self.dim), dtype=np.float32)
+        start = len(self.numeric_at)
+        if start:
+            values, index = self._numeric(raw)
+            for rows in row_chunks(values):
+                chunk = values[rows][:, index].astype(np.float64)
+                encoded[rows, :start] = (chunk - self.center) / self.scale
+        every_row = np.arange(raw.rows)
+        for position, column in zip(self.category_at, self.categories, strict=True):
+            codes = column.codes(self._category(raw, position, column), self.side)
+            encoded[every_row, start + codes] = 1
+            start += column.values.size
+        return encoded
+
+    def log_frequency(self, raw: RawSide) -> Array | None:
+        """(rows,) float64 log p(outcome) by the training counts when the side is one category.
+
+        None for every other side, where an outcome has no frequency of its own.
+        """
+        self._check(raw)
+        if self.numeric_at or len(self.categories) != 1:
+            return None
+        column = self.categories[0]
+        codes = column.codes(self._category(raw, self.category_at[0], column), self.side)
+        frequency: Array = np.log(column.counts / column.counts.sum())[codes]
+        return frequency
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to encode again, in JSON's types."""
+        return {
+            "side": self.side,
+            "names": list(self.names),
+            "named": self.named,
+            "category_mask": list(self.category_mask),
+            "numeric_at": list(self.numeric_at),
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            "category_at": list(self.category_at),
+            "categories": [column.to_dict() for column in self.categories],
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> SideEncoder:
+        """The encoder that to_dict described; InputError when saved is something else."""
+        try:
+            encoder = cls(
+                side=saved["side"],
+                names=tuple(saved["names"]),
+                named=saved["named"],
+                category_mask=tuple(saved["category_mask"]),
+                numeric_at=tuple(saved["numeric_at"]),
+                center=np.array(saved["center"], dtype=np.float64),
+                scale=np.array(saved["scale"], dtype=np.float64),
+                category_at=tuple(saved["category_at"]),
+                categories=tuple(CategoryColumn.from_dict(c) for c in saved["categories"]),
+            )
+            encoder._require_consistent()
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(
+                f"not a saved encoder of a side ({type(error).__name__}: {error})"
+            ) from error
+        return encoder
+
+    def _require_consistent(self) -> None:
+        """ValueError when the fields, as read from a file, do not fit together."""
+        width, kept = len(self.names), (*self.numeric_at, *self.category_at)
+        if not isinstance(self.side, str) or not all(isinstance(n, str) for n in self.names):
+            raise ValueError("side and names must be strings")
+        if len(self.category_mask) != width or not all(
+            isinstance(flag, bool) for flag in (*self.category_mask, self.named)
+        ):
+            raise ValueError("named and category_mask must be true or false, one flag per name")
+        if not kept or not all(type(i) is int and 0 <= i < width for i in kept):
+            raise ValueError("no column was kept, or a position is not that of a column")
+        masks = [self.category_mask[i] for i in kept]
+        if masks != [False] * len(self.numeric_at) + [True] * len(self.category_at):
+            raise ValueError("numeric_at and category_at do not agree with category_mask")
+        if len(set(kept)) != len(kept) or len(self.categories) != len(self.category_at):
+            raise ValueError("a column is kept twice, or has no categories")
+        if self.center.shape != self.scale.shape or self.center.shape != (len(self.numeric_at),):
+            raise ValueError("center and scale must have one number per numeric column")
+        if not (np.isfinite(self.center) & np.isfinite(self.scale) & (self.scale > 0)).all():
+            raise ValueError("center must be finite and scale positive")
+
+    def _check(self, raw: RawSide) -> None:
+        if raw.width != len(self.names):
+            raise InputError(
+                f"{self.side} has {raw.width} features, but PointwiseDependency is expecting "
+                f"{len(self.names)} features as input"
+            )
+        if self.named and raw.named:
+            for position, (seen, given) in enumerate(zip(self.names, raw.names, strict=True)):
+                if seen != given:
+                    raise InputError(
+                        "The feature names should match those that were passed during fit: "
+                        f"{self.side} column {position} is {given!r} but was {seen!r}; "
+                        "give the same columns in the same order"
+                    )
+
+    def _numeric(self, raw: RawSide) -> tuple[Array, Array]:
+        """Values (rows, k) and which of the k columns are the kept ones, in their order."""
+        at = self.numeric_at
+        if raw.numeric is not None and not any(raw.category_mask[i] for i in at):
+            return raw.numeric, np.array([raw.index_within_kind(i) for i in at])
+        for position in at:
+            values = raw.column(position)
+            # Whether integers look like labels depends on the number of rows, so a few of them may
+            # be read as categories here although the column was numeric in training.
+            if raw.category_mask[position] and values.dtype.kind not in "iuf":
+                raise self._mismatch(position, "numbers", values)
+        return np.column_stack([raw.column(i) for i in at]), np.arange(len(at))
+
+    def _category(self, raw: RawSide, position: int, column: CategoryColumn) -> Array:
+        values = raw.column(position)
+        if not raw.category_mask[position]:
+            # As in _numeric: integer labels of a few rows may have been read as numbers, and beside
+            # a float column as floats.
+            labels = column.values.dtype.kind == "f" or bool((values == np.rint(values)).all())
+            if column.values.dtype.kind not in "iuf" or not labels:
+                raise self._mismatch(position, "categories", values)
+        return values
+
+    def _mismatch(self, position: int, expected: str, values: Array) -> InputError:
+        found = {"U": "strings", "b": "booleans"}.get(values.dtype.kind, "numbers")
+        return InputError(
+            f"{column_label(self.side, self.names[position])} held {expected} in training but now "
+            f"holds {found}: give the column as it was in training"
+        )
+
+
+def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tuple[Array, Array]:
+    """Mean and standard deviation in float64 of each column of (rows, k); scale 0 if constant."""
+    low = np.full(numeric.shape[1], np.inf)
+    high = -low
+    for rows in row_chunks(numeric):
+        low = np.minimum(low, numeric[rows].min(axis=0).astype(np.float64))
+        high = np.maximum(high, numeric[rows].max(axis=0).astype(np.float64))
+    with np.errstate(over="ignore"):
+        span = high - low
+    if not np.isfinite(span).all():
+        column = names[int((~np.isfinite(span)).argmax())]
+        raise InputError(f"{column_label(side, column)} spans more than float64 holds: rescale it")
+    # Moments of the column mapped to [0, 1] neither overflow nor vanish, and as their variance is
+    # at least 1 / (2 rows) the one-pass formula is accurate.
+    divisor = np.where(span > 0, span, 1.0)
+    total, squares = np.zeros_like(span), np.zeros_like(span)
+    for rows in row_chunks(numeric):
+        unit = (numeric[rows].astype(np.float64) - low) / divisor
+        total += unit.sum(axis=0)
+        squares += np.square(unit).sum(axis=0)
+    mean = total / numeric.shape[0]
+    deviation = np.sqrt(np.maximum(squares / numeric.shape[0] - np.square(mean), 0))
+    return low + span * mean, np.where(span > 0, span * deviation, 0.0)
+
+
+def _report_constant(constant: list[str], raw: RawSide, side: str) -> None:
+    if len(constant) == raw.width:
+        raise InputError(
+            f"every column of {side} is constant (n_samples={raw.rows}): "
+            "it can tell nothing about the other side"
+        )
+    if constant:
+        shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
+        warnings.warn(
+            f"{side}: dropped {len(constant)} column(s) that have one value throughout: {shown}",
+            DataWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,189 @@
+"""One reader per file format; every failure is one line that names the file."""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.raw import Array
+from pointdep.errors import InputError, unknown_name
+
+
+@contextmanager
+def loading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while path is read into an InputError that says what to do."""
+    try:
+        if not path.exists():
+            raise InputError(f"{path} does not exist")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder: give a file")
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty (0 bytes)")
+        yield
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} may not be read (permission denied)") from error
+    except Exception as error:
+        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{path} cannot be read, it is truncated, damaged or no {path.suffix} file: {lines[0]}"
+        ) from error
+
+
+def read_npy(path: Path) -> Array:
+    """The array of a .npy file, memory-mapped."""
+    with loading(path):
+        _refuse_pickle(path)
+        try:
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            if "Python objects" in str(error):
+                raise _holds_objects(path) from error
+            raise
+        if not isinstance(values, np.ndarray):
+            raise InputError(f"{path} is a .npz archive: rename it to end in .npz")
+    _require_rows(values, path)
+    return values
+
+
+def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
+    """The named arrays of a .npz file, or all of them."""
+    with loading(path):
+        _refuse_pickle(path)
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise InputError(f"{path} is a single array: rename it to end in .npy")
+        with archive:
+            wanted = _known_keys(path, keys, archive.files)
+            try:
+                arrays = {key: archive[key] for key in wanted}
+            except ValueError as error:
+                if "Object arrays" in str(error):
+                    raise _holds_objects(path) from error
+                raise
+    for values in arrays.values():
+        _require_rows(values, path)
+    return arrays
+
+
+def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
+    """The named tensors of a .safetensors file, or all of them."""
+    from safetensors import safe_open
+
+    # As torch tensors, because NumPy has no bfloat16.
+    with loading(path), safe_open(path, framework="pt") as archive:
+        wanted = _known_keys(path, keys, list(archive.keys()))
+        tensors = {key: archive.get_tensor(key) for key in wanted}
+    for values in tensors.values():
+        _require_rows(values, path)
+    return tensors
+
+
+def table_columns(path: Path) -> list[str]:
+    """The names of the columns of a .csv or .parquet file."""
+    with loading(path):
+        if path.suffix.lower() == ".csv":
+            import pandas as pd
+
+            return [str(name) for name in pd.read_csv(path, nrows=0).columns]
+        import pyarrow.parquet as pq
+
+        return [str(name) for name in pq.read_schema(path).names]
+
+
+def read_table(path: Path, columns: Sequence[str] | None) -> Any:
+    """The named columns of a .csv or .parquet file, or all of them, as a pandas DataFrame."""
+    known = table_columns(path)
+    for name in columns or ():
+        if name not in known:
+            raise InputError(f"{path}: {unknown_name('column', name, known)}")
+    import pandas as pd
+
+    with loading(path):
+        chosen = None if columns is None else list(columns)
+        if path.suffix.lower() == ".csv":
+            table = pd.read_csv(path, usecols=chosen)
+        else:
+            table = pd.read_parquet(path, columns=chosen)
+        if len(table) == 0:
+            raise InputError(f"{path} is empty: it has a header but no rows")
+    return table if chosen is None else table[chosen]
+
+
+def read_vec(path: Path) -> tuple[list[str], Array]:
+    """Words and their (rows, dim) float32 vectors from word2vec's text format.
+
+    The first line is "rows dim", each other one "word v1 ... v_dim".
+    """
+    words: list[str] = []
+    numbers = array("f")
+    with loading(path), path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        rows, dim = _vec_header(path, lines)
+        for number, line in enumerate(lines, start=2):
+            # A word may itself hold spaces, so the numbers are taken from the right.
+            word, *cells = line.rstrip(" \r\n").rsplit(" ", dim)
+            if len(words) == rows:
+                raise InputError(f"{path} line {number}: more rows than the {rows} in line 1")
+            if len(cells) != dim:
+                raise InputError(
+                    f"{path} line {number}: {len(cells)} numbers where line 1 promises {dim}"
+                )
+            try:
+                numbers.extend([float(cell) for cell in cells])
+            except ValueError as error:
+                raise InputError(
+                    f"{path} line {number}: not a word and then {dim} numbers ({error})"
+                ) from error
+            words.append(word)
+    if len(words) < rows:
+        raise InputError(
+            f"{path} ends after line {len(words) + 1}: {len(words)} rows where "
+            f"line 1 promises {rows}"
+        )
+    return words, np.frombuffer(numbers, dtype=np.float32).reshape(rows, dim)
+
+
+def _vec_header(path: Path, lines: io.TextIOWrapper) -> tuple[int, int]:
+    cells = lines.readline().split()
+    if len(cells) != 2 or not all(cell.isdecimal() for cell in cells):
+        raise InputError(f'{path} line 1: a .vec file starts with "rows dimensions", two integers')
+    rows, dim = int(cells[0]), int(cells[1])
+    if rows == 0 or dim == 0:
+        raise InputError(f"{path} line 1: {rows} rows of {dim} numbers is empty")
+    return rows, dim
+
+
+def _known_keys(path: Path, keys: Sequence[str] | None, found: Sequence[str]) -> Sequence[str]:
+    if not found:
+        raise InputError(f"{path} is empty: it holds no arrays")
+    for key in keys or ():
+        if key not in found:
+            raise InputError(f"{path} holds no array {key!r}: it holds {', '.join(sorted(found))}")
+    return found if keys is None else keys
+
+
+def _require_rows(values: Any, path: Path) -> None:
+    if len(values.shape) > 0 and values.shape[0] == 0:
+        raise InputError(f"{path} is empty: it holds an array without rows")
+
+
+def _refuse_pickle(path: Path) -> None:
+    # Every pickle since protocol 2 starts with this byte, and no .npy or .npz file does.
+    with path.open("rb") as file:
+        if file.read(1) == b"\x80":
+            raise _holds_objects(path)
+
+
+def _holds_objects(path: Path) -> InputError:
+    return InputError(
+        f"{path} holds Python objects (a pickle), which is not loaded for safety: "
+        "save it again as numbers or strings"
+    )

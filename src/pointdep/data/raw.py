@@ -1,0 +1,126 @@
+"""One side of the data after reading and before encoding, and the checks every side shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pointdep.errors import InputError
+
+Array = npt.NDArray[Any]
+
+# Row chunks of about this many numbers keep float64 copies of a memory-mapped side near 16 MB.
+_CHUNK_NUMBERS = 1 << 21
+
+
+class SparseInputError(InputError, TypeError):
+    """A sparse matrix was given; also a TypeError, which is what scikit-learn's users expect."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawSide:
+    """X or Y as columns of numbers and columns of categories, checked but not yet scaled.
+
+    numeric: (rows, dn) in its original dtype, possibly a view or a memory map; None without any.
+    numeric_names: dn names; arrays have the column's position as its name.
+    categorical: (name, (rows,) values) of each category column.
+    named: the names come from a table and must be the same ones later.
+    category_mask: which columns are categories, in the order they were given.
+    """
+
+    numeric: Array | None
+    numeric_names: tuple[str, ...]
+    categorical: tuple[tuple[str, Array], ...]
+    rows: int
+    named: bool = False
+    category_mask: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Numbers come first when nobody says otherwise."""
+        if not self.category_mask:
+            mask = (False,) * len(self.numeric_names) + (True,) * len(self.categorical)
+            object.__setattr__(self, "category_mask", mask)
+
+    @property
+    def width(self) -> int:
+        """Number of columns as the user counts them."""
+        return len(self.category_mask)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns in the order they were given."""
+        numeric = iter(self.numeric_names)
+        categorical = iter(name for name, _ in self.categorical)
+        return tuple(next(categorical if is_cat else numeric) for is_cat in self.category_mask)
+
+    def index_within_kind(self, position: int) -> int:
+        """Where the column at this position stands among the columns of its own kind."""
+        return self.category_mask[:position].count(self.category_mask[position])
+
+    def column(self, position: int) -> Array:
+        """(rows,) values of the column at this position in the order given."""
+        index = self.index_within_kind(position)
+        if self.category_mask[position]:
+            return self.categorical[index][1]
+        assert self.numeric is not None
+        return self.numeric[:, index]
+
+
+def require_same_length(x: RawSide, y: RawSide, groups: Any = None) -> None:
+    """Row i of X belongs with row i of Y (and of groups), so their lengths must agree."""
+    lengths = {"X": x.rows, "Y": y.rows}
+    if groups is not None:
+        lengths["groups"] = len(groups)
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
+        raise InputError(
+            f"inconsistent numbers of samples: {listed}; row i of each must describe the same pair"
+        )
+
+
+def column_label(side: str, column: str) -> str:
+    """How messages call a column: by its name, or by its position in an array."""
+    return f"{side} column {column if column.isdigit() else repr(column)}"
+
+
+def row_chunks(values: Array) -> Iterator[slice]:
+    """Slices of rows that together cover values: (rows,) or (rows, columns)."""
+    width = values.shape[1] if values.ndim == 2 else 1
+    step = max(1, _CHUNK_NUMBERS // max(1, width))
+    for start in range(0, values.shape[0], step):
+        yield slice(start, start + step)
+
+
+def require_finite(values: Array, names: tuple[str, ...], side: str) -> None:
+    """InputError naming the first column of values: (rows, columns) with NaN or infinity."""
+    if values.dtype.kind != "f":
+        return
+    for rows in row_chunks(values):
+        bad = ~np.isfinite(values[rows]).all(axis=0)
+        if bad.any():
+            # Another column may start going bad in a later row; one column is enough to report.
+            first = int(bad.argmax())
+            raise _not_finite(values[:, first], names[first], side)
+
+
+def _not_finite(column: Array, name: str, side: str) -> InputError:
+    nan, infinite = np.isnan(column), np.isinf(column)
+    row = int((nan | infinite).argmax())
+    found = [f"{int(nan.sum())} NaN"] if nan.any() else []
+    found += [f"{int(infinite.sum())} infinity"] if infinite.any() else []
+    return InputError(
+        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in row {row}: "
+        f"drop those rows from both sides or fill the values in"
+    )
+
+
+def missing_category(count: int, row: int, name: str, side: str) -> InputError:
+    """The error for a category column in which count values are missing, the first at row."""
+    return InputError(
+        f"{column_label(side, name)} holds {count} missing value(s) (None or NaN), the first in "
+        f"row {row}: drop those rows from both sides or give missing values a category of their own"
+    )

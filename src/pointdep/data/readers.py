@@ -1,0 +1,155 @@
+"""Users' files for the command line: pairs and single columns from arrays, tables and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.files import (
+    read_npy,
+    read_npz,
+    read_safetensors,
+    read_table,
+    read_vec,
+    table_columns,
+)
+from pointdep.data.raw import Array
+from pointdep.errors import InputError
+
+KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {
+    ".npz": read_npz,
+    ".safetensors": read_safetensors,
+}
+TABLES = (".csv", ".parquet")
+SUFFIXES = (".npy", *KEYED, *TABLES, ".vec")
+
+
+def read_pairs(
+    files: Sequence[Path],
+    *,
+    x_columns: str | None,
+    y_columns: str | None,
+    x_key: str = "x",
+    y_key: str = "y",
+) -> tuple[object, object]:
+    """X and Y, as things as_side accepts, from one file with both or from two files.
+
+    x_columns, y_columns: comma-separated columns of a table, or the key of an array in a .npz or
+    .safetensors file, where x_key and y_key are meant otherwise.
+    """
+    paths = [Path(file) for file in files]
+    if len(paths) == 1:
+        return _both_sides(paths[0], x_columns, y_columns, x_key, y_key)
+    if len(paths) != 2:
+        raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
+    if all(_suffix(path) == ".vec" for path in paths):
+        return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
+    return _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
+
+
+def read_column(path: Path, column: str | None) -> Array:
+    """(rows,) one column of a file, such as the groups of the rows; column may be left out when the
+    file holds only one."""
+    path = Path(path)
+    values: Any
+    if _suffix(path) in TABLES:
+        table = read_table(path, None if column is None else [column])
+        if table.shape[1] != 1:
+            raise InputError(
+                f"{path} has {table.shape[1]} columns: name one of {_listed(table.columns)}"
+            )
+        values = table.iloc[:, 0]
+        if str(values.dtype) in ("category", "str", "string"):
+            values = values.astype(object)
+        return np.asarray(values)
+    if _suffix(path) == ".vec":
+        raise InputError(f"{path} holds word vectors: a single column cannot come from a .vec file")
+    values = np.asarray(_one_side(path, column, None, "single"))
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InputError(f"{path} holds an array of shape {values.shape}: one column is needed")
+    return np.asarray(values)
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{path} has the unknown suffix {path.suffix!r}: "
+            f"the files known are {', '.join(sorted(SUFFIXES))}"
+        )
+    return suffix
+
+
+def _both_sides(
+    path: Path, x_columns: str | None, y_columns: str | None, x_key: str, y_key: str
+) -> tuple[object, object]:
+    suffix = _suffix(path)
+    if suffix in KEYED:
+        keys = (x_columns or x_key, y_columns or y_key)
+        arrays = KEYED[suffix](path, keys)
+        return arrays[keys[0]], arrays[keys[1]]
+    if suffix in TABLES:
+        if x_columns is None or y_columns is None:
+            raise InputError(
+                f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
+                f"its columns {_listed(table_columns(path))}"
+            )
+        x_names, y_names = _split(x_columns, "--x-columns"), _split(y_columns, "--y-columns")
+        table = read_table(path, list(dict.fromkeys(x_names + y_names)))
+        return table[x_names], table[y_names]
+    raise InputError(f"{path} holds one side only: give two files, the one for X and then for Y")
+
+
+def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> object:
+    """The array or table for one side of two; key is the array to prefer when there are several."""
+    suffix = _suffix(path)
+    if suffix in TABLES:
+        return read_table(path, None if columns is None else _split(columns, f"--{side}-columns"))
+    if suffix in KEYED:
+        if columns is not None:
+            return KEYED[suffix](path, [columns])[columns]
+        arrays = KEYED[suffix](path, None)
+        if len(arrays) == 1:
+            return next(iter(arrays.values()))
+        if key in arrays:
+            return arrays[key]
+        wanted = "" if key is None else f" and none called {key!r}"
+        raise InputError(
+            f"{path} holds {len(arrays)} arrays{wanted}: name one of {_listed(arrays)}"
+        )
+    if columns is not None:
+        raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
+    return read_npy(path) if suffix == ".npy" else read_vec(path)[1]
+
+
+def _matched_vectors(
+    x_path: Path, y_path: Path, x_columns: str | None, y_columns: str | None
+) -> tuple[Array, Array]:
+    if x_columns is not None or y_columns is not None:
+        raise InputError(f"{x_path} has no named columns: leave out --x-columns and --y-columns")
+    (x_words, x), (y_words, y) = read_vec(x_path), read_vec(y_path)
+    for row, (x_word, y_word) in enumerate(zip(x_words, y_words, strict=False)):
+        if x_word != y_word:
+            raise InputError(
+                f"{x_path} and {y_path} differ in row {row}: {x_word!r} and {y_word!r}; "
+                "write both with the same words in the same order"
+            )
+    return x, y
+
+
+def _split(columns: str, option: str) -> list[str]:
+    names = [name.strip() for name in columns.split(",")]
+    if not all(names):
+        raise InputError(f"{option} {columns!r} has an empty name: give name,name,...")
+    if len(set(names)) < len(names):
+        raise InputError(f"{option} {columns!r} names a column twice")
+    return names
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(str(name) for name in names)

@@ -1,0 +1,83 @@
+"""Results to files: all of a table or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pointdep.data.raw import Array
+from pointdep.errors import InputError
+
+SUFFIXES = (".csv", ".npy", ".parquet")
+
+
+def check_writable(path: Path) -> None:
+    """InputError when write_table could not write path; call it before a long computation."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"{path} has the unknown suffix {path.suffix!r}: "
+            f"tables are written as {', '.join(SUFFIXES)}"
+        )
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a file")
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: the folder {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be written: the folder {path.parent} is read-only")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise InputError(f"{path} cannot be written: the file is read-only")
+
+
+def write_table(path: Path, columns: Mapping[str, Array]) -> None:
+    """Write equally long columns: (rows,) each; a .npy file takes the column "pmi" alone.
+
+    The file appears whole or not at all, and an interrupted run leaves an older one as it was.
+    """
+    path = Path(path)
+    check_writable(path)
+    _check_columns(path, columns)
+    target = path.resolve()  # through a link to the file it names, rather than replacing the link
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            _write(file, path.suffix.lower(), columns)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _check_columns(path: Path, columns: Mapping[str, Array]) -> None:
+    lengths = {name: np.shape(values) for name, values in columns.items()}
+    if not lengths or any(len(shape) != 1 for shape in lengths.values()):
+        raise InputError(f"{path}: a table needs one-dimensional columns, not {lengths}")
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {shape[0]}" for name, shape in lengths.items())
+        raise InputError(f"{path}: the columns differ in length: {listed}")
+    if path.suffix.lower() == ".npy" and "pmi" not in columns:
+        raise InputError(
+            f"{path}: a .npy file holds the column 'pmi' alone, and this table has only "
+            f"{', '.join(columns)}: write a .csv or .parquet file"
+        )
+
+
+def _write(file: BinaryIO, suffix: str, columns: Mapping[str, Array]) -> None:
+    if suffix == ".npy":
+        np.save(file, np.asarray(columns["pmi"]), allow_pickle=False)
+    elif suffix == ".csv":
+        import pandas as pd
+
+        pd.DataFrame(dict(columns)).to_csv(file, index=False, mode="wb")
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({name: pa.array(v) for name, v in columns.items()}), file)

@@ -1,0 +1,129 @@
+"""Where batches come from: the rows of a data set, cut into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.fitting.splits import Rows
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Pairs in blocks, with the weights of the cells.
+
+    x: (A, G, b, dx) and y: (A, G, b, dy) for A replicas, G blocks of b rows. The scores of the
+    blocks, (A, G, b, b), are laid out as (A, G*b, b), on which `joint` and `product` are weights.
+    """
+
+    x: Tensor
+    y: Tensor
+    joint: Tensor
+    product: Tensor
+
+
+class RowBatches:
+    """Batches of rows without replacement, a function of (seed, replica, step) and nothing else.
+
+    Having no state, they need no checkpoint, and a replica draws the same rows whichever other
+    replicas train beside it.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        rows: Sequence[Rows],
+        *,
+        batch_size: int,
+        block: int,
+        seed: int,
+        groups: Tensor | None = None,
+    ) -> None:
+        self.x, self.y, self.groups = x, y, groups
+        self.rows, self.block, self.seed = rows, block, seed
+        self.batch_size = batch_size - batch_size % block
+        self.steps_per_pass = [len(r) // self.batch_size for r in rows]
+        self._orders: dict[int, tuple[int, Rows]] = {}
+        eye = torch.eye(block, device=x.device).repeat(self.batch_size // block, 1)
+        self._joint, self._product = eye, 1.0 - eye
+
+    def steps(self, minimum: int) -> int:
+        """Steps in an epoch: a pass over the average replica's rows, and at least `minimum`."""
+        passes = [len(r) / self.batch_size for r in self.rows]
+        return max(minimum, round(sum(passes) / len(passes)))
+
+    def indices(self, first: int, steps: int, replicas: Sequence[int]) -> Tensor:
+        """Row numbers (steps, A, batch_size) of steps first, first + 1, ..."""
+        drawn = [
+            np.stack([self._batch(replica, step) for step in range(first, first + steps)])
+            for replica in replicas
+        ]
+        return torch.from_numpy(np.stack(drawn, 1)).to(self.x.device)
+
+    def cells(self, index: Tensor) -> Cells:
+        """The pairs of row numbers (A, batch_size)."""
+        shape = (index.shape[0], -1, self.block)
+        x, y = self.x[index].view(*shape, self.x.shape[1]), self.y[index].view(
+            *shape, self.y.shape[1]
+        )
+        product = self._product
+        if self.groups is not None:
+            product = product * different_groups(self.groups[index].view(shape)).flatten(1, 2)
+        return Cells(x, y, self._joint, product)
+
+    def _batch(self, replica: int, step: int) -> Rows:
+        in_pass, position = divmod(step, self.steps_per_pass[replica])
+        kept = self._orders.get(replica)
+        if kept is None or kept[0] != in_pass:
+            generator = np.random.default_rng([self.seed, replica, in_pass, 2])
+            kept = in_pass, generator.permutation(self.rows[replica])
+            self._orders[replica] = kept
+        return kept[1][position * self.batch_size : (position + 1) * self.batch_size]
+
+
+def held_out_cells(
+    x: Tensor,
+    y: Tensor,
+    rows: Sequence[Rows],
+    *,
+    block: int,
+    seed: int,
+    groups: Tensor | None = None,
+) -> tuple[Cells, NDArray[np.int64]]:
+    """All the given rows of every replica in blocks, ragged ends padded with weight zero.
+
+    Returns the cells and the row numbers (A, G*b), -1 where padded.
+    """
+    longest = max(len(r) for r in rows)
+    block = min(block, longest)
+    blocks = -(-longest // block)
+    index = np.full((len(rows), blocks * block), -1, dtype=np.int64)
+    for number, part in enumerate(rows):
+        order = np.random.default_rng([seed, number, 3]).permutation(part)
+        # Spread a replica's rows evenly over its blocks, so that no block is left with a lone row.
+        used = -(-len(order) // block)
+        for position, chunk in enumerate(np.array_split(order, used)):
+            index[number, position * block : position * block + len(chunk)] = chunk
+    flat = torch.from_numpy(index).to(x.device).view(len(rows), blocks, block)
+    valid = flat >= 0
+    safe = flat.clamp(min=0)
+    eye = torch.eye(block, dtype=torch.bool, device=x.device)
+    both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
+    product = both & ~eye
+    if groups is not None:
+        product = product & different_groups(groups[safe])
+    cells = Cells(
+        x[safe], y[safe], (both & eye).to(x.dtype).flatten(1, 2), product.to(x.dtype).flatten(1, 2)
+    )
+    return cells, index
+
+
+def different_groups(groups: Tensor) -> Tensor:
+    """groups: (..., b) -> boolean (..., b, b), true where two rows are of different groups."""
+    return groups.unsqueeze(-1) != groups.unsqueeze(-2)

@@ -1,0 +1,25 @@
+"""Training problems, recorded by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEANINGS = {
+    "diverged": "the objective became non-finite; the best weights before that are used",
+    "not_converged": "training reached max_epochs before the held-out objective stopped rising",
+    "still_improving": "the last epoch was the best one: more epochs would fit better",
+    "saturated": "values sit at a limit of the method, not of the data",
+    "reference_too_small": "the stored reference of the read-out is too small for the values found",
+}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One problem: its name (a key of `MEANINGS`), the replicas it touches, and what to do."""
+
+    name: str
+    replicas: tuple[int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"

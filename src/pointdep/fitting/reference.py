@@ -1,0 +1,90 @@
+"""What `dv` and `cpc` must store to finish their read-out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pointdep.core.ratio import RatioModel
+from pointdep.core.weights import product_log_mean_exp
+from pointdep.fitting.batches import held_out_cells
+from pointdep.fitting.flags import MEANINGS, Flag
+from pointdep.fitting.splits import Split
+
+_BLOCK = 128
+_FEW_EFFECTIVE = 50.0  # a constant that rests on fewer product pairs than this is not trusted
+_SPARE = 10.0  # references wanted per unit of e^PMI
+
+
+@torch.no_grad()
+def store_reference(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    size: int,
+    seed: int,
+    groups: Tensor | None = None,
+) -> list[Flag]:
+    """Fill the model's `constant` or `reference`, from rows that no reported row belongs to."""
+    kind = model.methods[0].reference
+    if kind == "row":
+        model.reference = torch.stack([y[_sample(s, splits, size, seed)] for s in splits])
+    if kind != "constant":
+        return []
+    few = []
+    for replica, split in enumerate(splits):
+        one = model.select([replica])
+        cells, _ = held_out_cells(x, y, [split.stop], block=_BLOCK, seed=seed, groups=groups)
+        raw = torch.cat(
+            [
+                one.raw_matrix(a, b)
+                for a, b in zip(cells.x.split(1, 1), cells.y.split(1, 1), strict=True)
+            ],
+            1,
+        )
+        scores = one.scores(raw).flatten(1, 2)
+        log_mean = product_log_mean_exp(scores, cells.product)
+        model.constant[replica] = log_mean[0]
+        # Kish's effective number of terms of the mean of exp s.
+        second = product_log_mean_exp(2.0 * scores, cells.product)
+        effective = float(cells.product.sum() * (2.0 * log_mean - second).exp())
+        if effective < _FEW_EFFECTIVE:
+            few.append(replica)
+    if not few:
+        return []
+    message = (
+        f"{MEANINGS['reference_too_small']} (replicas {few}): the constant of the read-out rests on "
+        f"fewer than {_FEW_EFFECTIVE:.0f} product pairs, so every PMI may be off by the same amount; "
+        "use method='pc', or more rows"
+    )
+    return [Flag("reference_too_small", tuple(few), message)]
+
+
+def reference_flags(model: RatioModel, pmi: Tensor) -> list[Flag]:
+    """Whether the stored sample of y is large enough for the PMI found, (n,)."""
+    size = model.reference.shape[1]
+    if not size or not len(pmi):
+        return []
+    reach = float(torch.quantile(pmi.double(), 0.95))
+    if reach <= math.log(size / _SPARE):
+        return []
+    message = (
+        f"{MEANINGS['reference_too_small']}: PMI reaches {reach:.1f} nats, which needs far more than "
+        f"e^{reach:.1f} = {math.exp(min(reach, 700.0)):.3g} references and there are {size}; raise "
+        "reference_size or use method='pc'"
+    )
+    return [Flag("reference_too_small", tuple(range(model.replicas)), message)]
+
+
+def _sample(split: Split, splits: Sequence[Split], size: int, seed: int) -> Tensor:
+    """Rows of y that this replica may see, equally many for every replica."""
+    rows = np.concatenate([split.stop, split.train])
+    count = min(size, *(len(s.stop) + len(s.train) for s in splits))
+    drawn = np.random.default_rng([seed, 4]).permutation(rows)[:count]
+    return torch.from_numpy(drawn)

@@ -1,0 +1,137 @@
+"""Which rows train, which stop and which report, for every replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
+
+from pointdep.errors import InputError
+
+Rows = NDArray[np.int64]
+
+MIN_TRAIN, MIN_STOP = 4, 2
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of one replica; the three parts are disjoint, and so are their groups."""
+
+    train: Rows
+    stop: Rows
+    report: Rows
+
+
+def make_splits(
+    rows: int,
+    *,
+    folds: int = 5,
+    cv: Any = None,
+    groups: NDArray[Any] | None = None,
+    stop_fraction: float = 0.15,
+    seed: int = 0,
+) -> list[Split]:
+    """One split per replica.
+
+    `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported by
+    the replica that did not see it; ``folds=1`` is one replica with a fifth of the rows to report.
+    """
+    if not 0.0 < stop_fraction < 0.9:
+        raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
+    if cv is None and (isinstance(folds, bool) or not isinstance(folds, int | np.integer)):
+        raise InputError(f"folds={folds!r} must be a whole number")
+    if cv is None and folds < 1:
+        raise InputError(f"folds={folds} must be at least 1")
+    _require_rows(rows, folds if cv is None else 2, stop_fraction)
+    outer = _outer(rows, folds, cv, groups, seed)
+    return [
+        _inner(number, fit, report, groups, stop_fraction, seed)
+        for number, (fit, report) in enumerate(outer)
+    ]
+
+
+def _require_rows(rows: int, folds: int, stop_fraction: float) -> None:
+    held = 0.2 if folds == 1 else 1.0 / folds
+    fit = int(rows * (1 - held))
+    stop = max(MIN_STOP, round(fit * stop_fraction))
+    if rows < 2 * max(folds, 1) or fit - stop < MIN_TRAIN:
+        raise InputError(
+            f"Found {rows} sample(s) while more are required: each of {folds} fold(s) must leave at "
+            f"least {MIN_TRAIN} rows to train and {MIN_STOP} to stop early. n_samples = {rows}; give "
+            "more rows or fewer folds"
+        )
+
+
+def _outer(
+    rows: int, folds: int, cv: Any, groups: NDArray[Any] | None, seed: int
+) -> list[tuple[Rows, Rows]]:
+    index = np.arange(rows)
+    if groups is not None:
+        distinct = len(np.unique(groups))
+        need = max(3, folds) if cv is None else 3
+        if distinct < need:
+            raise InputError(
+                f"groups has {distinct} distinct value(s) but at least {need} are needed: a group "
+                "stays on one side of every split"
+            )
+    if cv is not None:
+        if not hasattr(cv, "split"):
+            raise InputError(f"cv={cv!r} is not a splitter: give one of sklearn.model_selection")
+        pairs = list(cv.split(index[:, None], None, groups))
+        if not pairs:
+            raise InputError(f"cv={cv!r} gave no split")
+        return [(np.asarray(a, np.int64), np.asarray(b, np.int64)) for a, b in pairs]
+    if folds == 1:
+        splitter: Any = (
+            ShuffleSplit(1, test_size=0.2, random_state=seed)
+            if groups is None
+            else GroupShuffleSplit(1, test_size=0.2, random_state=seed)
+        )
+    elif groups is None:
+        splitter = KFold(folds, shuffle=True, random_state=seed)
+    else:
+        splitter = GroupKFold(folds)
+    return [(a, b) for a, b in splitter.split(index, None, groups)]
+
+
+def _inner(
+    number: int,
+    fit: Rows,
+    report: Rows,
+    groups: NDArray[Any] | None,
+    stop_fraction: float,
+    seed: int,
+) -> Split:
+    """Take the stopping rows out of the rows that the outer split left for fitting."""
+    if groups is not None:
+        shared = np.intersect1d(groups[fit], groups[report])
+        if len(shared):
+            raise InputError(
+                f"the splitter puts group {shared[0]!r} on both sides of split {number}: use one "
+                "that keeps groups together, such as GroupKFold"
+            )
+    need = MIN_TRAIN + MIN_STOP
+    if len(fit) < need or len(report) == 0:
+        raise InputError(
+            f"split {number} has {len(fit)} rows to fit and {len(report)} to report; it needs at "
+            f"least {need} and 1"
+        )
+    size = max(MIN_STOP, round(len(fit) * stop_fraction))
+    if groups is None:
+        shuffled = np.random.default_rng([seed, number, 1]).permutation(fit)
+        stop, train = shuffled[:size], shuffled[size:]
+    else:
+        inner = GroupShuffleSplit(1, test_size=stop_fraction, random_state=seed + number)
+        kept, held = next(inner.split(fit, None, groups[fit]))
+        train, stop = fit[kept], fit[held]
+        if len(train) < MIN_TRAIN or len(np.unique(groups[stop])) < 2 or (
+            len(np.unique(groups[train])) < 2
+        ):
+            raise InputError(
+                f"split {number} leaves too few groups to train and to stop early: at least two of "
+                "each are needed; give more groups or fewer folds"
+            )
+    return Split(np.sort(train), np.sort(stop), np.sort(report))

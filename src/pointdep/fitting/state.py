@@ -1,0 +1,123 @@
+"""Everything the engine must remember between two epochs, and how it is written to disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pointdep.errors import InputError, ModelFileError
+
+_FORMAT = "pointdep-checkpoint-1"
+
+
+@dataclass
+class TrainingState:
+    """Per-replica tensors, (R, P) or (R,), and the running lists.
+
+    values, average: the weights and their running average. first, second: Adam's moments.
+    best: the best averaged weights so far, with `best_value` and `best_epoch`. bad: epochs since
+    then. moving: the running state of a method's gradient, NaN before the first step. history: per
+    epoch and replica, the objective on training batches and on held-out rows.
+    """
+
+    values: Tensor
+    average: Tensor
+    first: Tensor
+    second: Tensor
+    best: Tensor
+    best_value: Tensor
+    moving: Tensor
+    epoch: int = 0
+    step: int = 0
+    active: list[int] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+    best_epoch: list[int] = field(default_factory=list)
+    diverged: list[int] = field(default_factory=list)
+    history: list[dict[str, list[float | None]]] = field(default_factory=list)
+    best_buffers: list[list[Tensor]] = field(default_factory=list)
+    buffers: list[list[Tensor]] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, values: Tensor, buffers: list[list[Tensor]]) -> TrainingState:
+        """Before the first step; values: (R, P)."""
+        replicas = len(values)
+        return cls(
+            values=values.clone(),
+            average=values.clone(),
+            first=torch.zeros_like(values),
+            second=torch.zeros_like(values),
+            best=values.clone(),
+            best_value=values.new_full((replicas,), -torch.inf),
+            moving=values.new_full((replicas,), torch.nan),
+            active=list(range(replicas)),
+            bad=[0] * replicas,
+            best_epoch=[0] * replicas,
+            best_buffers=[[t.clone() for t in row] for row in buffers],
+            buffers=[[t.clone() for t in row] for row in buffers],
+        )
+
+
+_TENSORS = ("values", "average", "first", "second", "best", "best_value", "moving")
+_LISTS = ("epoch", "step", "active", "bad", "best_epoch", "diverged", "history")
+
+
+def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
+    """Write a checkpoint in one atomic move: a kill at any moment leaves the old one or the new."""
+    from safetensors.torch import save_file
+
+    tensors = {name: getattr(state, name).detach().cpu().contiguous() for name in _TENSORS}
+    tensors["rng"] = torch.get_rng_state()
+    for kind in ("buffers", "best_buffers"):
+        for replica, row in enumerate(getattr(state, kind)):
+            for number, tensor in enumerate(row):
+                tensors[f"{kind}.{replica}.{number}"] = tensor.detach().cpu().contiguous()
+    about = {name: getattr(state, name) for name in _LISTS}
+    metadata = {"format": _FORMAT, "fingerprint": fingerprint, "state": json.dumps(about)}
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    os.close(handle)
+    try:
+        save_file(tensors, temporary, metadata=metadata)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingState:
+    """Read a checkpoint of the same fit back; `like` gives shapes, dtype and device."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"checkpoint {path} cannot be read ({error}): delete it to start over"
+        ) from None
+    if metadata.get("format") != _FORMAT:
+        raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
+    if metadata.get("fingerprint") != fingerprint:
+        raise InputError(
+            f"checkpoint {path} belongs to a fit of other data or other settings: delete it, or "
+            "give another checkpoint path"
+        )
+    about: dict[str, Any] = json.loads(metadata["state"])
+    device, dtype = like.values.device, like.values.dtype
+    torch.set_rng_state(tensors["rng"])
+    loaded = {name: tensors[name].to(device=device, dtype=dtype) for name in _TENSORS}
+    kept = {
+        kind: [
+            [tensors[f"{kind}.{r}.{k}"].to(t.device) for k, t in enumerate(row)]
+            for r, row in enumerate(getattr(like, kind))
+        ]
+        for kind in ("buffers", "best_buffers")
+    }
+    return TrainingState(**loaded, **kept, **about)

@@ -1,0 +1,108 @@
+"""Mutual information from log-ratios, with a standard error that respects the reuse of pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.core.methods import Method
+from pointdep.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MIEstimate:
+    """An estimate of mutual information (or what the method estimates) in nats.
+
+    `stderr` is that of the mean over the rows, given the fitted model; `ci` the normal interval
+    at `confidence`. `warnings` are the reasons to trust it less.
+    """
+
+    nats: float
+    stderr: float
+    ci: tuple[float, float]
+    confidence: float = 0.95
+    rows: int = 0
+    method: str = ""
+    estimates: str = "mutual information"
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def bits(self) -> float:
+        """The estimate in bits."""
+        return self.nats / math.log(2.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for JSON."""
+        return {**asdict(self), "bits": self.bits, "ci": list(self.ci)} | {
+            "warnings": list(self.warnings)
+        }
+
+    def __str__(self) -> str:
+        low, high = self.ci
+        return (
+            f"{self.nats:.3f} nats ({self.bits:.3f} bits), {self.confidence:.0%} interval "
+            f"{low:.3f} to {high:.3f}"
+        )
+
+
+def pseudo_values(
+    method: Method, log_ratio: Tensor, joint: Tensor, product: Tensor, columns: Tensor
+) -> Array:
+    """One number per row, whose mean is the inference value and whose spread gives its error.
+
+    log_ratio, joint, product: (n, b); columns: (n, b) integers, the row whose y stands in a cell.
+    Row i enters as x in its own cells and as y in others', so its influence is the derivative of
+    the value with respect to a weight of that row (the infinitesimal jackknife): the objectives
+    take weights, and autograd does the rest.
+    """
+    if method.uses_product and not bool((product > 0).any()):
+        raise InputError(
+            f"method {method.key!r} infers from pairs of different rows (and groups), and here "
+            "there are none: give more rows or groups"
+        )
+    n = len(log_ratio)
+    weight = torch.ones(n, dtype=torch.float64, requires_grad=True)
+    scores = method.inverse(log_ratio.double().cpu())
+    value = method.inference(
+        scores,
+        joint=joint.double().cpu() * weight[:, None],
+        product=product.double().cpu() * weight[:, None] * weight[columns.cpu()],
+    )
+    (slope,) = torch.autograd.grad(value, weight)
+    values: Array = (value.detach() + n * slope).numpy()
+    return values
+
+
+def estimate(
+    values: Array,
+    method: Method,
+    *,
+    confidence: float = 0.95,
+    warnings: tuple[str, ...] = (),
+) -> MIEstimate:
+    """The estimate from the pseudo-values (n,) of independent rows."""
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
+    n = len(values)
+    nats = float(values.mean())
+    stderr = float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
+    return MIEstimate(
+        nats=nats,
+        stderr=stderr,
+        ci=(nats - reach, nats + reach),
+        confidence=confidence,
+        rows=n,
+        method=method.key,
+        estimates=method.estimates,
+        warnings=warnings,
+    )

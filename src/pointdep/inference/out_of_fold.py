@@ -1,0 +1,124 @@
+"""Every row answered by replicas that did not train on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.core.methods import Method
+from pointdep.core.ratio import RatioModel
+from pointdep.fitting.batches import held_out_cells
+from pointdep.fitting.flags import MEANINGS, Flag
+from pointdep.fitting.splits import Rows, Split
+from pointdep.inference.mutual_information import Array, pseudo_values
+from pointdep.inference.scoring import score_blocks, score_pairs
+
+_BLOCK = 128
+_BLOCK_BOUNDED = 256  # for a method that cannot exceed the logarithm of this
+_NEAR_CEILING = 0.5
+_MANY_AT_LIMIT = 0.01
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """pmi and the pseudo-values of the MI, (n,), NaN for rows that no replica reports; flags."""
+
+    pmi: NDArray[np.float32]
+    pseudo_values: Array
+    flags: tuple[Flag, ...]
+
+
+def out_of_fold(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+) -> OutOfFold:
+    """Score each replica's report rows with that replica; a row reported twice gets the mean."""
+    sums = np.zeros((2, len(x)))
+    counts = np.zeros(len(x))
+    limited = 0
+    for replica, split in enumerate(splits):
+        one, rows = model.select([replica]), torch.from_numpy(split.report)
+        log_ratio = score_pairs(one, x[rows.to(x.device)], y[rows.to(y.device)])
+        sums[0, split.report] += log_ratio.double().numpy()
+        sums[1, split.report] += inference_values(
+            one, x, y, split.report, seed=seed, groups=groups, log_ratio=log_ratio
+        )
+        counts[split.report] += 1
+        limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
+    largest = max(len(split.report) for split in splits)
+    with np.errstate(invalid="ignore"):
+        pmi, values = sums / counts
+    flags = _limit_flags(model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest)
+    return OutOfFold(pmi.astype(np.float32), values, tuple(flags))
+
+
+def inference_values(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    rows: Rows,
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+    log_ratio: Tensor | None = None,
+) -> Array:
+    """The method's inference on these rows as pseudo-values, (len(rows),), in their order."""
+    method = model.methods[0]
+    if not method.uses_product:
+        if log_ratio is None:
+            index = torch.from_numpy(rows)
+            log_ratio = score_pairs(model, x[index.to(x.device)], y[index.to(y.device)])
+        column = log_ratio[:, None]
+        ones = torch.ones_like(column)
+        return pseudo_values(method, column, ones, 0 * ones, torch.arange(len(column))[:, None])
+    cells, index_array = held_out_cells(
+        x, y, [rows], block=inference_block(method, len(rows)), seed=seed, groups=groups
+    )
+    blocks = score_blocks(model, cells.x[0], cells.y[0])
+    valid = torch.from_numpy(index_array[0] >= 0)
+    number = torch.cumsum(valid, 0) - 1  # position among the rows that are not padding
+    count, block = blocks.shape[0], blocks.shape[1]
+    columns = number.view(count, 1, block).expand(count, block, block).reshape(-1, block)
+    values = pseudo_values(
+        method,
+        blocks.reshape(-1, block)[valid],
+        cells.joint[0].cpu()[valid],
+        cells.product[0].cpu()[valid],
+        columns.clamp(min=0)[valid],
+    )
+    position = {row: k for k, row in enumerate(index_array[0][index_array[0] >= 0].tolist())}
+    return values[[position[row] for row in rows.tolist()]]
+
+
+def inference_block(method: Method, rows: int) -> int:
+    """Rows set against each other when MI is inferred."""
+    return min(rows, _BLOCK_BOUNDED if method.bounded_by_batch else _BLOCK)
+
+
+def _limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:
+    if share > _MANY_AT_LIMIT:
+        message = (
+            f"{MEANINGS['saturated']}: {share:.1%} of the out-of-fold pairs are at the floor or "
+            "ceiling of the read-out, and their PMI is that limit rather than a finding; "
+            "link='softplus' or method='pc' has no such limit"
+        )
+        return [Flag("saturated", (), message)]
+    ceiling = math.log(inference_block(method, rows))
+    if method.bounded_by_batch and value > ceiling - _NEAR_CEILING:
+        message = (
+            f"{MEANINGS['saturated']}: the estimate {value:.2f} is close to log(batch) = "
+            f"{ceiling:.2f}, which it cannot exceed; use method='pc'"
+        )
+        return [Flag("saturated", (), message)]
+    return []

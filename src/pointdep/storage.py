@@ -1,0 +1,116 @@
+"""Models on disk: a folder with ``model.json`` and ``weights.safetensors``. Nothing is executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pointdep.errors import InputError, ModelFileError
+
+FORMAT, FORMAT_VERSION = "pointdep-model", 1
+_ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
+
+
+def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write the folder beside its place and move it there, so that a half-written one never shows."""
+    from safetensors.torch import save
+
+    check_target(path)
+    weights = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+    about = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        **about,
+    }
+    about["about_sha256"] = _digest(about)
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        (temporary / _WEIGHTS).write_bytes(weights)
+        (temporary / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+        temporary.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_target(path: Path) -> None:
+    """Refuse, before any work is done, a place where a model cannot be written."""
+    if path.is_file():
+        raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
+    if path.is_dir() and any(path.iterdir()) and not (path / _ABOUT).is_file():
+        raise InputError(f"{path} holds other files and no model: choose an empty or new folder")
+    parent = path.resolve().parent
+    if not parent.is_dir():
+        raise InputError(f"the folder {parent} does not exist: make it first")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"the folder {parent} is read-only: choose another place")
+
+
+def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the folder back; anything that is not what `write_model` wrote is one clear error."""
+    about = _read_about(path)
+    version = about.get("format_version")
+    if not isinstance(version, int):
+        raise ModelFileError(f"{path / _ABOUT} names no format version: it is damaged")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by a newer pointdep (format {version}, this version reads "
+            f"{FORMAT_VERSION}): upgrade pointdep"
+        )
+    claimed = about.pop("about_sha256", None)
+    if claimed != _digest(about):
+        raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
+    return about, _read_weights(path, about)
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ModelFileError(f"no model at {path}: there is no such folder")
+    if not path.is_dir():
+        raise ModelFileError(f"{path} is a file; a model is a folder with {_ABOUT} in it")
+    try:
+        about = json.loads((path / _ABOUT).read_text("utf-8"))
+    except FileNotFoundError:
+        raise ModelFileError(f"{path} is not a model: it has no {_ABOUT}") from None
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path / _ABOUT}: {error.strerror or error}") from None
+    except ValueError:
+        raise ModelFileError(f"{path / _ABOUT} is truncated or not JSON") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ModelFileError(f"{path / _ABOUT} is not a pointdep model")
+    return about
+
+
+def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        data = (path / _WEIGHTS).read_bytes()
+    except OSError:
+        raise ModelFileError(f"{path} has no readable {_WEIGHTS}: copy the whole folder") from None
+    if hashlib.sha256(data).hexdigest() != about.get("weights_sha256"):
+        raise ModelFileError(f"{path / _WEIGHTS} is truncated, edited or of another model")
+    try:
+        return load(data)
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / _WEIGHTS} cannot be read: {error}") from None
+
+
+def _digest(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

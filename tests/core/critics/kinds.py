@@ -1,0 +1,80 @@
+"""One critic of every kind, in float64 and with every weight drawn, so that nothing is zero."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pointdep.core.critics import (
+    BilinearCritic,
+    ConcatCritic,
+    Critic,
+    EncoderCritic,
+    InnerProductCritic,
+    ModuleCritic,
+    SeparableCritic,
+)
+
+X_DIM, Y_DIM = 3, 5
+
+
+class PairNet(nn.Module):
+    """A user's critic of paired rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(X_DIM + Y_DIM, 6), nn.Tanh(), nn.Linear(6, 1))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.net(torch.cat([x, y], -1)).squeeze(-1)
+
+
+class ColumnNet(PairNet):
+    """The same, with (n, 1) scores."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return super().forward(x, y).unsqueeze(-1)
+
+
+class MatrixNet(PairNet):
+    """The same, with all pairs at once by a method of its own."""
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.stack([self(row.expand(len(y), -1), y) for row in x])
+
+
+def encoders() -> tuple[nn.Module, nn.Module]:
+    return nn.Sequential(nn.Linear(X_DIM, 6), nn.ReLU(), nn.Linear(6, 4)), nn.Linear(Y_DIM, 4)
+
+
+KINDS = {
+    "concat": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
+    "concat, one hidden layer": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
+    "separable": lambda r: SeparableCritic(r, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4),
+    "bilinear": lambda r: BilinearCritic(r, X_DIM, Y_DIM),
+    "inner": lambda r: InnerProductCritic(r, X_DIM),
+    "module": lambda r: ModuleCritic(r, PairNet()),
+    "module, column of scores": lambda r: ModuleCritic(r, ColumnNet()),
+    "module, own matrix": lambda r: ModuleCritic(r, MatrixNet()),
+    "encoders": lambda r: EncoderCritic(r, *encoders()),
+}
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def build(kind: str, replicas: int, seed: int = 0) -> Critic:
+    """A critic whose replicas all differ."""
+    critic = KINDS[kind](replicas).double()
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in critic.parameters():
+        drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.data.copy_(0.5 * drawn)
+    return critic
+
+
+def y_dim(kind: str) -> int:
+    """The inner product needs x and y in one space."""
+    return X_DIM if kind == "inner" else Y_DIM

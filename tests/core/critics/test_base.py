@@ -1,0 +1,210 @@
+"""What every kind of critic does alike."""
+
+import copy
+
+import pytest
+import torch
+
+from pointdep.core import objectives
+from pointdep.core.critics import CRITICS, Critic
+
+from .kinds import KINDS, X_DIM, build, draw, y_dim
+
+R = 3
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+def test_pairs_are_the_diagonal_of_the_matrix(kind):
+    critic = build(kind, R)
+    x, y = draw(R, 6, X_DIM, seed=1), draw(R, 6, y_dim(kind), seed=2)
+    pairs, matrix = critic.pairs(x, y), critic.matrix(x, y)
+    assert pairs.shape == (R, 6) and matrix.shape == (R, 6, 6)
+    torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
+
+
+@every_kind
+def test_matrix_is_the_loop_over_single_pairs(kind):
+    critic = build(kind, R)
+    x, y = draw(R, 4, X_DIM, seed=3), draw(R, 7, y_dim(kind), seed=4)
+    matrix = critic.matrix(x, y)
+    assert matrix.shape == (R, 4, 7)
+    for i in range(4):
+        for j in range(7):
+            one = critic.pairs(x[:, i : i + 1], y[:, j : j + 1])
+            torch.testing.assert_close(matrix[:, i, j], one[:, 0])
+
+
+@every_kind
+@pytest.mark.parametrize("budget", [1, 5, 37, 500, 1 << 24])
+def test_blocks_give_the_same_matrix(kind, budget):
+    critic = build(kind, R)
+    x, y = draw(R, 7, X_DIM, seed=5), draw(R, 11, y_dim(kind), seed=6)
+    blocks = critic.matrix_in_blocks(x, y, budget * critic.cell_width())
+    torch.testing.assert_close(blocks, critic.matrix(x, y))
+
+
+def test_blocks_keep_to_their_budget():
+    critic = build("concat", R)
+    sizes = []
+    whole = critic.matrix
+
+    def counted(x, y):
+        out = whole(x, y)
+        sizes.append(out.numel() * critic.cell_width())
+        return out
+
+    critic.matrix = counted
+    budget = 10 * R * critic.cell_width()
+    critic.matrix_in_blocks(draw(R, 9, X_DIM), draw(R, 4, 5), budget)
+    assert max(sizes) <= budget
+    assert len(sizes) == 5
+
+
+@every_kind
+def test_replicas_are_the_single_critics(kind):
+    critic = build(kind, R)
+    x, y = draw(R, 5, X_DIM, seed=7), draw(R, 6, y_dim(kind), seed=8)
+    matrix, pairs = critic.matrix(x, y), critic.pairs(x, y[:, :5])
+    for r in range(R):
+        single = critic.select([r])
+        assert single.replicas == 1
+        torch.testing.assert_close(single.matrix(x[r : r + 1], y[r : r + 1])[0], matrix[r])
+        torch.testing.assert_close(single.pairs(x[r : r + 1], y[r : r + 1, :5])[0], pairs[r])
+    assert not torch.allclose(
+        critic.matrix(x[:1].expand_as(x), y[:1].expand_as(y))[0],
+        critic.matrix(x[:1].expand_as(x), y[:1].expand_as(y))[1],
+    )
+
+
+@every_kind
+def test_select_reorders_and_copies(kind):
+    critic = build(kind, R)
+    before = copy.deepcopy(critic.state_dict())
+    x, y = draw(R, 5, X_DIM, seed=9), draw(R, 5, y_dim(kind), seed=10)
+    chosen = critic.select([2, 0])
+    assert chosen.replicas == 2
+    expected = critic.matrix(x, y)[[2, 0]]
+    torch.testing.assert_close(chosen.matrix(x[[2, 0]], y[[2, 0]]), expected)
+    for parameter in chosen.parameters():
+        assert parameter.requires_grad and parameter.grad is None
+        parameter.data.zero_()
+    assert critic.replicas == R
+    for name, tensor in critic.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+@every_kind
+def test_selected_critic_has_gradients_of_its_own(kind):
+    critic = build(kind, R)
+    x, y = draw(R, 4, X_DIM, seed=9), draw(R, 4, y_dim(kind), seed=10)
+    chosen = critic.select([1])
+    chosen.matrix(x[1:2], y[1:2]).square().sum().backward()
+    for parameter in chosen.parameters():
+        assert parameter.grad is not None and parameter.grad.shape == parameter.shape
+    assert all(parameter.grad is None for parameter in critic.parameters())
+
+
+@every_kind
+def test_four_dimensional_input(kind):
+    """x: (R, G, n, dx), y: (R, G, m, dy) -> (R, G, n, m)."""
+    critic = build(kind, R)
+    x, y = draw(R, 2, 4, X_DIM, seed=11), draw(R, 2, 6, y_dim(kind), seed=12)
+    grouped = critic.matrix(x, y)
+    assert grouped.shape == (R, 2, 4, 6)
+    for g in range(2):
+        torch.testing.assert_close(grouped[:, g], critic.matrix(x[:, g], y[:, g]))
+
+
+@every_kind
+def test_inputs_need_not_be_contiguous(kind):
+    critic = build(kind, R)
+    x = draw(X_DIM, 5, R, seed=13).permute(2, 1, 0)
+    y = draw(y_dim(kind), 5, R, seed=14).permute(2, 1, 0)
+    assert not x.is_contiguous()
+    expected = critic.matrix(x.contiguous(), y.contiguous())
+    torch.testing.assert_close(critic.matrix(x, y), expected)
+    torch.testing.assert_close(critic.pairs(x, y), expected.diagonal(dim1=-2, dim2=-1))
+
+
+def gradients(critic, x, y):
+    """(name, replica) -> gradient of the summed objectives of all replicas."""
+    critic.zero_grad()
+    objectives.js(critic.matrix(x, y)).sum().backward()
+    named = {}
+    for name, parameter in critic.named_parameters():
+        if critic.stacked:
+            named.update({(name, r): parameter.grad[r] for r in range(critic.replicas)})
+        else:
+            _, replica, rest = name.split(".", 2)
+            named[rest, int(replica)] = parameter.grad
+    return named
+
+
+@every_kind
+def test_gradient_of_one_replica_ignores_the_others(kind):
+    critic = build(kind, R)
+    x, y = draw(R, 5, X_DIM, seed=15), draw(R, 5, y_dim(kind), seed=16)
+    together = {key: g.clone() for key, g in gradients(critic, x, y).items()}
+    for r in range(R):
+        alone = gradients(critic.select([r]), x[r : r + 1], y[r : r + 1])
+        for (name, _), expected in alone.items():
+            torch.testing.assert_close(together[name, r], expected)
+    poisoned = x.clone()
+    poisoned[0] = torch.nan
+    after = gradients(critic, poisoned, y)
+    for (name, replica), gradient in after.items():
+        if replica == 0:
+            continue
+        torch.testing.assert_close(gradient, together[name, replica])
+    assert any(not torch.isfinite(g).all() for (_, replica), g in after.items() if replica == 0)
+
+
+@every_kind
+def test_state_by_replica(kind):
+    critic = build(kind, R)
+    listed = critic.by_replica()
+    state = critic.state_dict()
+    assert [name for name, _, _ in listed] == list(state)
+    if critic.stacked:
+        assert all(replica is None and len(t) == R for _, replica, t in listed)
+    else:
+        assert {replica for _, replica, _ in listed} == set(range(R))
+        for name, replica, tensor in listed:
+            assert name.startswith(f"copies.{replica}.")
+            assert torch.equal(tensor, state[name])
+
+
+@pytest.mark.parametrize("kind", ["concat", "concat, one hidden layer", "separable", "bilinear"])
+def test_reset_draws_each_replica_from_its_own_generator(kind):
+    def drawn(*seeds):
+        critic = KINDS[kind](len(seeds))
+        critic.reset([torch.Generator().manual_seed(seed) for seed in seeds])
+        return critic.state_dict()
+
+    first, second, single = drawn(1, 2, 3), drawn(9, 2, 7), drawn(2)
+    random = [name for name, tensor in first.items() if tensor.any()]
+    assert set(first) - set(random) <= {"bias"}
+    for name in first:
+        assert torch.equal(first[name][1], second[name][1])
+        assert torch.equal(first[name][1], single[name][0])
+    for name in random:
+        assert not torch.equal(first[name][0], second[name][0])
+        assert not torch.equal(first[name][0], first[name][1])
+
+
+def test_reset_needs_a_generator_per_replica():
+    with pytest.raises(ValueError):
+        KINDS["concat"](3).reset([torch.Generator()])
+
+
+def test_base_class_leaves_scoring_to_its_kinds():
+    critic = Critic(2)
+    with pytest.raises(NotImplementedError):
+        critic.pairs(draw(2, 3, 3), draw(2, 3, 3))
+    with pytest.raises(NotImplementedError):
+        critic.matrix(draw(2, 3, 3), draw(2, 3, 3))
+
+
+def test_names_offered_to_the_user():
+    assert CRITICS == ("concat", "separable", "bilinear", "inner")

@@ -1,0 +1,105 @@
+"""Finite joint distributions, of which every quantity is known exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product as tuples
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Table(NamedTuple):
+    """p(x,y) as a matrix, and what follows from it by the definitions."""
+
+    joint: Tensor
+    product: Tensor
+    log_ratio: Tensor
+    mi: float
+    squared_loss_mi: float
+
+    @property
+    def p_y(self) -> Tensor:
+        return self.joint.sum(0)
+
+
+def table_of(cells: np.ndarray) -> Table:
+    """The table with these cells, up to their sum; cells: (x, y)."""
+    p = cells / cells.sum()
+    rows, columns = p.shape
+    product = np.zeros_like(p)
+    log_ratio = np.full_like(p, -math.inf)
+    mi = smi = 0.0
+    for i in range(rows):
+        for j in range(columns):
+            product[i, j] = p[i, :].sum() * p[:, j].sum()
+            if p[i, j] > 0:
+                log_ratio[i, j] = math.log(p[i, j] / product[i, j])
+                mi += p[i, j] * log_ratio[i, j]
+            smi += product[i, j] * (p[i, j] / product[i, j] - 1) ** 2 / 2
+    return Table(
+        torch.from_numpy(p), torch.from_numpy(product), torch.from_numpy(log_ratio), mi, smi
+    )
+
+
+def random_table(rows: int, columns: int, seed: int, spread: float = 1.0) -> Table:
+    """Log-normal cells, all positive."""
+    return table_of(np.exp(spread * np.random.default_rng(seed).standard_normal((rows, columns))))
+
+
+POSITIVE = random_table(5, 7, seed=0)
+SMALL = random_table(3, 4, seed=1)
+
+_cells = np.exp(np.random.default_rng(2).standard_normal((5, 7)))
+_cells[2, 3] = 0.0
+ZERO_CELL = table_of(_cells)
+ZERO = (2, 3)
+
+
+def maximise(value: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """The argument that makes a smooth concave value largest, by L-BFGS from `start`."""
+    scores = start.detach().clone().requires_grad_()
+    optimiser = torch.optim.LBFGS(
+        [scores],
+        max_iter=300,
+        max_eval=600,
+        tolerance_grad=1e-9,
+        tolerance_change=0.0,
+        history_size=40,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = -value(scores)
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    return scores.detach()
+
+
+class Batches(NamedTuple):
+    """All batches of B pairs drawn i.i.d. from a table, with their probabilities."""
+
+    x: Tensor
+    y: Tensor
+    probability: Tensor
+
+    def expected(self, objective: Callable[[Tensor], Tensor], scores: Tensor) -> Tensor:
+        """The mean of objective(s(x_i, y_j)) over the batches; scores: (x, y) of the table."""
+        matrices = scores[self.x[:, :, None], self.y[:, None, :]]
+        return (self.probability * objective(matrices)).sum()
+
+
+def all_batches(table: Table, size: int) -> Batches:
+    """Batch b holds the pairs (x[b, i], y[b, i]), i < size."""
+    rows, columns = table.joint.shape
+    cells = list(tuples(range(rows), range(columns)))
+    chosen = torch.tensor(list(tuples(range(len(cells)), repeat=size)))
+    pairs = torch.tensor(cells)[chosen]
+    x, y = pairs[..., 0], pairs[..., 1]
+    return Batches(x, y, table.joint[x, y].prod(-1))

@@ -1,0 +1,189 @@
+"""On a finite table a free score per cell has a known best value: log r exactly, and the MI."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pointdep.core import objectives
+from pointdep.core.methods import METHODS
+
+from .tables import (
+    POSITIVE,
+    SMALL,
+    ZERO,
+    ZERO_CELL,
+    all_batches,
+    maximise,
+    random_table,
+    table_of,
+)
+
+# Options that move the optimum, beside the defaults of every method but cpc, whose cells only make
+# sense in batches.
+CONFIGURED = {
+    **{key: method for key, method in METHODS.items() if key != "cpc"},
+    "dm1 lam=0.4": METHODS["dm1"].configure(lam=0.4),
+    "dm2 eta=3": METHODS["dm2"].configure(eta=3.0),
+    "drf alpha=0.3": METHODS["drf"].configure(alpha=0.3),
+    "drf_relative alpha=0.1": METHODS["drf_relative"].configure(alpha=0.1),
+    "rpc a=0.3 b=0.1 c=2": METHODS["rpc"].configure(a=0.3, b=0.1, c=2.0),
+    "rpc a=0 b=0": METHODS["rpc"].configure(a=0.0, b=0.0),
+}
+RANDOM_START = torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
+every_method = pytest.mark.parametrize("method", CONFIGURED.values(), ids=CONFIGURED)
+
+
+def best_scores(method, table, product_scale=1.0, start=None):
+    """The optimum of the method's objective, and the weights it was found under."""
+    weights = {"joint": table.joint, "product": product_scale * table.product}
+    start = torch.zeros_like(table.joint) if start is None else start
+    return maximise(partial(method.objective, **weights), start), weights
+
+
+def log_ratio_of(method, scores, table):
+    """The read-out, finished for the methods that learn log r up to a constant."""
+    log_ratio = method.read_out(scores)
+    if method.reference == "constant":
+        log_ratio = log_ratio - (table.product * scores.exp()).sum().log()
+    return log_ratio
+
+
+@every_method
+@pytest.mark.parametrize(
+    "product_scale, start", [(1.0, torch.zeros(5, 7)), (6.0, RANDOM_START)], ids=["1", "6"]
+)
+def test_best_score_reads_out_as_the_exact_log_ratio(method, product_scale, start):
+    scores, weights = best_scores(method, POSITIVE, product_scale, start.double())
+    error = log_ratio_of(method, scores, POSITIVE) - POSITIVE.log_ratio
+    assert error.abs().max() < 1e-4
+    exact = POSITIVE.squared_loss_mi if method.key == "smi" else POSITIVE.mi
+    assert method.inference(scores, **weights).item() == pytest.approx(exact, abs=1e-4)
+
+
+@every_method
+def test_inverse_of_the_exact_log_ratio_is_stationary(method):
+    scores = method.inverse(POSITIVE.log_ratio).requires_grad_()
+    value = method.objective(scores, joint=POSITIVE.joint, product=POSITIVE.product)
+    (gradient,) = torch.autograd.grad(value, scores)
+    assert gradient.abs().max() < 1e-12
+
+
+@every_method
+def test_a_cell_of_probability_zero(method):
+    scores, weights = best_scores(method, ZERO_CELL)
+    log_ratio = log_ratio_of(method, scores, ZERO_CELL)
+    positive = ZERO_CELL.joint > 0
+    assert positive.sum() == positive.numel() - 1 and not positive[ZERO]
+    error = (log_ratio - ZERO_CELL.log_ratio)[positive]
+    assert error.abs().max() < 1e-4
+    if method.scores_ratio:
+        assert scores[ZERO].item() == pytest.approx(0.0, abs=1e-6)
+        assert log_ratio[ZERO] <= math.log(1e-4) + 1e-9
+    elif method.key == "rpc":
+        least = -method.options["a"] / method.options["c"]
+        assert scores[ZERO].item() == pytest.approx(least, abs=1e-6)
+    else:
+        assert log_ratio[ZERO] < -8
+    exact = ZERO_CELL.squared_loss_mi if method.key == "smi" else ZERO_CELL.mi
+    if method.key == "smile":
+        # The clip holds the impossible cell at -tau, and E_M[exp clip s] that much above one.
+        exact -= math.log1p(ZERO_CELL.product[ZERO].item() * math.exp(-5.0))
+    assert method.inference(scores, **weights).item() == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.parametrize("eta", [0.25, 0.5, 1.0, 4.0])
+def test_dm2_as_printed_is_high_by_one_over_two_eta(eta):
+    printed = METHODS["dm2"].configure(eta=eta, corrected=False)
+    scores, weights = best_scores(printed, POSITIVE)
+    bias = printed.read_out(scores) - POSITIVE.log_ratio
+    torch.testing.assert_close(bias, torch.full_like(bias, 1 / (2 * eta)), rtol=0, atol=1e-5)
+    inferred = printed.inference(scores, **weights).item()
+    assert inferred == pytest.approx(POSITIVE.mi + 1 / (2 * eta), abs=1e-5)
+    corrected = METHODS["dm2"].configure(eta=eta)
+    assert corrected.inference(scores, **weights).item() == pytest.approx(POSITIVE.mi, abs=1e-5)
+
+
+def test_inference_of_printed_dm2_exceeds_mi_but_a_bound_does_not():
+    scores, weights = best_scores(METHODS["dm2"], POSITIVE)
+    assert METHODS["variational"].inference(scores, **weights) > POSITIVE.mi + 0.49
+    assert METHODS["dv"].inference(scores, **weights) <= POSITIVE.mi + 1e-9
+
+
+@pytest.mark.parametrize(
+    "table, size", [(POSITIVE, 2), (SMALL, 3)], ids=["batches of 2", "batches of 3"]
+)
+def test_cpc_over_all_batches(table, size):
+    batches = all_batches(table, size)
+    assert batches.probability.sum().item() == pytest.approx(1.0)
+    value = partial(batches.expected, METHODS["cpc"].objective)
+    scores = maximise(value, torch.zeros_like(table.joint))
+    # Row by row, log E_p(y)[exp s(x, y)] is what the score still lacks.
+    row_constant = (table.p_y * scores.exp()).sum(1, keepdim=True).log()
+    error = METHODS["cpc"].read_out(scores) - row_constant - table.log_ratio
+    assert error.abs().max() < 1e-4
+    inferred = batches.expected(METHODS["cpc"].inference, scores).item()
+    assert 0.0 < inferred <= min(math.log(size), table.mi)
+
+
+def test_cpc_against_the_whole_of_p_y_is_the_mi():
+    """With a vanishing joint weight the denominator is E_p(y)[exp s], and the bound is tight."""
+    weights = {"joint": 1e-12 * POSITIVE.joint, "product": POSITIVE.product}
+    scores = maximise(partial(objectives.cpc, **weights), torch.zeros(5, 7, dtype=torch.float64))
+    row_constant = (POSITIVE.p_y * scores.exp()).sum(1, keepdim=True).log()
+    assert (scores - row_constant - POSITIVE.log_ratio).abs().max() < 1e-4
+    assert objectives.cpc(scores, **weights).item() == pytest.approx(POSITIVE.mi, abs=1e-6)
+
+
+def arrays(shape, low, high):
+    floats = st.floats(low, high, allow_subnormal=False)
+    return hnp.arrays(np.float64, shape, elements=floats)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=arrays((3, 4), 1e-3, 1.0), scores=arrays((3, 4), -30.0, 30.0))
+def test_lower_bounds_hold_for_any_scores(cells, scores):
+    table, scores = table_of(cells), torch.from_numpy(scores)
+    for key in ("nwj", "dv", "mine", "js"):
+        value = METHODS[key].inference(scores, joint=table.joint, product=table.product)
+        assert value <= table.mi + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    cells=arrays((2, 3), 1e-3, 1.0),
+    scores=arrays((2, 3), -30.0, 30.0),
+    size=st.sampled_from([2, 3]),
+)
+def test_cpc_is_below_log_batch_and_mi_for_any_scores(cells, scores, size):
+    table = table_of(cells)
+    value = all_batches(table, size).expected(objectives.cpc, torch.from_numpy(scores))
+    assert value <= min(math.log(size), table.mi) + 1e-9
+
+
+def test_cpc_saturates_at_log_batch():
+    table = table_of(np.eye(6) + 1e-6)
+    assert table.mi > math.log(5)
+    batches = all_batches(table, 2)
+    scores = 50 * torch.eye(6, dtype=torch.float64)
+    value = batches.expected(objectives.cpc, scores).item()
+    # Two pairs are told apart unless they share x, which happens one time in six.
+    assert value == pytest.approx(math.log(2) * 5 / 6, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_bounds_are_tight_only_at_the_optimum(seed):
+    table = random_table(4, 3, seed=seed)
+    weights = {"joint": table.joint, "product": table.product}
+    for key in ("nwj", "dv"):
+        method = METHODS[key]
+        best = method.inverse(table.log_ratio)
+        assert method.inference(best, **weights).item() == pytest.approx(table.mi, abs=1e-12)
+        moved = best.clone()
+        moved[0, 0] += 0.1
+        assert method.inference(moved, **weights).item() < table.mi - 1e-6

@@ -1,0 +1,212 @@
+"""The table of methods."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+from pointdep.core import objectives
+from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
+from pointdep.errors import InputError
+
+PAPER = {"cpc", "nwj", "js", "dv", "smile", "variational", "dm1", "dm2", "pc", "drf"}
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+SCORES = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_keys():
+    assert set(METHODS) == PAPER | {"drf_relative", "rpc", "smi", "mine"}
+    assert len(PAPER_METHODS) == 10 and set(PAPER_METHODS) == PAPER
+    assert all(key == method.key for key, method in METHODS.items())
+    assert len({method.name for method in METHODS.values()}) == len(METHODS)
+
+
+@every_method
+def test_every_method_is_complete(method):
+    assert isinstance(method, Method)
+    for text in (method.name, method.identifies, method.equation, method.estimates):
+        assert text.strip()
+    for function in (method.objective, method.inference):
+        value = function(SCORES, joint=None, product=None)
+        assert value.shape == () and torch.isfinite(value)
+        assert function(SCORES.expand(2, 6, 6)).shape == (2,)
+    assert method.read_out(SCORES).shape == method.inverse(SCORES).shape == (6, 6)
+
+
+def test_what_each_method_lacks_or_needs():
+    assert {k: m.reference for k, m in METHODS.items() if m.reference != "none"} == {
+        "cpc": "row",
+        "dv": "constant",
+        "mine": "constant",
+    }
+    assert [k for k, m in METHODS.items() if m.bounded_by_batch] == ["cpc"]
+    assert [k for k, m in METHODS.items() if m.gradient is not None] == ["mine"]
+    assert {k for k, m in METHODS.items() if m.scores_ratio} == {"drf", "drf_relative", "smi"}
+    assert {k for k, m in METHODS.items() if m.estimates != "mutual information"} == {"smi"}
+
+
+@every_method
+def test_uses_product_says_whether_the_product_cells_matter_to_inference(method):
+    eye = torch.eye(6, dtype=torch.bool)
+    moved = torch.where(eye, SCORES, SCORES + 0.5)
+    changed = method.inference(moved).item() != method.inference(SCORES).item()
+    assert changed == method.uses_product
+
+
+@pytest.mark.parametrize("key", ["smile", "variational"])
+def test_methods_that_learn_as_js(key):
+    assert METHODS[key].objective(SCORES).item() == objectives.js(SCORES).item()
+
+
+def test_documented_defaults():
+    assert {k: dict(m.options) for k, m in METHODS.items() if m.options} == {
+        "smile": {"tau": 5.0},
+        "dm1": {"lam": 1.0},
+        "dm2": {"eta": 1.0, "corrected": True},
+        "drf": {"alpha": 0.0, "floor": 1e-4},
+        "drf_relative": {"alpha": 0.01, "floor": 1e-4},
+        "rpc": {"a": 1.0, "b": 0.005, "c": 1.0, "floor": 1e-4},
+        "smi": {"floor": 1e-4},
+        "mine": {"momentum": 0.9, "floor": 1e-4},
+    }
+
+
+@every_method
+def test_options_are_bound_to_every_part_that_takes_them(method):
+    """Changing an option changes some part, and each part takes its defaults from the options."""
+    for name, value in method.options.items():
+        other = not value if isinstance(value, bool) else (value + 0.1) / 2
+        changed = method.configure(**{name: other})
+        assert changed.options == {**method.options, name: other}
+        bound = [
+            part
+            for part in ("objective", "read_out", "inverse", "inference", "gradient")
+            if name in getattr(getattr(changed, part), "keywords", {})
+        ]
+        assert bound
+        for part in bound:
+            assert getattr(changed, part).keywords[name] == other
+            assert name in inspect.signature(getattr(changed, part).func).parameters
+
+
+def test_options_reach_the_numbers():
+    relative = METHODS["drf_relative"].configure(alpha=0.4)
+    assert relative.objective(SCORES).item() == objectives.drf(SCORES, alpha=0.4).item()
+    smile = METHODS["smile"].configure(tau=0.5)
+    assert smile.inference(SCORES).item() == objectives.smile_bound(SCORES, tau=0.5).item()
+    dm1 = METHODS["dm1"].configure(lam=2.0)
+    assert dm1.inference(SCORES).item() == pytest.approx(
+        SCORES.diagonal().mean().item() + math.log(2.0)
+    )
+    rpc = METHODS["rpc"].configure(b=0.3)
+    assert rpc.objective(SCORES).item() == objectives.rpc(SCORES, b=0.3).item()
+    mine = METHODS["mine"].configure(floor=0.5)
+    _, state = mine.gradient(SCORES - 30, None)
+    assert state.exp().item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("key", ["dm1", "dm2", "pc", "variational", "drf", "drf_relative", "rpc"])
+def test_inference_is_the_mean_read_out_of_the_pairs(key):
+    method = METHODS[key]
+    scores = method.inverse(SCORES)
+    joint = torch.rand(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    by_hand = sum(
+        joint[i, j].item() * method.read_out(scores[i, j]).item()
+        for i in range(6)
+        for j in range(6)
+    )
+    value = method.inference(scores, joint=joint, product=torch.ones(6, 6))
+    assert value.item() == pytest.approx(by_hand / joint.sum().item(), rel=1e-10)
+    paired = method.inference(scores).item()
+    assert paired == pytest.approx(method.read_out(scores.diagonal()).mean().item())
+
+
+def test_configuring_twice_keeps_the_first_change_and_leaves_the_table_alone():
+    once = METHODS["rpc"].configure(a=0.2)
+    twice = once.configure(b=0.1)
+    assert dict(twice.options) == {"a": 0.2, "b": 0.1, "c": 1.0, "floor": 1e-4}
+    assert twice.objective(SCORES).item() == objectives.rpc(SCORES, a=0.2, b=0.1).item()
+    assert METHODS["rpc"].options["a"] == 1.0
+    assert METHODS["rpc"].objective(SCORES).item() == objectives.rpc(SCORES).item()
+
+
+def test_the_table_cannot_be_changed():
+    with pytest.raises(TypeError):
+        METHODS["mine"] = METHODS["dv"]
+    with pytest.raises(TypeError):
+        METHODS["dm1"].options["lam"] = 2.0
+    with pytest.raises(AttributeError):
+        METHODS["dm1"].key = "dm3"
+
+
+def test_get_method():
+    assert get_method("pc") == METHODS["pc"]
+    assert get_method("dm2", {"eta": 2.0}).options["eta"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "wrong, right", [("smille", "smile"), ("DRF", "drf"), ("variatonal", "variational")]
+)
+def test_a_misspelt_method_names_the_nearest(wrong, right):
+    with pytest.raises(InputError, match=f"did you mean '{right}'"):
+        get_method(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["pc"], "zzzzzz"])
+def test_what_is_no_method_lists_them_all(wrong):
+    with pytest.raises(InputError, match="choose from cpc, dm1, dm2"):
+        get_method(wrong)
+
+
+def test_a_misspelt_option_names_the_nearest():
+    with pytest.raises(InputError, match="did you mean 'momentum'"):
+        METHODS["mine"].configure(momentun=0.5)
+    with pytest.raises(InputError, match="'pc' has no options, got 'alpha'"):
+        METHODS["pc"].configure(alpha=0.5)
+    with pytest.raises(InputError, match="unknown option of method 'smi' 'alpha'"):
+        METHODS["smi"].configure(alpha=0.5)
+
+
+@pytest.mark.parametrize(
+    "key, options",
+    [
+        ("drf", {"alpha": 1.0}),
+        ("drf", {"alpha": -0.1}),
+        ("drf", {"floor": 0.0}),
+        ("drf", {"floor": 1.0}),
+        ("dm1", {"lam": 0.0}),
+        ("dm1", {"lam": -1.0}),
+        ("dm1", {"lam": "one"}),
+        ("dm1", {"lam": True}),
+        ("dm1", {"lam": None}),
+        ("dm2", {"eta": 0.0}),
+        ("dm2", {"eta": math.nan}),
+        ("dm2", {"corrected": 1}),
+        ("dm2", {"corrected": "no"}),
+        ("smile", {"tau": 0.0}),
+        ("smile", {"tau": math.inf}),
+        ("rpc", {"c": 0.0}),
+        ("rpc", {"b": -0.1}),
+        ("mine", {"momentum": 1.0}),
+        ("mine", {"momentum": 0.0}),
+    ],
+)
+def test_option_values_are_checked(key, options):
+    (name,) = options
+    with pytest.raises(InputError, match=f"option {name}="):
+        METHODS[key].configure(**options)
+
+
+@pytest.mark.parametrize(
+    "key, options",
+    [
+        ("drf", {"alpha": 0}),
+        ("rpc", {"a": 0, "b": 0}),
+        ("dm1", {"lam": 3}),
+        ("mine", {"momentum": 0.99, "floor": 1e-8}),
+    ],
+)
+def test_option_values_at_the_edge_are_taken(key, options):
+    method = METHODS[key].configure(**options)
+    assert torch.isfinite(method.objective(SCORES))

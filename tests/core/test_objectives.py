@@ -1,0 +1,264 @@
+"""The objectives against plain loops, and what holds for every one of them."""
+
+import math
+
+import pytest
+import torch
+
+from pointdep.core import objectives
+from pointdep.core.weights import product_log_mean_exp
+from pointdep.errors import InputError
+
+from .reference import CASES
+
+EYE = torch.eye(6, dtype=torch.float64)
+OFF = 1.0 - EYE
+
+
+def draw(*shape, seed=0, scale=1.5):
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def draw_weights(*shape, seed, zeros=0.3):
+    """Uneven non-negative weights, about `zeros` of them zero."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(*shape, generator=generator, dtype=torch.float64) + 0.1
+    return weights * (torch.rand(*shape, generator=generator) > zeros)
+
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@every_case
+def test_default_weights_against_loops(case):
+    scores = draw(6, 6)
+    assert case(scores).item() == pytest.approx(case.by_hand(scores, EYE, OFF), rel=1e-12)
+
+
+@every_case
+def test_rectangular_weights_against_loops(case):
+    scores = draw(4, 6)
+    joint, product = draw_weights(4, 6, seed=1), draw_weights(4, 6, seed=2)
+    expected = case.by_hand(scores, joint, product)
+    assert case(scores, joint, product).item() == pytest.approx(expected, rel=1e-12)
+
+
+@every_case
+def test_one_weight_given_and_the_other_left_out(case):
+    scores, weights = draw(6, 6), draw_weights(6, 6, seed=3)
+    by_hand = case.by_hand(scores, EYE, weights)
+    assert case(scores, None, weights).item() == pytest.approx(by_hand, rel=1e-12)
+    by_hand = case.by_hand(scores, weights, OFF)
+    assert case(scores, weights, None).item() == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_cpc_is_the_log_softmax_of_the_diagonal():
+    scores = draw(7, 7)
+    by_hand = 0.0
+    for i in range(7):
+        row = [math.exp(s) for s in scores[i].tolist()]
+        by_hand += (scores[i, i].item() - math.log(sum(row) / 7)) / 7
+    assert objectives.cpc(scores).item() == pytest.approx(by_hand, rel=1e-12)
+
+
+@every_case
+def test_default_weights_are_identity_and_off_diagonal(case):
+    scores = draw(3, 6, 6)
+    torch.testing.assert_close(case(scores), case(scores, EYE, OFF), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(case(scores), case(scores, EYE.bool(), OFF.bool()))
+
+
+@every_case
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leading_dimensions_are_independent_replicas(case, weighted):
+    scores = draw(2, 3, 5, 5, seed=4)
+    joint = draw_weights(2, 3, 5, 5, seed=5) if weighted else None
+    product = draw_weights(3, 5, 5, seed=6) if weighted else None
+    for lead in ((), (0,)):
+        stack = scores[lead]
+        values = case(stack, None if joint is None else joint[lead], product)
+        assert values.shape == stack.shape[:-2]
+        for index in torch.cartesian_prod(*map(torch.arange, values.shape)).view(-1, values.ndim):
+            at = tuple(index.tolist())
+            one = case(
+                stack[at],
+                None if joint is None else joint[lead][at],
+                None if product is None else product[at[-1]],
+            )
+            assert values[at].item() == pytest.approx(one.item(), rel=1e-12)
+
+
+@every_case
+def test_gradient_of_a_replica_is_its_own(case):
+    scores = draw(3, 5, 5, seed=7).requires_grad_()
+    (gradient,) = torch.autograd.grad(case(scores)[1], scores)
+    alone = scores[1].detach().requires_grad_()
+    (expected,) = torch.autograd.grad(case(alone), alone)
+    torch.testing.assert_close(gradient[1], expected)
+    assert not gradient[[0, 2]].any()
+
+
+@every_case
+def test_order_of_the_pairs_is_irrelevant(case):
+    scores, order = draw(6, 6, seed=8), torch.tensor([3, 0, 5, 1, 4, 2])
+    permuted = scores[order][:, order]
+    assert case(permuted).item() == pytest.approx(case(scores).item(), rel=1e-12)
+    joint, product = draw_weights(6, 6, seed=9), draw_weights(6, 6, seed=10)
+    value = case(permuted, joint[order][:, order], product[order][:, order])
+    assert value.item() == pytest.approx(case(scores, joint, product).item(), rel=1e-12)
+
+
+@every_case
+def test_weights_matter_only_up_to_scale(case):
+    scores = draw(4, 6, seed=11)
+    joint, product = draw_weights(4, 6, seed=12), draw_weights(4, 6, seed=13)
+    value = case(scores, joint, product).item()
+    assert case(scores, 7 * joint, 7 * product).item() == pytest.approx(value, rel=1e-12)
+    one_sided = [case(scores, 7 * joint, product), case(scores, joint, 7 * product)]
+    counts_cells = case.function in (objectives.pc, objectives.cpc)
+    for scaled in one_sided:
+        unchanged = scaled.item() == pytest.approx(value, rel=1e-12)
+        assert unchanged != counts_cells
+
+
+@every_case
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e308])
+def test_masked_cells_may_hold_anything(case, poison):
+    scores = draw(6, 6, seed=14)
+    joint, product = draw_weights(6, 6, seed=15), draw_weights(6, 6, seed=16)
+    joint[2], product[2] = 0.0, 0.0
+    masked = (joint == 0) & (product == 0)
+    assert masked.sum() >= 6
+    clean = scores.clone().requires_grad_()
+    dirty = scores.masked_fill(masked, poison).requires_grad_()
+    values = [case(s, joint, product) for s in (clean, dirty)]
+    gradients = [torch.autograd.grad(v, s)[0] for v, s in zip(values, (clean, dirty), strict=True)]
+    assert torch.isfinite(values[0]) and torch.isfinite(gradients[0]).all()
+    torch.testing.assert_close(values[1], values[0], rtol=0, atol=0)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+    assert not gradients[1][masked].any()
+
+
+@every_case
+def test_product_mask_with_default_joint_ignores_masked_cells(case):
+    scores, product = draw(6, 6, seed=17), OFF.clone()
+    product[0, 1] = product[1, 0] = product[4, 5] = 0.0
+    value = case(scores, None, product).item()
+    dirty = scores.masked_fill((product == 0) & (EYE == 0), math.nan).requires_grad_()
+    poisoned = case(dirty, None, product)
+    assert poisoned.item() == pytest.approx(value, rel=1e-14)
+    (gradient,) = torch.autograd.grad(poisoned, dirty)
+    assert torch.isfinite(gradient).all()
+
+
+def test_cpc_row_without_product_cells_adds_nothing():
+    scores, product = draw(6, 6, seed=18).requires_grad_(), OFF.clone()
+    product[3] = 0.0
+    value = objectives.cpc(scores, product=product)
+    by_hand = CASES["cpc"].by_hand(scores.detach(), EYE, product)
+    assert value.item() == pytest.approx(by_hand, rel=1e-12)
+    (gradient,) = torch.autograd.grad(value, scores)
+    assert torch.isfinite(gradient).all()
+    assert gradient[3].abs().max() < 1e-15
+
+
+@every_case
+def test_gradients_by_finite_differences(case):
+    scores = draw(2, 4, 4, seed=19).requires_grad_()
+    assert torch.autograd.gradcheck(case, (scores,))
+    joint, product = draw_weights(3, 5, seed=20), draw_weights(2, 3, 5, seed=21)
+    scores = draw(2, 3, 5, seed=22).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: case(s, joint, product), (scores,))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "squared_loss_mi"])
+def test_rectangular_scores_without_weights_are_refused(name):
+    with pytest.raises(InputError, match="square"):
+        CASES[name](draw(4, 6))
+    with pytest.raises(InputError, match="square"):
+        CASES[name](draw(4, 6), None, torch.ones(4, 6))
+    with pytest.raises(InputError, match="at least two rows"):
+        CASES[name](draw(1, 1))
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.0, 2.0])
+def test_drf_refuses_alpha_outside_its_range(alpha):
+    with pytest.raises(InputError, match="alpha"):
+        objectives.drf(draw(4, 4), alpha=alpha)
+
+
+class TestMovingAverage:
+    """MINE's gradient: E_J[ds] - E_M[exp(s) ds] / average."""
+
+    scores = draw(2, 5, 5, seed=23)
+
+    def hand_gradient(self, averages):
+        gradient = torch.zeros_like(self.scores)
+        for r, average in enumerate(averages):
+            for i in range(5):
+                for j in range(5):
+                    s = self.scores[r, i, j].item()
+                    gradient[r, i, j] = 1 / 5 if i == j else -math.exp(s) / 20 / average
+        return gradient
+
+    def run(self, log_average, **options):
+        scores = self.scores.clone().requires_grad_()
+        value, state = objectives.dv_moving_average(scores, log_average, **options)
+        (gradient,) = torch.autograd.grad(value.sum(), scores)
+        return value.detach(), state, gradient
+
+    def current(self):
+        """E_M[exp s] of each replica."""
+        return [
+            sum(math.exp(m[i, j].item()) for i in range(5) for j in range(5) if i != j) / 20
+            for m in self.scores
+        ]
+
+    def test_value_is_that_of_dv(self):
+        value, _, _ = self.run(torch.tensor([0.3, -1.0], dtype=torch.float64))
+        torch.testing.assert_close(value, objectives.dv(self.scores), rtol=1e-12, atol=1e-12)
+
+    def test_starts_at_the_batch_with_the_gradient_of_dv(self):
+        _, state, gradient = self.run(None)
+        assert state.exp().tolist() == pytest.approx(self.current())
+        scores = self.scores.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(objectives.dv(scores).sum(), scores)
+        torch.testing.assert_close(gradient, expected)
+
+    @pytest.mark.parametrize("momentum", [0.9, 0.25])
+    def test_gradient_and_state_by_hand(self, momentum):
+        old = [2.0, 0.1]
+        log_average = torch.tensor(old, dtype=torch.float64).log()
+        _, state, gradient = self.run(log_average, momentum=momentum)
+        new = [momentum * a + (1 - momentum) * b for a, b in zip(old, self.current(), strict=True)]
+        assert state.exp().tolist() == pytest.approx(new, rel=1e-12)
+        torch.testing.assert_close(gradient, self.hand_gradient(new))
+
+    def test_average_is_kept_above_the_floor(self):
+        floor = 100.0 * max(self.current())
+        for start in (None, torch.zeros(2, dtype=torch.float64)):
+            _, state, gradient = self.run(start, floor=floor)
+            assert state.exp().tolist() == pytest.approx([floor, floor])
+            torch.testing.assert_close(gradient, self.hand_gradient([floor, floor]))
+
+    def test_default_momentum_and_floor(self):
+        start = torch.zeros(2, dtype=torch.float64)
+        _, state, _ = self.run(start)
+        assert state.exp().tolist() == pytest.approx([0.9 + 0.1 * c for c in self.current()])
+        _, state = objectives.dv_moving_average(self.scores - 40)
+        assert state.exp().tolist() == pytest.approx([1e-4, 1e-4])
+
+    def test_state_carries_no_gradient_and_is_not_changed_in_place(self):
+        start = torch.zeros(2, dtype=torch.float64)
+        scores = self.scores.clone().requires_grad_()
+        _, state = objectives.dv_moving_average(scores, start)
+        assert not state.requires_grad
+        assert start.tolist() == [0.0, 0.0]
+
+    def test_weights(self):
+        joint, product = draw_weights(5, 5, seed=24), draw_weights(5, 5, seed=25)
+        value, state = objectives.dv_moving_average(self.scores, joint=joint, product=product)
+        expected = objectives.dv(self.scores, joint=joint, product=product)
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(state, product_log_mean_exp(self.scores, product))

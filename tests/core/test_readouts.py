@@ -1,0 +1,125 @@
+"""Read-outs and their inverses."""
+
+import math
+
+import pytest
+import torch
+
+from pointdep.core import readouts
+from pointdep.core.methods import METHODS
+
+CONFIGURED = {
+    **METHODS,
+    "dm1 lam=0.3": METHODS["dm1"].configure(lam=0.3),
+    "dm2 eta=0.2": METHODS["dm2"].configure(eta=0.2),
+    "dm2 printed": METHODS["dm2"].configure(corrected=False),
+    "drf alpha=0.5": METHODS["drf"].configure(alpha=0.5),
+    "drf_relative alpha=0.9": METHODS["drf_relative"].configure(alpha=0.9),
+    "rpc a=0": METHODS["rpc"].configure(a=0.0),
+    "rpc b=0": METHODS["rpc"].configure(b=0.0),
+    "rpc a=2 b=0.5 c=0.3": METHODS["rpc"].configure(a=2.0, b=0.5, c=0.3),
+}
+every_method = pytest.mark.parametrize("method", CONFIGURED.values(), ids=CONFIGURED)
+LOG_RATIOS = torch.linspace(-8.0, 8.0, 161, dtype=torch.float64)
+
+
+@every_method
+def test_inverse_undoes_the_read_out(method):
+    back = method.read_out(method.inverse(LOG_RATIOS))
+    torch.testing.assert_close(back, LOG_RATIOS, rtol=1e-9, atol=1e-9)
+    single = method.read_out(method.inverse(LOG_RATIOS.float()))
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single, LOG_RATIOS.float(), rtol=0, atol=2e-3)
+
+
+@every_method
+def test_read_out_rises_with_the_score(method):
+    scores = method.inverse(LOG_RATIOS)
+    assert (scores.diff() > 0).all()
+    assert (method.read_out(scores).diff() > 0).all()
+
+
+@every_method
+def test_gradients_by_finite_differences(method):
+    log_ratios = torch.linspace(-3.0, 3.0, 7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(method.inverse, (log_ratios,))
+    scores = method.inverse(log_ratios).detach().requires_grad_()
+    assert torch.autograd.gradcheck(method.read_out, (scores,))
+
+
+@every_method
+def test_extreme_scores_read_out_finite(method):
+    scores = torch.tensor([-1e30, -80.0, -1.0, 0.0, 1e-30, 1.0, 80.0, 1e30])
+    assert torch.isfinite(method.read_out(scores)).all()
+    if method.scores_ratio or method.key == "rpc":
+        bounded = method.read_out(scores)
+        assert bounded.min() >= 2 * math.log(1e-4)
+        if method.options.get("alpha") or method.key == "rpc":
+            assert bounded.max() <= -math.log(1e-4) + 1e-2
+
+
+SCORES = torch.tensor([0.2, 1.0, 2.5], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "read_out, by_hand",
+    [
+        (readouts.identity, lambda s: s),
+        (readouts.nwj, lambda s: s - 1),
+        (lambda s: readouts.dm1(s, lam=3.0), lambda s: s + math.log(3)),
+        (lambda s: readouts.dm2(s), lambda s: s - 0.5),
+        (lambda s: readouts.dm2(s, eta=2.0), lambda s: s - 0.25),
+        (lambda s: readouts.dm2(s, eta=2.0, corrected=False), lambda s: s),
+        (readouts.drf, math.log),
+        (
+            lambda s: readouts.drf(s, alpha=0.3),
+            lambda s: math.log(0.7 * s / (1 - 0.3 * s)),
+        ),
+        (
+            lambda s: readouts.rpc(s, a=0.5, b=0.2, c=2.0),
+            lambda s: math.log((0.5 + 2 * s) / (1 - 0.2 * s)),
+        ),
+    ],
+)
+def test_equations(read_out, by_hand):
+    expected = torch.tensor([by_hand(s) for s in SCORES.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(read_out(SCORES), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("floor", [1e-4, 1e-2])
+def test_drf_floor(floor):
+    below = torch.tensor([-3.0, 0.0, floor / 2], dtype=torch.float64)
+    assert readouts.drf(below, floor=floor).tolist() == pytest.approx([math.log(floor)] * 3)
+    above = torch.tensor([2 * floor], dtype=torch.float64)
+    assert readouts.drf(above, floor=floor).item() == pytest.approx(math.log(2 * floor))
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 0.9])
+def test_relative_drf_ceiling(alpha):
+    """At s = 1/alpha the ratio is infinite; it is held at 1/floor."""
+    scores = torch.tensor([1 / alpha, 1 / alpha + 1, 1e6], dtype=torch.float64)
+    read = readouts.drf(scores, alpha=alpha, floor=1e-3)
+    assert read.tolist() == pytest.approx([math.log(1e3)] * 3, abs=1e-6)
+    large = torch.tensor([50.0, 700.0], dtype=torch.float64)
+    assert readouts.drf_inverse(large, alpha=alpha).tolist() == pytest.approx([1 / alpha] * 2)
+
+
+def test_rpc_limits():
+    scores = torch.tensor([-1e6, -1.0, 200.0, 1e6], dtype=torch.float64)
+    read = readouts.rpc(scores, floor=1e-3)
+    assert read.tolist() == pytest.approx([math.log(1e-3)] * 2 + [math.log(1e3)] * 2, abs=1e-6)
+
+
+def test_gradient_of_the_rpc_inverse_where_x_and_y_are_independent():
+    """ds / d log r = r (c + a b) / (b r + c)^2, at r = 1 where a critic starts."""
+    log_ratio = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    readouts.rpc_inverse(log_ratio, a=0.4, b=0.2, c=1.5).backward()
+    assert log_ratio.grad.item() == pytest.approx((1.5 + 0.4 * 0.2) / (0.2 + 1.5) ** 2)
+
+
+def test_inverses_do_not_overflow():
+    far = torch.tensor([-500.0, 500.0])
+    relative = readouts.drf_inverse(far, alpha=0.2)
+    assert relative.tolist() == pytest.approx([0.0, 5.0])
+    rpc = readouts.rpc_inverse(far)
+    assert rpc.tolist() == pytest.approx([-1.0, 200.0])

@@ -1,0 +1,108 @@
+"""Tables are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pointdep.data.writers import check_writable, write_table
+from pointdep.errors import InputError
+
+COLUMNS = {
+    "row": np.arange(4),
+    "pmi": np.array([0.5, -1.25, np.inf, 1e-17]),
+    "w": np.array(list("abcd")),
+}
+
+
+def names_in(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_round_trip(tmp_path, suffix):
+    path = tmp_path / f"out{suffix}"
+    for _ in range(2):  # the second time over the first
+        check_writable(path)
+        write_table(path, COLUMNS)
+    table = pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+    assert list(table.columns) == list(COLUMNS)
+    for name, values in COLUMNS.items():
+        np.testing.assert_array_equal(table[name], values)
+    assert names_in(tmp_path) == [path.name]
+
+
+def test_npy_takes_the_pmi(tmp_path):
+    write_table(tmp_path / "out.npy", COLUMNS)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), COLUMNS["pmi"])
+    with pytest.raises(InputError, match=r"column 'pmi' alone.*only row"):
+        write_table(tmp_path / "out.npy", {"row": COLUMNS["row"]})
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out.csv").symlink_to(tmp_path / "real" / "file.csv")
+    write_table(tmp_path / "out.csv", COLUMNS)
+    assert (tmp_path / "out.csv").is_symlink()
+    assert (tmp_path / "real" / "file.csv").is_file()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left"), RuntimeError])
+@pytest.mark.parametrize("step", ["write", "replace"])
+def test_nothing_is_left_after_an_error(tmp_path, monkeypatch, error, step):
+    path = tmp_path / "out.npy"
+    path.write_bytes(b"older")
+
+    def fail(*args, **kwargs):
+        raise error
+
+    if step == "write":
+        monkeypatch.setattr(np, "save", fail)
+    else:
+        monkeypatch.setattr(Path, "replace", fail)
+    raised = InputError if isinstance(error, OSError) else error
+    with pytest.raises(raised) as caught:
+        write_table(path, COLUMNS)
+    if raised is InputError:
+        assert str(caught.value) == f"{path} cannot be written: No space left"
+    assert path.read_bytes() == b"older"
+    assert names_in(tmp_path) == ["out.npy"]
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    for path, message in [
+        (tmp_path / "out.txt", r"unknown suffix '\.txt'.*\.csv, \.npy, \.parquet"),
+        (tmp_path / "folder.csv", "is a folder"),
+        (tmp_path / "none" / "out.csv", "the folder .*none does not exist"),
+    ]:
+        for call in (check_writable, lambda path: write_table(path, COLUMNS)):
+            with pytest.raises(InputError, match=message):
+                call(path)
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_read_only(tmp_path, monkeypatch, what):
+    path = tmp_path / "out.csv"
+    path.write_text("older")
+    closed = tmp_path if what == "folder" else path
+    # The answer of the system is replaced because root may write everywhere.
+    monkeypatch.setattr(os, "access", lambda place, mode: place != closed)
+    with pytest.raises(InputError, match=f"the {what}.* is read-only"):
+        write_table(path, COLUMNS)
+    assert path.read_text() == "older"
+
+
+def test_columns_must_be_a_table(tmp_path):
+    for columns, message in [
+        ({}, "one-dimensional columns"),
+        ({"a": np.zeros((2, 2))}, "one-dimensional columns"),
+        ({"a": np.zeros(2), "b": np.zeros(3)}, "differ in length: a 2, b 3"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            write_table(tmp_path / "out.csv", columns)
+    assert names_in(tmp_path) == []
