@@ -90,7 +90,7 @@ def drf(s: Matrix, joint: Matrix, product: Matrix, alpha: float = 0.0) -> float:
 
 
 def rpc(
-    s: Matrix, joint: Matrix, product: Matrix, a: float = 1.0, b: float = 0.005, c: float = 1.0
+    s: Matrix, joint: Matrix, product: Matrix, *, a: float = 1.0, b: float = 0.005, c: float = 1.0
 ) -> float:
     value = mean(s, joint) - a * mean(s, product)
     return value - b / 2 * mean(s, joint, square) - c / 2 * mean(s, product, square)

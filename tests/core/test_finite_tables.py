@@ -56,7 +56,7 @@ def log_ratio_of(method, scores, table):
 
 @every_method
 @pytest.mark.parametrize(
-    "product_scale, start", [(1.0, torch.zeros(5, 7)), (6.0, RANDOM_START)], ids=["1", "6"]
+    ("product_scale", "start"), [(1.0, torch.zeros(5, 7)), (6.0, RANDOM_START)], ids=["1", "6"]
 )
 def test_best_score_reads_out_as_the_exact_log_ratio(method, product_scale, start):
     scores, weights = best_scores(method, POSITIVE, product_scale, start.double())
@@ -79,7 +79,8 @@ def test_a_cell_of_probability_zero(method):
     scores, weights = best_scores(method, ZERO_CELL)
     log_ratio = log_ratio_of(method, scores, ZERO_CELL)
     positive = ZERO_CELL.joint > 0
-    assert positive.sum() == positive.numel() - 1 and not positive[ZERO]
+    assert positive.sum() == positive.numel() - 1
+    assert not positive[ZERO]
     error = (log_ratio - ZERO_CELL.log_ratio)[positive]
     assert error.abs().max() < 1e-4
     if method.scores_ratio:
@@ -116,7 +117,7 @@ def test_inference_of_printed_dm2_exceeds_mi_but_a_bound_does_not():
 
 
 @pytest.mark.parametrize(
-    "table, size", [(POSITIVE, 2), (SMALL, 3)], ids=["batches of 2", "batches of 3"]
+    ("table", "size"), [(POSITIVE, 2), (SMALL, 3)], ids=["batches of 2", "batches of 3"]
 )
 def test_cpc_over_all_batches(table, size):
     batches = all_batches(table, size)

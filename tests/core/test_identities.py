@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pointdep.core import objectives
 from pointdep.core.critics import SeparableCritic
@@ -50,7 +50,7 @@ def cross_entropy_sum(logits, joint, product, pos_weight=None):
     """PyTorch's cross-entropy, summed: J cells labelled 1, M cells labelled 0."""
     both = torch.stack([logits, logits])
     labels = torch.stack([torch.ones_like(logits), torch.zeros_like(logits)])
-    return F.binary_cross_entropy_with_logits(
+    return binary_cross_entropy_with_logits(
         both,
         labels,
         weight=torch.stack([joint, product]),
@@ -99,9 +99,9 @@ def test_js_and_pc_are_means_over_the_labelled_matrix(n):
     """The same with the default weights and the plain mean, no weight argument."""
     scores = torch.randn(n, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
     labels, ratio = torch.eye(n, dtype=torch.float64), torch.tensor(n - 1.0, dtype=torch.float64)
-    balanced = F.binary_cross_entropy_with_logits(scores, labels, pos_weight=ratio)
+    balanced = binary_cross_entropy_with_logits(scores, labels, pos_weight=ratio)
     close(objectives.js(scores), -(n / (n - 1)) * balanced)
-    plain = F.binary_cross_entropy_with_logits(scores - ratio.log(), labels)
+    plain = binary_cross_entropy_with_logits(scores - ratio.log(), labels)
     close(objectives.pc(scores), -plain)
 
 

@@ -17,7 +17,8 @@ SCORES = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=tor
 
 def test_keys():
     assert set(METHODS) == PAPER | {"drf_relative", "rpc", "smi", "mine"}
-    assert len(PAPER_METHODS) == 10 and set(PAPER_METHODS) == PAPER
+    assert len(PAPER_METHODS) == 10
+    assert set(PAPER_METHODS) == PAPER
     assert all(key == method.key for key, method in METHODS.items())
     assert len({method.name for method in METHODS.values()}) == len(METHODS)
 
@@ -29,7 +30,8 @@ def test_every_method_is_complete(method):
         assert text.strip()
     for function in (method.objective, method.inference):
         value = function(SCORES, joint=None, product=None)
-        assert value.shape == () and torch.isfinite(value)
+        assert value.shape == ()
+        assert torch.isfinite(value)
         assert function(SCORES.expand(2, 6, 6)).shape == (2,)
     assert method.read_out(SCORES).shape == method.inverse(SCORES).shape == (6, 6)
 
@@ -146,7 +148,7 @@ def test_get_method():
 
 
 @pytest.mark.parametrize(
-    "wrong, right", [("smille", "smile"), ("DRF", "drf"), ("variatonal", "variational")]
+    ("wrong", "right"), [("smille", "smile"), ("DRF", "drf"), ("variatonal", "variational")]
 )
 def test_a_misspelt_method_names_the_nearest(wrong, right):
     with pytest.raises(InputError, match=f"did you mean '{right}'"):
@@ -169,7 +171,7 @@ def test_a_misspelt_option_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    "key, options",
+    ("key", "options"),
     [
         ("drf", {"alpha": 1.0}),
         ("drf", {"alpha": -0.1}),
@@ -199,7 +201,7 @@ def test_option_values_are_checked(key, options):
 
 
 @pytest.mark.parametrize(
-    "key, options",
+    ("key", "options"),
     [
         ("drf", {"alpha": 0}),
         ("rpc", {"a": 0, "b": 0}),

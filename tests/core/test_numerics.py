@@ -25,7 +25,8 @@ MATRICES = {
 
 def assert_gradients_close(gradient, exact):
     """Cell by cell and relative, but for what is subnormal in float32 beside the largest cell."""
-    assert torch.isfinite(gradient).all() and torch.isfinite(exact).all()
+    assert torch.isfinite(gradient).all()
+    assert torch.isfinite(exact).all()
     least = 2e-38 * N * max(1.0, exact.abs().max().item())
     torch.testing.assert_close(gradient.double(), exact, rtol=1e-3, atol=least)
 
@@ -69,7 +70,8 @@ def test_extreme_scores_in_float32(case, scores, weighted):
 def test_extreme_scores_through_inference(key, scores):
     method = METHODS[key]
     value = method.inference(scores)
-    assert value.dtype == torch.float32 and torch.isfinite(value)
+    assert value.dtype == torch.float32
+    assert torch.isfinite(value)
     expected = method.inference(scores.double()).item()
     assert value.item() == pytest.approx(expected, rel=1e-4, abs=1e-4)
 

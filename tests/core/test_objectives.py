@@ -134,7 +134,8 @@ def test_masked_cells_may_hold_anything(case, poison):
     dirty = scores.masked_fill(masked, poison).requires_grad_()
     values = [case(s, joint, product) for s in (clean, dirty)]
     gradients = [torch.autograd.grad(v, s)[0] for v, s in zip(values, (clean, dirty), strict=True)]
-    assert torch.isfinite(values[0]) and torch.isfinite(gradients[0]).all()
+    assert torch.isfinite(values[0])
+    assert torch.isfinite(gradients[0]).all()
     torch.testing.assert_close(values[1], values[0], rtol=0, atol=0)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
     assert not gradients[1][masked].any()

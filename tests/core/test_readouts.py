@@ -62,7 +62,7 @@ SCORES = torch.tensor([0.2, 1.0, 2.5], dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
-    "read_out, by_hand",
+    ("read_out", "by_hand"),
     [
         (readouts.identity, lambda s: s),
         (readouts.nwj, lambda s: s - 1),

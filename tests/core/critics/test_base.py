@@ -19,7 +19,8 @@ def test_pairs_are_the_diagonal_of_the_matrix(kind):
     critic = build(kind, R)
     x, y = draw(R, 6, X_DIM, seed=1), draw(R, 6, y_dim(kind), seed=2)
     pairs, matrix = critic.pairs(x, y), critic.matrix(x, y)
-    assert pairs.shape == (R, 6) and matrix.shape == (R, 6, 6)
+    assert pairs.shape == (R, 6)
+    assert matrix.shape == (R, 6, 6)
     torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
 
 
@@ -87,7 +88,8 @@ def test_select_reorders_and_copies(kind):
     expected = critic.matrix(x, y)[[2, 0]]
     torch.testing.assert_close(chosen.matrix(x[[2, 0]], y[[2, 0]]), expected)
     for parameter in chosen.parameters():
-        assert parameter.requires_grad and parameter.grad is None
+        assert parameter.requires_grad
+        assert parameter.grad is None
         parameter.data.zero_()
     assert critic.replicas == R
     for name, tensor in critic.state_dict().items():
@@ -101,7 +103,8 @@ def test_selected_critic_has_gradients_of_its_own(kind):
     chosen = critic.select([1])
     chosen.matrix(x[1:2], y[1:2]).square().sum().backward()
     for parameter in chosen.parameters():
-        assert parameter.grad is not None and parameter.grad.shape == parameter.shape
+        assert parameter.grad is not None
+        assert parameter.grad.shape == parameter.shape
     assert all(parameter.grad is None for parameter in critic.parameters())
 
 
@@ -194,7 +197,7 @@ def test_reset_draws_each_replica_from_its_own_generator(kind):
 
 
 def test_reset_needs_a_generator_per_replica():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="zip"):
         KINDS["concat"](3).reset([torch.Generator()])
 
 

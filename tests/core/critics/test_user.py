@@ -29,11 +29,13 @@ def test_copies_start_equal_and_part_from_the_original():
     critic = ModuleCritic(3, module)
     x, y = draw(1, 4, 3).expand(3, 4, 3), draw(1, 4, 5).expand(3, 4, 5)
     scores = critic.pairs(x, y)
-    assert torch.equal(scores[0], scores[1]) and torch.equal(scores[0], scores[2])
+    assert torch.equal(scores[0], scores[1])
+    assert torch.equal(scores[0], scores[2])
     for parameter in critic.copies[1].parameters():
         parameter.data.add_(1.0)
     moved = critic.pairs(x, y)
-    assert torch.equal(moved[0], scores[0]) and not torch.allclose(moved[1], scores[1])
+    assert torch.equal(moved[0], scores[0])
+    assert not torch.allclose(moved[1], scores[1])
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
 
 

@@ -1,0 +1,12 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of ``pointdep``."""
+    from pointdep.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

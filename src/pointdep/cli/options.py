@@ -1,0 +1,145 @@
+"""Options that several commands share, and the values behind them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pointdep.errors import InputError
+
+if TYPE_CHECKING:
+    from pointdep.estimator import PointwiseDependency
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="X [Y]",
+        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .vec "
+        ".safetensors.",
+        show_default=False,
+    ),
+]
+XColumns = Annotated[
+    str | None,
+    typer.Option("--x-columns", help="Columns of x in a table, comma separated, or a key of .npz."),
+]
+YColumns = Annotated[
+    str | None,
+    typer.Option("--y-columns", help="Columns of y in a table, comma separated, or a key of .npz."),
+]
+Groups = Annotated[
+    Path | None,
+    typer.Option("--groups", help="File with one group per row, for rows that are not independent."),
+]
+GroupColumn = Annotated[
+    str | None, typer.Option("--group-column", help="Column (or key) of the groups in that file.")
+]
+MethodName = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        help="cpc nwj js dv smile variational pc dm1 dm2 drf drf_relative rpc smi mine.",
+    ),
+]
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option("--method-option", help="Option of the method as NAME=VALUE, e.g. eta=2."),
+]
+CriticName = Annotated[
+    str, typer.Option("--critic", help="concat, separable, bilinear or inner.")
+]
+Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, comma separated.")]
+Folds = Annotated[
+    int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")
+]
+MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same numbers.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Discrete = Annotated[
+    str | None,
+    typer.Option(
+        "--discrete", help="Sides that are categories: x, y, both or none; by default, by type."
+    ),
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of the interval.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+
+
+def make_model(
+    *,
+    method: str,
+    method_options: list[str] | None,
+    critic: str,
+    hidden: str,
+    folds: int,
+    max_epochs: int,
+    seed: int,
+    device: str,
+    discrete: str | None,
+    quiet: bool,
+    checkpoint: Path | None = None,
+) -> PointwiseDependency:
+    """The estimator that these options describe."""
+    from pointdep.estimator import PointwiseDependency
+
+    sides = {None: (None, None), "x": (True, None), "y": (None, True), "both": (True, True)}
+    sides["none"] = (False, False)
+    if discrete not in sides:
+        raise InputError(f"--discrete {discrete!r}: choose x, y, both or none")
+    discrete_x, discrete_y = sides[discrete]
+    return PointwiseDependency(
+        method=method,
+        method_options=parse_options(method_options),
+        critic=critic,
+        hidden=parse_widths(hidden),
+        folds=folds,
+        max_epochs=max_epochs,
+        random_state=seed,
+        device=device,
+        discrete_x=discrete_x,
+        discrete_y=discrete_y,
+        progress=not quiet,
+        checkpoint=checkpoint,
+    )
+
+
+def read_groups(
+    groups: Path | None, column: str | None, files: list[Path], x_columns: str | None
+) -> Any:
+    """The groups from their own file, or from a column of the one table that holds both sides."""
+    from pointdep.data.readers import read_column
+
+    if groups is not None:
+        return read_column(groups, column)
+    if column is None:
+        return None
+    if len(files) != 1 or x_columns is None:
+        raise InputError("--group-column needs --groups FILE, or one table with both sides in it")
+    return read_column(files[0], column)
+
+
+def parse_options(pairs: list[str] | None) -> dict[str, Any] | None:
+    """["eta=2"] -> {"eta": 2}."""
+    options: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, separator, text = pair.partition("=")
+        try:
+            options[name.strip()] = json.loads(text.strip().lower())
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise InputError(f"--method-option {pair!r} must be NAME=VALUE with a number, as eta=2")
+    return options or None
+
+
+def parse_widths(text: str) -> tuple[int, ...]:
+    """ "256,256" -> (256, 256)."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--hidden {text!r} must be layer widths such as 256,256") from None
