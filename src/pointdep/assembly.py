@@ -24,10 +24,10 @@ from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
 
-_NEGATIVES = 15
-_SMALLEST_BATCH, _LARGEST_BATCH = 64, 256
+_NEGATIVES = 7
+_SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
-_PASS_STEPS = 20  # steps a pass over the training rows should have, batch size permitting
+_PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def fingerprint(x: Tensor, y: Tensor, groups: Tensor | None, settings: dict[str,
     for tensor in (x, y, groups):
         if tensor is not None:
             digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(memoryview(tensor.cpu().numpy()).cast("B"))
+            digest.update(tensor.cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -180,7 +180,9 @@ def load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> N
         model.load_state_dict(state)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise ModelFileError(f"{path}: the critic does not fit the saved weights: {reason}") from None
+        raise ModelFileError(
+            f"{path}: the critic does not fit the saved weights: {reason}"
+        ) from None
     model.eval()
     model.requires_grad_(False)
 

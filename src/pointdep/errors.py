@@ -15,7 +15,7 @@ class InputError(PointdepError, ValueError):
 
 
 class ModelFileError(PointdepError):
-    """A saved model or checkpoint is truncated, edited, newer than this version, or something else."""
+    """A saved model or checkpoint is truncated, edited, newer than this version, or no such thing."""
 
 
 class DivergedError(PointdepError, RuntimeError):

@@ -303,7 +303,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         if own and critic is None:
             what = params["critic"]["own"]
             raise InputError(
-                f"{path} was fitted with your own {what}: load(path, critic=...) needs the same again"
+                f"{path} was fitted with your own {what}: give it again as load(path, critic=...)"
             )
         if critic is not None and not own:
             raise InputError(f"{path} has a {params['critic']!r} critic: leave `critic` out")

@@ -19,7 +19,7 @@ _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
 
 
 def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write the folder beside its place and move it there, so that a half-written one never shows."""
+    """Write the folder beside its place and move it there: a half-written one never shows."""
     from safetensors.torch import save
 
     check_target(path)
@@ -41,7 +41,7 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
         temporary.chmod(0o755)
         if path.exists():
             shutil.rmtree(path)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:

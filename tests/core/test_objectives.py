@@ -173,6 +173,17 @@ def test_gradients_by_finite_differences(case):
     assert torch.autograd.gradcheck(lambda s: case(s, joint, product), (scores,))
 
 
+@every_case
+def test_gradients_in_the_weights(case):
+    scores = draw(3, 5, seed=26)
+    joint, product = (draw_weights(3, 5, seed=s, zeros=0.0).requires_grad_() for s in (27, 28))
+    assert torch.autograd.gradcheck(lambda j, m: case(scores, j, m), (joint, product))
+    joint, product = (draw_weights(3, 5, seed=s).requires_grad_() for s in (29, 30))
+    case(scores, joint, product).backward()
+    for weights in (joint, product):
+        assert weights.grad is None or torch.isfinite(weights.grad).all()
+
+
 @pytest.mark.parametrize("name", [n for n in CASES if n != "squared_loss_mi"])
 def test_rectangular_scores_without_weights_are_refused(name):
     with pytest.raises(InputError, match="square"):

@@ -52,7 +52,11 @@ def demo(
                 "below_zero": int(below.sum()),
                 "planted_below_zero": int((below & data.swapped).sum()),
                 "lowest": [
-                    {"row": int(r), "pmi": float(model.oof_pmi_[r]), "swapped": bool(data.swapped[r])}
+                    {
+                        "row": int(r),
+                        "pmi": float(model.oof_pmi_[r]),
+                        "swapped": bool(data.swapped[r]),
+                    }
                     for r in order[:_LOWEST]
                 ],
             },

@@ -32,7 +32,7 @@ YColumns = Annotated[
 ]
 Groups = Annotated[
     Path | None,
-    typer.Option("--groups", help="File with one group per row, for rows that are not independent."),
+    typer.Option("--groups", help="One group per row, where rows are not independent draws."),
 ]
 GroupColumn = Annotated[
     str | None, typer.Option("--group-column", help="Column (or key) of the groups in that file.")
@@ -49,9 +49,7 @@ MethodOptions = Annotated[
     list[str] | None,
     typer.Option("--method-option", help="Option of the method as NAME=VALUE, e.g. eta=2."),
 ]
-CriticName = Annotated[
-    str, typer.Option("--critic", help="concat, separable, bilinear or inner.")
-]
+CriticName = Annotated[str, typer.Option("--critic", help="concat, separable, bilinear or inner.")]
 Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, comma separated.")]
 Folds = Annotated[
     int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")

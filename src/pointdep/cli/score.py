@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,7 +46,7 @@ def score(
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     fitted = PointwiseDependency.load(model, device=device)
     pmi, npmi = fitted.pmi(x, y), fitted.npmi(x, y)
-    columns = {"row": np.arange(len(pmi)), "pmi": pmi, "npmi": npmi}
+    columns: dict[str, Any] = {"row": np.arange(len(pmi)), "pmi": pmi, "npmi": npmi}
     if output is not None:
         write_table(output, columns)
     elif not json:

@@ -1,1 +1,1 @@
-"""Pure functions and small modules: objectives, read-outs, the table of methods, critics, transforms."""
+"""Pure functions and small modules: objectives, read-outs, methods, critics, transforms."""

@@ -21,7 +21,7 @@ ReadOut = Callable[[Tensor], Tensor]
 Reference = Literal["none", "constant", "row"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """One way to learn r(x,y) and to answer with it.
 
@@ -61,8 +61,22 @@ class Method:
     scores_ratio: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Method) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.key, tuple(sorted(self.options.items()))
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A method is its key and its options: the functions and the read-only mapping are not
+        # pickled or copied.
+        return get_method, (self.key, dict(self.options))
 
     def configure(self, **options: Any) -> Method:
         """The same method with other options; a misspelt option names the nearest right one."""
@@ -73,7 +87,7 @@ class Method:
                 raise unknown_name(f"option of method {self.key!r}", name, self.options)
             _check_option(name, value)
         merged = {**self.options, **options}
-        made = {
+        made: dict[str, Any] = {
             part: _bind(getattr(self, part), merged)
             for part in ("objective", "read_out", "inverse", "inference", "gradient")
             if getattr(self, part) is not None

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core.weights import (
+    full_weights,
     joint_mean,
     log_weights,
     off_diagonal,
@@ -50,15 +51,15 @@ __all__ = [
 
 
 def softplus(scores: Tensor) -> Tensor:
-    """log(1 + exp s) without the linear shortcut of `F.softplus`, which costs float64 its digits."""
+    """log(1 + exp s), without the shortcut of `F.softplus` that costs float64 its digits."""
     return -F.logsigmoid(-scores)
 
 
 def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """CPC / InfoNCE: mean_i [ s_ii - log( (1/B) sum_j exp s_ij ) ]; never above log B.
 
-    With weights: each joint cell is set against the product cells of its row and itself, itself with
-    its own joint weight.
+    With weights: each joint cell is set against the product cells of its row and itself, itself
+    with its own joint weight.
     """
     if joint is None and product is None:
         require_square(scores)
@@ -69,15 +70,10 @@ def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None =
         mask = off_diagonal(scores)
         joint = (~mask).to(scores.dtype) if joint is None else joint
         product = mask.to(scores.dtype) if product is None else product
-    joint = joint.to(scores.dtype).expand_as(scores)
-    product = product.to(scores.dtype).expand_as(scores)
+    joint, product = full_weights(scores, joint), full_weights(scores, product)
     positive = torch.where(joint > 0, scores, 0.0)
     negative = torch.where(product > 0, scores + log_weights(product), -math.inf)
-    # A row without product cells has an empty sum: its logsumexp is -inf with a NaN gradient, so a
-    # harmless zero stands in and is masked out again.
-    empty = ~(product > 0).any(-1, keepdim=True)
-    row = torch.logsumexp(negative.masked_fill(empty, 0.0), -1, keepdim=True)
-    row = row.masked_fill(empty, -math.inf)
+    row = torch.logsumexp(negative, -1, keepdim=True)
     own = torch.where(joint > 0, joint, 1.0)
     denominator = torch.logaddexp(positive + own.log(), row)
     count = own + product.sum(-1, keepdim=True)
@@ -121,9 +117,7 @@ def dv_moving_average(
     if log_average is None:
         new = current
     else:
-        new = torch.logaddexp(
-            log_average + math.log(momentum), current + math.log1p(-momentum)
-        )
+        new = torch.logaddexp(log_average + math.log(momentum), current + math.log1p(-momentum))
     new = new.clamp(min=math.log(floor))
     linear = joint_mean(scores, joint)
     surrogate = linear - (log_mean - new).exp()
@@ -149,7 +143,7 @@ def dm1(
     product: Tensor | None = None,
     lam: float = 1.0,
 ) -> Tensor:
-    """Density Matching I, Eq. (2): E_J[s] - lambda (E_M[exp s] - 1); best at s = log r - log lambda."""
+    """Density Matching I, Eq. (2): E_J[s] - lambda (E_M[exp s] - 1); best at log r - log lambda."""
     return joint_mean(scores, joint) - lam * (product_log_mean_exp(scores, product).exp() - 1.0)
 
 
@@ -160,7 +154,7 @@ def dm2(
     product: Tensor | None = None,
     eta: float = 1.0,
 ) -> Tensor:
-    """Density Matching II, Eq. (3): E_J[s] - eta (log E_M[exp s])^2; best at s = log r + 1/(2 eta)."""
+    """Density Matching II, Eq. (3): E_J[s] - eta (log E_M[exp s])^2; best at log r + 1/(2 eta)."""
     return joint_mean(scores, joint) - eta * product_log_mean_exp(scores, product).square()
 
 

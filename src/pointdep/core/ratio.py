@@ -63,7 +63,10 @@ class RatioModel(nn.Module):
         keep = list(replicas)
         methods = [self.methods[r] for r in keep]
         chosen = RatioModel(
-            self.critic.select(keep), self.x_map.select(keep), self.y_map.select(keep), methods,
+            self.critic.select(keep),
+            self.x_map.select(keep),
+            self.y_map.select(keep),
+            methods,
             self.link,
         )
         chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
@@ -78,7 +81,7 @@ class RatioModel(nn.Module):
         return parts[torch.as_tensor(order, device=values.device).argsort()]
 
     def raw_matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        """The critic's output for all pairs, (R, ..., n, dx) and (R, ..., m, dy) -> (R, ..., n, m)."""
+        """The critic's output. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
         return self.critic.matrix(self.x_map(x), self.y_map(y))
 
     def scores(self, raw: Tensor) -> Tensor:
@@ -111,7 +114,7 @@ class RatioModel(nn.Module):
         return self._read_out(self.critic.matrix(x, y)) - offset
 
     def at_limit(self, log_ratio: Tensor) -> Tensor:
-        """Boolean, same shape: the read-out stopped at a floor or ceiling that is not in the data."""
+        """Boolean, same shape: the read-out stopped at a limit that is not in the data."""
         if self.link != "score":
             return torch.zeros_like(log_ratio, dtype=torch.bool)
 
@@ -128,8 +131,9 @@ class RatioModel(nn.Module):
         if self.link == "log_ratio":
             return raw
         if self.link == "softplus":
-            open_floor = [m.configure(floor=_TINY) for m in self.methods[:1]][0]
-            return open_floor.read_out(softplus(raw))
+            return self.per_method(
+                lambda method, part: method.configure(floor=_TINY).read_out(softplus(part)), raw
+            )
         return self.per_method(lambda method, part: method.read_out(part), raw)
 
     def _reference(self, x: Tensor) -> Tensor:
@@ -142,7 +146,7 @@ class RatioModel(nn.Module):
         normaliser = torch.cat(
             [
                 torch.logsumexp(self.critic.matrix_in_blocks(part, y), -1)
-                for part in x.split(rows, 1)
+                for part in torch.split(x, rows, 1)
             ],
             -1,
         )
@@ -154,7 +158,7 @@ def _group(methods: Sequence[Method]) -> list[tuple[Method, list[int]]]:
     groups: list[tuple[Method, list[int]]] = []
     for replica, method in enumerate(methods):
         for known, members in groups:
-            if known is method or (known.key == method.key and known.options == method.options):
+            if known == method:
                 members.append(replica)
                 break
         else:

@@ -38,7 +38,7 @@ def dm1_inverse(log_ratio: Tensor, *, lam: float = 1.0) -> Tensor:
 
 
 def dm2(scores: Tensor, *, eta: float = 1.0, corrected: bool = True) -> Tensor:
-    """log r = s - 1/(2 eta); the paper prints log r = s (``corrected=False``), +1/(2 eta) too high."""
+    """log r = s - 1/(2 eta); the paper prints log r = s (``corrected=False``)."""
     return scores - 0.5 / eta if corrected else scores
 
 
@@ -48,15 +48,14 @@ def dm2_inverse(log_ratio: Tensor, *, eta: float = 1.0, corrected: bool = True) 
 
 
 def drf(scores: Tensor, *, alpha: float = 0.0, floor: float = 1e-4) -> Tensor:
-    """log r = log s where s > floor, else log floor; relative form r = (1-alpha) s / (1 - alpha s).
+    """log r = log s; relative form r = (1-alpha) s / (1 - alpha s). r is kept above the floor.
 
     In the relative form s ends at 1/alpha, where r is infinite: r is capped at 1/floor.
     """
-    positive = scores.clamp(min=floor)
     if not alpha:
-        return positive.log()
-    cap = 1.0 / (alpha + (1.0 - alpha) * floor)
-    positive = positive.clamp(max=cap)
+        return scores.clamp(min=floor).log()
+    low, high = (1.0 / (alpha + (1.0 - alpha) / ratio) for ratio in (floor, 1.0 / floor))
+    positive = scores.clamp(low, high)
     return positive.log() + math.log1p(-alpha) - torch.log1p(-alpha * positive)
 
 

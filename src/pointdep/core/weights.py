@@ -1,7 +1,7 @@
 """Means over the cells of a score matrix, under the weights of the joint and of the product.
 
-Every objective is a function of ``scores: (..., x, y)`` and of two non-negative weight matrices that
-broadcast against it: ``joint`` marks samples of p(x,y), ``product`` samples of p(x)p(y). By default
+Every objective is a function of ``scores: (..., x, y)`` and of two non-negative weight matrices
+that broadcast against it: ``joint`` marks samples of p(x,y), ``product`` samples of p(x)p(y). By default
 row i and column i are a pair, so ``joint`` is the identity and ``product`` is one off the diagonal.
 
 A cell of weight zero is masked before anything is computed from it, so that it may hold any score,
@@ -61,19 +61,16 @@ def product_log_mean_exp(scores: Tensor, product: Tensor | None) -> Tensor:
     if product is None:
         require_square(scores)
         n = scores.shape[-1]
-        return (
-            torch.logsumexp(
-                scores.masked_fill(~off_diagonal(scores), -math.inf).flatten(-2), dim=-1
-            )
-            - math.log(n * (n - 1))
-        )
+        return torch.logsumexp(
+            scores.masked_fill(~off_diagonal(scores), -math.inf).flatten(-2), dim=-1
+        ) - math.log(n * (n - 1))
     scores, weights = _masked(scores, product)
     shifted = torch.where(weights > 0, scores + log_weights(weights), -math.inf)
     return torch.logsumexp(shifted.flatten(-2), -1) - weights.flatten(-2).sum(-1).log()
 
 
 def log_weights(weights: Tensor) -> Tensor:
-    """log of the weights, 0 where they are zero: there the derivative of log would poison others."""
+    """log of the weights, 0 where they are zero: the slope of log there would be a NaN."""
     return torch.where(weights > 0, weights, 1.0).log()
 
 
@@ -81,17 +78,23 @@ def total_weight(scores: Tensor, weights: Tensor | None, default: int) -> Tensor
     """The sum n_J or n_M of the weights, of shape (...,); `default` when they are left out."""
     if weights is None:
         return scores.new_full(scores.shape[:-2], float(default))
-    return weights.to(scores.dtype).expand_as(scores).flatten(-2).sum(-1)
+    return full_weights(scores, weights).flatten(-2).sum(-1)
+
+
+def full_weights(scores: Tensor, weights: Tensor) -> Tensor:
+    """The weights in the dtype and at the shape of the scores."""
+    try:
+        return weights.to(scores.dtype).expand_as(scores)
+    except RuntimeError:
+        raise InputError(
+            f"weights of shape {tuple(weights.shape)} do not fit scores of shape "
+            f"{tuple(scores.shape)}"
+        ) from None
 
 
 def _masked(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Scores with zero-weight cells replaced by 0, and the weights at full shape."""
-    try:
-        weights = weights.to(scores.dtype).expand_as(scores)
-    except RuntimeError:
-        raise InputError(
-            f"weights of shape {tuple(weights.shape)} do not fit scores of shape {tuple(scores.shape)}"
-        ) from None
+    weights = full_weights(scores, weights)
     return torch.where(weights > 0, scores, 0.0), weights
 
 

@@ -1,1 +1,1 @@
-"""The one training engine: R replicas at once, with splits, early stopping, checkpoints, progress."""
+"""The one training engine: R replicas at once; splits, early stopping, checkpoints, progress."""

@@ -69,8 +69,9 @@ class RowBatches:
     def cells(self, index: Tensor) -> Cells:
         """The pairs of row numbers (A, batch_size)."""
         shape = (index.shape[0], -1, self.block)
-        x, y = self.x[index].view(*shape, self.x.shape[1]), self.y[index].view(
-            *shape, self.y.shape[1]
+        x, y = (
+            self.x[index].view(*shape, self.x.shape[1]),
+            self.y[index].view(*shape, self.y.shape[1]),
         )
         product = self._product
         if self.groups is not None:

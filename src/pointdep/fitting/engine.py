@@ -23,7 +23,7 @@ from pointdep.fitting.splits import Split
 from pointdep.fitting.state import TrainingState, load_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
-_STOP_BLOCK = 32
+_STOP_BLOCK = 16
 _CHECKPOINT_EVERY_S = 5.0
 
 
@@ -68,13 +68,22 @@ class Engine:
                 f"choose at most {smallest}, or leave it at 'auto'"
             )
         self.batches = RowBatches(
-            x, y, [s.train for s in splits], batch_size=options.batch_size, block=options.block,
-            seed=options.seed, groups=groups,
+            x,
+            y,
+            [s.train for s in splits],
+            batch_size=options.batch_size,
+            block=options.block,
+            seed=options.seed,
+            groups=groups,
         )
         self.steps = self.batches.steps(options.min_steps)
         self.held_out, _ = held_out_cells(
-            x, y, [s.stop for s in splits], block=max(_STOP_BLOCK, options.block),
-            seed=options.seed, groups=groups,
+            x,
+            y,
+            [s.stop for s in splits],
+            block=max(_STOP_BLOCK, options.block),
+            seed=options.seed,
+            groups=groups,
         )
         self._saved = time.monotonic()
 
@@ -92,7 +101,7 @@ class Engine:
                 trained = crew.train_epoch()
                 self._judge(state, crew, trained, crew.evaluate())
                 self._report(state)
-                self._save(state, crew)
+                self._save(state)
         self._require_something(state)
         everything.load(state.best)
         for row, kept in zip(buffers, state.best_buffers, strict=True):
@@ -107,7 +116,10 @@ class Engine:
     ) -> None:
         """Keep what is better, count what is not, and drop the replicas that are done."""
         replicas = len(state.values)
-        entry: dict[str, list[float | None]] = {"train": [None] * replicas, "stop": [None] * replicas}
+        entry: dict[str, list[float | None]] = {
+            "train": [None] * replicas,
+            "stop": [None] * replicas,
+        }
         still = []
         for position, replica in enumerate(crew.replicas):
             value, best = held[position], state.best_value[replica].item()
@@ -133,7 +145,7 @@ class Engine:
         detail = f"epochs, {best}, {len(state.active)} of {len(state.values)} training"
         self.progress.update(state.epoch, self.options.max_epochs, detail)
 
-    def _save(self, state: TrainingState, crew: _Crew) -> None:
+    def _save(self, state: TrainingState) -> None:
         if self.checkpoint is None or time.monotonic() - self._saved < _CHECKPOINT_EVERY_S:
             return
         save_state(self.checkpoint.path, state, self.checkpoint.fingerprint)
@@ -157,10 +169,14 @@ class Engine:
             if bad < self.options.patience and r not in state.diverged
         ]
         improving = [r for r in ended if state.best_epoch[r] == last]
+        limit = f"raise max_epochs (now {self.options.max_epochs})"
         found = {
             "diverged": (sorted(state.diverged), "try method='pc' or a smaller learning_rate"),
-            "not_converged": (ended, f"raise max_epochs (now {self.options.max_epochs})"),
-            "still_improving": (improving, f"raise max_epochs (now {self.options.max_epochs})"),
+            "not_converged": (
+                [r for r in ended if r not in improving],
+                f"raise max_epochs (now {self.options.max_epochs})",
+            ),
+            "still_improving": (improving, limit),
         }
         return [
             Flag(name, tuple(rows), f"{MEANINGS[name]} (replicas {rows}); {advice}")
@@ -270,7 +286,9 @@ class _Crew:
         return torch.cat(
             [
                 self.model.raw_matrix(a, b)
-                for a, b in zip(cells.x.split(blocks, 1), cells.y.split(blocks, 1), strict=True)
+                for a, b in zip(
+                    torch.split(cells.x, blocks, 1), torch.split(cells.y, blocks, 1), strict=True
+                )
             ],
             1,
         )

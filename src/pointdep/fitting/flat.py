@@ -48,6 +48,8 @@ class FlatParameters:
         grad = self.values.grad
         assert grad is not None
         norms = torch.linalg.vector_norm(grad, dim=1, keepdim=True)
+        if grad.device.type == "cpu" and bool((norms <= limit).all()):
+            return  # asking is free here; on a GPU it would wait for the device
         grad.mul_((limit / norms.clamp(min=1e-12)).clamp(max=1.0))
 
     @torch.no_grad()
@@ -66,7 +68,7 @@ class FlatParameters:
         """The buffers of a user's module (running statistics), which are not trained but kept."""
         if self.critic.stacked:
             return []
-        return [t for t in _copies(self.critic)[replica].buffers()]
+        return list(_copies(self.critic)[replica].buffers())
 
 
 def _copies(critic: Critic) -> nn.ModuleList:

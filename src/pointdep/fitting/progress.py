@@ -1,4 +1,4 @@
-"""What a person sees while something runs: a bar on a terminal, plain lines elsewhere, or nothing."""
+"""What a person sees while something runs: a bar on a terminal, plain lines, or nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Silent:
         return None
 
     def update(self, done: int, total: int, detail: str = "") -> None:
-        return None
+        del done, total, detail
 
 
 class Shown:

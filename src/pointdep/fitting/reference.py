@@ -44,7 +44,7 @@ def store_reference(
         raw = torch.cat(
             [
                 one.raw_matrix(a, b)
-                for a, b in zip(cells.x.split(1, 1), cells.y.split(1, 1), strict=True)
+                for a, b in zip(torch.split(cells.x, 1, 1), torch.split(cells.y, 1, 1), strict=True)
             ],
             1,
         )
@@ -59,9 +59,9 @@ def store_reference(
     if not few:
         return []
     message = (
-        f"{MEANINGS['reference_too_small']} (replicas {few}): the constant of the read-out rests on "
-        f"fewer than {_FEW_EFFECTIVE:.0f} product pairs, so every PMI may be off by the same amount; "
-        "use method='pc', or more rows"
+        f"{MEANINGS['reference_too_small']} (replicas {few}): the read-out's constant rests on fewer "
+        f"than {_FEW_EFFECTIVE:.0f} product pairs, so every PMI may be off by the same amount; use "
+        " method='pc', or more rows"
     )
     return [Flag("reference_too_small", tuple(few), message)]
 
@@ -75,9 +75,9 @@ def reference_flags(model: RatioModel, pmi: Tensor) -> list[Flag]:
     if reach <= math.log(size / _SPARE):
         return []
     message = (
-        f"{MEANINGS['reference_too_small']}: PMI reaches {reach:.1f} nats, which needs far more than "
-        f"e^{reach:.1f} = {math.exp(min(reach, 700.0)):.3g} references and there are {size}; raise "
-        "reference_size or use method='pc'"
+        f"{MEANINGS['reference_too_small']}: PMI reaches {reach:.1f} nats, which needs far more "
+        f"than e^{reach:.1f} = {math.exp(min(reach, 700.0)):.3g} references and there are {size}; "
+        "raise reference_size or use method='pc'"
     )
     return [Flag("reference_too_small", tuple(range(model.replicas)), message)]
 

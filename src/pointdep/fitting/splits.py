@@ -36,8 +36,8 @@ def make_splits(
 ) -> list[Split]:
     """One split per replica.
 
-    `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported by
-    the replica that did not see it; ``folds=1`` is one replica with a fifth of the rows to report.
+    `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported
+    by the replica that did not see it; ``folds=1`` is one replica with a fifth of the rows to report.
     """
     if not 0.0 < stop_fraction < 0.9:
         raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
@@ -59,9 +59,9 @@ def _require_rows(rows: int, folds: int, stop_fraction: float) -> None:
     stop = max(MIN_STOP, round(fit * stop_fraction))
     if rows < 2 * max(folds, 1) or fit - stop < MIN_TRAIN:
         raise InputError(
-            f"Found {rows} sample(s) while more are required: each of {folds} fold(s) must leave at "
-            f"least {MIN_TRAIN} rows to train and {MIN_STOP} to stop early. n_samples = {rows}; give "
-            "more rows or fewer folds"
+            f"Found {rows} sample(s) while more are required: each of {folds} fold(s) must leave "
+            f"at least {MIN_TRAIN} rows to train and {MIN_STOP} to stop early. n_samples = {rows}; "
+            "give more rows or fewer folds"
         )
 
 
@@ -127,8 +127,10 @@ def _inner(
         inner = GroupShuffleSplit(1, test_size=stop_fraction, random_state=seed + number)
         kept, held = next(inner.split(fit, None, groups[fit]))
         train, stop = fit[kept], fit[held]
-        if len(train) < MIN_TRAIN or len(np.unique(groups[stop])) < 2 or (
-            len(np.unique(groups[train])) < 2
+        if (
+            len(train) < MIN_TRAIN
+            or len(np.unique(groups[stop])) < 2
+            or (len(np.unique(groups[train])) < 2)
         ):
             raise InputError(
                 f"split {number} leaves too few groups to train and to stop early: at least two of "

@@ -84,7 +84,7 @@ def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
     os.close(handle)
     try:
         save_file(tensors, temporary, metadata=metadata)
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -97,7 +97,7 @@ def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingSta
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelFileError(
             f"checkpoint {path} cannot be read ({error}): delete it to start over"
@@ -112,8 +112,10 @@ def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingSta
     about: dict[str, Any] = json.loads(metadata["state"])
     device, dtype = like.values.device, like.values.dtype
     torch.set_rng_state(tensors["rng"])
-    loaded = {name: tensors[name].to(device=device, dtype=dtype) for name in _TENSORS}
-    kept = {
+    loaded: dict[str, Any] = {
+        name: tensors[name].to(device=device, dtype=dtype) for name in _TENSORS
+    }
+    kept: dict[str, Any] = {
         kind: [
             [tensors[f"{kind}.{r}.{k}"].to(t.device) for k, t in enumerate(row)]
             for r, row in enumerate(getattr(like, kind))

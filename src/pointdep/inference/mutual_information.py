@@ -48,10 +48,10 @@ class MIEstimate:
 
     def __str__(self) -> str:
         low, high = self.ci
-        return (
-            f"{self.nats:.3f} nats ({self.bits:.3f} bits), {self.confidence:.0%} interval "
-            f"{low:.3f} to {high:.3f}"
-        )
+        interval = f"{self.confidence:.0%} interval {low:.3f} to {high:.3f}"
+        if self.estimates != "mutual information":
+            return f"{self.estimates} {self.nats:.3f}, {interval}"
+        return f"{self.nats:.3f} nats ({self.bits:.3f} bits), {interval}"
 
 
 def pseudo_values(

@@ -59,7 +59,9 @@ def out_of_fold(
     largest = max(len(split.report) for split in splits)
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
-    flags = _limit_flags(model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest)
+    flags = _limit_flags(
+        model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
+    )
     return OutOfFold(pmi.astype(np.float32), values, tuple(flags))
 
 

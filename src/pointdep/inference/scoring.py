@@ -22,7 +22,7 @@ def score_pairs(model: RatioModel, x: Tensor, y: Tensor) -> Tensor:
         model.log_ratio_pairs(
             spread(a.to(device), model.replicas), spread(b.to(device), model.replicas)
         ).mean(0)
-        for a, b in zip(x.split(rows), y.split(rows), strict=True)
+        for a, b in zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     ]
     return torch.cat(out).cpu() if out else torch.zeros(0)
 
@@ -53,7 +53,7 @@ def score_blocks(model: RatioModel, x: Tensor, y: Tensor) -> Tensor:
             )
             .mean(0)
             .cpu()
-            for a, b in zip(x.split(blocks), y.split(blocks), strict=True)
+            for a, b in zip(torch.split(x, blocks), torch.split(y, blocks), strict=True)
         ]
     )
 

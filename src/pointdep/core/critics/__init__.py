@@ -9,7 +9,6 @@ from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, Sepa
 from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP
 from pointdep.core.critics.user import EncoderCritic, ModuleCritic
 
-
 __all__ = [
     "ACTIVATIONS",
     "CRITICS",

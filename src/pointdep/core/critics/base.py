@@ -12,8 +12,8 @@ from torch import Tensor, nn
 class Critic(nn.Module):
     """R critics in one: x and y carry a leading replica dimension, and so does every parameter.
 
-    A subclass gives `pairs` and `matrix`. Its parameters either all have the replica dimension first
-    (``stacked = True``) or lie in ``self.copies``, one module per replica.
+    A subclass gives `pairs` and `matrix`. Its parameters either all have the replica dimension
+    first (``stacked = True``) or lie in ``self.copies``, one module per replica.
     """
 
     stacked = True
@@ -44,8 +44,8 @@ class Critic(nn.Module):
         rows = max(1, cells // columns)
         return torch.cat(
             [
-                torch.cat([self.matrix(a, b) for b in y.split(columns, 1)], -1)
-                for a in x.split(rows, 1)
+                torch.cat([self.matrix(a, b) for b in torch.split(y, columns, 1)], -1)
+                for a in torch.split(x, rows, 1)
             ],
             -2,
         )

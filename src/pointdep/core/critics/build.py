@@ -47,7 +47,12 @@ def build_critic(
         if embedding_dim < 1:
             raise InputError(f"embedding_dim={embedding_dim!r} must be at least 1")
         return SeparableCritic(
-            replicas, x_dim, y_dim, hidden=widths, embedding_dim=embedding_dim, activation=activation
+            replicas,
+            x_dim,
+            y_dim,
+            hidden=widths,
+            embedding_dim=embedding_dim,
+            activation=activation,
         )
     if critic == "bilinear":
         return BilinearCritic(replicas, x_dim, y_dim)

@@ -45,9 +45,14 @@ class ConcatCritic(Critic):
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         first = self.x_half(x) + self.y_half(y)
-        return self.rest(self.activation(first)).squeeze(-1)
+        return self._finish(first)
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         # (R, ..., n, 1, h) + (R, ..., 1, m, h) -> (R, ..., n, m, h)
         first = self.x_half(x).unsqueeze(-2) + self.y_half(y).unsqueeze(-3)
-        return self.rest(self.activation(first)).squeeze(-1)
+        return self._finish(first)
+
+    def _finish(self, first: Tensor) -> Tensor:
+        """From the first layer's sums, (..., h), to scores, (...,)."""
+        scores: Tensor = self.rest(self.activation(first))
+        return scores.squeeze(-1)

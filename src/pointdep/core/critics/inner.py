@@ -18,6 +18,10 @@ class _InnerProduct(Critic):
         super().__init__(replicas)
         self.bias = nn.Parameter(torch.zeros(replicas, 1))
 
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        super().reset(generators)
+        nn.init.zeros_(self.bias)
+
     def embed_x(self, x: Tensor) -> Tensor:
         """x: (R, ..., n, dx) -> (R, ..., n, e)."""
         raise NotImplementedError
@@ -52,6 +56,7 @@ class SeparableCritic(_InnerProduct):
         self.y_tower = ReplicaMLP(replicas, [y_dim, *hidden, embedding_dim], activation)
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
+        super().reset(generators)
         self.x_tower.reset(generators)
         self.y_tower.reset(generators)
 
@@ -72,6 +77,7 @@ class BilinearCritic(_InnerProduct):
         self.product = ReplicaLinear(replicas, x_dim, y_dim, bias=False, fan_in=x_dim * y_dim)
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
+        super().reset(generators)
         self.product.reset(generators)
 
     def embed_x(self, x: Tensor) -> Tensor:
@@ -87,7 +93,12 @@ class InnerProductCritic(_InnerProduct):
 
     def __init__(self, replicas: int, dim: int) -> None:
         super().__init__(replicas)
+        self.dim = dim
         self.scale = nn.Parameter(torch.full((replicas, 1), dim**-0.5))
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        super().reset(generators)
+        nn.init.constant_(self.scale, self.dim**-0.5)
 
     def embed_x(self, x: Tensor) -> Tensor:
         return x * self.scale.view(-1, *[1] * (x.ndim - 1))

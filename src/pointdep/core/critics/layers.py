@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 
 import torch
@@ -40,11 +41,15 @@ class ReplicaLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         flat = x.reshape(x.shape[0], -1, x.shape[-1])
-        if self.bias is None:
+        replicas, _, outputs = self.weight.shape
+        if outputs == 1 and replicas > 1 and self.bias is not None and flat.device.type == "cpu":
+            # A batch of matrix-vector products is several times slower on a CPU than this.
+            out = (flat * self.weight.transpose(1, 2)).sum(-1, keepdim=True) + self.bias
+        elif self.bias is None:
             out = torch.bmm(flat, self.weight)
         else:
             out = torch.baddbmm(self.bias, flat, self.weight)
-        return out.view(*x.shape[:-1], self.weight.shape[-1])
+        return out.view(*x.shape[:-1], outputs)
 
 
 class ReplicaMLP(nn.Module):
@@ -53,9 +58,7 @@ class ReplicaMLP(nn.Module):
     def __init__(self, replicas: int, widths: Sequence[int], activation: str) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.layers = nn.ModuleList(
-            ReplicaLinear(replicas, a, b) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(ReplicaLinear(replicas, a, b) for a, b in pairwise(widths))
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw every layer, replica r from its own generator."""

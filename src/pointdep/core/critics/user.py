@@ -13,7 +13,7 @@ from pointdep.errors import InputError
 
 
 class _Copies(Critic):
-    """Holds one deep copy of the user's modules per replica, all starting from the given weights."""
+    """One deep copy of the user's modules per replica, all starting from the given weights."""
 
     stacked = False
 
@@ -49,11 +49,14 @@ class ModuleCritic(_Copies):
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         lead, n, m = x.shape[1:-2], x.shape[-2], y.shape[-2]
         out = []
-        for module, a, b in zip(self.copies, x, y, strict=True):
-            a, b = a.reshape(-1, n, a.shape[-1]), b.reshape(-1, m, b.shape[-1])
+        for module, x_rows, y_rows in zip(self.copies, x, y, strict=True):
+            a = x_rows.reshape(-1, n, x_rows.shape[-1])
+            b = y_rows.reshape(-1, m, y_rows.shape[-1])
             own = getattr(module, "matrix", None)
             if callable(own):
-                scores = torch.stack([own(p, q) for p, q in zip(a, b, strict=True)])
+                scores = torch.stack(
+                    [_as_matrix(own(p, q), n, m) for p, q in zip(a, b, strict=True)]
+                )
             else:
                 p = a.unsqueeze(-2).expand(-1, n, m, -1).reshape(-1, a.shape[-1])
                 q = b.unsqueeze(-3).expand(-1, n, m, -1).reshape(-1, b.shape[-1])
@@ -80,10 +83,21 @@ class EncoderCritic(_Copies):
         return self._embed("y", y)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        return (self.embed_x(x) * self.embed_y(y)).sum(-1)
+        code_x, code_y = self._embeddings(x, y)
+        return (code_x * code_y).sum(-1)
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.embed_x(x) @ self.embed_y(y).transpose(-1, -2)
+        code_x, code_y = self._embeddings(x, y)
+        return code_x @ code_y.transpose(-1, -2)
+
+    def _embeddings(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        codes = self.embed_x(x), self.embed_y(y)
+        if codes[0].shape[-1] != codes[1].shape[-1]:
+            raise InputError(
+                f"the encoders give vectors of {codes[0].shape[-1]} and {codes[1].shape[-1]} "
+                "numbers; an inner product needs equally many"
+            )
+        return codes
 
     def _embed(self, side: str, rows: Tensor) -> Tensor:
         out = []
@@ -106,3 +120,11 @@ def _as_scores(scores: Tensor, rows: int) -> Tensor:
             "one score per pair, (n,)"
         )
     return scores.reshape(rows)
+
+
+def _as_matrix(scores: Tensor, n: int, m: int) -> Tensor:
+    if scores.shape != (n, m):
+        raise InputError(
+            f"the critic's matrix(x, y) gave shape {tuple(scores.shape)}; it must be ({n}, {m})"
+        )
+    return scores

@@ -1,0 +1,44 @@
+# `make demo` and `make test` build what they need in .venv, from nothing but Python and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+
+.PHONY: demo test test-slow lint bench format clean
+
+demo: $(READY)
+	$(BIN)/pointdep demo
+
+test: $(READY_DEV) lint
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: $(READY_DEV)
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(READY_DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY_DEV)
+	$(BIN)/python benchmarks/replicas.py
+	$(BIN)/python benchmarks/gaussians.py
+
+format: $(READY_DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(READY_DEV): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY) $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
