@@ -15,7 +15,7 @@ class InputError(PointdepError, ValueError):
 
 
 class ModelFileError(PointdepError):
-    """A saved model or checkpoint is truncated, edited, newer than this version, or no such thing."""
+    """A saved model or checkpoint is truncated, edited, newer than this version, or foreign."""
 
 
 class DivergedError(PointdepError, RuntimeError):

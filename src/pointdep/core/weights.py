@@ -1,8 +1,9 @@
 """Means over the cells of a score matrix, under the weights of the joint and of the product.
 
 Every objective is a function of ``scores: (..., x, y)`` and of two non-negative weight matrices
-that broadcast against it: ``joint`` marks samples of p(x,y), ``product`` samples of p(x)p(y). By default
-row i and column i are a pair, so ``joint`` is the identity and ``product`` is one off the diagonal.
+that broadcast against it: ``joint`` marks samples of p(x,y), ``product`` samples of p(x)p(y). By
+default row i and column i are a pair, so ``joint`` is the identity and ``product`` is one off the
+diagonal.
 
 A cell of weight zero is masked before anything is computed from it, so that it may hold any score,
 a non-finite one included, and still leaves value and gradient untouched.

@@ -37,7 +37,7 @@ def make_splits(
     """One split per replica.
 
     `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported
-    by the replica that did not see it; ``folds=1`` is one replica with a fifth of the rows to report.
+    by the replica that did not see it; ``folds=1`` is one replica that reports a fifth of them.
     """
     if not 0.0 < stop_fraction < 0.9:
         raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
