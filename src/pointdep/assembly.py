@@ -24,7 +24,10 @@ from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
 
-_NEGATIVES = 7
+# A score that grows like r is hard to fit where r is large: it needs more product samples, and
+# with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
+_NEGATIVES, _NEGATIVES_RATIO = 7, 15
+_ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
@@ -45,11 +48,9 @@ class CriticSettings:
 
     def pairs_are_cheap(self) -> bool:
         """Whether all pairs of a batch cost one matrix product."""
-        return isinstance(self.critic, tuple | list) or self.critic in {
-            "separable",
-            "bilinear",
-            "inner",
-        }
+        return isinstance(self.critic, tuple | list) or (
+            isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
+        )
 
 
 def pick_device(device: str) -> torch.device:
@@ -71,6 +72,9 @@ def make_model(
     settings: CriticSettings, method: Method, replicas: int, x_dim: int, y_dim: int
 ) -> RatioModel:
     """An untrained model of zero weights (the user's modules keep theirs)."""
+    activation = settings.activation
+    if activation == "auto":
+        activation = _ACTIVATION_RATIO if method.scores_ratio else _ACTIVATION
     critic = build_critic(
         settings.critic,
         replicas,
@@ -78,7 +82,7 @@ def make_model(
         y_dim,
         hidden=settings.hidden,
         embedding_dim=settings.embedding_dim,
-        activation=settings.activation,
+        activation=activation,
     )
     return RatioModel(
         critic,
@@ -100,8 +104,11 @@ def batch_shape(
     everything = settings.pairs_are_cheap() or method.bounded_by_batch
     for name, value in (("batch_size", batch_size), ("negatives", negatives)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole and value not in ("auto", "all"):
-            raise InputError(f"{name}={value!r} must be a whole number or 'auto'")
+        words = ("auto", "all") if name == "negatives" else ("auto",)
+        if not whole and not (isinstance(value, str) and value in words):
+            raise InputError(
+                f"{name}={value!r} must be a whole number or {' or '.join(map(repr, words))}"
+            )
     if isinstance(batch_size, str):
         batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), _LARGEST_BATCH, smallest)
         if method.bounded_by_batch and not settings.pairs_are_cheap():
@@ -109,10 +116,16 @@ def batch_shape(
     else:
         batch = int(batch_size)
     if isinstance(negatives, str):
-        block = batch if everything or negatives == "all" else min(_NEGATIVES + 1, batch)
+        few = _NEGATIVES_RATIO if method.scores_ratio else _NEGATIVES
+        block = batch if everything or negatives == "all" else min(few + 1, batch)
     else:
         block = int(negatives) + 1
     if isinstance(batch_size, str):
+        if block > smallest:
+            raise InputError(
+                f"negatives={negatives} but a split has only {smallest} training rows: choose at "
+                f"most {smallest - 1}, or leave it at 'auto'"
+            )
         batch = max(block, batch - batch % block)
     return batch, block
 
@@ -149,13 +162,22 @@ def train_model(
     return trained
 
 
-def fingerprint(x: Tensor, y: Tensor, groups: Tensor | None, settings: dict[str, Any]) -> str:
-    """What identifies a fit: its data and its settings."""
+def fingerprint(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    groups: Tensor | None,
+    splits: Sequence[Split],
+    settings: dict[str, Any],
+) -> str:
+    """What identifies a fit: its data, its splits, its settings, and the user's own modules."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
-    for tensor in (x, y, groups):
+    digest.update(repr(model.critic).encode())
+    rows = [torch.from_numpy(part) for s in splits for part in (s.train, s.stop, s.report)]
+    for tensor in (x, y, groups, *rows, *model.critic.state_dict().values()):
         if tensor is not None:
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(tensor.cpu().numpy().tobytes())
+            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Concatenate, ParamSpec, TypeVar
+
+_Self = TypeVar("_Self")
+_Options = ParamSpec("_Options")
 
 
 class PointdepError(Exception):
@@ -40,3 +47,29 @@ def unknown_name(what: str, name: object, allowed: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"unknown {what} {name!r}: {hint}choose from {', '.join(names)}")
+
+
+def require_whole(name: str, value: object, least: int = 1) -> None:
+    """Refuse an option that is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InputError(f"{name}={value!r} must be a whole number")
+    if value < least:
+        raise InputError(f"{name}={value!r} must be at least {least}")
+
+
+def names_nearest_option(
+    init: Callable[Concatenate[_Self, _Options], None],
+) -> Callable[Concatenate[_Self, _Options], None]:
+    """Make an `__init__` answer a misspelt option with the nearest right one."""
+    known = [name for name in inspect.signature(init).parameters if name != "self"]
+
+    @functools.wraps(init)
+    def checked(self: _Self, /, *args: _Options.args, **options: _Options.kwargs) -> None:
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{type(self).__name__} has no option {name!r}{hint}")
+        init(self, *args, **options)
+
+    return checked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,19 @@ from pointdep import assembly, storage
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
-from pointdep.errors import DataWarning, FitWarning, InputError, ModelFileError
+from pointdep.errors import (
+    DataWarning,
+    FitWarning,
+    InputError,
+    ModelFileError,
+    names_nearest_option,
+    require_whole,
+)
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
-from pointdep.fitting.splits import make_splits
+from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.inference.classifier import balanced_log_likelihood
 from pointdep.inference.mutual_information import MIEstimate, estimate
 from pointdep.inference.out_of_fold import inference_values, out_of_fold
@@ -51,9 +57,9 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         ``module(x, y)`` on paired rows and giving (n,) scores; or a pair of your own encoders
         ``(encoder_x, encoder_y)``, whose inner product is the score.
     hidden, embedding_dim, activation : layers of the named critics; `embedding_dim` is for
-        "separable".
+        "separable"; "auto" is ReLU for methods whose score is r, such as `drf`, and SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
-        positive for every method; or "softplus", which does so for `drf`.
+        positive; or "asinh", r - 1/r, which does so too and suits `drf` better.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
     discrete_x, discrete_y : whether a side is categories; None decides by its type.
     folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
@@ -75,20 +81,11 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
     oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it.
     flags_ : the training problems found, each also raised as a `FitWarning`.
     history_ : per epoch and replica, the objective on training batches and on held-out rows.
-    n_features_in_, n_rows_, n_replicas_ : what was fitted.
+    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    n_rows_, n_replicas_ : what was fitted.
     """
 
-    def __new__(cls, *_: Any, **options: Any) -> PointwiseDependency:
-        # A misspelt option is named together with the nearest right one.
-        known = cls._get_param_names()
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"{cls.__name__} has no option {name!r}{hint}")
-        made: PointwiseDependency = super().__new__(cls)
-        return made
-
+    @names_nearest_option
     def __init__(
         self,
         *,
@@ -96,7 +93,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         critic: Any = "concat",
         hidden: Sequence[int] = (256, 256),
         embedding_dim: int = 64,
-        activation: str = "silu",
+        activation: str = "auto",
         link: str = "score",
         method_options: Mapping[str, Any] | None = None,
         discrete_x: bool | None = None,
@@ -155,6 +152,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
                 "fit(X, Y) with two arrays of paired rows"
             )
         method = get_method(self.method, self.method_options)
+        require_whole("reference_size", self.reference_size)
         settings = self._critic_settings()
         raw_x = as_side(X, "X", discrete=self.discrete_x)
         raw_y = as_side(Y, "Y", discrete=self.discrete_y)
@@ -169,18 +167,20 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             stop_fraction=self.stop_fraction,
             seed=seed,
         )
+        if method.uses_product:
+            require_product_rows(splits, codes, method.key)
         device = assembly.pick_device(self.device)
         encoder_x, encoder_y = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
         x = torch.from_numpy(encoder_x.encode(raw_x)).to(device)
         y = torch.from_numpy(encoder_y.encode(raw_y)).to(device)
         group_ids = None if codes is None else torch.from_numpy(codes).to(device)
         options = self._training_options(settings, min(len(s.train) for s in splits), seed)
+        model = assembly.make_model(settings, method, len(splits), x.shape[1], y.shape[1])
         checkpoint = None
         if self.checkpoint is not None:
             said = {**self._saved_params(), "seed": seed, "options": repr(options)}
-            identity = assembly.fingerprint(x, y, group_ids, said)
+            identity = assembly.fingerprint(model, x, y, group_ids, splits, said)
             checkpoint = assembly.open_checkpoint(self.checkpoint, identity)
-        model = assembly.make_model(settings, method, len(splits), x.shape[1], y.shape[1])
         title = f"fitting {len(splits)} replica(s) of {method.key}"
         with show(title, enabled=self.progress) as progress:
             trained = assembly.train_model(
@@ -201,7 +201,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         flags = [*trained.flags, *found, *held.flags, *reference_flags(model, known)]
 
         self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
-        self.n_features_in_ = len(encoder_x.names)
+        self._set_columns()
         self.n_rows_, self.n_replicas_ = raw_x.rows, len(splits)
         self.oof_pmi_ = held.pmi
         self.oof_values_ = held.pseudo_values
@@ -320,7 +320,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             made.oof_values_ = tensors["oof_values"].numpy()
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
-        made.n_features_in_ = len(made.encoder_x_.names)
+        made._set_columns()
         made.model_ = assembly.make_model(
             made._critic_settings(),
             get_method(made.method, made.method_options),
@@ -339,6 +339,14 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+    def _set_columns(self) -> None:
+        """scikit-learn's attributes of X: the number of columns, and their names if it had any."""
+        self.n_features_in_ = len(self.encoder_x_.names)
+        if self.encoder_x_.named:
+            self.feature_names_in_ = np.asarray(self.encoder_x_.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
 
     def _critic_settings(self) -> assembly.CriticSettings:
         return assembly.CriticSettings(

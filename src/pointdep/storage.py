@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -31,34 +29,65 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
         **about,
     }
     about["about_sha256"] = _digest(about)
+    path = path.resolve()  # through a link to the folder it names, rather than replacing the link
     try:
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+            new = Path(scratch, "new")
+            new.mkdir()
+            (new / _WEIGHTS).write_bytes(weights)
+            (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+            _put_in_place(new, path, aside=Path(scratch, "old"))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _put_in_place(new: Path, path: Path, aside: Path) -> None:
+    """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
     try:
-        (temporary / _WEIGHTS).write_bytes(weights)
-        (temporary / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
-        temporary.chmod(0o755)
         if path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            path.replace(aside)
+        new.replace(path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            aside.replace(path)
+        raise
 
 
 def check_target(path: Path) -> None:
     """Refuse, before any work is done, a place where a model cannot be written."""
     if path.is_file():
         raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
-    if path.is_dir() and any(path.iterdir()) and not (path / _ABOUT).is_file():
-        raise InputError(f"{path} holds other files and no model: choose an empty or new folder")
+    if path.is_dir():
+        _require_replaceable(path)
     parent = path.resolve().parent
     if not parent.is_dir():
-        raise InputError(f"the folder {parent} does not exist: make it first")
-    if not os.access(parent, os.W_OK):
-        raise InputError(f"the folder {parent} is read-only: choose another place")
+        what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"
+        raise InputError(f"cannot write {path}: {parent} {what}")
+    try:
+        # Trying is surer than asking: permission bits do not bind every user or file system.
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"nothing can be written in {parent} ({reason}): choose another place"
+        ) from None
+
+
+def _require_replaceable(path: Path) -> None:
+    """Saving replaces the whole folder, so it may hold a model and nothing else."""
+    found = {entry.name for entry in path.iterdir()}
+    foreign = found - {_ABOUT, _WEIGHTS}
+    if not foreign and found:
+        try:
+            _read_about(path)
+        except ModelFileError:
+            foreign = found
+    if foreign:
+        raise InputError(
+            f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, or "
+            "one with nothing but a model, to be replaced"
+        )
 
 
 def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -89,7 +118,7 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise ModelFileError(f"{path} is not a model: it has no {_ABOUT}") from None
     except OSError as error:
         raise ModelFileError(f"cannot read {path / _ABOUT}: {error.strerror or error}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ModelFileError(f"{path / _ABOUT} is truncated or not JSON") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise ModelFileError(f"{path / _ABOUT} is not a pointdep model")

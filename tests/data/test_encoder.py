@@ -249,3 +249,11 @@ def test_nonsense_as_a_whole():
 def test_a_side_made_by_hand_has_numbers_first():
     side = RawSide(np.ones((2, 1)), ("n",), (("c", np.array(["a", "b"])),), 2)
     assert side.names == ("n", "c")
+
+
+@pytest.mark.parametrize(
+    "values", [[f"id{i}" for i in range(200)], np.arange(30_000).repeat(3).astype(str)]
+)
+def test_names_and_ids_are_not_categories(values):
+    with pytest.raises(InputError, match=r"categories in \d+ rows, too many to learn from"):
+        SideEncoder.fit(as_side(values, "Y"), "Y")

@@ -31,6 +31,20 @@ def test_memory_map_stays_mapped(tmp_path):
     assert np.shares_memory(as_side(mapped, "X").numeric, mapped)
 
 
+def test_numbers_among_objects():
+    """As a table of mixed columns gives them when it is turned into one array."""
+    mixed = pd.DataFrame({"a": [1.5, 2.5], "b": ["u", "v"], "c": [3, 4]}).to_numpy()
+    assert mixed.dtype == object
+    side = as_side(mixed, "X")
+    assert side.category_mask == (False, True, False)
+    assert side.numeric.tolist() == [[1.5, 3.0], [2.5, 4.0]]
+    whole = as_side(np.array([1, 2, 3], dtype=object), "X")
+    assert whole.numeric.dtype.kind == "i"
+    assert as_side(np.array([10**30, 1], dtype=object), "X").numeric[0, 0] == 1e30
+    with pytest.raises(InputError, match="1 NaN"):
+        as_side(np.array([1.0, np.nan], dtype=object), "X")
+
+
 def test_one_dimension_is_one_column():
     assert as_side([0.5, 1.5, 2.5], "X").numeric.shape == (3, 1)
 
@@ -150,7 +164,8 @@ def test_discrete_overrides():
         (pl.DataFrame({"a": [1.0, 2.0], "t": pl.Series([1, 2]).cast(pl.Date)}), "'t' holds dates"),
         (np.array([1, "a", None], dtype=object), r"int, .*str.*\(row 0: int\)"),
         (np.array([1.0, 2.0, {}], dtype=object), r"dict, float \(row 2: dict\)"),
-        ([["a", 1], ["b", 2]], r"X column 1 holds Python objects of type int"),
+        ([["a", 1], ["b", None]], r"X column 1 holds Python objects of type NoneType, int"),
+        (np.array([1, True], dtype=object), r"Python objects of type bool, int"),
         (pl.Series("v", [[1.0], [2.0]]), "X column 'v' holds Python objects of type"),
         (np.zeros(2, dtype=[("a", "f8")]), "X column 0 has the dtype"),
         (np.ma.masked_equal([1.0, 2.0], 2.0), "masked array"),

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
 import pointdep
 from pointdep.cli import demo, fit, mi, score
-from pointdep.errors import PointdepError
+from pointdep.errors import PointdepError, PointdepWarning
+
+
+class _EndedError(Exception):
+    """Ctrl-C or a closed pipe, which typer would answer in ways that differ by its version."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def guarded(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise _EndedError from error
+
+    return guarded
+
 
 app = typer.Typer(
     name="pointdep",
     help="How much do x and y belong together? Mutual information and PMI of paired data.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="demo")(demo.demo)
-app.command(name="mi")(mi.mi)
-app.command(name="fit")(fit.fit)
-app.command(name="score")(score.score)
+app.command(name="demo")(_guarded(demo.demo))
+app.command(name="mi")(_guarded(mi.mi))
+app.command(name="fit")(_guarded(fit.fit))
+app.command(name="score")(_guarded(score.score))
 
 
 def _version(value: bool) -> None:
@@ -46,30 +63,40 @@ def _common(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's error is one line and code 2."""
-    warnings.showwarning = _show_warning
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        warnings.simplefilter("always", PointdepWarning)  # they are part of the answer
+        return _run(list(arguments) or ["--help"])
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        code = app(args=list(arguments), prog_name="pointdep", standalone_mode=False)
+        code = app(args=arguments, prog_name="pointdep", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except PointdepError as error:
         return _fail(str(error))
-    except (KeyboardInterrupt, typer.Abort):
+    except (_EndedError, KeyboardInterrupt, typer.Abort) as ended:
+        if isinstance(ended.__cause__, BrokenPipeError):
+            # The reader went away, as `head` does: not an error. Python would complain once more
+            # when it flushes at exit, so standard output is pointed elsewhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         return _fail(
-            "interrupted; nothing was written (with fit --checkpoint FILE the same command goes on "
-            "from where it was)",
+            "interrupted; no result was written (fit --checkpoint FILE, run again, goes on from "
+            "its last save)",
             code=130,
         )
-    except BrokenPipeError:
-        # The reader of a pipe went away, as `head` does: not an error. Python would complain once
-        # more when it flushes at exit, so standard output is pointed elsewhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        # Readers and writers say it better; this is what they did not foresee, as a full disk.
+        named = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{named}{error.strerror or error}")
     except Exception as error:
         # The parser's own complaints; which class they are depends on the version of typer.
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        text = message()
-        return _fail(f"{text} (see pointdep --help)") if text else getattr(error, "exit_code", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", "pointdep")
+        return _fail(f"{message()} (see {command} --help)")
 
 
 def _fail(message: str, code: int = 2) -> int:

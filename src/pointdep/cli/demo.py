@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointdep.cli import options
@@ -10,6 +11,9 @@ from pointdep.cli.show import estimate_as_json, print_estimate, print_json
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pointdep.data.digits import DigitHalves
+    from pointdep.estimator import PointwiseDependency
 
 _LOWEST = 10
 _SHADES = " .:-=+*#%@"
@@ -25,50 +29,75 @@ def demo(
     The upper halves of scikit-learn's digit images are paired with their lower halves, but some
     pairs are swapped on purpose. PMI finds them: swapped halves belong together less than chance.
     """
-    import numpy as np
-
     from pointdep.data.digits import digit_halves
     from pointdep.estimator import PointwiseDependency
 
     data = digit_halves(swapped=0.05, seed=seed)
-    planted = int(data.swapped.sum())
     if not json:
         print(
             f"{len(data.x)} digit images cut into an upper half (x) and a lower half (y); in "
-            f"{planted} pairs the lower half is another image's.\n"
+            f"{int(data.swapped.sum())} pairs the lower half is another image's.\n"
         )
     model = PointwiseDependency(random_state=seed, progress=not quiet).fit(data.x, data.y)
-    found = model.mutual_information()
-    order = np.argsort(model.oof_pmi_, kind="stable")
-    caught = int(data.swapped[order[:planted]].sum())
-    below = model.oof_pmi_ < 0
+    result = Swaps(data, model)
     if json:
-        print_json(
-            "demo",
-            {
-                **estimate_as_json(model, found),
-                "planted": planted,
-                "planted_among_lowest": caught,
-                "below_zero": int(below.sum()),
-                "planted_below_zero": int((below & data.swapped).sum()),
-                "lowest": [
-                    {
-                        "row": int(r),
-                        "pmi": float(model.oof_pmi_[r]),
-                        "swapped": bool(data.swapped[r]),
-                    }
-                    for r in order[:_LOWEST]
-                ],
-            },
-        )
-        return
-    print_estimate(model, found)
-    _print_lowest(data, model.oof_pmi_, order)
+        print_json("demo", as_json(result))
+    else:
+        print_result(result)
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps:
+    """The data with its planted swaps, and the model that is to find them."""
+
+    data: DigitHalves
+    model: PointwiseDependency
+
+    @property
+    def planted(self) -> int:
+        return int(self.data.swapped.sum())
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """(rows,) row numbers, lowest PMI first."""
+        return self.model.oof_pmi_.argsort(kind="stable")
+
+    @property
+    def caught(self) -> int:
+        """Planted swaps among as many pairs of lowest PMI."""
+        return int(self.data.swapped[self.order[: self.planted]].sum())
+
+    def below_zero(self, *, swapped: bool) -> int:
+        """Pairs of PMI below zero, among the planted swaps or among the others."""
+        return int((self.model.oof_pmi_[self.data.swapped == swapped] < 0).sum())
+
+
+def as_json(result: Swaps) -> dict[str, Any]:
+    """The result for a program."""
+    model, swapped = result.model, result.data.swapped
+    planted_below = result.below_zero(swapped=True)
+    return {
+        **estimate_as_json(model, model.mutual_information()),
+        "planted": result.planted,
+        "planted_among_lowest": result.caught,
+        "below_zero": planted_below + result.below_zero(swapped=False),
+        "planted_below_zero": planted_below,
+        "lowest": [
+            {"row": int(row), "pmi": float(model.oof_pmi_[row]), "swapped": bool(swapped[row])}
+            for row in result.order[:_LOWEST]
+        ],
+    }
+
+
+def print_result(result: Swaps) -> None:
+    """The result for a person."""
+    print_estimate(result.model, result.model.mutual_information())
+    _print_lowest(result.data, result.model.oof_pmi_, result.order)
     print(
-        f"\n{caught} of the {planted} planted swaps are among the {planted} pairs of lowest PMI; "
-        f"{int((below & data.swapped).sum())} have a PMI below zero,\nand so have "
-        f"{int((below & ~data.swapped).sum())} of the {int((~data.swapped).sum())} pairs that were "
-        "left alone."
+        f"\n{result.caught} of the {result.planted} planted swaps are among the {result.planted} "
+        f"pairs of lowest PMI; {result.below_zero(swapped=True)} have a PMI below zero,\nand so "
+        f"have {result.below_zero(swapped=False)} of the {len(result.data.x) - result.planted} "
+        "pairs that were left alone."
     )
     print(
         "\nYour own data:  pointdep mi x.npy y.npy\n"
@@ -77,7 +106,7 @@ def demo(
     )
 
 
-def _print_lowest(data: Any, pmi: NDArray[np.float32], order: NDArray[np.int64]) -> None:
+def _print_lowest(data: DigitHalves, pmi: NDArray[np.float32], order: NDArray[np.int64]) -> None:
     print(f"\nThe {_LOWEST} pairs of lowest PMI:\n\n     row      PMI  swapped on purpose")
     for row in order[:_LOWEST]:
         print(f"{row:>8} {pmi[row]:>8.2f}  {'yes' if data.swapped[row] else 'no'}")

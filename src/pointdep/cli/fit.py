@@ -60,7 +60,7 @@ def fit(
         quiet=quiet,
         checkpoint=checkpoint,
     )
-    model.fit(x, y, groups=options.read_groups(groups, group_column, files, x_columns))
+    model.fit(x, y, groups=options.read_groups(groups, group_column, files))
     model.save(output)
     found = model.mutual_information(confidence=confidence)
     if json:

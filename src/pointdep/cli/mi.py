@@ -45,7 +45,7 @@ def mi(
         discrete=discrete,
         quiet=quiet,
     )
-    model.fit(x, y, groups=options.read_groups(groups, group_column, files, x_columns))
+    model.fit(x, y, groups=options.read_groups(groups, group_column, files))
     found = model.mutual_information(confidence=confidence)
     if json:
         print_json("mi", estimate_as_json(model, found))

@@ -13,6 +13,14 @@ from pointdep.errors import InputError
 if TYPE_CHECKING:
     from pointdep.estimator import PointwiseDependency
 
+
+def check_confidence(value: float) -> float:
+    """Refuse it before the fit rather than after."""
+    if not 0.0 < value < 1.0:
+        raise InputError(f"--confidence {value:g} must lie between 0 and 1, as 0.95")
+    return value
+
+
 Files = Annotated[
     list[Path],
     typer.Argument(
@@ -35,7 +43,10 @@ Groups = Annotated[
     typer.Option("--groups", help="One group per row, where rows are not independent draws."),
 ]
 GroupColumn = Annotated[
-    str | None, typer.Option("--group-column", help="Column (or key) of the groups in that file.")
+    str | None,
+    typer.Option(
+        "--group-column", help="Column (or key) of the groups, there or in the file of both sides."
+    ),
 ]
 MethodName = Annotated[
     str,
@@ -55,7 +66,10 @@ Folds = Annotated[
     int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")
 ]
 MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same numbers.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Discrete = Annotated[
     str | None,
@@ -63,7 +77,10 @@ Discrete = Annotated[
         "--discrete", help="Sides that are categories: x, y, both or none; by default, by type."
     ),
 ]
-Confidence = Annotated[float, typer.Option("--confidence", help="Of the interval.")]
+Confidence = Annotated[
+    float,
+    typer.Option("--confidence", callback=check_confidence, help="Of the interval."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
@@ -106,18 +123,16 @@ def make_model(
     )
 
 
-def read_groups(
-    groups: Path | None, column: str | None, files: list[Path], x_columns: str | None
-) -> Any:
-    """The groups from their own file, or from a column of the one table that holds both sides."""
+def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> Any:
+    """The groups from their own file, or from a column of the one file that holds both sides."""
     from pointdep.data.readers import read_column
 
     if groups is not None:
         return read_column(groups, column)
     if column is None:
         return None
-    if len(files) != 1 or x_columns is None:
-        raise InputError("--group-column needs --groups FILE, or one table with both sides in it")
+    if len(files) != 1:
+        raise InputError("--group-column needs --groups FILE, or one file with both sides in it")
     return read_column(files[0], column)
 
 

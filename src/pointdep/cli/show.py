@@ -48,7 +48,7 @@ def print_estimate(model: PointwiseDependency, found: MIEstimate) -> None:
     print_rows(
         {
             found.estimates: value,
-            f"{found.confidence:.0%} interval": f"{low:.3f} to {high:.3f}",
+            f"{100 * found.confidence:g}% interval": f"{low:.3f} to {high:.3f}",
             "rows": f"{found.rows}, each scored by a model that did not see it "
             f"({model.n_replicas_} trained)",
             "method": found.method,

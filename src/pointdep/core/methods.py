@@ -41,7 +41,7 @@ class Method:
         ``(scores, state, *, joint, product) -> (objective, state)``.
     bounded_by_batch: the inference value cannot exceed log(batch size).
     uses_product: the inference needs samples of the product, not only of the joint.
-    scores_ratio: the score is r itself rather than log r, so it must be positive to be read out.
+    scores_ratio: the score grows like r rather than like log r.
     options: option names and their values.
     """
 
@@ -315,6 +315,7 @@ _TABLE = (
         key="rpc",
         name="Relative Predictive Coding",
         objective=objectives.rpc,
+        scores_ratio=True,
         read_out=readouts.rpc,
         inverse=readouts.rpc_inverse,
         inference=_rpc_inference,
@@ -363,4 +364,6 @@ def get_method(key: str, options: Mapping[str, Any] | None = None) -> Method:
     """Look a method up by its key, with options; a misspelt key names the nearest right one."""
     if not isinstance(key, str) or key not in METHODS:
         raise unknown_name("method", key, METHODS)
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"method_options={options!r} must be a mapping of names to values")
     return METHODS[key].configure(**(options or {}))

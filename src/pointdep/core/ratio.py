@@ -10,14 +10,11 @@ from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.methods import Method
-from pointdep.core.objectives import softplus
 from pointdep.core.transforms import Standardizer
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import unknown_name
 
-LINKS = ("score", "log_ratio", "softplus")
-"""What a critic's output stands for: the method's score, log r, or r before a softplus."""
-
-_TINY = 1e-37  # a floor that float32 can hold, for links that keep r positive by themselves
+LINKS = ("score", "log_ratio", "asinh")
+"""What a critic's output t stands for: the method's score, log r, or r - 1/r."""
 
 
 class RatioModel(nn.Module):
@@ -25,8 +22,9 @@ class RatioModel(nn.Module):
 
     `methods` names one method per replica, so that replicas with different objectives can train in
     one run. With ``link="log_ratio"`` the critic models log r and the method's inverse read-out
-    turns that into its score; with ``"softplus"`` it models r through a softplus. Both keep r
-    positive, where the plain score of `drf` may fall below zero.
+    turns that into its score; with ``"asinh"`` it models r - 1/r, so that log r = asinh(t / 2).
+    Both keep r positive, where the plain score of `drf` may fall below zero; the second behaves like
+    r itself where r is large, and its logarithm runs away slowly where r is small.
     """
 
     constant: Tensor
@@ -43,10 +41,6 @@ class RatioModel(nn.Module):
         super().__init__()
         if link not in LINKS:
             raise unknown_name("link", link, LINKS)
-        if link == "softplus" and not all(m.scores_ratio for m in methods):
-            raise InputError(
-                'link="softplus" is for methods whose score is r itself (drf, drf_relative, smi)'
-            )
         self.critic, self.x_map, self.y_map = critic, x_map, y_map
         self.methods, self.link = tuple(methods), link
         self._groups = _group(self.methods)
@@ -88,9 +82,7 @@ class RatioModel(nn.Module):
         """The method's scores of the critic's output, any shape (R, ...)."""
         if self.link == "score":
             return raw
-        if self.link == "softplus":
-            return softplus(raw)
-        return self.per_method(lambda method, part: method.inverse(part), raw)
+        return self.per_method(lambda method, part: method.inverse(part), self._log_ratio(raw))
 
     def log_ratio_pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """log r of the pairs. x: (R, n, dx), y: (R, n, dy) -> (R, n)."""
@@ -128,13 +120,13 @@ class RatioModel(nn.Module):
         return self.per_method(stopped, log_ratio)
 
     def _read_out(self, raw: Tensor) -> Tensor:
-        if self.link == "log_ratio":
-            return raw
-        if self.link == "softplus":
-            return self.per_method(
-                lambda method, part: method.configure(floor=_TINY).read_out(softplus(part)), raw
-            )
+        if self.link != "score":
+            return self._log_ratio(raw)
         return self.per_method(lambda method, part: method.read_out(part), raw)
+
+    def _log_ratio(self, raw: Tensor) -> Tensor:
+        """log r of an output that stands for it, for the links other than "score"."""
+        return raw if self.link == "log_ratio" else torch.asinh(0.5 * raw)
 
     def _reference(self, x: Tensor) -> Tensor:
         """What the read-out still lacks, of standardised x: (R, n, dx) -> (R, n) or (R, 1)."""

@@ -196,7 +196,7 @@ def plain_column(values: Array, name: str, side: str) -> Array:
     if kind in "mM":
         raise _holds_times(label, values.dtype)
     if kind in "OT":
-        return _strings(values.astype(object), name, side)
+        return _from_objects(values.astype(object), name, side)
     raise InputError(f"{label} has the dtype {values.dtype}: give one number or string per cell")
 
 
@@ -207,8 +207,14 @@ def _holds_times(label: str, dtype: object) -> InputError:
     )
 
 
-def _strings(values: Array, name: str, side: str) -> Array:
-    """(rows,) of Python objects as a string array; anything but strings is an error."""
+def _from_objects(values: Array, name: str, side: str) -> Array:
+    """(rows,) of Python objects, all strings or all numbers, as an array of these; else an error.
+
+    A table of mixed columns turned into one array holds numbers as objects, so they are taken.
+    """
+    if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values):
+        numbers = np.array(values.tolist())
+        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
     is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=len(values))
     if is_string.all():
         return values.astype(str)

@@ -13,6 +13,9 @@ from pointdep.data.categories import CategoryColumn
 from pointdep.data.raw import Array, RawSide, column_label, row_chunks
 from pointdep.errors import DataWarning, InputError
 
+# One-hot columns of more categories than this take too much memory.
+MOST_CATEGORIES = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class SideEncoder:
@@ -45,6 +48,8 @@ class SideEncoder:
             center, scale = _center_and_scale(raw.numeric, raw.numeric_names, name)
         varies = scale > 0
         columns = [CategoryColumn.count(*column) for column in raw.categorical]
+        for column in columns:
+            _require_repeats(column, raw.rows, name)
         kept = [column.values.size > 1 for column in columns]
         names = raw.names
         _report_constant(
@@ -240,6 +245,16 @@ def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tupl
     mean = total / numeric.shape[0]
     deviation = np.sqrt(np.maximum(squares / numeric.shape[0] - np.square(mean), 0))
     return low + span * mean, np.where(span > 0, span * deviation, 0.0)
+
+
+def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
+    """Refuse names and ids: a category that comes once says nothing about any other row."""
+    count = column.values.size
+    if count > MOST_CATEGORIES or (count > 50 and 2 * count > rows):
+        raise InputError(
+            f"{column_label(side, column.name)} has {count} categories in {rows} rows, too many to "
+            "learn from: give each value as numbers instead (an embedding), or merge rare ones"
+        )
 
 
 def _report_constant(constant: list[str], raw: RawSide, side: str) -> None:

@@ -78,6 +78,10 @@ def read_column(path: Path, column: str | None) -> Array:
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder: give a file")
+        if not suffix and not path.exists():
+            raise InputError(f"{path} does not exist")
         raise InputError(
             f"{path} has the unknown suffix {path.suffix!r}: "
             f"the files known are {', '.join(sorted(SUFFIXES))}"

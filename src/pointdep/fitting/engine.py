@@ -270,10 +270,9 @@ class _Crew:
         self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
     ) -> Tensor:
         assert method.gradient is not None
-        known = self.moving[rows]
-        value, new = method.gradient(
-            scores, None if torch.isnan(known).any() else known, joint=joint, product=product
-        )
+        # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
+        known = self.moving[rows] if self.state.step else None
+        value, new = method.gradient(scores, known, joint=joint, product=product)
         self.moving[rows] = new
         return value
 

@@ -13,13 +13,14 @@ from pointdep.core.critics.base import Critic
 class FlatParameters:
     """Lays a critic's parameters into ``values: (R, P)``, of which they become views.
 
+    Parameters that the user has frozen stay out of it: they are neither trained nor decayed.
     What is done to every weight of a replica - an optimiser step, a gradient norm, a running
     average, keeping the best - is then one operation on one matrix, and a replica is one row.
     """
 
     def __init__(self, critic: Critic) -> None:
         self.critic = critic
-        self._parameters = list(critic.parameters())
+        self._parameters = [p for p in critic.parameters() if p.requires_grad]
         self.values = nn.Parameter(self._rows([p.detach() for p in self._parameters]))
         self.values.grad = torch.zeros_like(self.values)
         offset, width = 0, self.values.shape[1]

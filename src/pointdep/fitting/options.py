@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 
-from pointdep.errors import InputError
+from pointdep.errors import InputError, require_whole
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class TrainingOptions:
                 f"batch_size={self.batch_size} with {self.block - 1} negatives: each row needs at "
                 "least one other row beside it, and no more negatives than batch_size - 1"
             )
+        for name in ("learning_rate", "clip", "weight_decay", "average"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise InputError(f"{name}={getattr(self, name)!r} must be a number")
         for name in ("learning_rate", "clip"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -51,7 +55,6 @@ class TrainingOptions:
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InputError(f"weight_decay={self.weight_decay!r} must not be negative")
         for name in ("max_epochs", "patience", "min_steps"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)!r} must be at least 1")
+            require_whole(name, getattr(self, name))
         if not 0.0 <= self.average < 1.0:
             raise InputError(f"average={self.average!r} must lie in [0, 1)")

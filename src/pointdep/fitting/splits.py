@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
 
-from pointdep.errors import InputError
+from pointdep.errors import InputError, require_whole
 
 Rows = NDArray[np.int64]
 
@@ -39,12 +40,10 @@ def make_splits(
     `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported
     by the replica that did not see it; ``folds=1`` is one replica that reports a fifth of them.
     """
-    if not 0.0 < stop_fraction < 0.9:
+    if not isinstance(stop_fraction, numbers.Real) or not 0.0 < stop_fraction < 0.9:
         raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
-    if cv is None and (isinstance(folds, bool) or not isinstance(folds, int | np.integer)):
-        raise InputError(f"folds={folds!r} must be a whole number")
-    if cv is None and folds < 1:
-        raise InputError(f"folds={folds} must be at least 1")
+    if cv is None:
+        require_whole("folds", folds)
     _require_rows(rows, folds if cv is None else 2, stop_fraction)
     outer = _outer(rows, folds, cv, groups, seed)
     return [
@@ -83,7 +82,7 @@ def _outer(
         pairs = list(cv.split(index[:, None], None, groups))
         if not pairs:
             raise InputError(f"cv={cv!r} gave no split")
-        return [(np.asarray(a, np.int64), np.asarray(b, np.int64)) for a, b in pairs]
+        return [_checked(cv, rows, fit, report) for fit, report in pairs]
     if folds == 1:
         splitter: Any = (
             ShuffleSplit(1, test_size=0.2, random_state=seed)
@@ -95,6 +94,29 @@ def _outer(
     else:
         splitter = GroupKFold(folds)
     return [(a, b) for a, b in splitter.split(index, None, groups)]
+
+
+def _checked(cv: Any, rows: int, fit: Any, report: Any) -> tuple[Rows, Rows]:
+    """What a splitter of the user's own gave, if it is what a splitter should give."""
+    parts = np.asarray(fit), np.asarray(report)
+    for part in parts:
+        if len(part) and (part.dtype.kind not in "iu" or part.min() < 0 or part.max() >= rows):
+            raise InputError(f"cv={cv!r} must give row numbers, from 0 to {rows - 1}")
+    shared = np.intersect1d(*parts)
+    if len(shared):
+        raise InputError(f"cv={cv!r} puts row {shared[0]} on both sides of a split")
+    return parts[0].astype(np.int64), parts[1].astype(np.int64)
+
+
+def require_product_rows(splits: list[Split], groups: NDArray[Any] | None, method: str) -> None:
+    """Refuse, before training, splits whose report rows cannot be set against each other."""
+    for number, split in enumerate(splits):
+        kinds = split.report if groups is None else groups[split.report]
+        if len(np.unique(kinds)) < 2:
+            raise InputError(
+                f"method {method!r} infers from pairs of different rows (and groups), and split "
+                f"{number} reports only one: use method='pc', or fewer folds"
+            )
 
 
 def _inner(
@@ -109,9 +131,10 @@ def _inner(
     if groups is not None:
         shared = np.intersect1d(groups[fit], groups[report])
         if len(shared):
+            one, other = (part[groups[part] == shared[0]][0] for part in (fit, report))
             raise InputError(
-                f"the splitter puts group {shared[0]!r} on both sides of split {number}: use one "
-                "that keeps groups together, such as GroupKFold"
+                f"the splitter puts rows {one} and {other}, of one group, on different sides of "
+                f"split {number}: use one that keeps groups together, such as GroupKFold"
             )
     need = MIN_TRAIN + MIN_STOP
     if len(fit) < need or len(report) == 0:
@@ -124,16 +147,19 @@ def _inner(
         shuffled = np.random.default_rng([seed, number, 1]).permutation(fit)
         stop, train = shuffled[:size], shuffled[size:]
     else:
-        inner = GroupShuffleSplit(1, test_size=stop_fraction, random_state=seed + number)
+        distinct = len(np.unique(groups[fit]))
+        held_groups = max(2, round(distinct * stop_fraction))
+        if distinct - held_groups < 2:
+            raise InputError(
+                f"split {number} has {distinct} group(s) to fit, too few to train and to stop "
+                "early: at least two of each are needed; give more groups or more folds"
+            )
+        inner = GroupShuffleSplit(1, test_size=held_groups, random_state=seed + number)
         kept, held = next(inner.split(fit, None, groups[fit]))
         train, stop = fit[kept], fit[held]
-        if (
-            len(train) < MIN_TRAIN
-            or len(np.unique(groups[stop])) < 2
-            or (len(np.unique(groups[train])) < 2)
-        ):
-            raise InputError(
-                f"split {number} leaves too few groups to train and to stop early: at least two of "
-                "each are needed; give more groups or fewer folds"
-            )
+    if len(train) < MIN_TRAIN:
+        raise InputError(
+            f"split {number} has {len(fit)} rows to fit, of which {len(stop)} would decide when to "
+            f"stop and {len(train)} train; at least {MIN_TRAIN} must train"
+        )
     return Split(np.sort(train), np.sort(stop), np.sort(report))

@@ -113,7 +113,7 @@ def _limit_flags(method: Method, share: float, value: float, rows: int) -> list[
         message = (
             f"{MEANINGS['saturated']}: {share:.1%} of the out-of-fold pairs are at the floor or "
             "ceiling of the read-out, and their PMI is that limit rather than a finding; "
-            "link='softplus' or method='pc' has no such limit"
+            "method='pc' has no such limit"
         )
         return [Flag("saturated", (), message)]
     ceiling = math.log(inference_block(method, rows))

@@ -13,7 +13,7 @@ from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, SeparableCritic
 from pointdep.core.critics.layers import ACTIVATIONS
 from pointdep.core.critics.user import EncoderCritic, ModuleCritic
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_whole, unknown_name
 
 CRITICS = ("concat", "separable", "bilinear", "inner")
 """The names `PointwiseDependency(critic=...)` takes."""
@@ -36,7 +36,7 @@ def build_critic(
         if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
             raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
         return _trainable(EncoderCritic(replicas, critic[0], critic[1]))
-    if critic not in CRITICS:
+    if not isinstance(critic, str) or critic not in CRITICS:
         raise unknown_name("critic", critic, CRITICS)
     if activation not in ACTIVATIONS:
         raise unknown_name("activation", activation, ACTIVATIONS)
@@ -44,8 +44,7 @@ def build_critic(
     if critic == "concat":
         return ConcatCritic(replicas, x_dim, y_dim, hidden=widths, activation=activation)
     if critic == "separable":
-        if embedding_dim < 1:
-            raise InputError(f"embedding_dim={embedding_dim!r} must be at least 1")
+        require_whole("embedding_dim", embedding_dim)
         return SeparableCritic(
             replicas,
             x_dim,
@@ -72,7 +71,7 @@ def replica_generators(seed: int, replicas: int) -> list[torch.Generator]:
 def _widths(hidden: Sequence[int]) -> list[int]:
     try:
         widths = [int(width) for width in hidden]
-    except TypeError:
+    except (TypeError, ValueError):
         raise InputError(f"hidden={hidden!r} must be a sequence of layer widths") from None
     if not widths or min(widths) < 1:
         raise InputError(f"hidden={hidden!r} must name at least one layer of at least one unit")
@@ -81,6 +80,6 @@ def _widths(hidden: Sequence[int]) -> list[int]:
 
 def _trainable(critic: Critic) -> Critic:
     critic.float()
-    if not any(True for _ in critic.parameters()):
+    if not any(p.requires_grad for p in critic.parameters()):
         raise InputError("the critic has no parameters to train")
     return critic

@@ -1,0 +1,151 @@
+"""`pointdep fit`: the model it saves, where it saves it, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pointdep import PointwiseDependency
+
+# The command with a SIGINT to itself at the end of epoch 2, after a checkpoint.
+INTERRUPTED = """
+import os, signal, sys
+from pointdep.cli.app import run
+from pointdep.fitting import engine
+
+def save_and_interrupt(path, state, fingerprint):
+    save(path, state, fingerprint)
+    if state.epoch == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+engine._CHECKPOINT_EVERY_S = 0
+save, engine.save_state = engine.save_state, save_and_interrupt
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, check_json):
+    content = quick("fit", "x.npy", "y.npy", "-o", "model/", "--json").json()
+    check_json("fit", content)
+    assert content["output"] == "model"
+    assert names(folder / "model") == ["model.json", "weights.safetensors"]
+    assert names(folder) == ["model", "x.npy", "y.npy"]
+    with pytest.warns(UserWarning, match="still_improving"):
+        expected = like_quick().fit(*pairs)
+    model = PointwiseDependency.load("model")
+    np.testing.assert_array_equal(model.oof_pmi_, expected.oof_pmi_)
+    np.testing.assert_array_equal(model.pmi(*pairs), expected.pmi(*pairs))
+    assert content["estimate"]["nats"] == expected.mutual_information().nats
+
+
+def test_what_a_person_reads(quick):
+    outcome = quick("fit", "x.npy", "y.npy", "-o", "model")
+    assert outcome.code == 0
+    assert outcome.out.startswith("mutual information  ")
+    assert outcome.out.endswith(
+        "model saved in model; score pairs with: pointdep score model X Y\n"
+    )
+
+
+def test_an_older_model_is_replaced(quick, pairs):
+    quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "js")
+    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "nwj").code == 0
+    assert PointwiseDependency.load("model").method == "nwj"
+
+
+def test_places_where_no_model_goes(refused, folder):
+    command = ("fit", "x.npy", "y.npy", "-o")
+    (folder / "full").mkdir()
+    (folder / "full" / "notes.txt").write_text("mine")
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "model.json").write_text("{}")
+    refused(r"Missing option '--output'", *command[:-1])
+    refused(r"x\.npy is a file; a model is saved as a folder", *command, "x.npy")
+    refused(r"full holds other files, such as notes\.txt", *command, "full")
+    refused(r"foreign holds other files, such as model\.json", *command, "foreign")
+    refused(r"nowhere does not exist: make it first", *command, "nowhere/model")
+    refused(r"x\.npy is a file, not a folder", *command, "x.npy/model")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc here")  # noqa: PTH112
+def test_a_place_that_cannot_be_written_is_found_before_the_fit(refused):
+    # Permission bits would not stop root, but nobody can make a folder in /proc.
+    refused("nothing can be written in /proc", "fit", "x.npy", "y.npy", "-o", "/proc/model")
+
+
+def test_checkpoint_in_no_folder(refused):
+    command = ("fit", "x.npy", "y.npy", "-o", "model", "--checkpoint")
+    refused("'nowhere/state'.* folder does not exist", *command, "nowhere/state")
+    refused(r"is a folder", *command, ".")
+
+
+def test_a_checkpoint_of_another_fit(refused, quick, folder):
+    (folder / "state").write_bytes(b"something else")
+    options = ("--hidden", 16, "--folds", 2, "--max-epochs", 3, "--quiet", "--checkpoint", "state")
+    refused("checkpoint state cannot be read", "fit", "x.npy", "y.npy", "-o", "model", *options)
+
+
+def test_interrupted_and_resumed(quick, folder):
+    options = ["--hidden", "16", "--folds", "2", "--max-epochs", "3", "--quiet", "--json"]
+    command = ["fit", "x.npy", "y.npy", "-o", "model", *options]
+    resumable = [*command, "--checkpoint", "state"]
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *resumable], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 130
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("pointdep: interrupted; no result was written (fit --checkpoint")
+    assert ended.stderr.count("\n") == 1
+    assert names(folder) == ["state", "x.npy", "y.npy"]
+
+    # What was saved is used: with other settings it is refused, and with the same it goes on.
+    other = quick(*[*command, "--seed", "1"], "--checkpoint", "state")
+    assert other.code == 2
+    assert "belongs to a fit of other data or other settings" in other.err
+    resumed = quick(*resumable).json()
+    assert names(folder) == ["model", "x.npy", "y.npy"]
+    assert resumed == quick(*command).json()
+
+
+def test_ctrl_c_while_fitting(folder):
+    random = np.random.default_rng(0)
+    np.save("x.npy", random.normal(size=(8_000, 10)))
+    np.save("y.npy", np.load("x.npy") + random.normal(size=(8_000, 10)))
+    command = [sys.executable, "-m", "pointdep", "fit", "x.npy", "y.npy", "-o", "model", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        # The first line of progress says that it is at work.
+        assert process.stderr.readline().startswith("fitting 5 replica(s) of pc: ")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("pointdep: interrupted; no result was written")
+    assert "Traceback" not in err
+    assert names(folder) == ["x.npy", "y.npy"]
+
+
+def test_the_module_is_the_command(folder):
+    options = ["--hidden", "16", "--folds", "2", "--max-epochs", "3", "--quiet", "--json"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pointdep", "fit", "x.npy", "y.npy", "-o", "model", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["output"] == "model"
+    assert ended.stderr.startswith("warning: still_improving: ")
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,47 @@
+"""`--help` and `--version`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import pointdep as package
+from pointdep import METHODS
+from pointdep.core.critics import CRITICS
+from pointdep.data.readers import SUFFIXES
+
+COMMANDS = ["demo", "mi", "fit", "score"]
+
+
+def test_without_arguments_is_help(pointdep):
+    outcome = pointdep()
+    assert outcome == pointdep("--help") == pointdep("-h")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert re.findall(r"^  (\w+)  +\S", outcome.out.split("Commands:")[1], re.M) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_says_what_it_does(pointdep, command):
+    outcome = pointdep(command, "--help")
+    assert outcome.code == 0
+    listed = outcome.out.split("Options:")[1].splitlines()
+    options = [line for line in listed if line.strip().startswith("-")]
+    assert len(options) >= 4
+    for line in options:
+        assert re.search(r"\S  +\S", line.strip()), f"no help: {line}"
+
+
+@pytest.mark.parametrize("command", ["mi", "fit"])
+def test_the_names_in_help_are_those_there_are(pointdep, command):
+    text = " ".join(pointdep(command, "--help").out.split())
+    methods = re.search(r"--method \S+ ([a-z0-9_ ]+)\.", text)
+    assert set(methods.group(1).split()) == set(METHODS)
+    critics = re.search(r"--critic \S+ ([a-z, ]+)\.", text)
+    assert set(re.findall(r"\w+", critics.group(1))) - {"or"} == set(CRITICS)
+    assert all(suffix in text for suffix in SUFFIXES)
+
+
+def test_version(pointdep):
+    assert pointdep("--version").out == f"pointdep {package.__version__}\n"

@@ -1,0 +1,190 @@
+"""`pointdep score`: the same PMI wherever it goes, and models and pairs that do not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pointdep import PointwiseDependency
+
+
+@pytest.fixture
+def expected(saved_model, pairs):
+    """row, pmi and npmi by the library."""
+    model = PointwiseDependency.load(saved_model)
+    pmi, npmi = model.pmi(*pairs), model.npmi(*pairs)
+    assert np.ptp(pmi) > 0.1
+    return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi})
+
+
+def test_tables(pointdep, saved_model, expected, folder):
+    for path, read in (("pmi.csv", pd.read_csv), ("pmi.parquet", pd.read_parquet)):
+        outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", path)
+        assert outcome.code == 0
+        assert outcome.err == ""
+        pd.testing.assert_frame_equal(read(path), expected, check_dtype=False, rtol=1e-6)
+    assert sorted(p.name for p in folder.iterdir()) == ["pmi.csv", "pmi.parquet", "x.npy", "y.npy"]
+
+
+def test_npy(pointdep, saved_model, expected):
+    pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.npy")
+    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
+
+
+def test_standard_output(pointdep, saved_model, expected, folder):
+    outcome = pointdep("score", saved_model, "x.npy", "y.npy")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    printed = pd.read_csv(io.StringIO(outcome.out))
+    pd.testing.assert_frame_equal(printed, expected, check_dtype=False, rtol=1e-5)
+    assert sorted(p.name for p in folder.iterdir()) == ["x.npy", "y.npy"]
+
+
+def test_pairs_are_scored_alone(pointdep, saved_model, expected, pairs):
+    for name, values in zip("xy", pairs, strict=True):
+        np.save(f"{name}.npy", values[17:18])
+    outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", "one.npy", "--json")
+    assert outcome.json()["rows"] == 1
+    np.testing.assert_allclose(np.load("one.npy"), expected["pmi"][17:18], rtol=1e-5)
+
+
+@pytest.mark.parametrize("output", [None, "pmi.csv"])
+def test_json(pointdep, saved_model, expected, check_json, output):
+    option = () if output is None else ("-o", output)
+    content = pointdep("score", saved_model, "x.npy", "y.npy", "--json", *option).json()
+    check_json("score", content)
+    assert content["command"] == "score"
+    assert content["rows"] == 200
+    assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
+    assert content["below_zero"] == (expected["pmi"] < 0).sum()
+    assert content["output"] == output
+
+
+def test_what_a_person_reads(pointdep, saved_model, expected):
+    outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.csv")
+    below = int((expected["pmi"] < 0).sum())
+    assert outcome.out.splitlines() == [
+        "pairs       200",
+        f"mean PMI    {expected['pmi'].mean():.3f} nats",
+        f"below zero  {below} ({below / 200:.2%}), together less often than chance",
+        "written     pmi.csv",
+    ]
+
+
+def test_one_table_with_both_sides(pointdep, saved_model, expected, pairs):
+    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+    table.to_parquet("pairs.parquet")
+    options = ("--x-columns", "a,b", "--y-columns", "c,d,e", "-o", "pmi.npy")
+    assert pointdep("score", saved_model, "pairs.parquet", *options).code == 0
+    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
+
+
+def test_a_file_is_replaced(pointdep, saved_model, expected):
+    Path("pmi.npy").write_bytes(b"older")
+    assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.npy").code == 0
+    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
+
+
+def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
+    command = ("score", saved_model, "x.npy", "y.npy", "-o")
+    (folder / "folder.csv").mkdir()
+    refused(
+        r"pmi\.txt has the unknown suffix '\.txt': .*\.csv, \.npy, \.parquet", *command, "pmi.txt"
+    )
+    refused(r"folder\.csv is a folder: give a file", *command, "folder.csv")
+    refused(r"the folder nowhere does not exist", *command, "nowhere/pmi.csv")
+    refused(r"the folder x\.npy does not exist", *command, "x.npy/pmi.csv")
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    refused(r"pmi\.csv cannot be written: the folder \. is read-only", *command, "pmi.csv")
+
+
+def test_pairs_of_another_shape(refused, saved_model):
+    command = ("score", saved_model)
+    refused("X has 3 features, but .* expecting 2 features", *command, "y.npy", "y.npy")
+    refused("Y has 2 features, but .* expecting 3 features", *command, "x.npy", "x.npy")
+    np.save("short.npy", np.load("y.npy")[:-1])
+    refused("X has 200 rows, Y has 199 rows", *command, "x.npy", "short.npy")
+    with_nan = np.load("x.npy")
+    with_nan[3, 1] = np.nan
+    np.save("nan.npy", with_nan)
+    refused("X column 1 holds 1 NaN value.* row 3", *command, "nan.npy", "y.npy")
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_a_category_unseen_in_training(refused, like_quick, pairs):
+    table = pd.DataFrame({"word": np.where(pairs[0][:, 0] > 0, "up", "down"), "y": pairs[1][:, 0]})
+    like_quick().fit(table[["word"]], table[["y"]]).save("words")
+    table.loc[[5, 9], "word"] = "sideways"
+    table.to_csv("pairs.csv", index=False)
+    options = ("--x-columns", "word", "--y-columns", "y")
+    refused(
+        r"X column 'word' holds 'sideways' in row 5, a category unseen in training \(2 such",
+        *("score", "words", "pairs.csv", *options),
+    )
+    table.rename(columns={"word": "term"}).to_csv("renamed.csv", index=False)
+    refused(
+        "X column 0 is 'term' but was 'word'",
+        *("score", "words", "renamed.csv", "--x-columns", "term", "--y-columns", "y"),
+    )
+
+
+class TestModels:
+    @pytest.fixture
+    def score(self, refused, saved_model, folder):
+        """A copy of the model to damage, and the check that score refuses it."""
+        shutil.copytree(saved_model, folder / "model")
+        return lambda message, name="model": refused(message, "score", name, "x.npy", "y.npy")
+
+    def test_missing(self, score):
+        score("no model at nothing: there is no such folder", "nothing")
+
+    def test_a_file(self, score):
+        score(r"x\.npy is a file; a model is a folder", "x.npy")
+
+    def test_foreign(self, score, folder):
+        (folder / "other").mkdir()
+        score(r"other is not a model: it has no model\.json", "other")
+        (folder / "other" / "model.json").write_text('{"format": "onnx"}')
+        score("is not a pointdep model", "other")
+
+    def test_truncated(self, score, folder):
+        weights = folder / "model" / "weights.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-10])
+        score(r"weights\.safetensors is truncated, edited or of another model")
+        weights.unlink()
+        score(r"has no readable weights\.safetensors: copy the whole folder")
+
+    def test_edited(self, score, folder):
+        about = folder / "model" / "model.json"
+        about.write_text(about.read_text().replace('"rows": 200', '"rows": 2000'))
+        score(r"model\.json was edited or damaged")
+        about.write_text(about.read_text()[:-10])
+        score(r"model\.json is truncated or not JSON")
+
+    def test_newer(self, score, folder):
+        about = folder / "model" / "model.json"
+        content = json.loads(about.read_text())
+        about.write_text(json.dumps({**content, "format_version": 99}))
+        score("written by a newer pointdep .*upgrade")
+
+
+@pytest.mark.parametrize("rows", [200, 20_000])  # below and above what a pipe holds back
+def test_a_closed_pipe_is_no_error(folder, saved_model, pairs, rows):
+    for name, values in zip("xy", pairs, strict=True):
+        np.save(f"{name}.npy", np.resize(values, (rows, values.shape[1])))
+    command = [sys.executable, "-m", "pointdep", "score", str(saved_model), "x.npy", "y.npy"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if rows > 200:
+            assert process.stdout.readline() == b"row,pmi,npmi\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0

@@ -1,0 +1,163 @@
+"""Small rows, splits and engines, and a training loop written out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.methods import METHODS
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import Standardizer
+from pointdep.fitting.engine import Engine
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.progress import Silent
+from pointdep.fitting.splits import Split, make_splits
+
+X_DIM, Y_DIM = 2, 3
+
+
+def rows(n: int = 120, *, seed: int = 0, strength: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Dependent x: (n, 2) and y: (n, 3), float64."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((n, X_DIM))
+    y = random.standard_normal((n, Y_DIM))
+    y[:, :X_DIM] += strength * x
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def model_of(
+    methods: Sequence[str], *, critic: object = "concat", link: str = "score", seed: int = 0
+) -> RatioModel:
+    """One replica per method, float64."""
+    made = build_critic(critic, len(methods), X_DIM, Y_DIM, hidden=(8,), embedding_dim=4)
+    made.reset(replica_generators(seed, len(methods)))
+    maps = Standardizer(len(methods), X_DIM), Standardizer(len(methods), Y_DIM)
+    return RatioModel(made, *maps, [METHODS[key] for key in methods], link).double()
+
+
+def options(**changed: object) -> TrainingOptions:
+    settings = {
+        "batch_size": 16,
+        "block": 4,
+        "learning_rate": 1e-2,
+        "max_epochs": 5,
+        "min_steps": 4,
+        "patience": 3,
+        "average": 0.9,
+        "seed": 7,
+    }
+    return TrainingOptions(**{**settings, **changed})
+
+
+def engine(model: RatioModel, data: tuple[Tensor, Tensor], settings=None, **extra) -> Engine:
+    splits = extra.pop("splits", None) or make_splits(len(data[0]), folds=model.replicas, seed=1)
+    extra.setdefault("progress", Silent())
+    return Engine(model, *data, splits, settings or options(), **extra)
+
+
+def disjoint_splits(n: int, replicas: int) -> list[Split]:
+    """Splits that share no row at all, so that the rows of one replica can be spoilt."""
+    parts = np.array_split(np.arange(n), replicas)
+    return [Split(p[: len(p) // 2], p[len(p) // 2 : -2], p[-2:]) for p in parts]
+
+
+class AtEpoch:
+    """A progress that does something at one epoch, and otherwise nothing."""
+
+    def __init__(self, epoch: int, action) -> None:
+        self.epoch, self.action = epoch, action
+
+    def update(self, done: int, total: int, detail: str = "") -> None:
+        if done == self.epoch:
+            self.action()
+
+
+@dataclass
+class ByHand:
+    """What the loop of one replica found."""
+
+    train: list[float] = field(default_factory=list)
+    stop: list[float] = field(default_factory=list)
+    best: list[Tensor] = field(default_factory=list)
+    best_epoch: int = 0
+
+
+def train_by_hand(run: Engine, replica: int) -> ByHand:
+    """One replica alone, with torch's optimiser on its own parameters; before `run.run()`."""
+    settings, model = run.options, run.full.select([replica])
+    method, parameters = model.methods[0], list(model.critic.parameters())
+    average = [p.detach().clone() for p in parameters]
+    optimizer = torch.optim.AdamW(
+        parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    eye = torch.eye(settings.block, dtype=torch.float64).repeat(
+        run.batches.batch_size // settings.block, 1
+    )
+    found, step, bad, moving = ByHand(), 0, 0, None
+    while len(found.stop) < settings.max_epochs and bad < settings.patience:
+        values = []
+        for _ in range(run.steps):
+            index = run.batches.indices(step, 1, [replica])[0, 0]
+            scores = torch.cat(
+                [
+                    model.scores(model.raw_matrix(run.batches.x[i][None], run.batches.y[i][None]))
+                    for i in torch.split(index, settings.block)
+                ],
+                1,
+            )
+            if method.gradient is not None:
+                value, moving = method.gradient(scores, moving, joint=eye, product=1 - eye)
+            else:
+                value = method.objective(scores, joint=eye, product=1 - eye)
+            optimizer.zero_grad()
+            (-value.sum()).backward()
+            clip(parameters, settings.clip)
+            optimizer.step()
+            step += 1
+            decay = min(settings.average, (1 + step) / (10 + step))
+            for kept, now in zip(average, parameters, strict=True):
+                kept.mul_(decay).add_(now.detach(), alpha=1 - decay)
+            values.append(value.item())
+        found.train.append(float(np.mean(values)))
+        found.stop.append(held_out_value(run, model, replica, average))
+        best = found.stop[found.best_epoch - 1] if found.best_epoch else -np.inf
+        if not found.best_epoch or found.stop[-1] > best + 1e-4 * abs(best):
+            found.best_epoch, bad = len(found.stop), 0
+            found.best = [kept.clone() for kept in average]
+        else:
+            bad += 1
+    return found
+
+
+def clip(parameters: list[Tensor], limit: float) -> None:
+    norm = sum(p.grad.square().sum() for p in parameters).sqrt()
+    for p in parameters:
+        p.grad *= min(1.0, limit / norm.item())
+
+
+@torch.no_grad()
+def held_out_value(run: Engine, model: RatioModel, replica: int, weights: list[Tensor]) -> float:
+    """The held-out objective of one replica with these weights; the model keeps its own."""
+    before = [p.detach().clone() for p in model.critic.parameters()]
+    cells = run.held_out
+    for parameter, value in zip(model.critic.parameters(), weights, strict=True):
+        parameter.copy_(value)
+    raw = model.raw_matrix(cells.x[replica : replica + 1], cells.y[replica : replica + 1])
+    value = model.methods[0].objective(
+        model.scores(raw).flatten(1, 2),
+        joint=cells.joint[replica : replica + 1],
+        product=cells.product[replica : replica + 1],
+    )
+    for parameter, value_before in zip(model.critic.parameters(), before, strict=True):
+        parameter.copy_(value_before)
+    return value.item()
+
+
+def weights_of(model: RatioModel, replica: int) -> list[Tensor]:
+    """Copies of the critic's parameters of one replica, (1, ...) each."""
+    return [p.detach().clone() for p in model.critic.select([replica]).parameters()]

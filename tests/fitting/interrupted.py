@@ -1,0 +1,111 @@
+"""Fits that are killed: run as a script with a folder, it starts one process for each kind of fit.
+
+Each process ends itself with SIGKILL, after its third checkpoint or in the middle of writing it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pointdep import PointwiseDependency
+from pointdep.fitting import engine, state
+
+KINDS = ("pc", "mine", "dropout", "half written")
+SAVES = 3
+
+
+class DropoutNet(nn.Module):
+    """Draws random numbers at every step, and has buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.norm = nn.BatchNorm1d(4)
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 1))
+        for parameter in self.net.parameters():
+            parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.net(self.norm(torch.cat([x, y], -1)))
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    x, noise = np.random.default_rng(0).standard_normal((2, 120, 2))
+    return x, x + noise
+
+
+def estimator(kind: str, checkpoint: Path | None, **changed: object) -> PointwiseDependency:
+    settings = {
+        "method": "mine" if kind == "mine" else "pc",
+        "critic": DropoutNet() if kind == "dropout" else "concat",
+        "hidden": (8,),
+        "folds": 3,
+        "max_epochs": 8,
+        "patience": 2,
+        "learning_rate": 0.02,
+        "random_state": 5,
+        "progress": False,
+        "checkpoint": checkpoint,
+    }
+    return PointwiseDependency(**{**settings, **changed})
+
+
+def fit(kind: str, checkpoint: Path | None, **changed: object) -> PointwiseDependency:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator(kind, checkpoint, **changed).fit(*data())
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_while_fitting(kind: str, folder: Path) -> None:
+    """Does not return."""
+    import safetensors.torch
+
+    saves, save_state, save_file = 0, state.save_state, safetensors.torch.save_file
+
+    def count(*args: object) -> None:
+        nonlocal saves
+        saves += 1
+        save_state(*args)
+        if saves == SAVES:
+            die()
+
+    def half(tensors: object, path: str, **extra: object) -> None:
+        save_file(tensors, path, **extra)
+        if saves == SAVES:
+            os.truncate(path, Path(path).stat().st_size // 2)
+            die()
+
+    engine._CHECKPOINT_EVERY_S = 0.0
+    engine.save_state = count
+    if kind == "half written":
+        safetensors.torch.save_file = half
+    fit(kind, folder / f"{kind}.checkpoint")
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    children = []
+    for kind in KINDS:
+        children.append(os.fork())
+        if not children[-1]:
+            die_while_fitting(kind, folder)
+            os._exit(0)  # not reached, unless the fit is shorter than it should be
+    for kind, child in zip(KINDS, children, strict=True):
+        _, status = os.waitpid(child, 0)
+        print(kind, os.WIFSIGNALED(status) and os.WTERMSIG(status), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,170 @@
+"""All parameters of R replicas as one matrix."""
+
+import pytest
+import torch
+from torch import nn
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.fitting.flat import FlatParameters
+
+from .helpers import X_DIM, Y_DIM
+
+
+class PairNet(nn.Module):
+    """A user's module with a buffer and a part that the user has frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(X_DIM + Y_DIM, 5)
+        self.norm = nn.BatchNorm1d(5)
+        self.frozen = nn.Linear(5, 5).requires_grad_(False)
+        self.last = nn.Linear(5, 1)
+        self.unused = nn.Parameter(torch.ones(2))
+
+    def forward(self, x, y):
+        hidden = self.norm(self.first(torch.cat([x, y], -1)))
+        return self.last(torch.tanh(self.frozen(hidden)))
+
+
+CRITICS = {
+    "concat": "concat",
+    "separable": "separable",
+    "bilinear": "bilinear",
+    "module": PairNet(),
+    "encoders": (nn.Linear(X_DIM, 4), nn.Sequential(nn.Linear(Y_DIM, 6), nn.Linear(6, 4))),
+}
+every_critic = pytest.mark.parametrize("kind", CRITICS)
+
+
+def make(kind, replicas=3):
+    critic = build_critic(CRITICS[kind], replicas, X_DIM, Y_DIM, hidden=(6, 5), embedding_dim=4)
+    critic.reset(replica_generators(0, replicas))
+    generator = torch.Generator().manual_seed(1)
+    for parameter in critic.parameters():
+        parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return critic.double()
+
+
+def inputs(replicas=3):
+    generator = torch.Generator().manual_seed(2)
+    return (
+        torch.randn(replicas, 7, d, generator=generator, dtype=torch.float64)
+        for d in (X_DIM, Y_DIM)
+    )
+
+
+def loss_of(critic):
+    scores = critic.pairs(*inputs(critic.replicas))
+    weights = torch.arange(1.0, critic.replicas + 1, dtype=torch.float64)
+    return (weights[:, None] * scores.square()).sum()
+
+
+def row_of(critic, replica, tensors):
+    """What belongs to one replica, flat; tensors: one per trainable parameter of the critic."""
+    if critic.stacked:
+        return torch.cat([t[replica].reshape(-1) for t in tensors])
+    own = set(map(id, critic.copies[replica].parameters()))
+    trainable = [p for p in critic.parameters() if p.requires_grad]
+    return torch.cat(
+        [t.reshape(-1) for p, t in zip(trainable, tensors, strict=True) if id(p) in own]
+    )
+
+
+def trainable_of(critic):
+    return [p for p in critic.parameters() if p.requires_grad]
+
+
+@every_critic
+def test_layout_and_shared_memory(kind):
+    critic = make(kind)
+    before = [p.detach().clone() for p in trainable_of(critic)]
+    flat = FlatParameters(critic)
+    assert flat.values.shape == (3, sum(p.numel() for p in before) // 3)
+    for replica in range(3):
+        assert torch.equal(flat.values[replica].detach(), row_of(critic, replica, before))
+    for parameter, kept in zip(trainable_of(critic), before, strict=True):
+        assert torch.equal(parameter.detach(), kept)
+        storage = parameter.untyped_storage().data_ptr()
+        assert storage == flat.values.untyped_storage().data_ptr()
+    with torch.no_grad():
+        flat.values[1] += 1.0
+    for replica, moved in enumerate((0.0, 1.0, 0.0)):
+        now = row_of(critic, replica, [p.detach() for p in trainable_of(critic)])
+        torch.testing.assert_close(now, row_of(critic, replica, before) + moved)
+    flat.load(torch.zeros_like(flat.values))
+    assert all((p == 0).all() for p in trainable_of(critic))
+
+
+@every_critic
+def test_the_gradient_is_that_of_the_separate_parameters(kind):
+    plain, flat = make(kind), FlatParameters(make(kind))
+    loss_of(plain).backward()
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in trainable_of(plain)]
+    found = flat.backward(loss_of(flat.critic))
+    assert flat.values.grad is found
+    for replica in range(3):
+        wanted = row_of(plain, replica, grads)
+        assert wanted.abs().max() > 0
+        torch.testing.assert_close(found[replica], wanted)
+
+
+@every_critic
+def test_an_optimiser_step_moves_the_critic(kind):
+    plain, flat = make(kind), FlatParameters(make(kind))
+    loss_of(plain).backward()
+    for parameter in trainable_of(plain):
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    torch.optim.AdamW(trainable_of(plain), lr=0.1, weight_decay=0.1).step()
+    flat.backward(loss_of(flat.critic))
+    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.1).step()
+    for got, wanted in zip(flat.critic.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(got.detach(), wanted.detach())
+
+
+def test_frozen_parameters_stay():
+    critic = make("module")
+    before = [c.frozen.weight.clone() for c in critic.copies]
+    flat = FlatParameters(critic)
+    flat.backward(loss_of(critic))
+    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.5).step()
+    assert all(torch.equal(c.frozen.weight, b) for c, b in zip(critic.copies, before, strict=True))
+
+
+def test_clip_is_per_replica():
+    flat = FlatParameters(make("concat"))
+    flat.backward(loss_of(flat.critic))
+    grad = flat.values.grad.clone()
+    norms = grad.norm(dim=1)
+    limit = norms.sort().values[1].item()  # the largest is above it, the smallest below
+    flat.clip_(limit)
+    for replica in range(3):
+        factor = min(1.0, limit / norms[replica].item())
+        torch.testing.assert_close(flat.values.grad[replica], grad[replica] * factor)
+    assert (flat.values.grad.norm(dim=1) < norms - 1e-9).sum() == 1
+    untouched = flat.values.grad.clone()
+    flat.clip_(1e9)
+    assert torch.equal(flat.values.grad, untouched)
+
+
+def test_clip_of_a_replica_that_is_not_a_number():
+    flat = FlatParameters(make("concat"))
+    flat.backward(loss_of(flat.critic))
+    flat.values.grad[0] = torch.nan
+    kept = flat.values.grad.clone()
+    flat.clip_(1e9)
+    assert torch.equal(flat.values.grad[1:], kept[1:])
+
+
+def test_buffers():
+    assert FlatParameters(make("concat")).buffers(0) == []
+    critic = make("module")
+    flat = FlatParameters(critic)
+    critic.train()
+    loss_of(critic)
+    names = [name for name, _ in critic.copies[1].named_buffers()]
+    assert names == ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+    mean, _, tracked = flat.buffers(1)
+    assert torch.equal(mean, critic.copies[1].norm.running_mean)
+    assert mean.abs().max() > 0
+    assert tracked == 1

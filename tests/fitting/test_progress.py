@@ -1,0 +1,63 @@
+"""Progress as plain lines, as a bar, and not at all."""
+
+import io
+import re
+
+import pytest
+
+from pointdep.fitting import progress
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+def test_nothing_for_short_work(clock):
+    stream = io.StringIO()
+    with progress.Shown("fitting", stream) as shown:
+        clock.now += 1.9
+        shown.update(1, 10, "epochs")
+    assert stream.getvalue() == ""
+
+
+def test_lines_now_and_then(clock):
+    stream = io.StringIO()
+    with progress.Shown("fitting", stream) as shown:
+        for done in range(1, 31):
+            clock.now += 1.0
+            shown.update(done, 60, "epochs")
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "fitting: 2/60 epochs, 2 s, at most 58 s left"
+    assert [int(re.match(r"fitting: (\d+)/60", line)[1]) for line in lines] == [2, 12, 22]
+
+
+def test_a_bar_on_a_terminal(clock):
+    stream = Terminal()
+    with progress.Shown("fitting", stream) as shown:
+        clock.now += 3.0
+        shown.update(4, 10, "epochs, held-out -0.3")
+    assert "fitting" in stream.getvalue()
+
+
+def test_show(capsys):
+    with progress.show("fitting", enabled=False) as silent:
+        silent.update(1, 2)
+    assert isinstance(silent, progress.Silent)
+    assert isinstance(progress.show("fitting"), progress.Shown)
+    assert capsys.readouterr() == ("", "")

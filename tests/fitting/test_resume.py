@@ -1,0 +1,163 @@
+"""A fit that is killed and started again gives the numbers of one that was not."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from sklearn.model_selection import KFold
+
+from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting import engine
+
+from . import interrupted
+from .interrupted import KINDS, SAVES, data, estimator, fit
+
+SIGKILL = 9
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """A folder with the checkpoints that killed fits have left."""
+    folder = tmp_path_factory.mktemp("killed")
+    script = Path(interrupted.__file__)
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert done.stdout.splitlines() == [f"{kind} {SIGKILL}" for kind in KINDS], done.stderr
+    return folder
+
+
+@pytest.fixture
+def checkpoint(killed, tmp_path):
+    """A copy of the checkpoint of a kind of fit."""
+
+    def copied(kind):
+        return Path(shutil.copy(killed / f"{kind}.checkpoint", tmp_path / "fit.checkpoint"))
+
+    return copied
+
+
+def epoch_of(path):
+    with safe_open(str(path), framework="pt") as file:
+        return json.loads(file.metadata()["state"])["epoch"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_are_the_same_to_the_last_bit(kind, checkpoint):
+    path = checkpoint(kind)
+    assert epoch_of(path) == (SAVES - 1 if kind == "half written" else SAVES)
+    resumed, whole = fit(kind, path), fit(kind, None)
+    assert resumed.history_ == whole.history_
+    assert len(whole.history_) > SAVES
+    assert np.array_equal(resumed.oof_pmi_, whole.oof_pmi_)
+    assert np.array_equal(resumed.oof_values_, whole.oof_values_)
+    for name, tensor in whole.model_.state_dict().items():
+        assert torch.equal(resumed.model_.state_dict()[name], tensor), name
+    assert not path.exists()
+
+
+def test_a_resumed_fit_does_not_start_over(checkpoint, monkeypatch):
+    epochs = []
+    trained = engine._Crew.train_epoch
+    monkeypatch.setattr(
+        engine._Crew, "train_epoch", lambda crew: epochs.append(crew.state.epoch) or trained(crew)
+    )
+    fit("pc", checkpoint("pc"))
+    assert epochs[0] == SAVES + 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"learning_rate": 0.03},
+        {"random_state": 6},
+        {"max_epochs": 9},
+        {"method": "js"},
+        {"hidden": (9,)},
+        {"activation": "tanh"},
+        {"cv": KFold(3)},
+        {"method_options": {}, "batch_size": 16},
+    ],
+    ids=lambda changed: next(reversed(changed)),
+)
+def test_a_checkpoint_of_other_settings(changed, checkpoint):
+    path = checkpoint("pc")
+    with pytest.raises(InputError, match="other data or other settings: delete it"):
+        fit("pc", path, **changed)
+    assert path.exists()
+
+
+def test_a_checkpoint_of_other_splits(tmp_path, monkeypatch):
+    path = tmp_path / "fit.checkpoint"
+    monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(engine.Engine, "_require_something", interrupt)
+    for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
+        with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
+            fit("pc", path, cv=cv)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_checkpoint_of_other_data(checkpoint):
+    x, y = data()
+    x[3, 1] += 0.5
+    for arguments in [(x, y), (y, data()[0]), (*data(), np.arange(120) // 2)]:
+        with pytest.raises(InputError, match="other data"):
+            estimator("pc", checkpoint("pc")).fit(*arguments)
+
+
+def test_a_checkpoint_of_another_module(checkpoint):
+    other = interrupted.DropoutNet()
+    other.net[1].p = 0.2
+    with pytest.raises(InputError, match="other data or other settings"):
+        fit("dropout", checkpoint("dropout"), critic=other)
+    other = interrupted.DropoutNet()
+    other.net[0].weight.data[0, 0] += 1.0
+    with pytest.raises(InputError, match="other data or other settings"):
+        fit("dropout", checkpoint("dropout"), critic=other)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.99])
+def test_a_truncated_checkpoint(share, checkpoint):
+    path = checkpoint("pc")
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ModelFileError, match=r"cannot be read .*delete it to start over"):
+        fit("pc", path)
+
+
+def test_something_else_at_the_place_of_the_checkpoint(tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    path.write_text("notes of mine")
+    with pytest.raises(ModelFileError, match="delete it"):
+        fit("pc", path)
+    assert path.read_text() == "notes of mine"
+    with pytest.raises(InputError, match="is a folder"):
+        fit("pc", tmp_path)
+    with pytest.raises(InputError, match="its folder does not exist"):
+        fit("pc", tmp_path / "no" / "fit.checkpoint")
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
+    saved = []
+    save_state = engine.save_state
+    monkeypatch.setattr(
+        engine, "save_state", lambda path, *rest: saved.append(path) or save_state(path, *rest)
+    )
+    fit("pc", tmp_path / "fit.checkpoint")
+    assert len(saved) > SAVES
+    assert list(tmp_path.iterdir()) == []

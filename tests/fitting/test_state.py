@@ -1,0 +1,92 @@
+"""The engine's state, to disk and back."""
+
+import dataclasses
+from itertools import chain
+
+import pytest
+import safetensors.torch
+import torch
+
+from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting.state import TrainingState, load_state, save_state
+
+
+def some_state():
+    torch.manual_seed(0)
+    values, buffers = torch.randn(2, 5), [[torch.randn(3), torch.tensor(7)] for _ in range(2)]
+    state = TrainingState.start(values, buffers)
+    for name in ("average", "first", "second", "best"):
+        setattr(state, name, torch.randn(2, 5))
+    state.best_value = torch.tensor([0.5, -torch.inf])
+    state.moving = torch.tensor([torch.nan, 1.5])
+    state.epoch, state.step = 4, 80
+    state.active, state.bad, state.best_epoch, state.diverged = [1], [2, 0], [3, 4], [0]
+    state.history = [{"train": [0.1, None], "stop": [None, 1e-17]}]
+    state.best_buffers = [[torch.randn(3), torch.tensor(9)] for _ in range(2)]
+    return state
+
+
+def like():
+    return TrainingState.start(torch.zeros(2, 5), [[torch.zeros(3), torch.tensor(0)]] * 2)
+
+
+def test_start():
+    values = torch.randn(2, 5)
+    state = TrainingState.start(values, [[], []])
+    assert state.active == [0, 1]
+    assert torch.equal(state.average, values)
+    assert state.average is not state.best
+    values += 1
+    assert not torch.equal(state.values, values)
+    assert torch.isnan(state.moving).all()
+    assert (state.best_value == -torch.inf).all()
+
+
+def test_round_trip(tmp_path):
+    state, path = some_state(), tmp_path / "a"
+    save_state(path, state, "this fit")
+    drawn = torch.rand(3)
+    found = load_state(path, "this fit", like())
+    assert torch.equal(torch.rand(3), drawn)  # the generator goes on where it was
+    for field in dataclasses.fields(TrainingState):
+        kept, got = getattr(state, field.name), getattr(found, field.name)
+        if isinstance(kept, torch.Tensor):
+            torch.testing.assert_close(got, kept, rtol=0, atol=0, equal_nan=True)
+        elif field.name.endswith("buffers"):
+            for a, b in zip(chain(*kept), chain(*got), strict=True):
+                assert torch.equal(a, b)
+                assert a.dtype == b.dtype
+        else:
+            assert kept == got
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_interrupted_write_leaves_the_old_checkpoint(error, tmp_path, monkeypatch):
+    path, save_file = tmp_path / "a", safetensors.torch.save_file
+    save_state(path, some_state(), "this fit")
+    before = path.read_bytes()
+
+    def half(tensors, place, **extra):
+        save_file(tensors, place, **extra)
+        raise error
+
+    monkeypatch.setattr(safetensors.torch, "save_file", half)
+    later = some_state()
+    later.epoch = 5
+    with pytest.raises(type(error)):
+        save_state(path, later, "this fit")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_refusals(tmp_path):
+    path = tmp_path / "a"
+    save_state(path, some_state(), "this fit")
+    with pytest.raises(InputError, match="other data or other settings"):
+        load_state(path, "that fit", like())
+    safetensors.torch.save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(ModelFileError, match="not a checkpoint of this version"):
+        load_state(path, "this fit", like())
+    path.write_bytes(b"")
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        load_state(path, "this fit", like())

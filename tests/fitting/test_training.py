@@ -1,0 +1,165 @@
+"""What is done around the engine: standardising, own modules, generators, and the options."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pointdep import assembly
+from pointdep.core.critics import build_critic
+from pointdep.core.methods import METHODS
+from pointdep.errors import InputError
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.progress import Silent
+from pointdep.fitting.splits import make_splits
+
+from .helpers import X_DIM, Y_DIM, options, rows
+
+X, Y = (side.float() for side in rows(90))
+SPLITS = make_splits(90, folds=3, seed=2)
+
+
+class Noisy(nn.Module):
+    """A user's module that behaves differently in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(X_DIM + Y_DIM)
+        self.net = nn.Sequential(nn.Linear(X_DIM + Y_DIM, 6), nn.Dropout(0.5), nn.Linear(6, 1))
+
+    def forward(self, x, y):
+        return self.net(self.norm(torch.cat([x, y], -1)))
+
+
+def train(critic="concat", masks=None, **changed):
+    settings = assembly.CriticSettings(critic, (6,), 4, "silu", "score")
+    model = assembly.make_model(settings, METHODS["pc"], 3, X_DIM, Y_DIM)
+    masks = masks or (np.ones(X_DIM, bool), np.ones(Y_DIM, bool))
+    trained = assembly.train_model(
+        model,
+        X,
+        Y,
+        masks,
+        SPLITS,
+        options(max_epochs=3, **changed),
+        groups=None,
+        progress=Silent(),
+        checkpoint=None,
+    )
+    return model, trained
+
+
+def test_each_replica_is_standardised_by_its_own_training_rows():
+    model, _ = train(masks=(np.array([True, False]), np.ones(Y_DIM, bool)))
+    for replica, split in enumerate(SPLITS):
+        x, y = X.numpy()[split.train], Y.numpy()[split.train]
+        np.testing.assert_allclose(model.y_map.mean[replica], y.mean(0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.y_map.scale[replica], y.std(0), rtol=1e-5)
+        assert model.x_map.mean[replica].tolist() == pytest.approx([x[:, 0].mean(), 0.0], rel=1e-4)
+        assert model.x_map.scale[replica].tolist() == pytest.approx([x[:, 0].std(), 1.0], rel=1e-4)
+    assert not torch.equal(model.y_map.mean[0], model.y_map.mean[1])
+
+
+def test_a_module_with_batch_norm_and_dropout():
+    mine = Noisy().double()
+    before = {name: t.clone() for name, t in mine.state_dict().items()}
+    model, trained = train(mine)
+    assert not any(m.training for m in model.modules())
+    assert not any(p.requires_grad for p in model.parameters())
+    pairs = X.expand(3, 90, X_DIM), Y.expand(3, 90, Y_DIM)
+    assert torch.equal(model.log_ratio_pairs(*pairs), model.log_ratio_pairs(*pairs))
+    # The running statistics are those of the best epoch, (epoch + 0) * steps updates.
+    steps = max(4, round(np.mean([len(s.train) for s in SPLITS]) / 16))
+    tracked = [int(c.norm.num_batches_tracked) for c in model.critic.copies]
+    assert tracked == [steps * epoch for epoch in trained.best_epochs]
+    assert not torch.equal(*(c.net[0].weight for c in list(model.critic.copies)[:2]))
+    # The user's module is not touched.
+    assert mine.training
+    for name, tensor in mine.state_dict().items():
+        assert torch.equal(tensor, before[name])
+        assert tensor.dtype == before[name].dtype
+
+
+def test_a_frozen_part_stays():
+    mine = Noisy()
+    mine.net[0].requires_grad_(False)
+    model, _ = train(mine, weight_decay=0.5)
+    for copy in model.critic.copies:
+        assert torch.equal(copy.net[0].weight, mine.net[0].weight)
+        assert not torch.equal(copy.net[2].weight, mine.net[2].weight)
+    with pytest.raises(InputError, match="no parameters to train"):
+        build_critic(Noisy().requires_grad_(False), 1, X_DIM, Y_DIM)
+
+
+@pytest.mark.parametrize("critic", ["concat", Noisy()], ids=["concat", "module"])
+def test_no_generator_is_touched_and_none_matters(critic):
+    torch.manual_seed(11)
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, _ = train(critic)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (np.random.get_state()[1] == numpy_state).all()
+    torch.manual_seed(12)
+    second, _ = train(critic)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_within_no_grad():
+    with torch.no_grad():
+        inside, _ = train()
+    outside, _ = train()
+    for a, b in zip(inside.parameters(), outside.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"block": 1}, "batch_size=16 with 0 negatives"),
+        ({"block": 17}, "batch_size=16 with 16 negatives"),
+        ({"learning_rate": 0.0}, r"learning_rate=0\.0 must be a positive"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' must be a number"),
+        ({"clip": -1.0}, r"clip=-1\.0"),
+        ({"weight_decay": -0.1}, r"weight_decay=-0\.1 must not be negative"),
+        ({"weight_decay": float("inf")}, "weight_decay=inf"),
+        ({"max_epochs": 0}, "max_epochs=0 must be at least 1"),
+        ({"max_epochs": 2.5}, r"max_epochs=2\.5 must be a whole number"),
+        ({"patience": 0}, "patience=0"),
+        ({"min_steps": 0}, "min_steps=0"),
+        ({"average": 1.0}, r"average=1\.0 must lie in \[0, 1\)"),
+        ({"average": -0.1}, r"average=-0\.1"),
+    ],
+)
+def test_options_refused(changed, message):
+    with pytest.raises(InputError, match=message):
+        options(**changed)
+
+
+def test_options_accepted():
+    assert TrainingOptions(2, 2, average=0, max_epochs=np.int64(3)).max_epochs == 3
+
+
+def shape(critic="concat", method="pc", smallest=1000, batch_size="auto", negatives="auto"):
+    settings = assembly.CriticSettings(critic, (6,), 4, "silu", "score")
+    return assembly.batch_shape(settings, METHODS[method], smallest, batch_size, negatives)
+
+
+def test_batch_shape():
+    assert shape() == (32, 8)
+    assert shape(smallest=4000) == (96, 8)  # 40 steps a pass, and whole blocks
+    assert shape(smallest=10**6) == (256, 8)
+    assert shape(smallest=20) == (16, 8)
+    assert shape(smallest=5) == (5, 5)
+    assert shape("separable") == (32, 32)
+    assert shape(method="cpc", smallest=10**6) == (64, 64)
+    assert shape("bilinear", method="cpc", smallest=10**6) == (256, 256)
+    assert shape(negatives="all") == (32, 32)
+    assert shape(negatives=3) == (32, 4)
+    assert shape(negatives=99) == (100, 100)
+    assert shape(batch_size=50) == (50, 8)
+    for wrong in ({"batch_size": "all"}, {"negatives": 2.0}, {"batch_size": True}):
+        with pytest.raises(InputError, match="must be a whole number or 'auto'"):
+            shape(**wrong)
+    with pytest.raises(InputError, match=r"negatives=99 .* 50 training rows: choose at most 49"):
+        shape(negatives=99, smallest=50)

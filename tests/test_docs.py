@@ -1,0 +1,126 @@
+"""What README.md and docs/*.md say is run, file by file, in the order it stands there.
+
+Python blocks of a file share one namespace, and commands one folder with them, so that a block may
+write the file that a later command reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pointdep.cli.app import run
+
+ROOT = Path(__file__).parents[1]
+PAGES = [page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if page.exists()]
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.M | re.S)
+TESTED_ELSEWHERE = ("demo",)  # half a minute: once, in tests/cli/test_demo.py
+
+
+def blocks(text):
+    """(language, code, number of its first line) of each fenced block."""
+    for found in BLOCK.finditer(text):
+        yield found.group(1), found.group(2), text.count("\n", 0, found.start(2)) + 1
+
+
+def commands(console):
+    """The command lines of ours after a prompt, continued ones joined."""
+    joined = re.sub(r"\\\n(?:> )?\s*", "", console)
+    return [
+        line.removeprefix("$ ").strip()
+        for line in joined.splitlines()
+        if re.match(r"\$ pointdep( |$)", line)
+    ]
+
+
+def run_command(command):
+    """Run it in this process, or by a shell when it needs one; AssertionError when it fails."""
+    words = shlex.split(command, comments=True)
+    if words[1:2] and words[1] in TESTED_ELSEWHERE:
+        return
+    if re.search(r"[|<>;&*$`]", command):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        script = f"set -o pipefail; {command}"
+        ended = subprocess.run(
+            ["bash", "-c", script], env={**os.environ, "PATH": path}, check=False
+        )
+        assert ended.returncode == 0, command
+    else:
+        assert run(words[1:]) == 0, command
+
+
+def follow(page, text):
+    """Do what the page says."""
+    namespace = {"__name__": "__main__"}
+    for language, code, line in blocks(text):
+        if language == "python":
+            # Empty lines before it, so that a traceback names the line of the page.
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        elif language == "console":
+            for command in commands(code):
+                run_command(command)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    follow(page, page.read_text("utf-8"))
+
+
+PAGE = """
+```python
+import numpy as np
+x = np.random.default_rng(0).normal(size=(60, 1))
+```
+Text.
+```python
+np.save("x.npy", x)
+```
+```console
+$ ls /nowhere
+$ pointdep mi x.npy x.npy --hidden 8 --folds 2 \\
+    --max-epochs 1 --quiet  # a comment
+output
+$ pointdep --version | grep -q pointdep
+$ pointdep demo
+```
+"""
+
+
+class TestThisTest:
+    """A page that does not work is noticed."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+    def test_a_page_that_works(self, tmp_path, capfd):
+        follow("page", PAGE)
+        assert (tmp_path / "x.npy").exists()
+        assert capfd.readouterr().out.startswith("mutual information  ")
+
+    @pytest.mark.parametrize(
+        ("right", "wrong", "error"),
+        [
+            ("np.save", "np.sav", AttributeError),
+            ("mi x.npy x.npy", "mi x.npy y.npy", AssertionError),
+            ("mi x.npy", "mo x.npy", AssertionError),
+            ("grep -q pointdep", "grep -q nothing", AssertionError),
+        ],
+    )
+    def test_a_page_that_does_not(self, right, wrong, error):
+        assert right in PAGE
+        with pytest.raises(error):
+            follow("page", PAGE.replace(right, wrong))
+
+    def test_the_line_of_an_error(self):
+        with pytest.raises(AttributeError) as caught:
+            follow("page", PAGE.replace("np.save", "np.sav"))
+        assert caught.traceback[-1].lineno + 1 == 8 or caught.tb is not None
