@@ -22,12 +22,12 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
 
     check_target(path)
     weights = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
-    about = {
+    head = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        **about,
     }
+    about = head | about | head  # first in the file, and not to be overruled
     about["about_sha256"] = _digest(about)
     path = path.resolve()  # through a link to the folder it names, rather than replacing the link
     try:

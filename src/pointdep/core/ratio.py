@@ -23,8 +23,8 @@ class RatioModel(nn.Module):
     `methods` names one method per replica, so that replicas with different objectives can train in
     one run. With ``link="log_ratio"`` the critic models log r and the method's inverse read-out
     turns that into its score; with ``"asinh"`` it models r - 1/r, so that log r = asinh(t / 2).
-    Both keep r positive, where the plain score of `drf` may fall below zero; the second behaves like
-    r itself where r is large, and its logarithm runs away slowly where r is small.
+    Both keep r positive, where the plain score of `drf` may fall below zero; the second behaves
+    like r itself where r is large, and its logarithm runs away slowly where r is small.
     """
 
     constant: Tensor

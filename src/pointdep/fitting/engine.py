@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import DivergedError, InputError
-from pointdep.fitting.batches import Cells, RowBatches, held_out_cells
+from pointdep.fitting.batches import RowBatches, held_out_cells
+from pointdep.fitting.crew import Crew
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
@@ -76,7 +75,6 @@ class Engine:
             seed=options.seed,
             groups=groups,
         )
-        self.steps = self.batches.steps(options.min_steps)
         self.held_out, _ = held_out_cells(
             x,
             y,
@@ -95,7 +93,7 @@ class Engine:
         if self.checkpoint is not None and self.checkpoint.path.exists():
             state = load_state(self.checkpoint.path, self.checkpoint.fingerprint, state)
         while state.active and state.epoch < self.options.max_epochs:
-            crew = _Crew(self, state)
+            crew = Crew(self.full, self.batches, self.held_out, self.options, state)
             while crew.replicas == state.active and state.epoch < self.options.max_epochs:
                 state.epoch += 1
                 trained = crew.train_epoch()
@@ -112,7 +110,7 @@ class Engine:
         return Trained(tuple(self._flags(state)), state.history, state.best_epoch)
 
     def _judge(
-        self, state: TrainingState, crew: _Crew, trained: list[float], held: list[float]
+        self, state: TrainingState, crew: Crew, trained: list[float], held: list[float]
     ) -> None:
         """Keep what is better, count what is not, and drop the replicas that are done."""
         replicas = len(state.values)
@@ -183,130 +181,3 @@ class Engine:
             for name, (rows, advice) in found.items()
             if rows
         ]
-
-
-class _Crew:
-    """The replicas that still train, packed together so that the finished ones cost nothing."""
-
-    def __init__(self, engine: Engine, state: TrainingState) -> None:
-        self.engine, self.state, self.replicas = engine, state, list(state.active)
-        rows = self.replicas
-        self.model = engine.full.select(rows)
-        self.flat = FlatParameters(self.model.critic)
-        self.flat.load(state.values[rows])
-        for position, replica in enumerate(rows):
-            for tensor, value in zip(
-                self.flat.buffers(position), state.buffers[replica], strict=True
-            ):
-                tensor.copy_(value)
-        self.average = state.average[rows].clone()
-        self.moving = state.moving[rows].clone()
-        self.optimizer = torch.optim.AdamW(
-            [self.flat.values],
-            lr=engine.options.learning_rate,
-            weight_decay=engine.options.weight_decay,
-            fused=self.average.device.type in {"cpu", "cuda"} or None,
-        )
-        if state.step:
-            self.optimizer.state[self.flat.values] = {
-                "step": torch.tensor(float(state.step), device=self._step_device()),
-                "exp_avg": state.first[rows].clone(),
-                "exp_avg_sq": state.second[rows].clone(),
-            }
-        held = engine.held_out
-        self.held_out = Cells(held.x[rows], held.y[rows], held.joint[rows], held.product[rows])
-
-    def _step_device(self) -> torch.device:
-        device = self.average.device
-        return device if device.type == "cuda" else torch.device("cpu")
-
-    def train_epoch(self) -> list[float]:
-        """One epoch of steps; the mean objective of each replica's training batches."""
-        engine, state = self.engine, self.state
-        self.model.train()
-        total = torch.zeros(len(self.replicas), device=self.average.device)
-        for index in engine.batches.indices(state.step, engine.steps, self.replicas):
-            value = self._objective(engine.batches.cells(index), training=True)
-            self.flat.backward(-value.sum())
-            self.flat.clip_(engine.options.clip)
-            self.optimizer.step()
-            state.step += 1
-            decay = min(engine.options.average, (1 + state.step) / (10 + state.step))
-            if engine.options.average:
-                self.average.lerp_(self.flat.values.detach(), 1.0 - decay)
-            total += value.detach()
-        if not engine.options.average:
-            self.average.copy_(self.flat.values.detach())
-        return [float(v) for v in total / engine.steps]
-
-    @torch.no_grad()
-    def evaluate(self) -> list[float]:
-        """The held-out objective of the averaged weights, per replica."""
-        self.model.eval()
-        current = self.flat.values.detach().clone()
-        self.flat.load(self.average)
-        value = self._objective(self.held_out, training=False)
-        self.flat.load(current)
-        return [float(v) for v in value]
-
-    def _objective(self, cells: Cells, *, training: bool) -> Tensor:
-        """The objective of each replica, (A,)."""
-        scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
-
-        def of_method(method: Method, rows: Tensor) -> Tensor:
-            joint, product, part = cells.joint, cells.product, scores[rows]
-            if joint.ndim == 3:
-                joint = joint[rows]
-            if product.ndim == 3:
-                product = product[rows]
-            if training and method.gradient is not None:
-                return self._running(method, rows, part, joint, product)
-            return method.objective(part, joint=joint, product=product)
-
-        rows = torch.arange(len(self.replicas), device=scores.device)
-        return self.model.per_method(of_method, rows)
-
-    def _running(
-        self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
-    ) -> Tensor:
-        assert method.gradient is not None
-        # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
-        known = self.moving[rows] if self.state.step else None
-        value, new = method.gradient(scores, known, joint=joint, product=product)
-        self.moving[rows] = new
-        return value
-
-    def _raw(self, cells: Cells, training: bool) -> Tensor:
-        """The critic's output (A, G, b, b); without gradients in chunks that bound the memory."""
-        if training:
-            return self.model.raw_matrix(cells.x, cells.y)
-        width = self.model.critic.cell_width() * len(self.replicas) * cells.x.shape[2] ** 2
-        blocks = max(1, (1 << 22) // width)
-        return torch.cat(
-            [
-                self.model.raw_matrix(a, b)
-                for a, b in zip(
-                    torch.split(cells.x, blocks, 1), torch.split(cells.y, blocks, 1), strict=True
-                )
-            ],
-            1,
-        )
-
-    def is_finite(self, position: int) -> bool:
-        return bool(torch.isfinite(self.average[position]).all())
-
-    def keep_best(self, position: int) -> None:
-        """Copy the averaged weights (and a module's buffers) as the best of their replica."""
-        replica = self.replicas[position]
-        self.state.best[replica] = self.average[position]
-        self.state.best_buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
-
-    def write_back(self) -> None:
-        """Bring the state of these replicas up to date."""
-        state, rows = self.state, self.replicas
-        moments = self.optimizer.state[self.flat.values]
-        state.values[rows] = self.flat.values.detach()
-        state.average[rows], state.moving[rows] = self.average, self.moving
-        state.first[rows], state.second[rows] = moments["exp_avg"], moments["exp_avg_sq"]
-        for position, replica in enumerate(rows):
-            state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]

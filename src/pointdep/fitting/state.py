@@ -74,6 +74,8 @@ def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
 
     tensors = {name: getattr(state, name).detach().cpu().contiguous() for name in _TENSORS}
     tensors["rng"] = torch.get_rng_state()
+    if state.values.device.type == "cuda":
+        tensors["cuda_rng"] = torch.cuda.get_rng_state(state.values.device)
     for kind in ("buffers", "best_buffers"):
         for replica, row in enumerate(getattr(state, kind)):
             for number, tensor in enumerate(row):
@@ -112,6 +114,8 @@ def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingSta
     about: dict[str, Any] = json.loads(metadata["state"])
     device, dtype = like.values.device, like.values.dtype
     torch.set_rng_state(tensors["rng"])
+    if device.type == "cuda" and "cuda_rng" in tensors:
+        torch.cuda.set_rng_state(tensors["cuda_rng"], device)
     loaded: dict[str, Any] = {
         name: tensors[name].to(device=device, dtype=dtype) for name in _TENSORS
     }

@@ -1,0 +1,149 @@
+"""The replicas that still train, one step after another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pointdep.core.methods import Method
+from pointdep.core.ratio import RatioModel
+from pointdep.fitting.batches import Cells, RowBatches
+from pointdep.fitting.flat import FlatParameters
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.state import TrainingState
+
+
+class Crew:
+    """The replicas that still train, packed together so that the finished ones cost nothing."""
+
+    def __init__(
+        self,
+        model: RatioModel,
+        batches: RowBatches,
+        held_out: Cells,
+        options: TrainingOptions,
+        state: TrainingState,
+    ) -> None:
+        self.batches, self.options, self.state = batches, options, state
+        self.steps = batches.steps(options.min_steps)
+        self.replicas = rows = list(state.active)
+        self.model = model.select(rows)
+        self.flat = FlatParameters(self.model.critic)
+        self.flat.load(state.values[rows])
+        for position, replica in enumerate(rows):
+            for tensor, value in zip(
+                self.flat.buffers(position), state.buffers[replica], strict=True
+            ):
+                tensor.copy_(value)
+        self.average = state.average[rows].clone()
+        self.moving = state.moving[rows].clone()
+        self.optimizer = torch.optim.AdamW(
+            [self.flat.values],
+            lr=options.learning_rate,
+            weight_decay=options.weight_decay,
+            fused=self.average.device.type in {"cpu", "cuda"} or None,
+        )
+        if state.step:
+            self.optimizer.state[self.flat.values] = {
+                "step": torch.tensor(float(state.step), device=self._step_device()),
+                "exp_avg": state.first[rows].clone(),
+                "exp_avg_sq": state.second[rows].clone(),
+            }
+        self.held_out = Cells(
+            held_out.x[rows], held_out.y[rows], held_out.joint[rows], held_out.product[rows]
+        )
+
+    def _step_device(self) -> torch.device:
+        device = self.average.device
+        return device if device.type == "cuda" else torch.device("cpu")
+
+    def train_epoch(self) -> list[float]:
+        """One epoch of steps; the mean objective of each replica's training batches."""
+        state, average = self.state, self.options.average
+        self.model.train()
+        total = torch.zeros(len(self.replicas), device=self.average.device)
+        for index in self.batches.indices(state.step, self.steps, self.replicas):
+            value = self._objective(self.batches.cells(index), training=True)
+            self.flat.backward(-value.sum())
+            self.flat.clip_(self.options.clip)
+            self.optimizer.step()
+            state.step += 1
+            decay = min(average, (1 + state.step) / (10 + state.step))
+            if average:
+                self.average.lerp_(self.flat.values.detach(), 1.0 - decay)
+            total += value.detach()
+        if not average:
+            self.average.copy_(self.flat.values.detach())
+        return [float(v) for v in total / self.steps]
+
+    @torch.no_grad()
+    def evaluate(self) -> list[float]:
+        """The held-out objective of the averaged weights, per replica."""
+        self.model.eval()
+        current = self.flat.values.detach().clone()
+        self.flat.load(self.average)
+        value = self._objective(self.held_out, training=False)
+        self.flat.load(current)
+        return [float(v) for v in value]
+
+    def _objective(self, cells: Cells, *, training: bool) -> Tensor:
+        """The objective of each replica, (A,)."""
+        scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
+
+        def of_method(method: Method, rows: Tensor) -> Tensor:
+            joint, product, part = cells.joint, cells.product, scores[rows]
+            if joint.ndim == 3:
+                joint = joint[rows]
+            if product.ndim == 3:
+                product = product[rows]
+            if training and method.gradient is not None:
+                return self._running(method, rows, part, joint, product)
+            return method.objective(part, joint=joint, product=product)
+
+        rows = torch.arange(len(self.replicas), device=scores.device)
+        return self.model.per_method(of_method, rows)
+
+    def _running(
+        self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
+    ) -> Tensor:
+        assert method.gradient is not None
+        # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
+        known = self.moving[rows] if self.state.step else None
+        value, new = method.gradient(scores, known, joint=joint, product=product)
+        self.moving[rows] = new
+        return value
+
+    def _raw(self, cells: Cells, training: bool) -> Tensor:
+        """The critic's output (A, G, b, b); without gradients in chunks that bound the memory."""
+        if training:
+            return self.model.raw_matrix(cells.x, cells.y)
+        width = self.model.critic.cell_width() * len(self.replicas) * cells.x.shape[2] ** 2
+        blocks = max(1, (1 << 22) // width)
+        return torch.cat(
+            [
+                self.model.raw_matrix(a, b)
+                for a, b in zip(
+                    torch.split(cells.x, blocks, 1), torch.split(cells.y, blocks, 1), strict=True
+                )
+            ],
+            1,
+        )
+
+    def is_finite(self, position: int) -> bool:
+        return bool(torch.isfinite(self.average[position]).all())
+
+    def keep_best(self, position: int) -> None:
+        """Copy the averaged weights (and a module's buffers) as the best of their replica."""
+        replica = self.replicas[position]
+        self.state.best[replica] = self.average[position]
+        self.state.best_buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
+
+    def write_back(self) -> None:
+        """Bring the state of these replicas up to date."""
+        state, rows = self.state, self.replicas
+        moments = self.optimizer.state[self.flat.values]
+        state.values[rows] = self.flat.values.detach()
+        state.average[rows], state.moving[rows] = self.average, self.moving
+        state.first[rows], state.second[rows] = moments["exp_avg"], moments["exp_avg_sq"]
+        for position, replica in enumerate(rows):
+            state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
