@@ -63,7 +63,7 @@ def test_the_sample_of_y_is_of_rows_that_are_not_reported():
     store(model)
     assert model.reference.shape == (3, 20, 3)
     for reference, split in zip(model.reference, SPLITS, strict=True):
-        at = [int((Y == row).all(1).nonzero()) for row in reference]
+        at = [int((row == Y).all(1).nonzero()) for row in reference]
         assert len(set(at)) == 20
         assert not set(at) & set(split.report)
 

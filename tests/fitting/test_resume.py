@@ -69,9 +69,9 @@ def test_the_numbers_are_the_same_to_the_last_bit(kind, checkpoint):
 
 def test_a_resumed_fit_does_not_start_over(checkpoint, monkeypatch):
     epochs = []
-    trained = engine._Crew.train_epoch
+    trained = engine.Crew.train_epoch
     monkeypatch.setattr(
-        engine._Crew, "train_epoch", lambda crew: epochs.append(crew.state.epoch) or trained(crew)
+        engine.Crew, "train_epoch", lambda crew: epochs.append(crew.state.epoch) or trained(crew)
     )
     fit("pc", checkpoint("pc"))
     assert epochs[0] == SAVES + 1

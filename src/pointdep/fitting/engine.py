@@ -19,7 +19,7 @@ from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
-from pointdep.fitting.state import TrainingState, load_state, save_state
+from pointdep.fitting.state import TrainingState, load_state, remove_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
@@ -106,7 +106,7 @@ class Engine:
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
         if self.checkpoint is not None:
-            self.checkpoint.path.unlink(missing_ok=True)
+            remove_state(self.checkpoint.path)
         return Trained(tuple(self._flags(state)), state.history, state.best_epoch)
 
     def _judge(

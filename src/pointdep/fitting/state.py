@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,14 +80,25 @@ def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
                 tensors[f"{kind}.{replica}.{number}"] = tensor.detach().cpu().contiguous()
     about = {name: getattr(state, name) for name in _LISTS}
     metadata = {"format": _FORMAT, "fingerprint": fingerprint, "state": json.dumps(about)}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    os.close(handle)
+    # One fixed name, so that what a kill leaves behind is overwritten by the next attempt.
+    temporary = unfinished(path)
     try:
         save_file(tensors, temporary, metadata=metadata)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def unfinished(path: Path) -> Path:
+    """Where a checkpoint is written before it takes its place."""
+    return path.with_name(path.name + ".tmp")
+
+
+def remove_state(path: Path) -> None:
+    """Remove a checkpoint that is no longer needed."""
+    for file in (path, unfinished(path)):
+        file.unlink(missing_ok=True)
 
 
 def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingState:

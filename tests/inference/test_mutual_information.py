@@ -1,0 +1,139 @@
+"""MI from log-ratios and its standard error."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from pointdep.core.methods import METHODS
+from pointdep.errors import InputError
+from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
+
+N = 60
+RANDOM = torch.Generator().manual_seed(0)
+LOG_RATIO = 0.6 * torch.randn(N, N, generator=RANDOM, dtype=torch.float64)
+LOG_RATIO += torch.eye(N, dtype=torch.float64)
+JOINT = torch.eye(N, dtype=torch.float64)
+PRODUCT = 1.0 - JOINT
+COLUMNS = torch.arange(N).expand(N, N)
+every_method = pytest.mark.parametrize("key", METHODS)
+
+
+def values_of(key, log_ratio=LOG_RATIO):
+    return pseudo_values(METHODS[key], log_ratio, JOINT, PRODUCT, COLUMNS)
+
+
+@every_method
+def test_their_mean_is_the_inference(key):
+    method = METHODS[key]
+    wanted = method.inference(method.inverse(LOG_RATIO), joint=JOINT, product=PRODUCT)
+    assert values_of(key).mean() == pytest.approx(wanted.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("key", ["pc", "variational", "dm1", "dm2"])
+def test_a_plug_in_is_the_mean_of_pmi(key):
+    pmi = LOG_RATIO.diagonal().numpy()
+    np.testing.assert_allclose(values_of(key), pmi, rtol=1e-9)
+    found = estimate(values_of(key), METHODS[key])
+    assert found.stderr == pytest.approx(pmi.std(ddof=1) / math.sqrt(N))
+
+
+def delete_one(key):
+    """Leave each row out, as x and as y, and look at the spread: Tukey's jackknife."""
+    method, found = METHODS[key], []
+    for row in range(N):
+        kept = [i for i in range(N) if i != row]
+        part = LOG_RATIO[kept][:, kept]
+        found.append(method.inference(method.inverse(part)).item())
+    found = np.array(found)
+    return math.sqrt((N - 1) / N * np.square(found - found.mean()).sum())
+
+
+@every_method
+def test_the_error_is_that_of_the_jackknife(key):
+    found = estimate(values_of(key), METHODS[key])
+    assert found.stderr == pytest.approx(delete_one(key), rel=0.04)
+
+
+def test_a_row_counts_as_x_and_as_y():
+    """Scores of y alone: 1 + E_J[s] - E_M[exp s] depends on row j through s_j - exp(s_j)."""
+    effect = torch.randn(N, generator=RANDOM, dtype=torch.float64)
+    found = estimate(values_of("js", effect.expand(N, N)), METHODS["js"]).stderr
+    exact = (effect - effect.exp()).std().item() / math.sqrt(N)
+    assert found == pytest.approx(exact, rel=0.05)
+
+
+def test_coverage_of_the_interval():
+    """Nominal 90 % intervals of E_J[log r] for Gaussian pairs and the true r."""
+    rho, hits, runs = 0.6, 0, 400
+    truth = -0.5 * math.log(1 - rho**2)
+    random = np.random.default_rng(1)
+    for _ in range(runs):
+        x, noise = random.standard_normal((2, 200))
+        y = rho * x + math.sqrt(1 - rho**2) * noise
+        pmi = truth - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))
+        column = torch.from_numpy(pmi)[:, None]
+        ones = torch.ones_like(column)
+        method = METHODS["pc"]
+        values = pseudo_values(method, column, ones, 0 * ones, torch.arange(200)[:, None])
+        low, high = estimate(values, method, confidence=0.9).ci
+        hits += low <= truth <= high
+    assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
+
+
+def test_no_product_pairs():
+    method = METHODS["dv"]
+    with pytest.raises(InputError, match=r"'dv' infers from pairs of different rows"):
+        pseudo_values(method, LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
+
+
+def test_estimate():
+    values = np.random.default_rng(0).normal(2.0, 1.0, 50)
+    found = estimate(values, METHODS["js"], confidence=0.8, warnings=("a note",))
+    spread = stats.sem(values)
+    assert found.nats == pytest.approx(values.mean())
+    assert found.stderr == pytest.approx(spread)
+    assert found.ci == pytest.approx(stats.norm.interval(0.8, values.mean(), spread))
+    assert (found.confidence, found.rows, found.method) == (0.8, 50, "js")
+    assert found.warnings == ("a note",)
+    assert found.bits == pytest.approx(values.mean() / math.log(2))
+
+
+def test_one_row_has_no_error():
+    found = estimate(np.array([1.5]), METHODS["pc"])
+    assert (found.nats, found.stderr) == (1.5, math.inf)
+    assert found.ci == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 95, math.nan])
+def test_confidence(confidence):
+    with pytest.raises(InputError, match=r"confidence=.* must lie between 0 and 1"):
+        estimate(np.zeros(3), METHODS["pc"], confidence=confidence)
+
+
+def test_as_plain_data():
+    found = estimate(np.array([1.0, 2.0, 4.0]), METHODS["smi"], warnings=("a", "b"))
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["nats"] == found.nats
+    assert plain["bits"] == found.bits
+    assert plain["ci"] == list(found.ci)
+    assert plain["warnings"] == ["a", "b"]
+    assert plain["estimates"] == "squared-loss mutual information"
+    assert set(plain) == {f.name for f in dataclasses.fields(MIEstimate)} | {"bits"}
+
+
+def test_it_cannot_be_changed():
+    found = MIEstimate(1.0, 0.1, (0.8, 1.2))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.nats = 2.0
+
+
+def test_as_text():
+    found = MIEstimate(1.0, 0.1, (0.804, 1.196))
+    assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
+    squared = dataclasses.replace(found, estimates="squared-loss mutual information")
+    assert str(squared) == "squared-loss mutual information 1.000, 95% interval 0.804 to 1.196"

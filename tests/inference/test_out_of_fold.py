@@ -1,0 +1,127 @@
+"""Every row answered by replicas that did not train on it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.core.methods import METHODS
+from pointdep.fitting.splits import Split, make_splits
+from pointdep.inference import out_of_fold as module
+from pointdep.inference.out_of_fold import inference_block, inference_values, out_of_fold
+
+from .models import log_ratio_by_hand, model_of, rows
+
+X, Y = rows(60)
+every_method = pytest.mark.parametrize("key", METHODS)
+
+
+def split_of(report):
+    rest = np.setdiff1d(np.arange(60), report)
+    return Split(rest[2:], rest[:2], np.asarray(report))
+
+
+@every_method
+def test_each_row_by_the_replica_that_reports_it(key):
+    model, splits = model_of(key), make_splits(60, folds=3)
+    found = out_of_fold(model, X, Y, splits, seed=0)
+    for replica, split in enumerate(splits):
+        wanted = [log_ratio_by_hand(model, replica, X[i], Y[i]) for i in split.report[:5]]
+        np.testing.assert_allclose(found.pmi[split.report[:5]], wanted, rtol=1e-4, atol=1e-4)
+    assert found.pmi.dtype == np.float32
+    assert np.isfinite(found.pmi).all()
+
+
+def test_rows_reported_twice_and_never():
+    splits = [split_of(range(20)), split_of(range(10, 30)), split_of(range(15, 40))]
+    model = model_of("pc")
+    found = out_of_fold(model, X, Y, splits, seed=0)
+    assert np.isnan(found.pmi[40:]).all()
+    assert np.isnan(found.pseudo_values[40:]).all()
+    for row, replicas in ((5, [0]), (12, [0, 1]), (17, [0, 1, 2]), (22, [1, 2]), (35, [2])):
+        wanted = np.mean([log_ratio_by_hand(model, r, X[row], Y[row]) for r in replicas])
+        assert found.pmi[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+        assert found.pseudo_values[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+@every_method
+def test_the_values_average_to_the_inference_on_the_rows(key):
+    """60 rows are one block: every row against every other."""
+    model = model_of(key, 1)
+    values = inference_values(model, X, Y, np.arange(60), seed=0)
+    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
+    method = METHODS[key]
+    assert values.mean() == pytest.approx(
+        method.inference(method.inverse(log_ratio)).item(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("key", ["dv", "js", "cpc"])
+def test_the_values_stand_in_the_order_of_the_rows(key, monkeypatch):
+    """Blocks shuffle and pad the rows; the influence of row i must come out at i."""
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(module, "_BLOCK_BOUNDED", 16)
+    model, chosen = model_of(key, 1), np.arange(3, 50)
+    x, y = X.clone(), Y.clone()
+    before = inference_values(model, x, y, chosen, seed=0)
+    x[29] += 3.0  # row 29 is at position 26, and meets at most 15 others
+    moved = np.abs(inference_values(model, x, y, chosen, seed=0) - before)
+    assert moved.shape == (47,)
+    assert moved.argmax() == 26
+
+
+def test_cells_within_a_group_do_not_count():
+    model = model_of("js", 1)
+    groups = torch.arange(60) // 2
+    values = inference_values(model, X, Y, np.arange(60), seed=0, groups=groups)
+    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
+    apart = (groups[:, None] != groups[None, :]).double()
+    wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
+    assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_blocks():
+    assert inference_block(METHODS["dv"], 10_000) == 128
+    assert inference_block(METHODS["cpc"], 10_000) == 256
+    assert inference_block(METHODS["cpc"], 30) == 30
+
+
+def test_values_at_the_floor_are_flagged():
+    splits = make_splits(60, folds=3)
+    low = model_of("drf")
+    pmi = out_of_fold(low, X, Y, splits, seed=0).pmi
+    at_floor = np.isclose(pmi, math.log(1e-4), atol=1e-3).mean()
+    assert at_floor > 0.01
+    (flag,) = out_of_fold(low, X, Y, splits, seed=0).flags
+    assert flag.name == "saturated"
+    assert f"{at_floor:.1%}" in flag.message
+    assert "method='pc'" in flag.message
+    with torch.no_grad():
+        low.critic.rest.layers[-1].bias += 50.0
+    assert out_of_fold(low, X, Y, splits, seed=0).flags == ()
+
+
+def test_an_estimate_near_the_logarithm_of_the_batch_is_flagged():
+    class Sure(torch.nn.Module):
+        """Knows which of these rows belong together."""
+
+        def forward(self, x, y):
+            return 20.0 * (x[:, 0] == y[:, 0]).float() + 0.0 * self.weight
+
+        weight = torch.nn.Parameter(torch.zeros(()))
+
+    from pointdep.core.critics import ModuleCritic
+    from pointdep.core.ratio import RatioModel
+    from pointdep.core.transforms import Standardizer
+
+    number = torch.arange(60.0)[:, None]
+    splits = make_splits(60, folds=3)
+    model = RatioModel(
+        ModuleCritic(3, Sure()), Standardizer(3, 1), Standardizer(3, 1), [METHODS["cpc"]] * 3
+    ).requires_grad_(False)
+    found = out_of_fold(model, number, number, splits, seed=0)
+    assert np.mean(found.pseudo_values) == pytest.approx(math.log(20), abs=1e-3)
+    (flag,) = found.flags
+    assert flag.name == "saturated"
+    assert "log(batch) = 3.00" in flag.message

@@ -1,0 +1,51 @@
+"""Asking a model about many pairs."""
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.inference import scoring
+from pointdep.inference.scoring import score_blocks, score_matrix, score_pairs
+
+from .models import log_ratio_by_hand, model_of, rows
+
+X, Y = rows(24)
+every_reference = pytest.mark.parametrize("key", ["pc", "nwj", "drf", "dv", "cpc"])
+
+
+def by_hand(model, i, j):
+    return np.mean([log_ratio_by_hand(model, r, X[i], Y[j]) for r in range(model.replicas)])
+
+
+@every_reference
+def test_pairs_matrix_and_blocks_agree_with_the_definition(key):
+    model = model_of(key)
+    wanted = np.array([[by_hand(model, i, j) for j in range(6)] for i in range(6)])
+    pairs = score_pairs(model, X[:6], Y[:6])
+    matrix = score_matrix(model, X[:6], Y[:6])
+    blocks = score_blocks(model, X[:6].view(2, 3, 2), Y[:6].view(2, 3, 3))
+    np.testing.assert_allclose(pairs, wanted.diagonal(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(matrix, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(blocks[0], wanted[:3, :3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(blocks[1], wanted[3:, 3:], rtol=1e-4, atol=1e-5)
+    assert pairs.dtype == torch.float32
+    assert matrix.dtype == np.float32
+
+
+@every_reference
+@pytest.mark.parametrize("budget", [1, 100, 1000])
+def test_however_the_work_is_cut(key, budget, monkeypatch):
+    model = model_of(key)
+    blocks = X.view(4, 6, 2), Y.view(4, 6, 3)
+    wanted = score_pairs(model, X, Y), score_matrix(model, X, Y[:7]), score_blocks(model, *blocks)
+    monkeypatch.setattr(scoring, "_BUDGET", budget)
+    found = score_pairs(model, X, Y), score_matrix(model, X, Y[:7]), score_blocks(model, *blocks)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_score():
+    model = model_of("pc")
+    assert score_pairs(model, X[:0], Y[:0]).shape == (0,)
+    assert score_matrix(model, X[:0], Y).shape == (0, 24)
+    assert score_matrix(model, X, Y[:0]).shape == (24, 0)
