@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.errors import InputError, ModelFileError
+from pointdep.data.sides import SideEncoder
+from pointdep.errors import InputError
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
@@ -51,6 +52,26 @@ class CriticSettings:
         return isinstance(self.critic, tuple | list) or (
             isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
         )
+
+
+@dataclass(frozen=True)
+class PairedRows:
+    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
+
+    codes: (n,) group of each row, or None.
+    """
+
+    x: Tensor
+    y: Tensor
+    encoder_x: SideEncoder
+    encoder_y: SideEncoder
+    splits: Sequence[Split]
+    codes: NDArray[np.int64] | None
+    seed: int
+
+    @property
+    def groups(self) -> Tensor | None:
+        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
 
 
 def pick_device(device: str) -> torch.device:
@@ -132,29 +153,36 @@ def batch_shape(
 
 def train_model(
     model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    numeric: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-    splits: Sequence[Split],
+    rows: PairedRows,
     options: TrainingOptions,
     *,
-    groups: Tensor | None,
     progress: Progress,
-    checkpoint: Checkpoint | None,
+    checkpoint: Checkpoint | None = None,
 ) -> Trained:
     """Draw the initial weights, fit the standardisers on training rows only, and train."""
-    device = x.device
+    device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    for replica, split in enumerate(splits):
-        rows = torch.from_numpy(split.train).to(device)
-        model.x_map.fit_replica(replica, x[rows].cpu(), torch.from_numpy(numeric[0]))
-        model.y_map.fit_replica(replica, y[rows].cpu(), torch.from_numpy(numeric[1]))
+    for replica, split in enumerate(rows.splits):
+        train = torch.from_numpy(split.train).to(device)
+        for standardizer, values, encoder in (
+            (model.x_map, rows.x, rows.encoder_x),
+            (model.y_map, rows.y, rows.encoder_y),
+        ):
+            numeric = torch.from_numpy(encoder.numeric_mask)
+            standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
         engine = Engine(
-            model, x, y, splits, options, groups=groups, progress=progress, checkpoint=checkpoint
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            options,
+            groups=rows.groups,
+            progress=progress,
+            checkpoint=checkpoint,
         )
         trained = engine.run()
     model.eval()
@@ -162,19 +190,12 @@ def train_model(
     return trained
 
 
-def fingerprint(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    groups: Tensor | None,
-    splits: Sequence[Split],
-    settings: dict[str, Any],
-) -> str:
+def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:
     """What identifies a fit: its data, its splits, its settings, and the user's own modules."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
     digest.update(repr(model.critic).encode())
-    rows = [torch.from_numpy(part) for s in splits for part in (s.train, s.stop, s.report)]
-    for tensor in (x, y, groups, *rows, *model.critic.state_dict().values()):
+    parts = [torch.from_numpy(p) for s in rows.splits for p in (s.train, s.stop, s.report)]
+    for tensor in (rows.x, rows.y, rows.groups, *parts, *model.critic.state_dict().values()):
         if tensor is not None:
             digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(tensor.detach().cpu().numpy().tobytes())
@@ -189,29 +210,3 @@ def open_checkpoint(path: str | Path, identity: str) -> Checkpoint:
     if not place.resolve().parent.is_dir():
         raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
     return Checkpoint(place, identity)
-
-
-def load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put saved weights into a freshly made model."""
-    state = {
-        name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")
-    }
-    if "reference" in state:
-        model.reference = torch.zeros_like(state["reference"])
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ModelFileError(
-            f"{path}: the critic does not fit the saved weights: {reason}"
-        ) from None
-    model.eval()
-    model.requires_grad_(False)
-
-
-def describe_critic(critic: Any) -> Any:
-    """A critic's entry in model.json: its name, or that the user must bring it."""
-    if isinstance(critic, str):
-        return critic
-    kind = "module" if isinstance(critic, nn.Module) else "encoders"
-    return {"own": kind}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,25 +15,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from pointdep import assembly, storage
+from pointdep import assembly, persistence
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
+from pointdep.data.groups import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
-from pointdep.errors import (
-    DataWarning,
-    FitWarning,
-    InputError,
-    ModelFileError,
-    names_nearest_option,
-    require_whole,
-)
-from pointdep.fitting.flags import Flag
+from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
-from pointdep.inference.classifier import balanced_log_likelihood
+from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.mutual_information import MIEstimate, estimate
+from pointdep.inference.normalised import normalised_pmi
 from pointdep.inference.out_of_fold import inference_values, out_of_fold
 from pointdep.inference.scoring import score_matrix, score_pairs
 
@@ -43,7 +36,6 @@ if TYPE_CHECKING:
 
 Array32 = NDArray[np.float32]
 
-_SHUFFLES = 8  # product samples per row in `score`
 _ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
 
 
@@ -151,62 +143,34 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
                 "PointwiseDependency requires y to be passed, but the target y is None: call "
                 "fit(X, Y) with two arrays of paired rows"
             )
-        method = get_method(self.method, self.method_options)
         require_whole("reference_size", self.reference_size)
-        settings = self._critic_settings()
-        raw_x = as_side(X, "X", discrete=self.discrete_x)
-        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
-        codes = _group_codes(groups, raw_x.rows)
-        require_same_length(raw_x, raw_y, codes)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        splits = make_splits(
-            raw_x.rows,
-            folds=self.folds,
-            cv=self.cv,
-            groups=codes,
-            stop_fraction=self.stop_fraction,
-            seed=seed,
-        )
+        method = get_method(self.method, self.method_options)
+        rows = self._read(X, Y, groups)
         if method.uses_product:
-            require_product_rows(splits, codes, method.key)
-        device = assembly.pick_device(self.device)
-        encoder_x, encoder_y = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
-        x = torch.from_numpy(encoder_x.encode(raw_x)).to(device)
-        y = torch.from_numpy(encoder_y.encode(raw_y)).to(device)
-        group_ids = None if codes is None else torch.from_numpy(codes).to(device)
-        options = self._training_options(settings, min(len(s.train) for s in splits), seed)
-        model = assembly.make_model(settings, method, len(splits), x.shape[1], y.shape[1])
+            require_product_rows(rows.splits, rows.codes, method.key)
+        model = assembly.make_model(
+            self._critic_settings(), method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
+        )
+        options = self._training_options(min(len(s.train) for s in rows.splits), rows.seed)
         checkpoint = None
         if self.checkpoint is not None:
-            said = {**self._saved_params(), "seed": seed, "options": repr(options)}
-            identity = assembly.fingerprint(model, x, y, group_ids, splits, said)
+            said = {**persistence.saved_params(self), "options": repr(options)}
+            identity = assembly.fingerprint(model, rows, said)
             checkpoint = assembly.open_checkpoint(self.checkpoint, identity)
-        title = f"fitting {len(splits)} replica(s) of {method.key}"
+        title = f"fitting {len(rows.splits)} replica(s) of {method.key}"
         with show(title, enabled=self.progress) as progress:
             trained = assembly.train_model(
-                model,
-                x,
-                y,
-                (encoder_x.numeric_mask, encoder_y.numeric_mask),
-                splits,
-                options,
-                groups=group_ids,
-                progress=progress,
-                checkpoint=checkpoint,
+                model, rows, options, progress=progress, checkpoint=checkpoint
             )
-            common: dict[str, Any] = {"seed": seed, "groups": group_ids}
+            common: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups}
+            x, y, splits = rows.x, rows.y, rows.splits
             found = store_reference(model, x, y, splits, size=self.reference_size, **common)
             held = out_of_fold(model, x, y, splits, **common)
         known = torch.from_numpy(held.pmi[~np.isnan(held.pmi)])
-        flags = [*trained.flags, *found, *held.flags, *reference_flags(model, known)]
-
-        self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
-        self._set_columns()
-        self.n_rows_, self.n_replicas_ = raw_x.rows, len(splits)
-        self.oof_pmi_ = held.pmi
-        self.oof_values_ = held.pseudo_values
-        self.flags_: tuple[Flag, ...] = tuple(flags)
-        self.history_ = trained.history
+        flags = (*trained.flags, *found, *held.flags, *reference_flags(model, known))
+        self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
+        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        self.flags_, self.history_ = flags, trained.history
         for flag in self.flags_:
             warnings.warn(str(flag), FitWarning, stacklevel=2)
         return self
@@ -244,15 +208,12 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         x and y only occur together, 0 that they are independent, -1 that they never meet.
         """
         x, y, raw_x, raw_y = self._encode(X, Y)
+        rarity = [
+            encoder.log_frequency(raw)
+            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
+        ]
         pmi = score_pairs(self.model_, x, y).double().numpy()
-        rare = np.zeros(len(pmi))
-        for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y)):
-            frequency = encoder.log_frequency(raw)
-            rare += math.log(self.n_rows_) if frequency is None else -frequency
-        surprise = rare - pmi
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.where(surprise > 0, pmi / surprise, 1.0)
-        return np.clip(values, -1.0, 1.0).astype(np.float32)
+        return normalised_pmi(pmi, rarity, self.n_rows_)
 
     def pmi_matrix(self, X: Any, Y: Any) -> Array32:
         """log r of every x with every y, (n, m), computed in blocks."""
@@ -266,70 +227,19 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         better than calling everything independent.
         """
         x, y, _, _ = self._encode(X, Y)
-        if len(x) < 2:
-            raise InputError("score needs at least two rows, to shuffle them against each other")
-        order = torch.from_numpy(np.random.default_rng(_ANSWER_SEED).permutation(len(x)))
-        x, y = x[order], y[order]
-        shifts = range(1, min(_SHUFFLES, len(x) - 1) + 1)
-        joint = score_pairs(self.model_, x, y).numpy()
-        product = [score_pairs(self.model_, x, y.roll(k, 0)).numpy() for k in shifts]
-        return balanced_log_likelihood(joint, np.concatenate(product))
+        return shuffled_log_likelihood(self.model_, x, y, seed=_ANSWER_SEED)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
         check_is_fitted(self, "model_")
-        about = {
-            "params": self._saved_params(),
-            "encoder_x": self.encoder_x_.to_dict(),
-            "encoder_y": self.encoder_y_.to_dict(),
-            "rows": self.n_rows_,
-            "replicas": self.n_replicas_,
-            "flags": [[f.name, list(f.replicas), f.message] for f in self.flags_],
-            "history": self.history_,
-        }
-        tensors = {f"model.{name}": t for name, t in self.model_.state_dict().items()}
-        tensors["oof_pmi"] = torch.from_numpy(self.oof_pmi_)
-        tensors["oof_values"] = torch.from_numpy(self.oof_values_)
-        storage.write_model(Path(path), about, tensors)
+        persistence.save(self, Path(path))
 
     @classmethod
     def load(
         cls, path: str | Path, *, critic: Any = None, device: str = "auto"
     ) -> PointwiseDependency:
         """Read a saved model; one with your own critic needs that module (or encoders) again."""
-        about, tensors = storage.read_model(Path(path))
-        params = dict(about["params"])
-        own = isinstance(params["critic"], dict)
-        if own and critic is None:
-            what = params["critic"]["own"]
-            raise InputError(
-                f"{path} was fitted with your own {what}: give it again as load(path, critic=...)"
-            )
-        if critic is not None and not own:
-            raise InputError(f"{path} has a {params['critic']!r} critic: leave `critic` out")
-        params["critic"] = critic if own else params["critic"]
-        params["hidden"] = tuple(params["hidden"])
-        made = cls(**{**params, "device": device})
-        try:
-            made.encoder_x_ = SideEncoder.from_dict(about["encoder_x"])
-            made.encoder_y_ = SideEncoder.from_dict(about["encoder_y"])
-            made.n_rows_, made.n_replicas_ = int(about["rows"]), int(about["replicas"])
-            made.history_ = about["history"]
-            made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
-            made.oof_pmi_ = tensors["oof_pmi"].numpy()
-            made.oof_values_ = tensors["oof_values"].numpy()
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
-        made._set_columns()
-        made.model_ = assembly.make_model(
-            made._critic_settings(),
-            get_method(made.method, made.method_options),
-            made.n_replicas_,
-            made.encoder_x_.dim,
-            made.encoder_y_.dim,
-        )
-        assembly.load_weights(made.model_, tensors, Path(path))
-        made.model_.to(assembly.pick_device(device))
+        made: PointwiseDependency = persistence.load(cls, Path(path), critic=critic, device=device)
         return made
 
     def __sklearn_tags__(self) -> Tags:
@@ -340,25 +250,57 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = True
         return tags
 
-    def _set_columns(self) -> None:
-        """scikit-learn's attributes of X: the number of columns, and their names if it had any."""
-        self.n_features_in_ = len(self.encoder_x_.names)
-        if self.encoder_x_.named:
-            self.feature_names_in_ = np.asarray(self.encoder_x_.names, dtype=object)
+    def _set_fitted(
+        self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int
+    ) -> None:
+        """The model, what reads its input, and scikit-learn's attributes of X."""
+        self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
+        self.n_rows_, self.n_replicas_ = rows, model.replicas
+        self.n_features_in_ = len(encoder_x.names)
+        if encoder_x.named:
+            self.feature_names_in_ = np.asarray(encoder_x.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
+
+    def _read(self, X: Any, Y: Any, groups: Any) -> assembly.PairedRows:
+        """Check, split and encode what the user gave."""
+        raw_x = as_side(X, "X", discrete=self.discrete_x)
+        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
+        codes = group_codes(groups)
+        require_same_length(raw_x, raw_y, codes)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        splits = make_splits(
+            raw_x.rows,
+            folds=self.folds,
+            cv=self.cv,
+            groups=codes,
+            stop_fraction=self.stop_fraction,
+            seed=seed,
+        )
+        encoder_x, encoder_y = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
+        device = assembly.pick_device(self.device)
+        return assembly.PairedRows(
+            x=torch.from_numpy(encoder_x.encode(raw_x)).to(device),
+            y=torch.from_numpy(encoder_y.encode(raw_y)).to(device),
+            encoder_x=encoder_x,
+            encoder_y=encoder_y,
+            splits=splits,
+            codes=codes,
+            seed=seed,
+        )
 
     def _critic_settings(self) -> assembly.CriticSettings:
         return assembly.CriticSettings(
             self.critic, self.hidden, self.embedding_dim, self.activation, self.link
         )
 
-    def _training_options(
-        self, settings: assembly.CriticSettings, smallest: int, seed: int
-    ) -> TrainingOptions:
-        method = get_method(self.method, self.method_options)
+    def _training_options(self, smallest: int, seed: int) -> TrainingOptions:
         batch, block = assembly.batch_shape(
-            settings, method, smallest, self.batch_size, self.negatives
+            self._critic_settings(),
+            get_method(self.method, self.method_options),
+            smallest,
+            self.batch_size,
+            self.negatives,
         )
         return TrainingOptions(
             batch_size=batch,
@@ -385,34 +327,3 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return x, y, raw_x, raw_y
-
-    def _saved_params(self) -> dict[str, Any]:
-        """The options that can be written as JSON; what cannot is left at its default."""
-        kept = dict(self.get_params(deep=False))
-        kept["critic"] = assembly.describe_critic(self.critic)
-        kept["hidden"] = [int(width) for width in self.hidden]
-        kept["method_options"] = dict(self.method_options) if self.method_options else None
-        seed = self.random_state
-        kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
-        for name in ("cv", "checkpoint", "device", "progress"):
-            kept.pop(name)
-        return kept
-
-
-def _group_codes(groups: Any, rows: int) -> NDArray[np.int64] | None:
-    if groups is None:
-        return None
-    values = np.asarray(groups)
-    if values.ndim != 1:
-        raise InputError(f"groups has shape {values.shape}: give one value per row, (n,)")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise InputError("groups holds NaN: give every row a group")
-    codes = np.unique(values, return_inverse=True)[1].astype(np.int64)
-    if len(codes) == rows and len(np.unique(codes)) == rows:
-        warnings.warn(
-            "every row is its own group, which is the same as no groups", DataWarning, stacklevel=3
-        )
-    return codes
-
-
-__all__ = ["PointwiseDependency", "RatioModel"]

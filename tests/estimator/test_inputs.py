@@ -169,6 +169,7 @@ def test_refused_later(ask, x, y, message):
         (np.r_[np.nan, np.arange(119) % 30], "groups holds NaN"),
         (np.arange(100) % 20, "groups has 100 rows"),
         (np.zeros(120), "groups has 1 distinct"),
+        ([None] * 120, "groups holds Python objects"),
     ],
 )
 def test_groups_refused(groups, message):
@@ -176,6 +177,13 @@ def test_groups_refused(groups, message):
         fit(X, Y, groups=groups)
 
 
+@pytest.mark.parametrize("kind", [list, pd.Series, torch.tensor, pl.Series, np.array])
+def test_groups_in_any_container(kind):
+    ids = (np.arange(120) % 24).tolist()
+    np.testing.assert_array_equal(
+        fit(X, Y, groups=kind(ids)).oof_pmi_, fit(X, Y, groups=np.array(ids)).oof_pmi_
+    )
+
+
 def test_groups_of_one_row_each():
-    with pytest.warns(DataWarning, match="every row is its own group"):
-        fit(X, Y, groups=np.arange(120))
+    assert np.isfinite(fit(X, Y, groups=np.arange(120)).oof_pmi_).all()

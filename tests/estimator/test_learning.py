@@ -14,8 +14,8 @@ TASK = discrete_table(3000, TABLE, seed=1)
 GAUSSIANS = correlated_gaussians(1500, 3, 1.0, seed=1)
 # The held-out plug-in of a net fitted to 1,500 rows is biased down by about 0.05; drf and its kin
 # fit r itself, which is hard where r is large.
-METHODS = ("pc", "js", "dv", "mine", "nwj", "dm2", "cpc")
-MI_TOLERANCE = dict.fromkeys(METHODS, 0.12) | {"drf": 0.35, "rpc": 0.35}
+METHODS = ("pc", "js", "dv", "nwj", "dm2", "cpc")
+MI_TOLERANCE = dict.fromkeys(METHODS, 0.12) | {"drf": 0.35}
 
 
 @pytest.mark.parametrize("method", ["pc", "dm2", "drf"])
@@ -66,7 +66,7 @@ def test_independent_sides_have_no_information():
 
 
 def test_the_roles_of_x_and_y():
-    settings = {"hidden": (32,), "max_epochs": 25, "learning_rate": 5e-3, "critic": "separable"}
+    settings = {"hidden": (32,), "max_epochs": 15, "critic": "separable"}
     one = fit(GAUSSIANS.x, GAUSSIANS.y, **settings)
     other = fit(GAUSSIANS.y, GAUSSIANS.x, **settings)
     difference = one.mutual_information().nats - other.mutual_information().nats
@@ -94,7 +94,7 @@ def test_drf_sits_on_its_floor_and_says_so():
 
 
 @pytest.mark.parametrize("link", [link for link in LINKS if link != "score"])
-@pytest.mark.parametrize("method", ["drf", "drf_relative", "pc", "nwj"])
+@pytest.mark.parametrize("method", ["drf", "pc"])
 def test_links_that_keep_r_positive_have_no_floor(link, method):
     model = fit(NEVER.x, NEVER.y, method=method, link=link, max_epochs=10)
     found = model.pmi_matrix(np.arange(3), np.arange(3))

@@ -158,7 +158,7 @@ def test_flags_are_warned_of_and_kept():
 def test_a_reference_too_small(method):
     """Pairs that determine each other, and five references or eight stopping rows."""
     x = np.random.default_rng(0).standard_normal((100, 2))
-    model = fit(x, x, method=method, reference_size=5, max_epochs=40, hidden=(32,))
+    model = fit(x, x, method=method, reference_size=5, max_epochs=15, hidden=(16,))
     assert "reference_too_small" in {flag.name for flag in model.flags_}
 
 

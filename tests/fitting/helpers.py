@@ -101,7 +101,7 @@ def train_by_hand(run: Engine, replica: int) -> ByHand:
     found, step, bad, moving = ByHand(), 0, 0, None
     while len(found.stop) < settings.max_epochs and bad < settings.patience:
         values = []
-        for _ in range(run.steps):
+        for _ in range(run.batches.steps(settings.min_steps)):
             index = run.batches.indices(step, 1, [replica])[0, 0]
             scores = torch.cat(
                 [

@@ -1,5 +1,7 @@
 """What is done around the engine: standardising, own modules, generators, and the options."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -35,17 +37,10 @@ def train(critic="concat", masks=None, **changed):
     settings = assembly.CriticSettings(critic, (6,), 4, "silu", "score")
     model = assembly.make_model(settings, METHODS["pc"], 3, X_DIM, Y_DIM)
     masks = masks or (np.ones(X_DIM, bool), np.ones(Y_DIM, bool))
-    trained = assembly.train_model(
-        model,
-        X,
-        Y,
-        masks,
-        SPLITS,
-        options(max_epochs=3, **changed),
-        groups=None,
-        progress=Silent(),
-        checkpoint=None,
-    )
+    encoders = [SimpleNamespace(numeric_mask=mask) for mask in masks]
+    rows = assembly.PairedRows(X, Y, *encoders, SPLITS, None, 0)
+    settings = options(max_epochs=3, **changed)
+    trained = assembly.train_model(model, rows, settings, progress=Silent())
     return model, trained
 
 

@@ -85,6 +85,11 @@ class Engine:
         )
         self._saved = time.monotonic()
 
+    @property
+    def steps(self) -> int:
+        """Steps in an epoch."""
+        return self.batches.steps(self.options.min_steps)
+
     def run(self) -> Trained:
         """Train to the end, leave the best weights in the model, and say what went wrong."""
         everything = FlatParameters(self.full.critic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +109,7 @@ def _checked(cv: Any, rows: int, fit: Any, report: Any) -> tuple[Rows, Rows]:
     return parts[0].astype(np.int64), parts[1].astype(np.int64)
 
 
-def require_product_rows(splits: list[Split], groups: NDArray[Any] | None, method: str) -> None:
+def require_product_rows(splits: Sequence[Split], groups: NDArray[Any] | None, method: str) -> None:
     """Refuse, before training, splits whose report rows cannot be set against each other."""
     for number, split in enumerate(splits):
         kinds = split.report if groups is None else groups[split.report]

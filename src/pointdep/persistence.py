@@ -1,0 +1,112 @@
+"""What of an estimator goes into its folder, and how it comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pointdep import assembly, storage
+from pointdep.core.methods import get_method
+from pointdep.core.ratio import RatioModel
+from pointdep.data.sides import SideEncoder
+from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting.flags import Flag
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator as a folder."""
+    about = {
+        "params": saved_params(estimator),
+        "encoder_x": estimator.encoder_x_.to_dict(),
+        "encoder_y": estimator.encoder_y_.to_dict(),
+        "rows": estimator.n_rows_,
+        "replicas": estimator.n_replicas_,
+        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
+        "history": estimator.history_,
+    }
+    tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
+    tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
+    tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
+    storage.write_model(path, about, tensors)
+
+
+def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
+    """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
+    about, tensors = storage.read_model(path)
+    params = _with_critic(dict(about["params"]), critic, path)
+    params["hidden"] = tuple(params["hidden"])
+    made = kind(**{**params, "device": device})
+    try:
+        encoder_x = SideEncoder.from_dict(about["encoder_x"])
+        encoder_y = SideEncoder.from_dict(about["encoder_y"])
+        rows, replicas = int(about["rows"]), int(about["replicas"])
+        made.history_ = about["history"]
+        made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
+        made.oof_pmi_ = tensors["oof_pmi"].numpy()
+        made.oof_values_ = tensors["oof_values"].numpy()
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    method = get_method(made.method, made.method_options)
+    model = assembly.make_model(
+        made._critic_settings(), method, replicas, encoder_x.dim, encoder_y.dim
+    )
+    _load_weights(model, tensors, path)
+    made._set_fitted(model.to(assembly.pick_device(device)), encoder_x, encoder_y, rows)
+    return made
+
+
+def saved_params(estimator: Any) -> dict[str, Any]:
+    """The options that can be written as JSON; what cannot is left at its default."""
+    kept = dict(estimator.get_params(deep=False))
+    kept["critic"] = _describe_critic(estimator.critic)
+    kept["hidden"] = [int(width) for width in estimator.hidden]
+    options = estimator.method_options
+    kept["method_options"] = dict(options) if options else None
+    seed = estimator.random_state
+    kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    for name in ("cv", "checkpoint", "device", "progress"):
+        kept.pop(name)
+    return kept
+
+
+def _describe_critic(critic: Any) -> Any:
+    """A critic's entry in model.json: its name, or that the user must bring it."""
+    if isinstance(critic, str):
+        return critic
+    return {"own": "module" if isinstance(critic, nn.Module) else "encoders"}
+
+
+def _with_critic(params: dict[str, Any], critic: Any, path: Path) -> dict[str, Any]:
+    saved = params["critic"]
+    if not isinstance(saved, dict):
+        if critic is not None:
+            raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
+        return params
+    if critic is None:
+        raise InputError(
+            f"{path} was fitted with your own {saved['own']}: give it again as "
+            "load(path, critic=...)"
+        )
+    return {**params, "critic": critic}
+
+
+def _load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put saved weights into a freshly made model."""
+    state = {
+        name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")
+    }
+    if "reference" in state:
+        model.reference = torch.zeros_like(state["reference"])
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ModelFileError(
+            f"{path}: the critic does not fit the saved weights: {reason}"
+        ) from None
+    model.eval()
+    model.requires_grad_(False)
