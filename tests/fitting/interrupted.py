@@ -96,6 +96,7 @@ def die_while_fitting(kind: str, folder: Path) -> None:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    fit("pc", None, max_epochs=1)  # what torch imports late, once for all children
     children = []
     for kind in KINDS:
         children.append(os.fork())

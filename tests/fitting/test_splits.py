@@ -155,6 +155,7 @@ MASK = np.arange(60) < 40
         ({"groups": np.arange(60) % 9, "cv": KFold(3)}, "rows 27 and 0, of one group, .* split 0"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
 def test_refusals(options, message):
     with pytest.raises(InputError, match=message):
         make_splits(**{"rows": 60, **options})
