@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +208,13 @@ def open_checkpoint(path: str | Path, identity: str) -> Checkpoint:
     place = Path(path)
     if place.is_dir():
         raise InputError(f"checkpoint={str(path)!r} is a folder: give the name of a file in it")
-    if not place.resolve().parent.is_dir():
+    folder = place.resolve().parent
+    if not folder.is_dir():
         raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"checkpoint={str(path)!r} cannot be written: {reason}") from None
     return Checkpoint(place, identity)

@@ -192,7 +192,8 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
     def pmi(self, X: Any, Y: Any) -> Array32:
         """log r of each pair, (n,): a function of that pair alone, in nats."""
         x, y, _, _ = self._encode(X, Y)
-        values: Array32 = score_pairs(self.model_, x, y).numpy()
+        with show("scoring", enabled=self.progress) as progress:
+            values: Array32 = score_pairs(self.model_, x, y, progress).numpy()
         return values
 
     def pd(self, X: Any, Y: Any) -> Array32:
@@ -200,25 +201,29 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         values: Array32 = np.exp(self.pmi(X, Y))
         return values
 
-    def npmi(self, X: Any, Y: Any) -> Array32:
+    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
         """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
 
         The probability of an outcome is its frequency where a side is one column of categories, and
         1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
-        x and y only occur together, 0 that they are independent, -1 that they never meet.
+        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
+        `pmi`, the PMI of the same pairs, where it is at hand already.
         """
         x, y, raw_x, raw_y = self._encode(X, Y)
         rarity = [
             encoder.log_frequency(raw)
             for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
         ]
-        pmi = score_pairs(self.model_, x, y).double().numpy()
-        return normalised_pmi(pmi, rarity, self.n_rows_)
+        if pmi is None:
+            with show("scoring", enabled=self.progress) as progress:
+                pmi = score_pairs(self.model_, x, y, progress).numpy()
+        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
 
     def pmi_matrix(self, X: Any, Y: Any) -> Array32:
         """log r of every x with every y, (n, m), computed in blocks."""
         x, y, _, _ = self._encode(X, Y, paired=False)
-        return score_matrix(self.model_, x, y)
+        with show("scoring", enabled=self.progress) as progress:
+            return score_matrix(self.model_, x, y, progress)
 
     def score(self, X: Any, Y: Any) -> float:
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.

@@ -37,10 +37,10 @@ def save(estimator: Any, path: Path) -> None:
 def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
     about, tensors = storage.read_model(path)
-    params = _with_critic(dict(about["params"]), critic, path)
-    params["hidden"] = tuple(params["hidden"])
-    made = kind(**{**params, "device": device})
     try:
+        params = dict(about["params"])
+        get_method(params["method"], params["method_options"])
+        made = kind(**{**params, "hidden": tuple(params["hidden"]), "device": device})
         encoder_x = SideEncoder.from_dict(about["encoder_x"])
         encoder_y = SideEncoder.from_dict(about["encoder_y"])
         rows, replicas = int(about["rows"]), int(about["replicas"])
@@ -50,6 +50,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.oof_values_ = tensors["oof_values"].numpy()
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
     model = assembly.make_model(
         made._critic_settings(), method, replicas, encoder_x.dim, encoder_y.dim
@@ -80,18 +81,18 @@ def _describe_critic(critic: Any) -> Any:
     return {"own": "module" if isinstance(critic, nn.Module) else "encoders"}
 
 
-def _with_critic(params: dict[str, Any], critic: Any, path: Path) -> dict[str, Any]:
-    saved = params["critic"]
+def _critic(saved: Any, given: Any, path: Path) -> Any:
+    """The critic to build: the named one that was saved, or the user's own, brought again."""
     if not isinstance(saved, dict):
-        if critic is not None:
+        if given is not None:
             raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
-        return params
-    if critic is None:
+        return saved
+    if given is None:
         raise InputError(
-            f"{path} was fitted with your own {saved['own']}: give it again as "
+            f"{path} was fitted with your own {saved.get('own')}: give it again as "
             "load(path, critic=...)"
         )
-    return {**params, "critic": critic}
+    return given
 
 
 def _load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:

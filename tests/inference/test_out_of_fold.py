@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pointdep.core.methods import METHODS
+from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference import out_of_fold as module
 from pointdep.inference.out_of_fold import inference_block, inference_values, out_of_fold
@@ -69,6 +70,23 @@ def test_the_values_stand_in_the_order_of_the_rows(key, monkeypatch):
     moved = np.abs(inference_values(model, x, y, chosen, seed=0) - before)
     assert moved.shape == (47,)
     assert moved.argmax() == 26
+
+
+def test_the_influence_of_each_row_by_hand(monkeypatch):
+    """js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'."""
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    model, chosen = model_of("js", 1), np.arange(3, 50)
+    found = inference_values(model, X, Y, chosen, seed=0)
+    _, index = held_out_cells(X, Y, [chosen], block=16, seed=0)
+    score = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy()
+    cells = [(i, j) for b in index.reshape(-1, 16) for i in b for j in b if i >= 0 <= j and i != j]
+    mean_joint = np.mean([score[k, k] for k in chosen])
+    mean_product = np.mean([np.exp(score[i, j]) for i, j in cells])
+    for position, k in enumerate(chosen):
+        excess = sum(np.exp(score[i, j]) - mean_product for i, j in cells if k in (i, j))
+        slope = score[k, k] - mean_joint - len(chosen) * excess / len(cells)
+        wanted = 1 + mean_joint - mean_product + slope
+        assert found[position] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
 
 
 def test_cells_within_a_group_do_not_count():

@@ -30,6 +30,7 @@ def score(
     y_columns: options.YColumns = None,
     device: options.Device = "auto",
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """PMI of each pair by a saved model: above 0, together more often than chance.
 
@@ -45,7 +46,9 @@ def score(
         check_writable(output)
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     fitted = PointwiseDependency.load(model, device=device)
-    pmi, npmi = fitted.pmi(x, y), fitted.npmi(x, y)
+    fitted.progress = not quiet
+    pmi = fitted.pmi(x, y)
+    npmi = fitted.npmi(x, y, pmi=pmi)
     columns: dict[str, Any] = {"row": np.arange(len(pmi)), "pmi": pmi, "npmi": npmi}
     if output is not None:
         write_table(output, columns)

@@ -48,7 +48,7 @@ class MIEstimate:
 
     def __str__(self) -> str:
         low, high = self.ci
-        interval = f"{self.confidence:.0%} interval {low:.3f} to {high:.3f}"
+        interval = f"{100 * self.confidence:g}% interval {low:.3f} to {high:.3f}"
         if self.estimates != "mutual information":
             return f"{self.estimates} {self.nats:.3f}, {interval}"
         return f"{self.nats:.3f} nats ({self.bits:.3f} bits), {interval}"

@@ -8,27 +8,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
+from pointdep.fitting.progress import Progress, Silent
 
 _BUDGET = 1 << 22  # numbers alive at a time
+_SILENT = Silent()
 Array32 = NDArray[np.float32]
 
 
 @torch.no_grad()
-def score_pairs(model: RatioModel, x: Tensor, y: Tensor) -> Tensor:
+def score_pairs(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Tensor:
     """log r of each pair, mean over the replicas. x: (n, dx), y: (n, dy) -> (n,) on the CPU."""
     rows = max(1, _BUDGET // (model.replicas * max(model.critic.cell_width(), sum_dims(x, y))))
     device = model.constant.device
-    out = [
-        model.log_ratio_pairs(
-            spread(a.to(device), model.replicas), spread(b.to(device), model.replicas)
-        ).mean(0)
-        for a, b in zip(torch.split(x, rows), torch.split(y, rows), strict=True)
-    ]
-    return torch.cat(out).cpu() if out else torch.zeros(0)
+    out = torch.empty(len(x))
+    for first in range(0, len(x), rows):
+        part = slice(first, first + rows)
+        a, b = (spread(side[part].to(device), model.replicas) for side in (x, y))
+        out[part] = model.log_ratio_pairs(a, b).mean(0).cpu()
+        progress.update(min(first + rows, len(x)), len(x), "pairs")
+    return out
 
 
 @torch.no_grad()
-def score_matrix(model: RatioModel, x: Tensor, y: Tensor) -> Array32:
+def score_matrix(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Array32:
     """log r of all pairs, mean over the replicas. x: (n, dx), y: (m, dy) -> (n, m)."""
     rows = max(1, _BUDGET // (model.replicas * max(1, len(y))))
     device, columns = model.constant.device, y
@@ -37,6 +39,7 @@ def score_matrix(model: RatioModel, x: Tensor, y: Tensor) -> Array32:
     for first in range(0, len(x), rows):
         part = spread(x[first : first + rows].to(device), model.replicas)
         out[first : first + rows] = model.log_ratio_matrix(part, candidates).mean(0).cpu().numpy()
+        progress.update(min(first + rows, len(x)), len(x), "rows")
     return out
 
 
