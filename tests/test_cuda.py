@@ -1,0 +1,74 @@
+"""The same code on a GPU: skipped where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pointdep import PointwiseDependency
+from pointdep.data.tasks import correlated_gaussians
+from pointdep.fitting import engine
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning"),
+]
+TASK = correlated_gaussians(400, 3, 1.0, seed=0)
+
+
+def fitted(device: str, **options) -> PointwiseDependency:
+    settings = {"hidden": (16,), "folds": 3, "max_epochs": 4, "progress": False, "random_state": 0}
+    return PointwiseDependency(device=device, **{**settings, **options}).fit(TASK.x, TASK.y)
+
+
+@pytest.mark.parametrize("method", ["pc", "cpc", "dv", "mine", "drf"])
+def test_as_on_the_cpu(method):
+    there, here = fitted("cuda", method=method), fitted("cpu", method=method)
+    np.testing.assert_allclose(there.oof_pmi_, here.oof_pmi_, rtol=2e-3, atol=2e-3)
+    assert there.mutual_information().nats == pytest.approx(
+        here.mutual_information().nats, abs=2e-3
+    )
+
+
+@pytest.mark.parametrize("critic", ["concat", "separable", "bilinear", "inner"])
+def test_a_model_moves_between_devices(critic, tmp_path):
+    there = fitted("cuda", critic=critic)
+    there.save(tmp_path / "model")
+    here = PointwiseDependency.load(tmp_path / "model", device="cpu")
+    np.testing.assert_allclose(
+        here.pmi(TASK.x, TASK.y), there.pmi(TASK.x, TASK.y), rtol=1e-4, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        np.diag(there.pmi_matrix(TASK.x, TASK.y)), there.pmi(TASK.x, TASK.y), rtol=1e-4, atol=1e-4
+    )
+
+
+class WithDropout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 1))
+
+    def forward(self, x, y):
+        return self.net(torch.cat([x, y], -1)).squeeze(-1)
+
+
+def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
+    torch.manual_seed(0)
+    critic, place = WithDropout(), tmp_path / "fit.ckpt"
+    whole = fitted("cuda", critic=critic)
+    save = engine.save_state
+
+    def save_and_stop(path, state, fingerprint):
+        save(path, state, fingerprint)
+        if state.epoch == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(engine, "save_state", save_and_stop)
+        fitted("cuda", critic=critic, checkpoint=place)
+    assert place.exists()
+    resumed = fitted("cuda", critic=critic, checkpoint=place)
+    np.testing.assert_array_equal(resumed.oof_pmi_, whole.oof_pmi_)
