@@ -66,9 +66,10 @@ def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
         if state.epoch == 2:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(engine, "save_state", save_and_stop)
-        fitted("cuda", critic=critic, checkpoint=place)
+        with pytest.raises(KeyboardInterrupt):
+            fitted("cuda", critic=critic, checkpoint=place)
     assert place.exists()
     resumed = fitted("cuda", critic=critic, checkpoint=place)
     np.testing.assert_array_equal(resumed.oof_pmi_, whole.oof_pmi_)

@@ -144,6 +144,10 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
                 "fit(X, Y) with two arrays of paired rows"
             )
         require_whole("reference_size", self.reference_size)
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError(
+                "checkpoint needs a fixed random_state: with another seed there is nothing to resume"
+            )
         method = get_method(self.method, self.method_options)
         rows = self._read(X, Y, groups)
         if method.uses_product:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from torch import nn
 
 from pointdep import PointwiseDependency
@@ -196,3 +196,14 @@ def test_grid_search():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert len(set(search.cv_results_["mean_test_score"])) == 4
     assert search.score(X, Y) == search.best_estimator_.score(X, Y)
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    with pytest.raises(InputError, match="checkpoint needs a fixed random_state"):
+        fit(X, Y, checkpoint=tmp_path / "fit.ckpt", random_state=None)
+
+
+@pytest.mark.parametrize("cv", [GroupKFold(2), StratifiedKFold(2)])
+def test_a_splitter_that_needs_more_than_rows(cv):
+    with pytest.raises(InputError, match="cannot split these rows"):
+        fit(X, Y, cv=cv)

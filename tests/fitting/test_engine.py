@@ -9,6 +9,7 @@ import torch
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import LINKS
 from pointdep.errors import InputError
+from pointdep.fitting.splits import make_splits
 
 from .helpers import (
     clip,
@@ -110,3 +111,18 @@ def test_training_improves_the_held_out_objective():
     # Calling everything independent among 3 negatives a pair costs the entropy of (1/4, 3/4).
     chance = 0.25 * math.log(0.25) + 0.75 * math.log(0.75)
     assert best[0] > max(first[0], chance) + 0.02
+
+
+def test_groups_reach_the_batches_and_the_held_out_rows():
+    x, y = rows()
+    number = torch.arange(120)
+    codes = number % 8
+    groups = make_splits(120, folds=2, groups=codes.numpy())
+    run = engine(model_of(["pc"] * 2), (number[:, None] + 0 * x, y), groups=codes, splits=groups)
+    batch = run.batches.cells(run.batches.indices(0, 1, [0, 1])[0])
+    for cells in (batch, run.held_out):
+        who = codes[cells.x[..., 0].long()]
+        same = (who.unsqueeze(-1) == who.unsqueeze(-2)).flatten(1, 2)
+        assert (same & (cells.joint == 0)).any()
+        assert (cells.product[same] == 0).all()
+        assert (cells.product == 1).any()

@@ -80,7 +80,10 @@ def _outer(
     if cv is not None:
         if not hasattr(cv, "split"):
             raise InputError(f"cv={cv!r} is not a splitter: give one of sklearn.model_selection")
-        pairs = list(cv.split(index[:, None], None, groups))
+        try:
+            pairs = list(cv.split(index[:, None], None, groups))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"cv={cv!r} cannot split these rows: {error}") from None
         if not pairs:
             raise InputError(f"cv={cv!r} gave no split")
         return [_checked(cv, rows, fit, report) for fit, report in pairs]
