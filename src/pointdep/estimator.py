@@ -146,7 +146,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         require_whole("reference_size", self.reference_size)
         if self.checkpoint is not None and self.random_state is None:
             raise InputError(
-                "checkpoint needs a fixed random_state: with another seed there is nothing to resume"
+                "checkpoint needs a fixed random_state: another seed has nothing to resume"
             )
         method = get_method(self.method, self.method_options)
         rows = self._read(X, Y, groups)
