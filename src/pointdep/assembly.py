@@ -1,4 +1,4 @@
-"""Join the rooms: from encoded rows and settings to a trained model, and to and from its folder."""
+"""Join the rooms: from encoded rows and settings to a trained model."""
 
 from __future__ import annotations
 

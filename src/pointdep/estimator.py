@@ -25,6 +25,7 @@ from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
+from pointdep.fitting.state import remove_state
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.mutual_information import MIEstimate, estimate
 from pointdep.inference.normalised import normalised_pmi
@@ -64,13 +65,14 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
     reference_size : rows of y kept by `cpc` to normalise its read-out.
     device : "auto", "cpu", "cuda", "mps", ...
     random_state : int for the same numbers on the same machine.
-    progress : show progress on standard error when fitting takes more than two seconds.
+    progress : show progress on standard error when fitting or scoring takes over two seconds.
     checkpoint : a file that keeps the state of training; a fit of the same data and settings that
         finds it goes on from there, and removes it at the end.
 
     Attributes
     ----------
-    oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it.
+    oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
+        rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
     flags_ : the training problems found, each also raised as a `FitWarning`.
     history_ : per epoch and replica, the objective on training batches and on held-out rows.
     n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
@@ -174,24 +176,34 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         flags = (*trained.flags, *found, *held.flags, *reference_flags(model, known))
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_ = flags, trained.history
+        self.flags_, self.history_, self.groups_ = flags, trained.history, rows.codes
+        self.fit_params_ = persistence.saved_params(self)
+        if checkpoint is not None:
+            remove_state(checkpoint.path)
         for flag in self.flags_:
             warnings.warn(str(flag), FitWarning, stacklevel=2)
         return self
 
     def mutual_information(
-        self, X: Any = None, Y: Any = None, *, confidence: float = 0.95
+        self, X: Any = None, Y: Any = None, *, groups: Any = None, confidence: float = 0.95
     ) -> MIEstimate:
-        """The mutual information: of the training rows out of fold, or of the given rows."""
+        """The mutual information: of the training rows out of fold, or of the given rows.
+
+        Give rows that the model was not fitted on: on its own training rows it reads too high.
+        """
         check_is_fitted(self, "model_")
         notes = tuple(str(flag) for flag in self.flags_)
         method = self.model_.methods[0]
         if X is None and Y is None:
-            values = self.oof_values_[~np.isnan(self.oof_values_)]
+            known = ~np.isnan(self.oof_values_)
+            values = self.oof_values_[known]
+            codes = None if self.groups_ is None else self.groups_[known]
         else:
             x, y, _, _ = self._encode(X, Y)
-            values = inference_values(self.model_, x, y, np.arange(len(x)), seed=_ANSWER_SEED)
-        return estimate(values, method, confidence=confidence, warnings=notes)
+            codes, ids = _ids(groups, len(x))
+            rows = np.arange(len(x))
+            values = inference_values(self.model_, x, y, rows, seed=_ANSWER_SEED, groups=ids)
+        return estimate(values, method, confidence=confidence, warnings=notes, groups=codes)
 
     def pmi(self, X: Any, Y: Any) -> Array32:
         """log r of each pair, (n,): a function of that pair alone, in nats."""
@@ -221,6 +233,8 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         if pmi is None:
             with show("scoring", enabled=self.progress) as progress:
                 pmi = score_pairs(self.model_, x, y, progress).numpy()
+        elif np.shape(pmi) != (len(x),):
+            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
         return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
 
     def pmi_matrix(self, X: Any, Y: Any) -> Array32:
@@ -229,14 +243,15 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         with show("scoring", enabled=self.progress) as progress:
             return score_matrix(self.model_, x, y, progress)
 
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
 
         The one number by which methods and critics can be compared: higher is better, -log 2 is no
         better than calling everything independent.
         """
         x, y, _, _ = self._encode(X, Y)
-        return shuffled_log_likelihood(self.model_, x, y, seed=_ANSWER_SEED)
+        _, ids = _ids(groups, len(x))
+        return shuffled_log_likelihood(self.model_, x, y, seed=_ANSWER_SEED, groups=ids)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
@@ -336,3 +351,13 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return x, y, raw_x, raw_y
+
+
+def _ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
+    """The groups of given rows, as numbers, for numpy and for torch."""
+    codes = group_codes(groups)
+    if codes is None:
+        return None, None
+    if len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes, torch.from_numpy(codes)

@@ -20,7 +20,7 @@ from pointdep.fitting.flags import Flag
 def save(estimator: Any, path: Path) -> None:
     """Write a fitted estimator as a folder."""
     about = {
-        "params": saved_params(estimator),
+        "params": estimator.fit_params_,
         "encoder_x": estimator.encoder_x_.to_dict(),
         "encoder_y": estimator.encoder_y_.to_dict(),
         "rows": estimator.n_rows_,
@@ -31,6 +31,8 @@ def save(estimator: Any, path: Path) -> None:
     tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
     tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
+    if estimator.groups_ is not None:
+        tensors["groups"] = torch.from_numpy(estimator.groups_)
     storage.write_model(path, about, tensors)
 
 
@@ -48,6 +50,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
         made.oof_pmi_ = tensors["oof_pmi"].numpy()
         made.oof_values_ = tensors["oof_values"].numpy()
+        made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
+        made.fit_params_ = about["params"]
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
@@ -61,17 +65,22 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
 
 
 def saved_params(estimator: Any) -> dict[str, Any]:
-    """The options that can be written as JSON; what cannot is left at its default."""
+    """The options as they are now, as JSON; what cannot be written is left at its default."""
     kept = dict(estimator.get_params(deep=False))
     kept["critic"] = _describe_critic(estimator.critic)
     kept["hidden"] = [int(width) for width in estimator.hidden]
     options = estimator.method_options
-    kept["method_options"] = dict(options) if options else None
+    kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
     seed = estimator.random_state
     kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
     for name in ("cv", "checkpoint", "device", "progress"):
         kept.pop(name)
-    return kept
+    return {name: _plain(value) for name, value in kept.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python's own, which JSON knows."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _describe_critic(critic: Any) -> Any:

@@ -21,7 +21,7 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
     from safetensors.torch import save
 
     check_target(path)
-    weights = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+    weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
     head = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -17,6 +17,9 @@ finite values and right gradients wherever the true value is finite.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -50,11 +53,32 @@ __all__ = [
 ]
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def full_precision(
+    objective: Callable[Concatenate[Tensor, P], T],
+) -> Callable[Concatenate[Tensor, P], T]:
+    """Compute in float32 where the scores come in half precision, as under autocast.
+
+    The number of cells of a batch of 300 does not even fit float16.
+    """
+
+    @wraps(objective)
+    def of_float(scores: Tensor, /, *args: P.args, **options: P.kwargs) -> T:
+        half = scores.dtype in (torch.float16, torch.bfloat16)
+        return objective(scores.float() if half else scores, *args, **options)
+
+    return of_float
+
+
 def softplus(scores: Tensor) -> Tensor:
     """log(1 + exp s), without the shortcut of `F.softplus` that costs float64 its digits."""
     return -F.logsigmoid(-scores)
 
 
+@full_precision
 def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """CPC / InfoNCE: mean_i [ s_ii - log( (1/B) sum_j exp s_ij ) ]; never above log B.
 
@@ -80,11 +104,13 @@ def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None =
     return joint_mean(positive - denominator + count.log(), joint)
 
 
+@full_precision
 def nwj(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """NWJ: E_J[s] - E_M[exp(s - 1)]; at most the MI for any scores, best at s = 1 + log r."""
     return joint_mean(scores, joint) - (product_log_mean_exp(scores, product) - 1.0).exp()
 
 
+@full_precision
 def js(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """Jensen-Shannon, Eq. (1): -E_J[softplus(-s)] - E_M[softplus(s)]; best at s = log r.
 
@@ -93,11 +119,13 @@ def js(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = 
     return joint_mean(scores, joint, F.logsigmoid) - product_mean(scores, product, softplus)
 
 
+@full_precision
 def dv(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """Donsker-Varadhan: E_J[s] - log E_M[exp s]; best at s = log r + any constant."""
     return joint_mean(scores, joint) - product_log_mean_exp(scores, product)
 
 
+@full_precision
 def dv_moving_average(
     scores: Tensor,
     log_average: Tensor | None = None,
@@ -125,6 +153,7 @@ def dv_moving_average(
     return surrogate + (value - surrogate).detach(), new
 
 
+@full_precision
 def smile_bound(
     scores: Tensor,
     *,
@@ -136,6 +165,7 @@ def smile_bound(
     return joint_mean(scores, joint) - product_log_mean_exp(scores.clamp(-tau, tau), product)
 
 
+@full_precision
 def dm1(
     scores: Tensor,
     *,
@@ -147,6 +177,7 @@ def dm1(
     return joint_mean(scores, joint) - lam * (product_log_mean_exp(scores, product).exp() - 1.0)
 
 
+@full_precision
 def dm2(
     scores: Tensor,
     *,
@@ -158,6 +189,7 @@ def dm2(
     return joint_mean(scores, joint) - eta * product_log_mean_exp(scores, product).square()
 
 
+@full_precision
 def pc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
     """Probabilistic Classifier, Eqs. (4) and (5): minus the cross-entropy over all cells.
 
@@ -175,6 +207,7 @@ def pc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = 
     return (positive - negative) / (n_joint + n_product)
 
 
+@full_precision
 def drf(
     scores: Tensor,
     *,
@@ -197,6 +230,7 @@ def drf(
     return value
 
 
+@full_precision
 def rpc(
     scores: Tensor,
     *,
@@ -218,6 +252,7 @@ def rpc(
     )
 
 
+@full_precision
 def squared_loss_mi(
     scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
 ) -> Tensor:

@@ -115,7 +115,9 @@ class RatioModel(nn.Module):
             if floor is None:
                 return torch.zeros_like(part, dtype=torch.bool)
             # 1e-3 is far above float32's rounding of log(1e-4) and far below any real spacing.
-            return part.abs() >= -math.log(floor) - 1e-3
+            limit = -math.log(floor) - 1e-3
+            has_ceiling = method.options.get("alpha", 0.0) > 0 or method.options.get("b", 0.0) > 0
+            return (part <= -limit) | (part >= limit) if has_ceiling else part <= -limit
 
         return self.per_method(stopped, log_ratio)
 
@@ -137,7 +139,7 @@ class RatioModel(nn.Module):
         rows = max(1, (1 << 22) // (self.replicas * y.shape[1]))
         normaliser = torch.cat(
             [
-                torch.logsumexp(self.critic.matrix_in_blocks(part, y), -1)
+                torch.logsumexp(self._read_out(self.critic.matrix_in_blocks(part, y)), -1)
                 for part in torch.split(x, rows, 1)
             ],
             -1,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+_FAR = 10.0  # standard deviations beyond which values are drawn in
+
 
 class Standardizer(nn.Module):
-    """Per replica: subtract the mean and divide by the standard deviation of each column."""
+    """Per replica: subtract the mean and divide by the standard deviation of each column.
+
+    Beyond 10 standard deviations of the training rows, values grow like their logarithm: still an
+    invertible map, and a lone outlier among new rows does not send the critic far off.
+    """
 
     mean: Tensor
     scale: Tensor
@@ -34,4 +40,7 @@ class Standardizer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: (R, ..., dim) -> the same shape."""
         shape = (self.mean.shape[0], *[1] * (x.ndim - 2), self.mean.shape[1])
-        return (x - self.mean.view(shape)) / self.scale.view(shape)
+        z = (x - self.mean.view(shape)) / self.scale.view(shape)
+        near = z.clamp(-_FAR, _FAR)
+        beyond = z - near
+        return near + beyond.sign() * beyond.abs().log1p()

@@ -96,13 +96,23 @@ class SideEncoder:
             values, index = self._numeric(raw)
             for rows in row_chunks(values):
                 chunk = values[rows][:, index].astype(np.float64)
-                encoded[rows, :start] = (chunk - self.center) / self.scale
+                with np.errstate(over="ignore"):
+                    encoded[rows, :start] = (chunk - self.center) / self.scale
+            self._require_finite(encoded)
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):
             codes = column.codes(self._category(raw, position, column), self.side)
             encoded[every_row, start + codes] = 1
             start += column.values.size
         return encoded
+
+    def _require_finite(self, encoded: Array) -> None:
+        wrong = ~np.isfinite(encoded).all(1)
+        if wrong.any():
+            raise InputError(
+                f"{self.side} holds a number in row {int(wrong.argmax())} that is too far from the "
+                "training rows for 32-bit arithmetic: is it in the right unit?"
+            )
 
     def log_frequency(self, raw: RawSide) -> Array | None:
         """(rows,) float64 log p(outcome) by the training counts when the side is one category.

@@ -102,6 +102,11 @@ def table_columns(path: Path) -> list[str]:
 def read_table(path: Path, columns: Sequence[str] | None) -> Any:
     """The named columns of a .csv or .parquet file, or all of them, as a pandas DataFrame."""
     known = table_columns(path)
+    if path.suffix.lower() == ".csv" and all(_is_number(name) for name in known):
+        raise InputError(
+            f"{path} has numbers in its first line, where the names of the columns should be: add "
+            "a header line, or save the rows as .npy"
+        )
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
@@ -116,6 +121,14 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
         if len(table) == 0:
             raise InputError(f"{path} is empty: it has a header but no rows")
     return table if chosen is None else table[chosen]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_vec(path: Path) -> tuple[list[str], Array]:

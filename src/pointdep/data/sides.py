@@ -33,6 +33,9 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     discrete=None takes strings, booleans, declared categoricals, and a lone integer column with few
     values as categories; True takes every column as a category, False every column as numbers.
     """
+    if discrete is not None and not isinstance(discrete, bool | np.bool_):
+        raise InputError(f"discrete_{name.lower()}={discrete!r} must be True, False or None")
+    discrete = None if discrete is None else bool(discrete)
     table = tabulate(values, name)
     mask = _category_mask(table, name, discrete)
     if table.block is not None and not any(mask):

@@ -96,12 +96,26 @@ class Crew:
                 joint = joint[rows]
             if product.ndim == 3:
                 product = product[rows]
-            if training and method.gradient is not None:
-                return self._running(method, rows, part, joint, product)
-            return method.objective(part, joint=joint, product=product)
+            if not training:
+                return method.objective(part, joint=joint, product=product)
+            return self._training_objective(method, rows, part, joint, product)
 
         rows = torch.arange(len(self.replicas), device=scores.device)
         return self.model.per_method(of_method, rows)
+
+    def _training_objective(
+        self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
+    ) -> Tensor:
+        usable = None
+        if product.ndim == 3:
+            # Groups may leave a replica's batch without any product sample: it sits this step out.
+            usable = (product > 0).flatten(1).any(1)
+            product = torch.where(usable[:, None, None], product, 1.0)
+        if method.gradient is not None:
+            value = self._running(method, rows, scores, joint, product)
+        else:
+            value = method.objective(scores, joint=joint, product=product)
+        return value if usable is None else torch.where(usable, value, 0.0)
 
     def _running(
         self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor

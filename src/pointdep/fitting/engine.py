@@ -19,7 +19,7 @@ from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
-from pointdep.fitting.state import TrainingState, load_state, remove_state, save_state
+from pointdep.fitting.state import TrainingState, load_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
@@ -83,6 +83,11 @@ class Engine:
             seed=options.seed,
             groups=groups,
         )
+        if not bool((self.held_out.product > 0).flatten(1).any(1).all()):
+            raise InputError(
+                "the rows that decide when to stop hold no pair of different groups in some split: "
+                "give more groups, or a larger stop_fraction"
+            )
         self._saved = time.monotonic()
 
     @property
@@ -110,8 +115,6 @@ class Engine:
         for row, kept in zip(buffers, state.best_buffers, strict=True):
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
-        if self.checkpoint is not None:
-            remove_state(self.checkpoint.path)
         return Trained(tuple(self._flags(state)), state.history, state.best_epoch)
 
     def _judge(

@@ -9,6 +9,7 @@ MEANINGS = {
     "not_converged": "training reached max_epochs before the held-out objective stopped rising",
     "still_improving": "the last epoch was the best one: more epochs would fit better",
     "saturated": "values sit at a limit of the method, not of the data",
+    "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "reference_too_small": "the stored reference of the read-out is too small for the values found",
 }
 

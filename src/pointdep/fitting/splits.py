@@ -102,7 +102,8 @@ def _outer(
 
 def _checked(cv: Any, rows: int, fit: Any, report: Any) -> tuple[Rows, Rows]:
     """What a splitter of the user's own gave, if it is what a splitter should give."""
-    parts = np.asarray(fit), np.asarray(report)
+    # A row that a splitter gives twice would end up both in training and in stopping.
+    parts = np.unique(np.asarray(fit)), np.unique(np.asarray(report))
     for part in parts:
         if len(part) and (part.dtype.kind not in "iu" or part.min() < 0 or part.max() >= rows):
             raise InputError(f"cv={cv!r} must give row numbers, from 0 to {rows - 1}")

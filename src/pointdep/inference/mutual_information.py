@@ -90,13 +90,17 @@ def estimate(
     *,
     confidence: float = 0.95,
     warnings: tuple[str, ...] = (),
+    groups: NDArray[np.int64] | None = None,
 ) -> MIEstimate:
-    """The estimate from the pseudo-values (n,) of independent rows."""
-    if not 0.0 < confidence < 1.0:
+    """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
+
+    groups: (n,), or None when every row is its own.
+    """
+    if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
         raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     n = len(values)
     nats = float(values.mean())
-    stderr = float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    stderr = _standard_error(values, groups)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
     return MIEstimate(
         nats=nats,
@@ -108,3 +112,15 @@ def estimate(
         estimates=method.estimates,
         warnings=warnings,
     )
+
+
+def _standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:
+    """Of the mean of the values (n,), from the spread of their sums over groups."""
+    deviations = values - values.mean()
+    sums = deviations if groups is None else np.bincount(groups, weights=deviations)
+    if groups is not None:
+        sums = sums[np.bincount(groups) > 0]
+    count = len(sums)
+    if count < 2:
+        return math.inf
+    return float(math.sqrt(count / (count - 1) * np.square(sums).sum()) / len(values))

@@ -23,5 +23,5 @@ def normalised_pmi(
     for frequency in log_frequencies:
         surprise = surprise + (math.log(rows) if frequency is None else -frequency)
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.where(surprise > 0, pmi / surprise, 1.0)
+        values = np.where(surprise <= 0, 1.0, pmi / surprise)
     return np.clip(values, -1.0, 1.0).astype(np.float32)

@@ -23,6 +23,7 @@ _BLOCK = 128
 _BLOCK_BOUNDED = 256  # for a method that cannot exceed the logarithm of this
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
+_FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def out_of_fold(
     flags = _limit_flags(
         model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
     )
-    return OutOfFold(pmi.astype(np.float32), values, tuple(flags))
+    return OutOfFold(
+        pmi.astype(np.float32), values, (*flags, *_few_flags(values[~np.isnan(values)]))
+    )
 
 
 def inference_values(
@@ -108,6 +111,21 @@ def inference_block(method: Method, rows: int) -> int:
     return min(rows, _BLOCK_BOUNDED if method.bounded_by_batch else _BLOCK)
 
 
+def _few_flags(values: Array) -> list[Flag]:
+    """Whether the estimate hangs on a few rows, as it does when some lie far out."""
+    squares = np.sort(np.square(values - values.mean()))
+    top = math.ceil(len(values) * _FEW_ROWS)
+    if len(values) < 50 or squares[-top:].sum() <= _MOST_OF_IT * squares.sum():
+        return []
+    rows = top if top > 1 else "one"
+    message = (
+        f"{MEANINGS['few_rows_decide']}: {rows} of {len(values)} row(s) make up over "
+        f"{_MOST_OF_IT:.0%} of it. Look at the rows of most extreme PMI, and at columns with "
+        "outliers: a logarithm or ranks of such a column leave the answer the same in principle"
+    )
+    return [Flag("few_rows_decide", (), message)]
+
+
 def _limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:
     if share > _MANY_AT_LIMIT:
         message = (
@@ -116,7 +134,8 @@ def _limit_flags(method: Method, share: float, value: float, rows: int) -> list[
             "method='pc' has no such limit"
         )
         return [Flag("saturated", (), message)]
-    ceiling = math.log(inference_block(method, rows))
+    # Rows are spread evenly over the blocks, so the largest block may be smaller than the limit.
+    ceiling = math.log(math.ceil(rows / math.ceil(rows / inference_block(method, rows))))
     if method.bounded_by_batch and value > ceiling - _NEAR_CEILING:
         message = (
             f"{MEANINGS['saturated']}: the estimate {value:.2f} is close to log(batch) = "

@@ -11,6 +11,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.fitting.progress import Progress, Silent
 
 _BUDGET = 1 << 22  # numbers alive at a time
+_MATRIX_BUDGET = 1 << 25  # each pass over the rows embeds all candidates anew: few passes
 _SILENT = Silent()
 Array32 = NDArray[np.float32]
 
@@ -32,7 +33,7 @@ def score_pairs(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _S
 @torch.no_grad()
 def score_matrix(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Array32:
     """log r of all pairs, mean over the replicas. x: (n, dx), y: (m, dy) -> (n, m)."""
-    rows = max(1, _BUDGET // (model.replicas * max(1, len(y))))
+    rows = max(1, _MATRIX_BUDGET // (model.replicas * max(1, len(y))))
     device, columns = model.constant.device, y
     out = np.empty((len(x), len(y)), dtype=np.float32)
     candidates = spread(columns.to(device), model.replicas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import torch
@@ -70,9 +71,11 @@ def replica_generators(seed: int, replicas: int) -> list[torch.Generator]:
 
 def _widths(hidden: Sequence[int]) -> list[int]:
     try:
-        widths = [int(width) for width in hidden]
-    except (TypeError, ValueError):
-        raise InputError(f"hidden={hidden!r} must be a sequence of layer widths") from None
+        widths = [index(width) for width in hidden]
+    except TypeError:
+        raise InputError(
+            f"hidden={hidden!r} must be a sequence of layer widths, such as (256, 256)"
+        ) from None
     if not widths or min(widths) < 1:
         raise InputError(f"hidden={hidden!r} must name at least one layer of at least one unit")
     return widths
