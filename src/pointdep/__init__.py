@@ -13,18 +13,34 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pointdep import objectives
     from pointdep.core.methods import METHODS, Method
+    from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
 
 _HOME = {
+    "DataWarning": "pointdep.errors",
+    "FitWarning": "pointdep.errors",
+    "InputError": "pointdep.errors",
     "METHODS": "pointdep.core.methods",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
+    "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "objectives": "pointdep.objectives",
 }
 
-__all__ = ["METHODS", "MIEstimate", "Method", "PointwiseDependency", "__version__", "objectives"]
+__all__ = [
+    "METHODS",
+    "DataWarning",
+    "FitWarning",
+    "InputError",
+    "MIEstimate",
+    "Method",
+    "PointdepError",
+    "PointwiseDependency",
+    "__version__",
+    "objectives",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.data.sides import SideEncoder
-from pointdep.errors import InputError
+from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
@@ -32,6 +32,7 @@ _NEGATIVES, _NEGATIVES_RATIO = 7, 15
 _ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
+_DEVICES = ("auto", "cpu", "cuda", "mps")
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
@@ -81,6 +82,8 @@ def pick_device(device: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if str(device).split(":")[0] not in _DEVICES:
+        raise unknown_name("device", device, _DEVICES)
     try:
         chosen = torch.device(device)
         torch.zeros(1, device=chosen)

@@ -19,7 +19,13 @@ from pointdep import assembly, persistence
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
-from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
+from pointdep.data.sides import (
+    RawSide,
+    SideEncoder,
+    as_side,
+    require_same_length,
+    warn_of_other_order,
+)
 from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
@@ -163,7 +169,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             said = {**persistence.saved_params(self), "options": repr(options)}
             identity = assembly.fingerprint(model, rows, said)
             checkpoint = assembly.open_checkpoint(self.checkpoint, identity)
-        title = f"fitting {len(rows.splits)} replica(s) of {method.key}"
+        title = f"fitting {len(rows.splits)} model(s) of {method.key}"
         with show(title, enabled=self.progress) as progress:
             trained = assembly.train_model(
                 model, rows, options, progress=progress, checkpoint=checkpoint
@@ -290,6 +296,7 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         """Check, split and encode what the user gave."""
         raw_x = as_side(X, "X", discrete=self.discrete_x)
         raw_y = as_side(Y, "Y", discrete=self.discrete_y)
+        warn_of_other_order(X, Y)
         codes = group_codes(groups)
         require_same_length(raw_x, raw_y, codes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -44,7 +44,12 @@ def test_what_each_method_lacks_or_needs():
     }
     assert [k for k, m in METHODS.items() if m.bounded_by_batch] == ["cpc"]
     assert [k for k, m in METHODS.items() if m.gradient is not None] == ["mine"]
-    assert {k for k, m in METHODS.items() if m.scores_ratio} == {"drf", "drf_relative", "smi"}
+    assert {k for k, m in METHODS.items() if m.scores_ratio} == {
+        "drf",
+        "drf_relative",
+        "smi",
+        "rpc",
+    }
     assert {k for k, m in METHODS.items() if m.estimates != "mutual information"} == {"smi"}
 
 

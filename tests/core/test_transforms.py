@@ -90,3 +90,15 @@ def test_result_does_not_depend_on_units(scale, shift):
     plain.fit_replica(0, rows, NUMERIC)
     scaled.fit_replica(0, rows * scale + shift, NUMERIC)
     torch.testing.assert_close(scaled((rows * scale + shift)[None]), plain(rows[None]))
+
+
+def test_far_values_are_drawn_in_and_keep_their_order():
+    standardizer = Standardizer(1, 3)
+    standardizer.fit_replica(0, torch.randn(200, 3), NUMERIC)
+    line = torch.linspace(-1e6, 1e6, 20001, dtype=torch.float64)[:, None].expand(-1, 3)
+    out = standardizer.double()(line[None])[0]
+    assert (out.diff(dim=0) > 0).all()
+    assert out.abs().max() < 30
+    near = line.abs().amax(1) < 5
+    plain = (line - standardizer.mean) / standardizer.scale
+    torch.testing.assert_close(out[near], plain[near])

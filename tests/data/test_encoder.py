@@ -257,3 +257,10 @@ def test_a_side_made_by_hand_has_numbers_first():
 def test_names_and_ids_are_not_categories(values):
     with pytest.raises(InputError, match=r"categories in \d+ rows, too many to learn from"):
         SideEncoder.fit(as_side(values, "Y"), "Y")
+
+
+@pytest.mark.parametrize(("odd", "message"), [("N/A?", r"all but 'N/A\?'"), ("7.5", "all are num")])
+def test_numbers_as_text_are_recognised(odd, message):
+    values = [*(str(i / 7) for i in range(199)), odd]
+    with pytest.raises(InputError, match=message):
+        SideEncoder.fit(as_side(values, "Y"), "Y")

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from pointdep.data.readers import read_column, read_pairs
 from pointdep.data.sides import as_side
-from pointdep.errors import InputError
+from pointdep.errors import DataWarning, InputError
 
 X = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
 Y = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
@@ -261,3 +261,29 @@ def test_read_column(tmp_path):
         read_column(tmp_path / "g.csv", "groop")
     with pytest.raises(InputError, match=r"cannot come from a \.vec"):
         read_column(tmp_path / "g.vec", None)
+
+
+class TestTablesThatMislead:
+    """What a person saves without thinking, and what would go wrong without a word."""
+
+    def test_no_header_line(self, tmp_path):
+        np.savetxt(tmp_path / "x.csv", np.random.default_rng(0).normal(size=(9, 2)), delimiter=",")
+        with pytest.raises(InputError, match="numbers in its first line"):
+            read_pairs([tmp_path / "x.csv"] * 2, x_columns=None, y_columns=None)
+
+    def test_the_row_numbers_of_pandas(self, tmp_path):
+        frame = pd.DataFrame({"a": [0.5, 1.5, 2.5], "b": [3, 1, 2]})
+        frame.to_csv(tmp_path / "x.csv")
+        with pytest.warns(DataWarning, match="has no name and counts the rows"):
+            x, _ = read_pairs([tmp_path / "x.csv"] * 2, x_columns=None, y_columns=None)
+        assert list(x.columns) == ["a", "b"]
+
+    def test_another_separator(self, tmp_path):
+        (tmp_path / "x.csv").write_text("a;b\n1;2\n3;4\n")
+        with pytest.raises(InputError, match="separate columns by commas"):
+            read_pairs([tmp_path / "x.csv"] * 2, x_columns=None, y_columns=None)
+
+    def test_a_column_on_both_sides(self, tmp_path):
+        (tmp_path / "d.csv").write_text("a,b\n1,2\n3,4\n")
+        with pytest.raises(InputError, match="'a' is on both sides"):
+            read_pairs([tmp_path / "d.csv"], x_columns="a", y_columns="b,a")

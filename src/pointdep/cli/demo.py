@@ -24,7 +24,7 @@ def demo(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Try it on data that is already here: which halves of digit images were swapped?
+    """Try it on digit images that are already here.
 
     The upper halves of scikit-learn's digit images are paired with their lower halves, but some
     pairs are swapped on purpose. PMI finds them: swapped halves belong together less than chance.
@@ -101,8 +101,7 @@ def print_result(result: Swaps) -> None:
     )
     print(
         "\nYour own data:  pointdep mi x.npy y.npy\n"
-        "                pointdep fit x.npy y.npy -o model/\n"
-        "                pointdep score model/ x.npy y.npy -o pmi.csv"
+        "                pointdep fit x.npy y.npy -o model/ --oof pmi.csv"
     )
 
 

@@ -16,10 +16,18 @@ CheckpointFile = Annotated[
     typer.Option("--checkpoint", help="File that keeps the training state; go on from it."),
 ]
 
+OutOfFold = Annotated[
+    Path | None,
+    typer.Option(
+        "--oof", help="File for the PMI of the training rows, each by models that did not see it."
+    ),
+]
+
 
 def fit(
     files: options.Files,
     output: Output,
+    oof: OutOfFold = None,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
     groups: options.Groups = None,
@@ -31,6 +39,8 @@ def fit(
     discrete: options.Discrete = None,
     folds: options.Folds = 5,
     max_epochs: options.MaxEpochs = 200,
+    negatives: options.Negatives = "auto",
+    reference_size: options.ReferenceSize = 1024,
     confidence: options.Confidence = 0.95,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -38,14 +48,22 @@ def fit(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a model on paired rows and save it, to score other pairs with.
+    """Fit a model on paired rows and save it.
 
-    For instance:  pointdep fit x.parquet y.parquet -o model/
+    For instance:  pointdep fit x.parquet y.parquet -o model/ --oof pmi.csv
+
+    --oof tells which of these pairs belong together least. To score other pairs with the model:
+    pointdep score.
     """
+    import numpy as np
+
     from pointdep.data.readers import read_pairs
+    from pointdep.data.writers import check_writable, write_table
     from pointdep.storage import check_target
 
     check_target(output)
+    if oof is not None:
+        check_writable(oof)
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     model = options.make_model(
         method=method,
@@ -54,6 +72,8 @@ def fit(
         hidden=hidden,
         folds=folds,
         max_epochs=max_epochs,
+        negatives=negatives,
+        reference_size=reference_size,
         seed=seed,
         device=device,
         discrete=discrete,
@@ -62,9 +82,11 @@ def fit(
     )
     model.fit(x, y, groups=options.read_groups(groups, group_column, files))
     model.save(output)
+    if oof is not None:
+        write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})
     found = model.mutual_information(confidence=confidence)
     if json:
         print_json("fit", {**estimate_as_json(model, found), "output": str(output)})
     else:
         print_estimate(model, found)
-        print(f"model saved in {output}; score pairs with: pointdep score {output} X Y")
+        print(f"model saved in {output}; score other pairs with: pointdep score {output} ...")

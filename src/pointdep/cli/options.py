@@ -24,7 +24,7 @@ def check_confidence(value: float) -> float:
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="X [Y]",
+        metavar="X Y",
         help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .vec "
         ".safetensors.",
         show_default=False,
@@ -65,6 +65,12 @@ Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, com
 Folds = Annotated[
     int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")
 ]
+Negatives = Annotated[
+    str, typer.Option("--negatives", help="Counter-examples per row and step, or auto.")
+]
+ReferenceSize = Annotated[
+    int, typer.Option("--reference-size", help="Rows of y that cpc keeps to normalise by.")
+]
 MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
 Seed = Annotated[
     int,
@@ -79,7 +85,7 @@ Discrete = Annotated[
 ]
 Confidence = Annotated[
     float,
-    typer.Option("--confidence", callback=check_confidence, help="Of the interval."),
+    typer.Option("--confidence", callback=check_confidence, help="Confidence of the interval."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
@@ -93,6 +99,8 @@ def make_model(
     hidden: str,
     folds: int,
     max_epochs: int,
+    negatives: str,
+    reference_size: int,
     seed: int,
     device: str,
     discrete: str | None,
@@ -114,6 +122,8 @@ def make_model(
         hidden=parse_widths(hidden),
         folds=folds,
         max_epochs=max_epochs,
+        negatives=parse_count(negatives),
+        reference_size=reference_size,
         random_state=seed,
         device=device,
         discrete_x=discrete_x,
@@ -148,6 +158,16 @@ def parse_options(pairs: list[str] | None) -> dict[str, Any] | None:
         if not separator:
             raise InputError(f"--method-option {pair!r} must be NAME=VALUE with a number, as eta=2")
     return options or None
+
+
+def parse_count(text: str) -> int | str:
+    """ "7" -> 7; "auto" stays."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--negatives {text!r} must be a whole number or auto") from None
 
 
 def parse_widths(text: str) -> tuple[int, ...]:

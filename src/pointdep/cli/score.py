@@ -32,9 +32,11 @@ def score(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """PMI of each pair by a saved model: above 0, together more often than chance.
+    """PMI of new pairs by a saved model.
 
-    For instance:  pointdep score model/ x.npy y.npy -o pmi.parquet
+    Above 0: together more often than chance. For instance:  pointdep score model/ x.npy y.npy -o
+    pmi.parquet. For the rows that the model was fitted on, use pointdep fit --oof instead: it
+    scores them by models that did not see them.
     """
     import numpy as np
 
@@ -44,8 +46,8 @@ def score(
 
     if output is not None:
         check_writable(output)
-    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     fitted = PointwiseDependency.load(model, device=device)
+    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     fitted.progress = not quiet
     pmi = fitted.pmi(x, y)
     npmi = fitted.npmi(x, y, pmi=pmi)

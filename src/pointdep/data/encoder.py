@@ -257,10 +257,28 @@ def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tupl
     return low + span * mean, np.where(span > 0, span * deviation, 0.0)
 
 
+def _not_numbers(values: Array) -> list[str]:
+    """Those of some strings that cannot be read as numbers."""
+    odd = []
+    for value in values.tolist():
+        try:
+            float(value)
+        except ValueError:
+            odd.append(value)
+    return odd
+
+
 def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     """Refuse names and ids: a category that comes once says nothing about any other row."""
     count = column.values.size
     if count > MOST_CATEGORIES or (count > 50 and 2 * count > rows):
+        odd = _not_numbers(column.values)
+        if 2 * len(odd) < count:
+            what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
+            raise InputError(
+                f"{column_label(side, column.name)} holds text, but {what}: mend or drop those "
+                "rows, and give the column as numbers"
+            )
         raise InputError(
             f"{column_label(side, column.name)} has {count} categories in {rows} rows, too many to "
             "learn from: give each value as numbers instead (an embedding), or merge rare ones"

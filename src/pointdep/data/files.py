@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pointdep.data.raw import Array
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import DataWarning, InputError, unknown_name
 
 
 @contextmanager
@@ -110,6 +111,8 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
+    if len(known) == 1 and path.suffix.lower() == ".csv" and set(";\t|") & set(known[0]):
+        raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
     import pandas as pd
 
     with loading(path):
@@ -120,7 +123,24 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
             table = pd.read_parquet(path, columns=chosen)
         if len(table) == 0:
             raise InputError(f"{path} is empty: it has a header but no rows")
-    return table if chosen is None else table[chosen]
+    return _without_index(table, path) if chosen is None else table[chosen]
+
+
+def _without_index(table: Any, path: Path) -> Any:
+    """The table less the row numbers that pandas writes as a first column without a name.
+
+    On both sides they would make every row of x recognise its own row of y.
+    """
+    first = str(table.columns[0])
+    unnamed = first.startswith("Unnamed:") or first == "__index_level_0__"
+    if table.shape[1] < 2 or not unnamed or list(table.iloc[:, 0]) != list(range(len(table))):
+        return table
+    warnings.warn(
+        f"{path}: left out the first column, which has no name and counts the rows",
+        DataWarning,
+        stacklevel=2,
+    )
+    return table.iloc[:, 1:]
 
 
 def _is_number(text: str) -> bool:

@@ -104,7 +104,12 @@ def _both_sides(
                 f"its columns {_listed(table_columns(path))}"
             )
         x_names, y_names = _split(x_columns, "--x-columns"), _split(y_columns, "--y-columns")
-        table = read_table(path, list(dict.fromkeys(x_names + y_names)))
+        shared = [name for name in x_names if name in y_names]
+        if shared:
+            raise InputError(
+                f"column {shared[0]!r} is on both sides: x and y would trivially agree"
+            )
+        table = read_table(path, [*x_names, *y_names])
         return table[x_names], table[y_names]
     raise InputError(f"{path} holds one side only: give two files, the one for X and then for Y")
 

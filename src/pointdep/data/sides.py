@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,16 @@ from pointdep.data.raw import (
     require_same_length,
     row_chunks,
 )
-from pointdep.errors import InputError
+from pointdep.errors import DataWarning, InputError
 
-__all__ = ["RawSide", "SideEncoder", "SparseInputError", "as_side", "require_same_length"]
+__all__ = [
+    "RawSide",
+    "SideEncoder",
+    "SparseInputError",
+    "as_side",
+    "require_same_length",
+    "warn_of_other_order",
+]
 
 # A single integer column with no more values than this is taken for a label.
 MOST_LABELS = 100
@@ -53,6 +61,23 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     )
     block = np.column_stack(numeric) if numeric else None
     return RawSide(block, numeric_names, categorical, table.rows, table.named, mask)
+
+
+def warn_of_other_order(x: Any, y: Any) -> None:
+    """Rows are paired by position: one pandas index in two orders is likely a mistake."""
+    indexes: list[Any] = [getattr(side, "index", None) for side in (x, y)]
+    if any(not hasattr(index, "sort_values") for index in indexes):
+        return
+    here, there = indexes
+    if len(here) != len(there) or here.equals(there):
+        return
+    if here.is_unique and there.is_unique and here.isin(there).all():
+        warnings.warn(
+            "X and Y have the same index in another order, and rows are paired by position: align "
+            "them first, as with Y.loc[X.index]",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool, ...]:

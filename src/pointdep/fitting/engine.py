@@ -185,7 +185,7 @@ class Engine:
             "still_improving": (improving, limit),
         }
         return [
-            Flag(name, tuple(rows), f"{MEANINGS[name]} (replicas {rows}); {advice}")
+            Flag(name, tuple(rows), f"{MEANINGS[name]} (models {rows}); {advice}")
             for name, (rows, advice) in found.items()
             if rows
         ]

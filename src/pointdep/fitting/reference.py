@@ -59,7 +59,7 @@ def store_reference(
     if not few:
         return []
     message = (
-        f"{MEANINGS['reference_too_small']} (replicas {few}): the read-out's constant rests on "
+        f"{MEANINGS['reference_too_small']} (models {few}): the read-out's constant rests on "
         f"fewer than {_FEW_EFFECTIVE:.0f} product pairs, so every PMI may be off by the same "
         "amount; use method='pc', or more rows"
     )

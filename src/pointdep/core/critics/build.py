@@ -37,6 +37,8 @@ def build_critic(
         if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
             raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
         return _trainable(EncoderCritic(replicas, critic[0], critic[1]))
+    if callable(critic):
+        raise InputError("a critic of your own must be a torch.nn.Module")
     if not isinstance(critic, str) or critic not in CRITICS:
         raise unknown_name("critic", critic, CRITICS)
     if activation not in ACTIVATIONS:

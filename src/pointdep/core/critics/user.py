@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,19 @@ class _Copies(Critic):
         ]
 
 
+def _call(module: Any, *inputs: Tensor) -> Tensor:
+    """Call the user's module; where it fails, say what it was given."""
+    try:
+        out: Tensor = module(*inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        given = " and ".join(str(tuple(part.shape)) for part in inputs)
+        raise InputError(
+            f"the critic, called with float32 of shape {given} (constant columns dropped, "
+            f"categories one-hot), failed: {error}"
+        ) from error
+    return out
+
+
 class ModuleCritic(_Copies):
     """A module called as ``module(x, y)`` on paired rows, (n, dx) and (n, dy), giving (n,) scores.
 
@@ -43,7 +57,7 @@ class ModuleCritic(_Copies):
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.stack(
-            [_as_scores(c(a, b), len(a)) for c, a, b in zip(self.copies, x, y, strict=True)]
+            [_as_scores(_call(c, a, b), len(a)) for c, a, b in zip(self.copies, x, y, strict=True)]
         )
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
@@ -60,7 +74,7 @@ class ModuleCritic(_Copies):
             else:
                 p = a.unsqueeze(-2).expand(-1, n, m, -1).reshape(-1, a.shape[-1])
                 q = b.unsqueeze(-3).expand(-1, n, m, -1).reshape(-1, b.shape[-1])
-                scores = _as_scores(module(p, q), len(p))
+                scores = _as_scores(_call(module, p, q), len(p))
             out.append(scores.view(*lead, n, m))
         return torch.stack(out)
 
@@ -103,7 +117,7 @@ class EncoderCritic(_Copies):
         out = []
         for pair, part in zip(self.copies, rows, strict=True):
             assert isinstance(pair, nn.ModuleDict)
-            code = pair[side](part.reshape(-1, part.shape[-1]))
+            code = _call(pair[side], part.reshape(-1, part.shape[-1]))
             if code.ndim != 2:
                 raise InputError(
                     f"the {side} encoder gave shape {tuple(code.shape)}; it must give one vector "
