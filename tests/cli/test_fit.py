@@ -53,7 +53,7 @@ def test_what_a_person_reads(quick):
     assert outcome.code == 0
     assert outcome.out.startswith("mutual information  ")
     assert outcome.out.endswith(
-        "model saved in model; score pairs with: pointdep score model X Y\n"
+        "model saved in model; score other pairs with: pointdep score model ...\n"
     )
 
 
@@ -126,7 +126,7 @@ def test_ctrl_c_while_fitting(folder):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         # The first line of progress says that it is at work.
-        assert process.stderr.readline().startswith("fitting 5 replica(s) of pc: ")
+        assert process.stderr.readline().startswith("fitting 5 model(s) of pc: ")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -149,3 +149,20 @@ def test_the_module_is_the_command(folder):
     assert json.loads(ended.stdout)["output"] == "model"
     assert ended.stderr.startswith("warning: still_improving: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_out_of_fold_pmi_of_the_training_rows(quick, refused):
+    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--oof", "pmi.csv").code == 0
+    table = np.genfromtxt("pmi.csv", delimiter=",", names=True)
+    np.testing.assert_array_equal(table["row"], np.arange(len(table)))
+    np.testing.assert_allclose(
+        table["pmi"], PointwiseDependency.load("model").oof_pmi_, rtol=1e-5, atol=1e-7
+    )
+    refused("the suffix|suffix", "fit", "x.npy", "y.npy", "-o", "other", "--oof", "pmi.xyz")
+
+
+def test_negatives_and_reference_size(quick, refused):
+    command = ("fit", "x.npy", "y.npy", "-o", "model", "-m", "cpc")
+    assert quick(*command, "--negatives", "3", "--reference-size", "50").code == 0
+    assert PointwiseDependency.load("model").model_.reference.shape[1] == 50
+    refused("--negatives 'few' must be a whole number or auto", *command, "--negatives", "few")

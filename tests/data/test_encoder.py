@@ -252,7 +252,7 @@ def test_a_side_made_by_hand_has_numbers_first():
 
 
 @pytest.mark.parametrize(
-    "values", [[f"id{i}" for i in range(200)], np.arange(30_000).repeat(3).astype(str)]
+    "values", [[f"id{i}" for i in range(200)], [f"w{i // 3}" for i in range(90_000)]]
 )
 def test_names_and_ids_are_not_categories(values):
     with pytest.raises(InputError, match=r"categories in \d+ rows, too many to learn from"):

@@ -122,7 +122,7 @@ class WrongShape(PairNet):
         ({"patience": 1.5}, r"patience=1\.5"),
         ({"average": 1.0}, r"average=1\.0"),
         ({"reference_size": 0}, "reference_size=0 must be at least 1"),
-        ({"device": "abacus"}, "device='abacus' cannot be used here"),
+        ({"device": "abacus"}, "unknown device 'abacus'"),
     ],
 )
 def test_refusals(options, message):

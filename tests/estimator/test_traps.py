@@ -66,7 +66,7 @@ def test_one_encoder_for_both_sides_is_saved(tmp_path):
 
 
 def test_a_number_beyond_float32_is_refused():
-    far = X.copy()
+    far = X.astype(np.float64)
     far[3, 0] = 1e45
     with pytest.raises(InputError, match=r"X holds a number in row 3 .* too far"):
         fit().pmi(far, Y)
