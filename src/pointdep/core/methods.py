@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from pointdep.core import objectives, readouts
-from pointdep.core.weights import joint_mean
+from pointdep.core import inferences, objectives, readouts
 from pointdep.errors import InputError, unknown_name
 
 Objective = Callable[..., Tensor]
@@ -118,69 +117,6 @@ def _check_option(name: str, value: Any) -> None:
         raise InputError(f"option {name}={value!r} must be below 1")
 
 
-def _mean_score(
-    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
-) -> Tensor:
-    """E_J[s], for scores that are log r."""
-    del product
-    return joint_mean(scores, joint)
-
-
-def _js_inference(
-    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
-) -> Tensor:
-    """NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
-    return objectives.nwj(scores + 1.0, joint=joint, product=product)
-
-
-def _dm1_inference(
-    scores: Tensor,
-    *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
-    lam: float = 1.0,
-) -> Tensor:
-    return _mean_score(readouts.dm1(scores, lam=lam), joint=joint, product=product)
-
-
-def _dm2_inference(
-    scores: Tensor,
-    *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
-    eta: float = 1.0,
-    corrected: bool = True,
-) -> Tensor:
-    log_ratio = readouts.dm2(scores, eta=eta, corrected=corrected)
-    return _mean_score(log_ratio, joint=joint, product=product)
-
-
-def _drf_inference(
-    scores: Tensor,
-    *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
-    alpha: float = 0.0,
-    floor: float = 1e-4,
-) -> Tensor:
-    log_ratio = readouts.drf(scores, alpha=alpha, floor=floor)
-    return _mean_score(log_ratio, joint=joint, product=product)
-
-
-def _rpc_inference(
-    scores: Tensor,
-    *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
-    a: float = 1.0,
-    b: float = 0.005,
-    c: float = 1.0,
-    floor: float = 1e-4,
-) -> Tensor:
-    log_ratio = readouts.rpc(scores, a=a, b=b, c=c, floor=floor)
-    return _mean_score(log_ratio, joint=joint, product=product)
-
-
 _IDENTITY: dict[str, Any] = {"read_out": readouts.identity, "inverse": readouts.identity}
 _DRF: dict[str, Any] = {
     "objective": objectives.drf,
@@ -219,7 +155,7 @@ _TABLE = (
         name="JS",
         objective=objectives.js,
         **_IDENTITY,
-        inference=_js_inference,
+        inference=inferences.js,
         identifies="r",
         equation="-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1); MI: 1 + E_J[s] - E_M[exp s]",
         uses_product=True,
@@ -251,7 +187,7 @@ _TABLE = (
         name="Variational MI Bounds",
         objective=objectives.js,
         **_IDENTITY,
-        inference=_mean_score,
+        inference=inferences.mean_of(readouts.identity),
         identifies="r",
         equation="as js (Eq. 1); MI: E_J[s] (Eq. 7)",
     ),
@@ -260,7 +196,7 @@ _TABLE = (
         name="Probabilistic Classifier",
         objective=objectives.pc,
         **_IDENTITY,
-        inference=_mean_score,
+        inference=inferences.mean_of(readouts.identity),
         identifies="r",
         equation=(
             "minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4); "
@@ -273,7 +209,7 @@ _TABLE = (
         objective=objectives.dm1,
         read_out=readouts.dm1,
         inverse=readouts.dm1_inverse,
-        inference=_dm1_inference,
+        inference=inferences.mean_of(readouts.dm1),
         identifies="r",
         equation="E_J[s] - lam (E_M[exp s] - 1) (Eq. 2); MI: E_J[s + log lam] (Eq. 7)",
         options={"lam": 1.0},
@@ -284,7 +220,7 @@ _TABLE = (
         objective=objectives.dm2,
         read_out=readouts.dm2,
         inverse=readouts.dm2_inverse,
-        inference=_dm2_inference,
+        inference=inferences.mean_of(readouts.dm2),
         identifies="r times exp(1/(2 eta)), which the corrected read-out takes off",
         equation=(
             "E_J[s] - eta (log E_M[exp s])^2 (Eq. 3); MI: E_J[s - 1/(2 eta)] "
@@ -296,7 +232,7 @@ _TABLE = (
         key="drf",
         name="Density-Ratio Fitting",
         **_DRF,
-        inference=_drf_inference,
+        inference=inferences.mean_of(readouts.drf),
         equation="E_J[s] - 1/2 E_M[s^2] (Eq. 6); MI: E_J[log max(s, floor)] (Eq. 7)",
         options={"alpha": 0.0, "floor": 1e-4},
     ),
@@ -304,7 +240,7 @@ _TABLE = (
         key="drf_relative",
         name="Density-Ratio Fitting, relative form",
         **_DRF,
-        inference=_drf_inference,
+        inference=inferences.mean_of(readouts.drf),
         equation=(
             "E_J[s] - alpha/2 E_J[s^2] - (1-alpha)/2 E_M[s^2]; r = (1-alpha) s / (1 - alpha s); "
             "MI: E_J[log r]"
@@ -318,7 +254,7 @@ _TABLE = (
         scores_ratio=True,
         read_out=readouts.rpc,
         inverse=readouts.rpc_inverse,
-        inference=_rpc_inference,
+        inference=inferences.mean_of(readouts.rpc),
         identifies="r, where it is above the floor",
         equation=(
             "E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]; r = (a + c s) / (1 - b s); "

@@ -163,21 +163,6 @@ def test_gradient_of_one_replica_ignores_the_others(kind):
     assert any(not torch.isfinite(g).all() for (_, replica), g in after.items() if replica == 0)
 
 
-@every_kind
-def test_state_by_replica(kind):
-    critic = build(kind, R)
-    listed = critic.by_replica()
-    state = critic.state_dict()
-    assert [name for name, _, _ in listed] == list(state)
-    if critic.stacked:
-        assert all(replica is None and len(t) == R for _, replica, t in listed)
-    else:
-        assert {replica for _, replica, _ in listed} == set(range(R))
-        for name, replica, tensor in listed:
-            assert name.startswith(f"copies.{replica}.")
-            assert torch.equal(tensor, state[name])
-
-
 @pytest.mark.parametrize("kind", ["concat", "concat, one hidden layer", "separable", "bilinear"])
 def test_reset_draws_each_replica_from_its_own_generator(kind):
     def drawn(*seeds):

@@ -59,7 +59,3 @@ class Critic(nn.Module):
             parameter.data = parameter.data[index.to(parameter.device)].clone()
             parameter.grad = None
         return chosen
-
-    def by_replica(self) -> list[tuple[str, int | None, Tensor]]:
-        """Every parameter and buffer as (name, replica, tensor); replica None when stacked."""
-        return [(name, None, tensor) for name, tensor in self.state_dict().items()]

@@ -29,11 +29,6 @@ class _Copies(Critic):
         chosen.copies = nn.ModuleList(copy.deepcopy(self.copies[r]) for r in replicas)
         return chosen
 
-    def by_replica(self) -> list[tuple[str, int | None, Tensor]]:
-        return [
-            (name, int(name.split(".")[1]), tensor) for name, tensor in self.state_dict().items()
-        ]
-
 
 def _call(module: Any, *inputs: Tensor) -> Tensor:
     """Call the user's module; where it fails, say what it was given."""
