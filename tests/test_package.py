@@ -52,12 +52,16 @@ def test_every_name_is_there():
     assert set(pointdep.__all__) <= set(dir(pointdep))
     for name in pointdep.__all__:
         assert getattr(pointdep, name) is not None
+    from pointdep.classical.estimator import ClassicalDependency
+    from pointdep.classical.methods import CLASSICAL
     from pointdep.core import methods, objectives
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
 
     assert pointdep.PointwiseDependency is PointwiseDependency
     assert pointdep.MIEstimate is MIEstimate
+    assert pointdep.ClassicalDependency is ClassicalDependency
+    assert pointdep.CLASSICAL is CLASSICAL
     assert pointdep.METHODS is methods.METHODS
     assert pointdep.Method is methods.Method
     assert pointdep.objectives.pc is objectives.pc

@@ -12,12 +12,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pointdep import objectives
+    from pointdep.classical.estimator import ClassicalDependency
+    from pointdep.classical.methods import CLASSICAL
     from pointdep.core.methods import METHODS, Method
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
 
 _HOME = {
+    "CLASSICAL": "pointdep.classical.methods",
+    "ClassicalDependency": "pointdep.classical.estimator",
     "DataWarning": "pointdep.errors",
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
@@ -30,7 +34,9 @@ _HOME = {
 }
 
 __all__ = [
+    "CLASSICAL",
     "METHODS",
+    "ClassicalDependency",
     "DataWarning",
     "FitWarning",
     "InputError",

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics.residual import ResidualCritic
 from pointdep.core.methods import Method
+from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import Standardizer
+from pointdep.core.transforms import CanonicalMap, Standardizer
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import InputError, unknown_name
+from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.options import TrainingOptions
-from pointdep.fitting.progress import Progress
+from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.residual import drop_unproven_network
 from pointdep.fitting.splits import Split
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
@@ -41,10 +45,26 @@ class CriticSettings:
     """What the user said about the critic."""
 
     critic: Any
-    hidden: Sequence[int]
+    hidden: Sequence[int] | str
     embedding_dim: int
     activation: str
     link: str
+
+    @property
+    def is_auto(self) -> bool:
+        return isinstance(self.critic, str) and self.critic == "auto"
+
+    @property
+    def critic_link(self) -> str:
+        """What the critic's output stands for."""
+        if self.is_auto and self.link not in {"auto", "log_ratio"}:
+            raise InputError(
+                f"link={self.link!r}: the default critic models log r; leave link at 'auto', or "
+                "choose another critic, such as 'concat'"
+            )
+        if self.link == "auto":
+            return "log_ratio" if self.is_auto else "score"
+        return self.link
 
     def pairs_are_cheap(self) -> bool:
         """Whether all pairs of a batch cost one matrix product."""
@@ -67,6 +87,11 @@ class PairedRows:
     splits: Sequence[Split]
     codes: NDArray[np.int64] | None
     seed: int
+
+    @property
+    def both_numeric(self) -> bool:
+        """Whether each side has a column of numbers."""
+        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
 
     @property
     def groups(self) -> Tensor | None:
@@ -106,13 +131,28 @@ def make_model(
         embedding_dim=settings.embedding_dim,
         activation=activation,
     )
+    kind = CanonicalMap if settings.is_auto else Standardizer
     return RatioModel(
         critic,
-        Standardizer(replicas, x_dim),
-        Standardizer(replicas, y_dim),
+        kind(replicas, x_dim),
+        kind(replicas, y_dim),
         [method] * replicas,
-        settings.link,
+        settings.critic_link,
+        (RankMap(x_dim), RankMap(y_dim)) if settings.is_auto else None,
     )
+
+
+def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
+    """Fit the maps that all replicas share, each on its own side alone, and apply them."""
+    model.to(rows.x.device)
+    for front, values, encoder in (
+        (model.x_front, rows.x, rows.encoder_x),
+        (model.y_front, rows.y, rows.encoder_y),
+    ):
+        if isinstance(front, RankMap):
+            front.fit(values, torch.from_numpy(encoder.numeric_mask))
+    x, y = model.prepare(rows.x, rows.y)
+    return replace(rows, x=x, y=y)
 
 
 def batch_shape(
@@ -157,21 +197,28 @@ def train_model(
     rows: PairedRows,
     options: TrainingOptions,
     *,
-    progress: Progress,
+    progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
+    keep_unproven: bool = False,
 ) -> Trained:
-    """Draw the initial weights, fit the standardisers on training rows only, and train."""
+    """Draw the initial weights, fit the standardisers on training rows only, and train.
+
+    keep_unproven: keep the default critic's network even where it does not help beyond chance.
+    """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    for replica, split in enumerate(rows.splits):
+    for replica, split in enumerate([] if isinstance(model.x_map, CanonicalMap) else rows.splits):
         train = torch.from_numpy(split.train).to(device)
         for standardizer, values, encoder in (
             (model.x_map, rows.x, rows.encoder_x),
             (model.y_map, rows.y, rows.encoder_y),
         ):
             numeric = torch.from_numpy(encoder.numeric_mask)
+            assert isinstance(standardizer, Standardizer)
             standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
+    if isinstance(model.critic, ResidualCritic):
+        fit_closed_form(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
@@ -182,10 +229,15 @@ def train_model(
             rows.splits,
             options,
             groups=rows.groups,
-            progress=progress,
+            progress=progress or Silent(),
             checkpoint=checkpoint,
         )
         trained = engine.run()
+    judged = isinstance(model.critic, ResidualCritic) and model.methods[0].reference == "none"
+    if judged and not keep_unproven:
+        drop_unproven_network(
+            model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
+        )
     model.eval()
     model.requires_grad_(False)
     return trained

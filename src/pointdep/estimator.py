@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,54 +10,50 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from pointdep import assembly, persistence
+from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
 from pointdep.data.sides import (
-    RawSide,
     SideEncoder,
     as_side,
     require_same_length,
     warn_of_other_order,
 )
 from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
+from pointdep.fitting.data_flags import determined_flags, duplicate_flags
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.fitting.state import remove_state
-from pointdep.inference.classifier import shuffled_log_likelihood
+from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
-from pointdep.inference.normalised import normalised_pmi
-from pointdep.inference.out_of_fold import inference_values, out_of_fold
-from pointdep.inference.scoring import score_matrix, score_pairs
+from pointdep.inference.out_of_fold import held_out_blocks, inference_values, out_of_fold
+from pointdep.permutation import PermutationNull, permutation_null
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-Array32 = NDArray[np.float32]
 
-_ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
-
-
-class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
+class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
     Parameters
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
-    critic : "concat", "separable", "bilinear" or "inner"; or your own module, called as
+    critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
+        it misses; "concat", "separable", "bilinear" or "inner"; or your own module, called as
         ``module(x, y)`` on paired rows and giving (n,) scores; or a pair of your own encoders
         ``(encoder_x, encoder_y)``, whose inner product is the score.
-    hidden, embedding_dim, activation : layers of the named critics; `embedding_dim` is for
-        "separable"; "auto" is ReLU for methods whose score is r, such as `drf`, and SiLU otherwise.
+    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 64) with the
+        critic "auto" and (256, 256) otherwise; `embedding_dim` is for "separable"; activation
+        "auto" is ReLU for methods whose score is r, such as `drf`, and SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
         positive; or "asinh", r - 1/r, which does so too and suits `drf` better.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
@@ -90,11 +87,11 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         method: str = "pc",
-        critic: Any = "concat",
-        hidden: Sequence[int] = (256, 256),
+        critic: Any = "auto",
+        hidden: Sequence[int] | str = "auto",
         embedding_dim: int = 64,
         activation: str = "auto",
-        link: str = "score",
+        link: str = "auto",
         method_options: Mapping[str, Any] | None = None,
         discrete_x: bool | None = None,
         discrete_y: bool | None = None,
@@ -163,6 +160,8 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         model = assembly.make_model(
             self._critic_settings(), method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
         )
+        rows = assembly.prepare(model, rows)
+        found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y, rows.splits)
         options = self._training_options(min(len(s.train) for s in rows.splits), rows.seed)
         checkpoint = None
         if self.checkpoint is not None:
@@ -179,10 +178,19 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             found = store_reference(model, x, y, splits, size=self.reference_size, **common)
             held = out_of_fold(model, x, y, splits, **common)
         known = torch.from_numpy(held.pmi[~np.isnan(held.pmi)])
-        flags = (*trained.flags, *found, *held.flags, *reference_flags(model, known))
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        flags = (
+            *found_in_data,
+            *(determined_flags(model) if rows.both_numeric else []),
+            *trained.flags,
+            *found,
+            *held.flags,
+            *reference_flags(model, known),
+        )
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
         self.flags_, self.history_, self.groups_ = flags, trained.history, rows.codes
+        self.bias_, self._rows = held.bias, rows
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:
             remove_state(checkpoint.path)
@@ -191,73 +199,88 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
         return self
 
     def mutual_information(
-        self, X: Any = None, Y: Any = None, *, groups: Any = None, confidence: float = 0.95
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        confidence: float = 0.95,
+        shuffles: int = 0,
     ) -> MIEstimate:
         """The mutual information: of the training rows out of fold, or of the given rows.
 
-        Give rows that the model was not fitted on: on its own training rows it reads too high.
+        Of the training rows it is corrected for the bias of fitting (`pointdep.inference.bias`).
+        Give rows that the model was not fitted on: on its own training rows it reads too high; of
+        given rows it is the plain mean, with the bias in the interval. `shuffles` asks for
+        the p-value of independence, from so many shuffled copies of the training rows.
         """
         check_is_fitted(self, "model_")
         notes = tuple(str(flag) for flag in self.flags_)
         method = self.model_.methods[0]
-        if X is None and Y is None:
+        given = X is not None or Y is not None
+        require_whole("shuffles", shuffles, least=0)
+        null_p = self._null(shuffles, given).p_value if shuffles else None
+        if not given:
             known = ~np.isnan(self.oof_values_)
             values = self.oof_values_[known]
             codes = None if self.groups_ is None else self.groups_[known]
+            correction, doubt = self.bias_.correction, self.bias_.stderr
         else:
             x, y, _, _ = self._encode(X, Y)
-            codes, ids = _ids(groups, len(x))
+            codes, ids = group_ids(groups, len(x))
             rows = np.arange(len(x))
-            values = inference_values(self.model_, x, y, rows, seed=_ANSWER_SEED, groups=ids)
-        return estimate(values, method, confidence=confidence, warnings=notes, groups=codes)
+            values = inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+            correction, doubt = 0.0, math.hypot(self.bias_.correction, self.bias_.stderr)
+        return estimate(
+            values,
+            method,
+            confidence=confidence,
+            warnings=notes,
+            groups=codes,
+            correction=correction,
+            doubt=doubt,
+            null_p=null_p,
+            shuffles=shuffles,
+        )
 
-    def pmi(self, X: Any, Y: Any) -> Array32:
-        """log r of each pair, (n,): a function of that pair alone, in nats."""
-        x, y, _, _ = self._encode(X, Y)
-        with show("scoring", enabled=self.progress) as progress:
-            values: Array32 = score_pairs(self.model_, x, y, progress).numpy()
-        return values
+    def check(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        level: float = 0.05,
+        tolerance: float = 0.05,
+    ) -> RatioCheck:
+        """Is the fitted ratio right? Tests that need no truth, on rows the model did not see.
 
-    def pd(self, X: Any, Y: Any) -> Array32:
-        """r of each pair, (n,)."""
-        values: Array32 = np.exp(self.pmi(X, Y))
-        return values
-
-    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
-        """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
-
-        The probability of an outcome is its frequency where a side is one column of categories, and
-        1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
-        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
-        `pmi`, the PMI of the same pairs, where it is at hand already.
+        Without arguments on the training rows out of fold, otherwise on the given rows. The result
+        has `passed`, a `verdict` in words, `to_dict()` and `plot()`.
         """
-        x, y, raw_x, raw_y = self._encode(X, Y)
-        rarity = [
-            encoder.log_frequency(raw)
-            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
-        ]
-        if pmi is None:
-            with show("scoring", enabled=self.progress) as progress:
-                pmi = score_pairs(self.model_, x, y, progress).numpy()
-        elif np.shape(pmi) != (len(x),):
-            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
-        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
-
-    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
-        """log r of every x with every y, (n, m), computed in blocks."""
-        x, y, _, _ = self._encode(X, Y, paired=False)
-        with show("scoring", enabled=self.progress) as progress:
-            return score_matrix(self.model_, x, y, progress)
-
-    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
-        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
-
-        The one number by which methods and critics can be compared: higher is better, -log 2 is no
-        better than calling everything independent.
-        """
-        x, y, _, _ = self._encode(X, Y)
-        _, ids = _ids(groups, len(x))
-        return shuffled_log_likelihood(self.model_, x, y, seed=_ANSWER_SEED, groups=ids)
+        check_is_fitted(self, "model_")
+        if X is None and Y is None:
+            fitted = self._fitted_rows("check()", "check(X, Y)")
+            x, y, codes, seed = fitted.x, fitted.y, fitted.codes, fitted.seed
+            parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
+            known = np.flatnonzero(~np.isnan(self.oof_pmi_))
+            pmi = torch.from_numpy(self.oof_pmi_[known])
+        else:
+            x, y, _, _ = self._encode(X, Y)
+            codes, _ = group_ids(groups, len(x))
+            seed, known = ANSWER_SEED, np.arange(len(x))
+            parts, pmi = [(self.model_, known)], self._score(x, y)
+        blocks = held_out_blocks(parts, x, y, seed=seed, codes=codes)
+        index = torch.from_numpy(known).to(x.device)
+        pmi = pmi.to(self.model_.seen.device)
+        outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
+        return check_log_ratio(
+            *blocks[:3],
+            groups=blocks[3],
+            at_limit=float(self.model_.at_limit(pmi.unsqueeze(0)).double().mean()),
+            outside=float(outside.double().mean()),
+            level=level,
+            tolerance=tolerance,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
@@ -320,6 +343,25 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
 
+    def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:
+        rows: assembly.PairedRows | None = getattr(self, "_rows", None)
+        if rows is None:
+            raise InputError(
+                f"{call} needs the rows of the fit, which a saved model does not hold: fit again, "
+                f"or use {instead}"
+            )
+        return rows
+
+    def _null(self, shuffles: int, given: bool) -> PermutationNull:
+        if given:
+            raise InputError(
+                "shuffles are of the rows of the fit: call mutual_information(shuffles=...) "
+                "without X and Y"
+            )
+        rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
+        with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
+            return permutation_null(self._critic_settings(), rows, shuffles, progress=progress)
+
     def _critic_settings(self) -> assembly.CriticSettings:
         return assembly.CriticSettings(
             self.critic, self.hidden, self.embedding_dim, self.activation, self.link
@@ -343,28 +385,3 @@ class PointwiseDependency(BaseEstimator):  # type: ignore[misc]
             average=self.average,
             seed=seed,
         )
-
-    def _encode(
-        self, X: Any, Y: Any, *, paired: bool = True
-    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
-        """Both sides as float32 rows on the CPU, and as they were given."""
-        check_is_fitted(self, "model_")
-        if X is None or Y is None:
-            raise InputError("both X and Y are needed: a pair has two sides")
-        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
-        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
-        if paired:
-            require_same_length(raw_x, raw_y)
-        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
-        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
-        return x, y, raw_x, raw_y
-
-
-def _ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
-    """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups)
-    if codes is None:
-        return None, None
-    if len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes, torch.from_numpy(codes)

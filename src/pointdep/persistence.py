@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.flags import Flag
+from pointdep.inference.bias import FittingBias
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -27,6 +29,7 @@ def save(estimator: Any, path: Path) -> None:
         "replicas": estimator.n_replicas_,
         "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
         "history": estimator.history_,
+        "bias": asdict(estimator.bias_),
     }
     tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
@@ -42,7 +45,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     try:
         params = dict(about["params"])
         get_method(params["method"], params["method_options"])
-        made = kind(**{**params, "hidden": tuple(params["hidden"]), "device": device})
+        made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
         encoder_x = SideEncoder.from_dict(about["encoder_x"])
         encoder_y = SideEncoder.from_dict(about["encoder_y"])
         rows, replicas = int(about["rows"]), int(about["replicas"])
@@ -52,6 +55,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.oof_values_ = tensors["oof_values"].numpy()
         made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
         made.fit_params_ = about["params"]
+        made.bias_ = FittingBias(**about["bias"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
@@ -68,7 +72,8 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     """The options as they are now, as JSON; what cannot be written is left at its default."""
     kept = dict(estimator.get_params(deep=False))
     kept["critic"] = _describe_critic(estimator.critic)
-    kept["hidden"] = [int(width) for width in estimator.hidden]
+    if not isinstance(estimator.hidden, str):
+        kept["hidden"] = [int(width) for width in estimator.hidden]
     options = estimator.method_options
     kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
     seed = estimator.random_state
@@ -76,6 +81,10 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     for name in ("cv", "checkpoint", "device", "progress"):
         kept.pop(name)
     return {name: _plain(value) for name, value in kept.items()}
+
+
+def _hidden(saved: Any) -> Any:
+    return saved if isinstance(saved, str) else tuple(saved)
 
 
 def _plain(value: Any) -> Any:

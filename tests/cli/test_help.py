@@ -11,7 +11,7 @@ from pointdep import METHODS
 from pointdep.core.critics import CRITICS
 from pointdep.data.readers import SUFFIXES
 
-COMMANDS = ["demo", "mi", "fit", "score"]
+COMMANDS = ["demo", "mi", "fit", "score", "bench"]
 
 
 def test_without_arguments_is_help(pointdep):

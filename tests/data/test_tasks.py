@@ -50,6 +50,18 @@ def test_gaussian_arguments():
         correlated_gaussians(5, mutual_information=float("nan"))
 
 
+@pytest.mark.parametrize(
+    ("dim", "mutual_information"), [(1, 13.0), (1, 18.0), (2, 40.0), (20, 1e9)]
+)
+def test_so_much_information_that_rho_rounds_to_one(dim, mutual_information):
+    if mutual_information / dim < 13.5:
+        task = correlated_gaussians(2000, dim, mutual_information)
+        assert abs(task.pmi.mean() - mutual_information) < 4 * task.pmi.std() / np.sqrt(2000)
+    else:
+        with pytest.raises(InputError, match=f"more than {dim} dimension.*raise dim"):
+            correlated_gaussians(5, dim, mutual_information)
+
+
 tables = arrays(
     np.int64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.integers(0, 9)
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 import pointdep
-from pointdep.cli import demo, fit, mi, score
+from pointdep.cli import bench, demo, fit, mi, score
 from pointdep.errors import PointdepError, PointdepWarning
 
 
@@ -43,6 +43,7 @@ app.command(name="demo")(_guarded(demo.demo))
 app.command(name="mi")(_guarded(mi.mi))
 app.command(name="fit")(_guarded(fit.fit))
 app.command(name="score")(_guarded(score.score))
+app.command(name="bench")(_guarded(bench.bench))
 
 
 def _version(value: bool) -> None:

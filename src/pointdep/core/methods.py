@@ -295,9 +295,14 @@ METHODS: Mapping[str, Method] = MappingProxyType({m.key: m.configure() for m in 
 PAPER_METHODS = ("cpc", "nwj", "js", "dv", "smile", "variational", "pc", "dm1", "dm2", "drf")
 """The ten rows of Table 1, in the order of Figure 1."""
 
+# The keys of the estimators that live elsewhere, for those who ask for them here.
+_CLASSICAL = ("cca", "counting", "ksg", "likelihood", "phsic", "ulsif")
+
 
 def get_method(key: str, options: Mapping[str, Any] | None = None) -> Method:
     """Look a method up by its key, with options; a misspelt key names the nearest right one."""
+    if isinstance(key, str) and key in _CLASSICAL:
+        raise InputError(f"method {key!r} trains no network: use ClassicalDependency({key!r})")
     if not isinstance(key, str) or key not in METHODS:
         raise unknown_name("method", key, METHODS)
     if options is not None and not isinstance(options, Mapping):

@@ -10,11 +10,15 @@ from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.methods import Method
-from pointdep.core.transforms import Standardizer
+from pointdep.core.rank_map import RankMap
+from pointdep.core.transforms import CanonicalMap, Standardizer
 from pointdep.errors import unknown_name
 
 LINKS = ("score", "log_ratio", "asinh")
 """What a critic's output t stands for: the method's score, log r, or r - 1/r."""
+
+_MARGIN = 1.0  # nats of log r
+_SCORE_MARGIN = 0.5  # of a rank map: about two thirds of a standard deviation past the last value
 
 
 class RatioModel(nn.Module):
@@ -29,28 +33,45 @@ class RatioModel(nn.Module):
 
     constant: Tensor
     reference: Tensor
+    seen: Tensor
 
     def __init__(
         self,
         critic: Critic,
-        x_map: Standardizer,
-        y_map: Standardizer,
+        x_map: Standardizer | CanonicalMap,
+        y_map: Standardizer | CanonicalMap,
         methods: Sequence[Method],
         link: str = "score",
+        fronts: tuple[nn.Module, nn.Module] | None = None,
     ) -> None:
         super().__init__()
         if link not in LINKS:
             raise unknown_name("link", link, LINKS)
         self.critic, self.x_map, self.y_map = critic, x_map, y_map
+        self.x_front, self.y_front = fronts or (nn.Identity(), nn.Identity())
         self.methods, self.link = tuple(methods), link
         self._groups = _group(self.methods)
+        # seen: the lowest and highest log r that pairs and mismatched pairs of the fit had, (2,).
         # dv: log E_M[exp s], (R,). cpc: a sample of y, (R, N, dy), N = 0 until it is stored.
         self.register_buffer("constant", torch.zeros(critic.replicas))
+        self.register_buffer("seen", torch.tensor([-torch.inf, torch.inf]))
         self.register_buffer("reference", torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
 
     @property
     def replicas(self) -> int:
         return self.critic.replicas
+
+    @torch.no_grad()
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps that all replicas share, applied once: what the other calls take.
+
+        x: (n, dx), y: (m, dy), each returned where it was.
+        """
+        device = self.constant.device
+        return (
+            self.x_front(x.to(device)).to(x.device),
+            self.y_front(y.to(device)).to(y.device),
+        )
 
     def select(self, replicas: Sequence[int]) -> RatioModel:
         """A copy that holds only these replicas."""
@@ -62,8 +83,10 @@ class RatioModel(nn.Module):
             self.y_map.select(keep),
             methods,
             self.link,
+            (self.x_front, self.y_front),
         )
         chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
+        chosen.seen = self.seen
         return chosen
 
     def per_method(self, function: Callable[[Method, Tensor], Tensor], values: Tensor) -> Tensor:
@@ -104,6 +127,21 @@ class RatioModel(nn.Module):
         else:
             offset = offset[:, :, None, None]
         return self._read_out(self.critic.matrix(x, y)) - offset
+
+    @torch.no_grad()
+    def outside(self, x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:
+        """(n,) boolean: pairs unlike any of the fit, whose log r, (n,), is an extrapolation.
+
+        x: (n, dx), y: (n, dy), prepared. A value lies well beyond the values of its column, or log
+        r beyond what pairs and mismatched pairs of the fit had.
+        """
+        found = (log_ratio < self.seen[0] - _MARGIN) | (log_ratio > self.seen[1] + _MARGIN)
+        for side, front, own in ((x, self.x_front, self.x_map), (y, self.y_front, self.y_map)):
+            if isinstance(front, RankMap):
+                found = found | front.beyond(side, _SCORE_MARGIN)
+            elif isinstance(own, Standardizer):
+                found = found | own.beyond(side)
+        return found
 
     def at_limit(self, log_ratio: Tensor) -> Tensor:
         """Boolean, same shape: the read-out stopped at a limit that is not in the data."""

@@ -47,5 +47,73 @@ class Standardizer(nn.Module):
         z = (x - self.mean.view(shape)) / self.scale.view(shape)
         far = self.far.view(shape)
         near = z.clamp(-far, far)
-        beyond = z - near
-        return near + beyond.sign() * beyond.abs().log1p()
+        past = z - near
+        return near + past.sign() * past.abs().log1p()
+
+    def beyond(self, rows: Tensor) -> Tensor:
+        """(n, dim) -> (n,) boolean: 10 standard deviations out for every replica."""
+        z = self(rows.unsqueeze(0).expand(len(self.mean), *rows.shape)).abs()
+        found: Tensor = (z > self.far.unsqueeze(1)).any(-1).all(0)
+        return found
+
+
+class CanonicalMap(nn.Module):
+    """Per replica: canonical coordinates u of one side, and a few of u modulated by its size.
+
+    (R, ..., dim) -> (R, ..., dim + 1 + extra): u = (x - mean) weight, (R, dim, dim), unused
+    directions being columns of zeros; the size q of u, its centred mean square; and canonical
+    coordinates of the features [u, q, q u], by `modulated`, (R, 2 dim + 1, extra).
+    """
+
+    mean: Tensor
+    weight: Tensor
+    feature_mean: Tensor
+    modulated: Tensor
+
+    def __init__(self, replicas: int, dim: int, extra: int = 4) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(replicas, dim))
+        self.register_buffer("weight", torch.eye(dim).repeat(replicas, 1, 1))
+        self.register_buffer("feature_mean", torch.zeros(replicas, 2 * dim + 1))
+        self.register_buffer("modulated", torch.zeros(replicas, 2 * dim + 1, extra))
+
+    @staticmethod
+    def out_dim(dim: int, extra: int = 4) -> int:
+        """Columns that `dim` columns become."""
+        return dim + 1 + extra
+
+    def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
+        """mean: (dim,), weight: (dim, at most dim)."""
+        _fill(self.mean[replica], mean)
+        _fill(self.weight[replica], weight)
+
+    def set_modulated(self, replica: int, mean: Tensor, weight: Tensor) -> None:
+        """mean: (2 dim + 1,), weight: (2 dim + 1, any): the leading columns are kept."""
+        _fill(self.feature_mean[replica], mean)
+        _fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
+
+    def select(self, replicas: list[int]) -> CanonicalMap:
+        """A copy that holds only these replicas."""
+        chosen = CanonicalMap(len(replicas), self.mean.shape[1], self.modulated.shape[2])
+        for name, buffer in self.named_buffers():
+            setattr(chosen, name, buffer[replicas])
+        return chosen
+
+    def features(self, x: Tensor) -> Tensor:
+        """[u, q, q u] of x: (R, n, dim) -> (R, n, 2 dim + 1)."""
+        u = torch.bmm(x - self.mean.unsqueeze(1), self.weight)
+        size = (u.square().mean(-1, keepdim=True) - 1.0) * (u.shape[-1] / 2.0) ** 0.5
+        size = 3.0 * torch.tanh(size / 3.0)
+        return torch.cat([u, size, size * u], -1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.features(x.reshape(x.shape[0], -1, x.shape[-1]))
+        extra = torch.bmm(features - self.feature_mean.unsqueeze(1), self.modulated)
+        found = torch.cat([features[..., : x.shape[-1] + 1], extra], -1)
+        return found.view(*x.shape[:-1], -1)
+
+
+def _fill(place: Tensor, values: Tensor) -> None:
+    """Write values into the leading columns, and zeros after them."""
+    place.zero_()
+    place[..., : values.shape[-1]] = values.to(place)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
@@ -104,6 +105,8 @@ class Engine:
             state = load_state(self.checkpoint.path, self.checkpoint.fingerprint, state)
         while state.active and state.epoch < self.options.max_epochs:
             crew = Crew(self.full, self.batches, self.held_out, self.options, state)
+            if state.epoch == 0 and self.full.critic.informed:
+                state.best_value.copy_(torch.tensor(crew.evaluate()))
             while crew.replicas == state.active and state.epoch < self.options.max_epochs:
                 state.epoch += 1
                 trained = crew.train_epoch()

@@ -22,8 +22,10 @@ Array = NDArray[np.float64]
 class MIEstimate:
     """An estimate of mutual information (or what the method estimates) in nats.
 
-    `stderr` is that of the mean over the rows, given the fitted model; `ci` the normal interval
-    at `confidence`. `warnings` are the reasons to trust it less.
+    `correction` is what was added to the mean over unseen rows for the bias of fitting. `stderr`
+    joins the error of that mean with the doubt about the correction; `ci` is the normal interval at
+    `confidence`, cut at zero. `null_p` is the p-value of independence, from `shuffles` shuffled
+    copies of the data, where they were asked for. `warnings` are the reasons to trust it less.
     """
 
     nats: float
@@ -34,11 +36,20 @@ class MIEstimate:
     method: str = ""
     estimates: str = "mutual information"
     warnings: tuple[str, ...] = field(default=())
+    correction: float = 0.0
+    null_p: float | None = None
+    shuffles: int = 0
 
     @property
     def bits(self) -> float:
         """The estimate in bits."""
         return self.nats / math.log(2.0)
+
+    @property
+    def ci_bits(self) -> tuple[float, float]:
+        """The interval in bits."""
+        low, high = self.ci
+        return low / math.log(2.0), high / math.log(2.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
@@ -51,7 +62,8 @@ class MIEstimate:
         interval = f"{100 * self.confidence:g}% interval {low:.3f} to {high:.3f}"
         if self.estimates != "mutual information":
             return f"{self.estimates} {self.nats:.3f}, {interval}"
-        return f"{self.nats:.3f} nats ({self.bits:.3f} bits), {interval}"
+        null = "" if self.null_p is None else f", p = {self.null_p:.3g} for independence"
+        return f"{self.nats:.3f} nats ({self.bits:.3f} bits), {interval}{null}"
 
 
 def pseudo_values(
@@ -91,27 +103,43 @@ def estimate(
     confidence: float = 0.95,
     warnings: tuple[str, ...] = (),
     groups: NDArray[np.int64] | None = None,
+    correction: float = 0.0,
+    doubt: float = 0.0,
+    null_p: float | None = None,
+    shuffles: int = 0,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
-    groups: (n,), or None when every row is its own.
+    groups: (n,), or None when every row is its own. correction: what is added for the bias of
+    fitting; doubt: its standard error.
     """
     if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
         raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     n = len(values)
-    nats = float(values.mean())
-    stderr = _standard_error(values, groups)
+    nats = float(values.mean()) + correction
+    stderr = math.hypot(_standard_error(values, groups), doubt)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
     return MIEstimate(
         nats=nats,
         stderr=stderr,
-        ci=(nats - reach, nats + reach),
+        ci=_interval(nats, reach, method),
         confidence=confidence,
         rows=n,
         method=method.key,
         estimates=method.estimates,
         warnings=warnings,
+        correction=correction,
+        null_p=null_p,
+        shuffles=shuffles,
     )
+
+
+def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
+    """No dependence is below none: the ends of an interval of mutual information stop at zero."""
+    low, high = nats - reach, nats + reach
+    if method.estimates != "mutual information":
+        return low, high
+    return max(low, 0.0), max(high, 0.0)
 
 
 def _standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:

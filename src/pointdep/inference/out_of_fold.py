@@ -16,11 +16,14 @@ from pointdep.core.ratio import RatioModel
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.splits import Rows, Split
+from pointdep.inference.bias import FittingBias, fitting_bias
 from pointdep.inference.mutual_information import Array, pseudo_values
 from pointdep.inference.scoring import score_blocks, score_pairs
 
 _BLOCK = 128
 _BLOCK_BOUNDED = 256  # for a method that cannot exceed the logarithm of this
+_SEEN_ROWS, _SEEN_BLOCK = 2048, 32
+_CHECK_BLOCK = 128
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
@@ -28,11 +31,17 @@ _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """pmi and the pseudo-values of the MI, (n,), NaN for rows that no replica reports; flags."""
+    """pmi and the pseudo-values of the MI, (n,), NaN for rows that no replica reports; flags.
+
+    bias: of the mean of pmi. lowest, highest: log r of pairs and mismatched pairs.
+    """
 
     pmi: NDArray[np.float32]
     pseudo_values: Array
     flags: tuple[Flag, ...]
+    bias: FittingBias
+    lowest: float
+    highest: float
 
 
 def out_of_fold(
@@ -47,7 +56,7 @@ def out_of_fold(
     """Score each replica's report rows with that replica; a row reported twice gets the mean."""
     sums = np.zeros((2, len(x)))
     counts = np.zeros(len(x))
-    limited = 0
+    limited, lowest, highest = 0, math.inf, -math.inf
     for replica, split in enumerate(splits):
         one, rows = model.select([replica]), torch.from_numpy(split.report)
         log_ratio = score_pairs(one, x[rows.to(x.device)], y[rows.to(y.device)])
@@ -57,15 +66,64 @@ def out_of_fold(
         )
         counts[split.report] += 1
         limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
+        cells = mismatched(one, x, y, split.report[:_SEEN_ROWS], seed=seed)
+        lowest = min(lowest, float(log_ratio.min()), float(cells.min()))
+        highest = max(highest, float(log_ratio.max()), float(cells.max()))
     largest = max(len(split.report) for split in splits)
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
     flags = _limit_flags(
         model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
     )
+    plug_in = not model.methods[0].uses_product
     return OutOfFold(
-        pmi.astype(np.float32), values, (*flags, *_few_flags(values[~np.isnan(values)]))
+        pmi.astype(np.float32),
+        values,
+        (*flags, *_few_flags(values[~np.isnan(values)])),
+        fitting_bias(model, x, y, splits) if plug_in else FittingBias(),
+        lowest,
+        highest,
     )
+
+
+def mismatched(model: RatioModel, x: Tensor, y: Tensor, rows: Rows, *, seed: int) -> Tensor:
+    """log r within blocks of these rows, each x with the y of others too, as one vector."""
+    cells, index = held_out_cells(x, y, [rows], block=_SEEN_BLOCK, seed=seed)
+    valid = torch.from_numpy(index >= 0).view(*cells.x.shape[1:3])
+    both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
+    return score_blocks(model, cells.x[0], cells.y[0])[both]
+
+
+def held_out_blocks(
+    parts: Sequence[tuple[RatioModel, Rows]],
+    x: Tensor,
+    y: Tensor,
+    *,
+    seed: int,
+    codes: NDArray[np.int64] | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `check_log_ratio` takes: log r in blocks (G, b, b), joint and product weights, groups.
+
+    parts: each model with the rows it is asked about. codes: (n,) group of each row, or None.
+    """
+    block = max(2, min(_CHECK_BLOCK, *(len(rows) for _, rows in parts)))
+    names = np.arange(len(x)) if codes is None else codes
+    ids = None if codes is None else torch.from_numpy(codes).to(x.device)
+    found: list[tuple[Tensor, ...]] = []
+    for model, rows in parts:
+        cells, index = held_out_cells(x, y, [rows], block=block, seed=seed, groups=ids)
+        shape = (cells.x.shape[1], block, block)
+        groups = torch.from_numpy(np.where(index[0] >= 0, names[index[0]], -1))
+        found.append(
+            (
+                score_blocks(model, cells.x[0], cells.y[0]),
+                cells.joint[0].view(shape).cpu(),
+                cells.product[0].view(shape).cpu(),
+                groups.view(shape[:2]),
+            )
+        )
+    ratios, joint, product, groups = (torch.cat(side) for side in zip(*found, strict=True))
+    return ratios, joint, product, groups
 
 
 def inference_values(

@@ -16,16 +16,21 @@ _SILENT = Silent()
 Array32 = NDArray[np.float32]
 
 
-@torch.no_grad()
 def score_pairs(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Tensor:
     """log r of each pair, mean over the replicas. x: (n, dx), y: (n, dy) -> (n,) on the CPU."""
+    return score_replicas(model, x, y, progress).mean(0)
+
+
+@torch.no_grad()
+def score_replicas(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Tensor:
+    """log r of each pair by each replica. x: (n, dx), y: (n, dy) -> (R, n) on the CPU."""
     rows = max(1, _BUDGET // (model.replicas * max(model.critic.cell_width(), sum_dims(x, y))))
     device = model.constant.device
-    out = torch.empty(len(x))
+    out = torch.empty(model.replicas, len(x))
     for first in range(0, len(x), rows):
         part = slice(first, first + rows)
         a, b = (spread(side[part].to(device), model.replicas) for side in (x, y))
-        out[part] = model.log_ratio_pairs(a, b).mean(0).cpu()
+        out[:, part] = model.log_ratio_pairs(a, b).cpu()
         progress.update(min(first + rows, len(x)), len(x), "pairs")
     return out
 

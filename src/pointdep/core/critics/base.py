@@ -17,6 +17,7 @@ class Critic(nn.Module):
     """
 
     stacked = True
+    informed = False  # whether the weights it starts from are an estimate already
 
     def __init__(self, replicas: int) -> None:
         super().__init__()

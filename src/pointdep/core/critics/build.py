@@ -13,11 +13,15 @@ from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, SeparableCritic
 from pointdep.core.critics.layers import ACTIVATIONS
+from pointdep.core.critics.residual import ResidualCritic
 from pointdep.core.critics.user import EncoderCritic, ModuleCritic
 from pointdep.errors import InputError, require_whole, unknown_name
 
-CRITICS = ("concat", "separable", "bilinear", "inner")
+CRITICS = ("auto", "concat", "separable", "bilinear", "inner")
 """The names `PointwiseDependency(critic=...)` takes."""
+
+# The default critic has more layers on each side, and less to learn: its pairs need fewer units.
+_HIDDEN, _HIDDEN_AUTO = (256, 256), (256, 64)
 
 
 def build_critic(
@@ -26,7 +30,7 @@ def build_critic(
     x_dim: int,
     y_dim: int,
     *,
-    hidden: Sequence[int] = (256, 256),
+    hidden: Sequence[int] | str = "auto",
     embedding_dim: int = 64,
     activation: str = "silu",
 ) -> Critic:
@@ -43,9 +47,10 @@ def build_critic(
         raise unknown_name("critic", critic, CRITICS)
     if activation not in ACTIVATIONS:
         raise unknown_name("activation", activation, ACTIVATIONS)
-    widths = _widths(hidden)
-    if critic == "concat":
-        return ConcatCritic(replicas, x_dim, y_dim, hidden=widths, activation=activation)
+    widths = _widths(_HIDDEN_AUTO if critic == "auto" else _HIDDEN, hidden)
+    if critic in {"auto", "concat"}:
+        kind = ResidualCritic if critic == "auto" else ConcatCritic
+        return kind(replicas, x_dim, y_dim, hidden=widths, activation=activation)
     if critic == "separable":
         require_whole("embedding_dim", embedding_dim)
         return SeparableCritic(
@@ -71,7 +76,11 @@ def replica_generators(seed: int, replicas: int) -> list[torch.Generator]:
     return [torch.Generator().manual_seed(seed * 1_000_003 + r) for r in range(replicas)]
 
 
-def _widths(hidden: Sequence[int]) -> list[int]:
+def _widths(default: Sequence[int], hidden: Sequence[int] | str) -> list[int]:
+    if isinstance(hidden, str):
+        if hidden != "auto":
+            raise InputError(f"hidden={hidden!r} must be 'auto' or layer widths such as (256, 64)")
+        return list(default)
     try:
         widths = [index(width) for width in hidden]
     except TypeError:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP
+from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP, SideLayer
 
 
 class ConcatCritic(Critic):
@@ -30,8 +30,10 @@ class ConcatCritic(Critic):
         super().__init__(replicas)
         fan_in = x_dim + y_dim
         self.activation = ACTIVATIONS[activation]
-        self.x_half = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
-        self.y_half = ReplicaLinear(replicas, y_dim, hidden[0], bias=False, fan_in=fan_in)
+        self.x_half: SideLayer = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
+        self.y_half: SideLayer = ReplicaLinear(
+            replicas, y_dim, hidden[0], bias=False, fan_in=fan_in
+        )
         self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
         self._width = sum(hidden)
 

@@ -70,3 +70,30 @@ class ReplicaMLP(nn.Module):
         for position, layer in enumerate(self.layers):
             x = layer(self.activation(x) if position else x)
         return x
+
+
+class SideNet(nn.Module):
+    """One side on its way into the first layer: linear, and a hidden layer beside it.
+
+    It runs once per row where the layers after it run once per pair, so depth is cheap here.
+    """
+
+    def __init__(self, replicas: int, dim: int, width: int, fan_in: int, activation: str) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.straight = ReplicaLinear(replicas, dim, width, fan_in=fan_in)
+        self.first = ReplicaLinear(replicas, dim, width)
+        self.second = ReplicaLinear(replicas, width, width, bias=False)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw every layer, replica r from its own generator."""
+        for layer in (self.straight, self.first, self.second):
+            layer.reset(generators)
+
+    def forward(self, x: Tensor) -> Tensor:
+        beside = self.second(self.activation(self.first(x)))
+        whole: Tensor = self.straight(x) + beside
+        return whole
+
+
+SideLayer = ReplicaLinear | SideNet

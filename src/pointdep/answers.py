@@ -1,0 +1,153 @@
+"""What a fitted model says of pairs: the calls that need no training rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from pointdep.core.ratio import RatioModel
+from pointdep.data.groups import group_codes
+from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
+from pointdep.errors import DataWarning, InputError
+from pointdep.fitting.progress import show
+from pointdep.inference.classifier import shuffled_log_likelihood
+from pointdep.inference.normalised import normalised_pmi
+from pointdep.inference.scoring import score_matrix, score_pairs, score_replicas
+
+Array32 = NDArray[np.float32]
+
+ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
+_MANY_OUTSIDE = 0.01
+
+
+class PairAnswers:
+    """PMI and what follows from it, for an estimator with a fitted model and its encoders."""
+
+    model_: RatioModel
+    encoder_x_: SideEncoder
+    encoder_y_: SideEncoder
+    n_rows_: int
+    progress: bool
+
+    def pmi(self, X: Any, Y: Any) -> Array32:
+        """log r of each pair, (n,): a function of that pair alone, in nats.
+
+        Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
+        """
+        x, y, _, _ = self._encode(X, Y)
+        values = self._score(x, y)
+        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
+        if float(far.double().mean()) > _MANY_OUTSIDE:
+            warnings.warn(
+                f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
+                "PMI is an extrapolation (outside(X, Y) says which)",
+                DataWarning,
+                stacklevel=2,
+            )
+        found: Array32 = values.numpy()
+        return found
+
+    def pmi_stderr(self, X: Any, Y: Any) -> Array32:
+        """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
+
+        From the replicas, each of which was fitted without one part of the rows (the jackknife by
+        parts).
+        """
+        x, y, _, _ = self._encode(X, Y)
+        count = self.model_.replicas
+        if count < 2:
+            raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
+        with show("scoring", enabled=self.progress) as progress:
+            spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
+        found: Array32 = ((count - 1) * spread).sqrt().float().numpy()
+        return found
+
+    def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:
+        """Which pairs are unlike any of the fit, (n,): their PMI is an extrapolation.
+
+        A value lies well beyond all values its column had, or PMI beyond that of all pairs and
+        mismatched pairs.
+        """
+        x, y, _, _ = self._encode(X, Y)
+        values = self._score(x, y).to(self.model_.seen.device)
+        found: NDArray[np.bool_] = self.model_.outside(*self._on_device(x, y), values).cpu().numpy()
+        return found
+
+    def pd(self, X: Any, Y: Any) -> Array32:
+        """r of each pair, (n,)."""
+        values: Array32 = np.exp(self.pmi(X, Y))
+        return values
+
+    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
+        """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
+
+        The probability of an outcome is its frequency where a side is one column of categories, and
+        1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
+        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
+        `pmi`, the PMI of the same pairs, where it is at hand already.
+        """
+        x, y, raw_x, raw_y = self._encode(X, Y)
+        rarity = [
+            encoder.log_frequency(raw)
+            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
+        ]
+        if pmi is None:
+            pmi = self._score(x, y).numpy()
+        elif np.shape(pmi) != (len(x),):
+            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
+        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
+
+    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
+        """log r of every x with every y, (n, m), computed in blocks."""
+        x, y, _, _ = self._encode(X, Y, paired=False)
+        with show("scoring", enabled=self.progress) as progress:
+            return score_matrix(self.model_, x, y, progress)
+
+    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
+        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
+
+        The one number by which methods and critics can be compared: higher is better, -log 2 is no
+        better than calling everything independent.
+        """
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
+
+    def _score(self, x: Tensor, y: Tensor) -> Tensor:
+        with show("scoring", enabled=self.progress) as progress:
+            return score_pairs(self.model_, x, y, progress)
+
+    def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.model_.seen.device
+        return x.to(device), y.to(device)
+
+    def _encode(
+        self, X: Any, Y: Any, *, paired: bool = True
+    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
+        """Both sides as float32 rows on the CPU, and as they were given."""
+        check_is_fitted(self, "model_")
+        if X is None or Y is None:
+            raise InputError("both X and Y are needed: a pair has two sides")
+        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
+        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        if paired:
+            require_same_length(raw_x, raw_y)
+        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
+        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
+        return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+
+def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
+    """The groups of given rows, as numbers, for numpy and for torch."""
+    codes = group_codes(groups)
+    if codes is None:
+        return None, None
+    if len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes, torch.from_numpy(codes)

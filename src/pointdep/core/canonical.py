@@ -1,0 +1,101 @@
+"""Canonical coordinates of two sides, and how far their correlations hold on other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_LARGEST = 0.99995
+_LARGEST_SHARE = 0.3  # directions per row: with more, any two sides look perfectly correlated
+_SMALLEST_VARIANCE = 1e-7  # of the largest principal variance: below it a direction is rounding
+_PARTS, _PARTS_WIDE, _WIDE = 5, 2, 200  # parts left out in turn; fewer with many columns
+_NOISE = 2.0  # a correlation within this many standard errors of zero is taken as zero
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """x_weight: (dx, p) and y_weight: (dy, q) map centred rows to canonical coordinates.
+
+    Coordinate k of x and coordinate k of y are correlated by correlations[k], (min(p, q),); other
+    pairs of coordinates are uncorrelated.
+    """
+
+    x_mean: Tensor
+    y_mean: Tensor
+    x_weight: Tensor
+    y_weight: Tensor
+    correlations: Tensor
+
+
+@torch.no_grad()
+def canonical_correlations(x: Tensor, y: Tensor) -> Canonical:
+    """Canonical correlation analysis of paired rows x: (n, dx), y: (n, dy), in float64.
+
+    With dx dy free directions the correlations of the rows at hand are too large, and the
+    coordinates are too small, for any other rows. Both are therefore measured on parts of the rows
+    that were left out: these are the variances and correlations a Gaussian closed form needs to be
+    right about rows it has not seen.
+    """
+    x, y = x.double(), y.double()
+    found = _analyse(x, y)
+    kept = len(found.correlations)
+    moments = x.new_zeros(3, kept)
+    wide = max(x.shape[1], y.shape[1]) > _WIDE
+    parts = min(_PARTS_WIDE if wide else _PARTS, len(x))
+    number = torch.arange(len(x), device=x.device) % parts
+    for part in range(parts):
+        held = number == part
+        one = _analyse(x[~held], y[~held])
+        u = ((x[held] - one.x_mean) @ one.x_weight)[:, :kept]
+        v = ((y[held] - one.y_mean) @ one.y_weight)[:, :kept]
+        have = min(u.shape[1], v.shape[1])
+        u, v = u[:, :have], v[:, :have]
+        moments[:, :have] += torch.stack([u * u, v * v, u * v]).sum(1)
+    x_square, y_square, both = moments / len(x)
+    outer = both / (x_square * y_square).clamp(min=1e-30).sqrt()
+    outer = torch.where(outer > _NOISE / len(x) ** 0.5, outer, 0.0)
+    return Canonical(
+        found.x_mean,
+        found.y_mean,
+        _rescaled(found.x_weight, x_square),
+        _rescaled(found.y_weight, y_square),
+        outer.minimum(found.correlations).clamp(0.0, _LARGEST),
+    )
+
+
+def sample_correlations(x: Tensor, y: Tensor) -> Tensor:
+    """The canonical correlations of these very rows, largest first."""
+    return _analyse(x.double(), y.double()).correlations
+
+
+def _rescaled(weight: Tensor, squares: Tensor) -> Tensor:
+    """Give the leading coordinates unit mean square on rows that were left out."""
+    scaled = weight.clone()
+    scaled[:, : len(squares)] /= squares.clamp(min=1e-12).sqrt()
+    return scaled
+
+
+def _analyse(x: Tensor, y: Tensor) -> Canonical:
+    """The textbook analysis: whiten both sides, then the singular values of their covariance."""
+    x_mean, y_mean = x.mean(0), y.mean(0)
+    x, y = x - x_mean, y - y_mean
+    x_white, y_white = _whitening(x), _whitening(y)
+    cross = x_white.T @ (x.T @ (y @ y_white)) / len(x)
+    u, correlations, vt = torch.linalg.svd(cross, full_matrices=True)
+    return Canonical(x_mean, y_mean, x_white @ u, y_white @ vt.T, correlations)
+
+
+def _whitening(rows: Tensor) -> Tensor:
+    """(d, p): centred rows (n, d) times it have unit covariance in their p directions.
+
+    Directions without variance are left out, and with few rows all but the widest.
+    """
+    n = len(rows)
+    variances, directions = torch.linalg.eigh(rows.T @ rows / n)
+    variances, directions = variances.flip(0), directions.flip(1)
+    kept = int((variances > _SMALLEST_VARIANCE * variances[0].clamp(min=1e-300)).sum())
+    kept = max(1, min(kept, int(n * _LARGEST_SHARE)))
+    white: Tensor = directions[:, :kept] / variances[:kept].clamp(min=1e-300).sqrt()
+    return white

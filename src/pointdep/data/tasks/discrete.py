@@ -1,0 +1,139 @@
+"""Tasks with outcomes: a joint table, a label with a Gaussian, and pairs with many zeros."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from pointdep.data.raw import Array
+from pointdep.data.tasks.base import Joint, Task
+from pointdep.data.tasks.gaussian import canonical_log_ratio
+from pointdep.data.tasks.quadrature import plane_expectation
+from pointdep.errors import InputError
+
+
+def discrete_table(rows: int, table: npt.ArrayLike, seed: int = 0) -> Task:
+    """Integer x, y: (rows,) drawn from a joint probability table: (k, l); cells may be zero."""
+    joint = outcomes(table)
+    shape = np.shape(table)
+    return joint.draw(f"table, {shape[0]} by {shape[1]}", rows, seed)
+
+
+def outcomes(table: npt.ArrayLike) -> Joint:
+    """Integer outcomes of a joint probability table: (k, l)."""
+    joint, cell_pmi = joint_table(table), table_pmi(table)
+
+    def log_ratio(x: Array, y: Array) -> Array:
+        ratio: Array = cell_pmi[x, y]
+        return ratio
+
+    def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
+        cells = random.choice(joint.size, size=rows, p=joint.ravel())
+        x, y = np.unravel_index(cells, joint.shape)
+        return x, y, cell_pmi[x, y]
+
+    return Joint(table_mutual_information(table), sample, log_ratio)
+
+
+def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
+    """x ~ N(mean of its label, I) in the plane and y the label; weights: (k,), means: (k, 2).
+
+    The MI is computed by quadrature, to 1e-9.
+    """
+    share, mean = np.asarray(weights, np.float64), np.asarray(means, np.float64)
+
+    def log_each(x: Array) -> Array:
+        """(n, k): log density of x under each label, less that of the plane's constant."""
+        density: Array = -0.5 * np.square(x[:, None, :] - mean).sum(axis=2)
+        return density
+
+    def log_marginal(x: Array) -> Array:
+        from scipy.special import logsumexp
+
+        density: Array = logsumexp(log_each(x) + np.log(share), axis=1)
+        return density
+
+    def log_ratio(x: Array, y: Array) -> Array:
+        ratio: Array = log_each(x)[np.arange(len(x)), y] - log_marginal(x)
+        return ratio
+
+    def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
+        y = random.choice(len(share), size=rows, p=share)
+        x = mean[y] + random.standard_normal((rows, 2))
+        return x, y, log_ratio(x, y)
+
+    def per_point(first: Array, second: Array) -> Array:
+        """Mean PMI over the labels that a point may have."""
+        x = np.hstack([first, second])
+        pmi = log_each(x) - log_marginal(x)[:, None]
+        posterior = share * np.exp(pmi)
+        mean_pmi: Array = (posterior * pmi).sum(axis=1)
+        return mean_pmi
+
+    def log_density(first: Array, second: Array) -> Array:
+        return log_marginal(np.hstack([first, second])) - math.log(2 * math.pi)
+
+    reach = float(np.abs(mean).max()) + 9.0
+    return Joint(plane_expectation(log_density, per_point, reach), sample, log_ratio)
+
+
+def zero_inflated(table: npt.ArrayLike, correlation: float) -> Joint:
+    """Gaussian pairs with a point mass at zero on each side, (n, 1) each.
+
+    table: (2, 2), the probability that x is zero or not, by whether y is. Where neither is, they
+    correlate; so log r is that of the table, plus that of the Gaussians where both are there.
+    """
+    joint, cell_pmi = joint_table(table), table_pmi(table)
+    if joint.shape != (2, 2):
+        raise InputError(f"table must be of shape (2, 2), not {joint.shape}")
+    rho = np.array([correlation])
+
+    def log_ratio(x: Array, y: Array) -> Array:
+        there_x, there_y = (x != 0)[:, 0], (y != 0)[:, 0]
+        both = there_x & there_y
+        gaussian = canonical_log_ratio(x, y, rho)
+        cells: Array = cell_pmi[there_x.astype(int), there_y.astype(int)]
+        return cells + np.where(both, gaussian, 0.0)
+
+    def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
+        there_x, there_y = np.divmod(random.choice(4, size=rows, p=joint.ravel()), 2)
+        x, noise = random.standard_normal((2, rows, 1))
+        y = correlation * x + math.sqrt(1 - correlation**2) * noise
+        x, y = x * there_x[:, None], y * there_y[:, None]
+        return x, y, log_ratio(x, y)
+
+    both = float(joint[1, 1]) * -0.5 * math.log1p(-(correlation**2))
+    return Joint(table_mutual_information(table) + both, sample, log_ratio)
+
+
+def table_pmi(table: npt.ArrayLike) -> Array:
+    """log p(x, y) / (p(x) p(y)) of each cell of a joint table: (k, l); -inf where p(x, y) = 0."""
+    joint = joint_table(table)
+    product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    # A row or column without mass is never drawn: its cells count as impossible too.
+    ratio = np.divide(joint, product, out=np.zeros_like(joint), where=product > 0)
+    with np.errstate(divide="ignore"):
+        pmi: Array = np.log(ratio)
+    return pmi
+
+
+def table_mutual_information(table: npt.ArrayLike) -> float:
+    """MI of a joint table: (k, l)."""
+    joint, cell_pmi = joint_table(table), table_pmi(table)
+    possible = joint > 0
+    return float((joint[possible] * cell_pmi[possible]).sum())
+
+
+def joint_table(table: npt.ArrayLike) -> Array:
+    """The table as p(x, y): (k, l), checked, and summing to 1 to the last bit."""
+    joint = np.asarray(table, dtype=np.float64)
+    if joint.ndim != 2 or joint.size == 0:
+        raise InputError(f"table must be two-dimensional, p(x, y), not of shape {joint.shape}")
+    if not np.isfinite(joint).all() or (joint < 0).any():
+        raise InputError("table must hold probabilities: finite numbers, none below 0")
+    if abs(joint.sum() - 1) > 1e-6:
+        raise InputError(f"table must sum to 1, not {joint.sum():.6g}: divide it by its sum")
+    normalised: Array = joint / joint.sum()
+    return normalised

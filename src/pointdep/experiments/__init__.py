@@ -1,0 +1,1 @@
+"""What the estimators are worth: runs on tasks with a known answer."""

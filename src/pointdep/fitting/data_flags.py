@@ -1,0 +1,52 @@
+"""What is wrong with the data rather than with the training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.ratio import RatioModel
+from pointdep.fitting.flags import MEANINGS, Flag
+from pointdep.fitting.splits import Split
+
+_DETERMINED = 0.9999  # canonical correlation
+_DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
+
+
+def determined_flags(model: RatioModel) -> list[Flag]:
+    """Whether some direction of y is a function of x up to rounding; for sides of numbers."""
+    critic = model.critic
+    if not isinstance(critic, ResidualCritic) or float(critic.correlations.max()) < _DETERMINED:
+        return []
+    message = (
+        f"{MEANINGS['determined']}; the estimate is a lower bound. Look for a column that both "
+        "sides share"
+    )
+    return [Flag("determined", (), message)]
+
+
+def duplicate_flags(x: Tensor, y: Tensor, splits: Sequence[Split]) -> list[Flag]:
+    """Whether equal pairs leak from training rows into the rows that report.
+
+    Pairs of few distinct values repeat by nature; pairs of numbers that are otherwise all distinct
+    do not.
+    """
+    if len(splits) < 2:
+        return []
+    values = torch.cat([x, y], 1).cpu().double()
+    weights = torch.rand(
+        values.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    _, counts = np.unique((values @ weights).numpy(), return_counts=True)
+    repeated = int((counts > 1).sum())
+    if len(counts) < _DISTINCT * len(values) or repeated <= _REPEATED * len(counts):
+        return []
+    message = (
+        f"{MEANINGS['duplicated_rows']}: {repeated} distinct pairs occur more than once, so the "
+        "models have seen rows they report on. Drop the copies, or give groups="
+    )
+    return [Flag("duplicated_rows", (), message)]

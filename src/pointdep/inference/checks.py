@@ -1,0 +1,228 @@
+"""Is an estimated log-ratio right? Held-out pairs can tell, without knowing the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from pointdep.errors import InputError
+from pointdep.inference.balances import (
+    Balance,
+    Blocks,
+    arrange,
+    side_balance,
+    step_balance,
+)
+from pointdep.inference.recalibration import Recalibration, recalibrate
+from pointdep.inference.reliability import ReliabilityBin, reliability_curve
+from pointdep.inference.verdicts import (
+    BalanceResult,
+    limits_in_words,
+    name_fault,
+    put_into_words,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEWEST_ROWS = 50
+_CARRIERS = 30  # rows that must carry a balance for its error to be believed
+_QUANTILES = (0.02, 0.1, 0.35, 0.75)  # of log r among the joint pairs: where the steps stand
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class RatioCheck:
+    """The outcome of a check of log-ratios on pairs that they were not fitted to.
+
+    `passed` says that no fault was found; where there was too little to find one with,
+    `conclusive` is false, `passed` true and `p_value` 1. `fault` is "none", "cannot_tell",
+    "offset", "stretched", "compressed", "depends_on_x", "depends_on_y" or "uneven"; `verdict` says
+    it in words. `balances` are the single tests, whose offsets say in nats how far log r is too
+    high; `recalibration` what would mend it (None where nothing can be fitted); `reliability` the
+    curve that `plot` draws. `at_limit` and `outside` are the shares of pairs at a limit of the
+    read-out and unlike any that were trained on.
+    """
+
+    passed: bool
+    conclusive: bool
+    p_value: float
+    verdict: str
+    fault: str
+    balances: tuple[BalanceResult, ...]
+    recalibration: Recalibration | None
+    reliability: tuple[ReliabilityBin, ...]
+    rows: int
+    at_limit: float = 0.0
+    outside: float = 0.0
+    level: float = 0.05
+    tolerance: float = 0.05
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for JSON."""
+        fit = self.recalibration
+        return asdict(self) | {
+            "balances": [asdict(one) for one in self.balances],
+            "recalibration": None if fit is None else fit.to_dict(),
+            "reliability": [point.to_dict() for point in self.reliability],
+        }
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The reliability curve, with the verdict above it. Needs matplotlib."""
+        from pointdep.inference.check_plot import plot_reliability
+
+        return plot_reliability(self.reliability, self.verdict, ax)
+
+
+def check_log_ratio(
+    log_ratio: ArrayLike | Tensor,
+    joint: ArrayLike | Tensor,
+    product: ArrayLike | Tensor,
+    *,
+    groups: ArrayLike | Tensor | None = None,
+    at_limit: float = 0.0,
+    outside: float = 0.0,
+    level: float = 0.05,
+    tolerance: float = 0.05,
+) -> RatioCheck:
+    """Test log_ratio: (G, b, b), blocks of held-out rows set against each other.
+
+    joint and product: (G, b, b) weights of the cells as samples of p(x,y) and of p(x)p(y), zero
+    where a cell is neither. groups: (G, b), equal where rows are not independent draws (rows of a
+    group, or one row in several blocks). The test errs with probability `level` or less on the
+    true log r; offsets up to about twice `tolerance` nats are not held against an estimate.
+    at_limit, outside: shares of pairs, which the verdict mentions.
+    """
+    for name, value, top in (("level", level, 1.0), ("tolerance", tolerance, math.inf)):
+        if not isinstance(value, int | float) or not 0.0 < value < top:
+            raise InputError(f"{name}={value!r} must be above 0 and below {top:g}")
+    blocks = arrange(
+        torch.as_tensor(log_ratio),
+        torch.as_tensor(joint),
+        torch.as_tensor(product),
+        None if groups is None else torch.as_tensor(groups),
+    )
+    balances = find_balances(blocks) if blocks.units >= FEWEST_ROWS else []
+    p_value = combined_p_value(balances, tolerance)
+    middle = _middle(balances)
+    fit = recalibrate(blocks, middle.threshold, middle.offset) if middle else None
+    results = tuple(_result(balance, tolerance) for balance in balances)
+    passed = not balances or p_value >= level
+    fault = "none" if balances else "cannot_tell"
+    if not passed:
+        fault = name_fault(results, fit)
+    verdict = put_into_words(fault, results, fit, rows=blocks.units, p_value=p_value)
+    return RatioCheck(
+        passed=passed,
+        conclusive=bool(balances),
+        p_value=p_value,
+        verdict=verdict + limits_in_words(at_limit, outside),
+        fault=fault,
+        balances=results,
+        recalibration=fit,
+        reliability=reliability_curve(blocks) if blocks.units >= FEWEST_ROWS else (),
+        rows=blocks.units,
+        at_limit=float(at_limit),
+        outside=float(outside),
+        level=float(level),
+        tolerance=float(tolerance),
+    )
+
+
+def check_matrix(
+    log_ratio: ArrayLike | Tensor,
+    *,
+    groups: ArrayLike | Tensor | None = None,
+    block: int = _BLOCK,
+    **options: Any,
+) -> RatioCheck:
+    """`check_log_ratio` of every x with every y, (n, n), pairs on the diagonal; groups: (n,).
+
+    Large matrices are read in blocks along the diagonal, which hold product pairs enough.
+    """
+    scores = torch.as_tensor(log_ratio)
+    if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or not len(scores):
+        raise InputError(f"log_ratio must be square, (n, n), not {tuple(scores.shape)}")
+    n = len(scores)
+    names = torch.arange(n) if groups is None else torch.as_tensor(groups)
+    if names.shape != (n,):
+        raise InputError(f"groups must be ({n},), one for each row, not {tuple(names.shape)}")
+    names = torch.unique(names, return_inverse=True)[1]
+    parts = np.array_split(np.arange(n), -(-n // block))
+    index = torch.full((len(parts), max(map(len, parts))), -1)
+    for number, part in enumerate(parts):
+        index[number, : len(part)] = torch.from_numpy(part)
+    real, safe = index >= 0, index.clamp(min=0)
+    both = real.unsqueeze(2) & real.unsqueeze(1)
+    same_row = torch.eye(index.shape[1], dtype=torch.bool)
+    unit = names[safe]
+    product = both & ~same_row & (unit.unsqueeze(2) != unit.unsqueeze(1))
+    blocks = scores[safe.unsqueeze(2), safe.unsqueeze(1)]
+    return check_log_ratio(blocks, both & same_row, product, groups=unit, **options)
+
+
+def find_balances(blocks: Blocks) -> list[Balance]:
+    """Those that enough rows carry: steps along log r, then x and y split in halves."""
+    places = sorted(set(_joint_quantiles(blocks)))
+    found = [step_balance(blocks, place) for place in places if math.isfinite(place)]
+    steps = [balance for balance in found if balance and balance.rows >= _CARRIERS]
+    middle = _middle(steps)
+    if middle is None:
+        return []
+    sides = [side_balance(blocks, middle.threshold, side) for side in ("x", "y")]
+    return steps + [balance for balance in sides if balance and balance.rows >= _CARRIERS]
+
+
+def combined_p_value(balances: Sequence[Balance], tolerance: float) -> float:
+    """That all balances hold: a Wald test with the covariance of their influences.
+
+    The tolerance enters as a variance of its own, which also keeps steps that look at the same
+    pairs (as they do on few outcomes) from being told apart by rounding.
+    """
+    if not balances:
+        return 1.0
+    influence = np.stack([balance.influence for balance in balances])
+    offsets = np.array([balance.offset for balance in balances])
+    covariance = influence @ influence.T + tolerance**2 * np.eye(len(balances))
+    statistic = float(offsets @ np.linalg.solve(covariance, offsets))
+    # The covariance is that of few draws where few rows carry a balance: Hotelling's correction.
+    rows = min(balance.rows for balance in balances)
+    shrink = max(0.0, 1 - len(balances) / rows)
+    half = torch.tensor([len(balances) / 2, shrink * statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def _middle(balances: Sequence[Balance]) -> Balance | None:
+    """The step in the middle of those found, where most pairs of both kinds meet."""
+    steps = [balance for balance in balances if balance.name == "all"]
+    return steps[len(steps) // 2] if steps else None
+
+
+def _result(balance: Balance, tolerance: float) -> BalanceResult:
+    score = abs(balance.offset) / math.hypot(balance.stderr, tolerance)
+    return BalanceResult(
+        balance.name,
+        balance.threshold,
+        balance.offset,
+        balance.stderr,
+        math.erfc(score / math.sqrt(2)),
+        balance.rows,
+    )
+
+
+def _joint_quantiles(blocks: Blocks) -> list[float]:
+    values, order = blocks.log_ratio[blocks.pairs].sort()
+    share = blocks.joint[blocks.pairs][order].cumsum(0)
+    # Rounding of the running sum must not move a place by one pair.
+    index = torch.searchsorted(share, torch.tensor(_QUANTILES, dtype=torch.float64) - 1e-9)
+    return [float(values[i]) for i in index.clamp(max=len(values) - 1)]

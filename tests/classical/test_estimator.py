@@ -1,0 +1,274 @@
+"""What all classical estimators share."""
+
+import math
+import pickle
+import tracemalloc
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
+
+from pointdep import CLASSICAL, ClassicalDependency, PointwiseDependency
+from pointdep.errors import DataWarning, InputError
+
+from .helpers import fit, gaussians, labelled, table_rows
+
+X, Y, _ = gaussians(200)
+LABELS, VALUES, _ = labelled(200)
+every_key = pytest.mark.parametrize("key", CLASSICAL)
+ON_NUMBERS = [key for key in CLASSICAL if key != "counting"]
+WITH_PMI = [key for key, method in CLASSICAL.items() if method.pmi != "none"]
+IN_NATS = [key for key, method in CLASSICAL.items() if method.pmi == "nats"]
+
+
+def data_for(key, rows=200, seed=0):
+    return table_rows(rows, seed=seed) if key == "counting" else gaussians(rows, seed=seed)[:2]
+
+
+def test_the_default():
+    assert ClassicalDependency().method == "ksg"
+    assert ClassicalDependency(random_state=0).fit(X, Y).mutual_information().nats > 0.3
+
+
+@every_key
+def test_clone_and_parameters(key):
+    model = ClassicalDependency(key, folds=3, random_state=1, progress=False)
+    copy = clone(model.fit(*data_for(key)))
+    assert copy.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        copy.pmi(X, Y)
+    with pytest.raises(NotFittedError):
+        copy.mutual_information()
+    with pytest.raises(NotFittedError):
+        _ = copy.oof_pmi_
+
+
+@pytest.mark.parametrize("key", WITH_PMI)
+def test_a_fit_survives_pickling(key):
+    data = data_for(key)
+    model = fit(key, *data)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.pmi(*data), model.pmi(*data))
+    np.testing.assert_array_equal(again.oof_pmi_, model.oof_pmi_)
+
+
+@pytest.mark.parametrize("key", WITH_PMI)
+def test_matrix_and_pairs_agree(key):
+    x, y = data_for(key)
+    model = fit(key, x, y)
+    pairs, matrix = model.pmi(x, y), model.pmi_matrix(x, y[:50])
+    assert pairs.dtype == matrix.dtype == np.float32
+    assert pairs.shape == (200,)
+    assert matrix.shape == (200, 50)
+    np.testing.assert_allclose(matrix[:50].diagonal(), pairs[:50], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("key", WITH_PMI)
+def test_tiles_agree_with_the_whole(key, monkeypatch):
+    x, y = data_for(key)
+    model = fit(key, x, y)
+    pairs, matrix = model.pmi(x, y), model.pmi_matrix(x, y)
+    monkeypatch.setattr("pointdep.classical.answers._ROWS", 7)
+    monkeypatch.setattr("pointdep.classical.answers._COLUMNS", 33)
+    np.testing.assert_allclose(model.pmi(x, y), pairs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.pmi_matrix(x, y), matrix, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("key", WITH_PMI)
+def test_the_matrix_is_computed_in_tiles(key):
+    """2,000 by 20,000: the answer has 160 MB, and little more is needed for it."""
+    model = fit(key, *data_for(key))
+    x, y = data_for(key, 2000), data_for(key, 20_000)
+    tracemalloc.start()
+    matrix = model.pmi_matrix(x[0], y[1])
+    extra = tracemalloc.get_traced_memory()[1] - matrix.nbytes
+    tracemalloc.stop()
+    assert extra < 250e6
+
+
+@pytest.mark.parametrize("key", WITH_PMI)
+def test_swapped_sides_give_the_same(key):
+    x, y = data_for(key)
+    one, other = fit(key, x, y), fit(key, y, x)
+    # The kernel methods draw landmarks and widths side by side, so only roughly.
+    if key in ("phsic", "ulsif"):
+        assert np.corrcoef(one.oof_pmi_, other.oof_pmi_)[0, 1] > 0.98
+        return
+    np.testing.assert_allclose(one.oof_pmi_, other.oof_pmi_, rtol=1e-3, atol=1e-4)
+    assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, rel=1e-4)
+
+
+@pytest.mark.parametrize("sides", [(X, Y), (LABELS, VALUES)])
+def test_ksg_swapped(sides):
+    one, other = fit("ksg", *sides), fit("ksg", *sides[::-1])
+    np.testing.assert_allclose(one.mi_values_, other.mi_values_)
+
+
+@every_key
+def test_the_same_seed_gives_the_same(key):
+    data = data_for(key)
+    one, other = fit(key, *data), fit(key, *data)
+    if key != "phsic":
+        assert one.mutual_information() == other.mutual_information()
+    if key != "ksg":
+        np.testing.assert_array_equal(one.oof_pmi_, other.oof_pmi_)
+
+
+@pytest.mark.parametrize("key", ON_NUMBERS)
+def test_scale_and_container_do_not_matter(key):
+    frames = [pd.DataFrame(v, columns=["a", "b"]) for v in (X, Y)]
+    tensors = torch.from_numpy(1000 * X - 5), torch.from_numpy(Y / 7)
+    wanted, table, scaled = fit(key, X, Y), fit(key, *frames), fit(key, *tensors)
+    assert table.feature_names_in_.tolist() == ["a", "b"]
+    assert table.n_features_in_ == wanted.n_features_in_ == 2
+    if key == "ksg":
+        for found in (table, scaled):
+            assert np.isclose(found.mi_values_, wanted.mi_values_, atol=1e-6).mean() > 0.9
+    else:
+        np.testing.assert_array_equal(table.oof_pmi_, wanted.oof_pmi_)
+        np.testing.assert_allclose(scaled.oof_pmi_, wanted.oof_pmi_, rtol=0.01, atol=1e-3)
+
+
+@pytest.mark.parametrize("key", IN_NATS)
+def test_score_is_that_of_the_implied_classifier(key):
+    x, y = data_for(key, 400)
+    model = fit(key, x, y)
+    fresh = data_for(key, 400, seed=1)
+    assert -math.log(2) < model.score(*fresh) < 0
+    shuffled = fresh[0], np.random.default_rng(0).permutation(fresh[1])
+    assert model.score(*shuffled) < model.score(*fresh)
+    constant = model.score(fresh[0][:2], fresh[1][:2])
+    joint = model.pmi(fresh[0][:2], fresh[1][:2])
+    product = model.pmi(fresh[0][:2], fresh[1][:2][::-1])
+    wanted = -0.5 * (np.logaddexp(0, -joint).mean() + np.logaddexp(0, product).mean())
+    assert constant == pytest.approx(wanted, rel=1e-5)
+
+
+def test_score_on_the_same_terms_as_the_networks():
+    """A closed form for Gaussians is better than a network that hardly trained."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        network = PointwiseDependency(
+            hidden=(8,), max_epochs=2, folds=2, random_state=0, device="cpu", progress=False
+        ).fit(X, Y)
+    fresh = gaussians(500, seed=1)[:2]
+    assert fit("cca", X, Y).score(*fresh) > network.score(*fresh)
+
+
+@pytest.mark.parametrize("key", ["cca", "ulsif", "ksg"])
+def test_groups_widen_the_error(key):
+    x, y = np.repeat(X, 3, axis=0), np.repeat(Y, 3, axis=0)
+    x, y = x + 1e-3 * np.random.default_rng(0).standard_normal((2, *x.shape))
+    groups = np.repeat(np.arange(200), 3)
+    model = fit(key, x, y, groups=groups)
+    alone = fit(key, x, y)
+    assert model.mutual_information().stderr > 1.2 * alone.mutual_information().stderr
+    given = model.mutual_information(x, y, groups=groups)
+    assert given.stderr > 1.2 * model.mutual_information(x, y).stderr
+    with pytest.raises(InputError, match="groups has 2 rows"):
+        model.mutual_information(x, y, groups=[0, 1])
+
+
+def test_groups_stay_together():
+    """Rows that copy each other are easy for a fit that saw the copy."""
+    random = np.random.default_rng(0)
+    x, y = (np.repeat(random.standard_normal((60, 1)), 4, axis=0) for _ in range(2))
+    x, y = (v + 1e-3 * random.standard_normal(v.shape) for v in (x, y))
+    options = {"bandwidth": 0.05, "ridge": 1e-3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        together = fit("ulsif", x, y, groups=np.repeat(np.arange(60), 4), **options)
+        apart = fit("ulsif", x, y, **options)
+    assert apart.oof_pmi_.mean() > together.oof_pmi_.mean() + 1
+
+
+def test_one_fold_reports_a_fifth():
+    model = fit("cca", X, Y, folds=1, correction="out_of_fold")
+    assert np.isnan(model.oof_pmi_).sum() == 160
+    assert model.mutual_information().rows == 40
+
+
+@pytest.mark.parametrize("confidence", [0, 1, "most"])
+def test_confidence(confidence):
+    model = fit("cca", X, Y)
+    with pytest.raises(InputError, match="confidence"):
+        model.mutual_information(confidence=confidence)
+    narrow, wide = (model.mutual_information(confidence=c) for c in (0.5, 0.99))
+    assert wide.ci[0] < narrow.ci[0] < narrow.nats < narrow.ci[1] < wide.ci[1]
+    assert narrow.ci[1] - narrow.nats == pytest.approx(0.6745 * narrow.stderr, rel=1e-3)
+
+
+def test_what_is_refused_as_by_the_networks():
+    for key in ON_NUMBERS:
+        with pytest.raises(InputError, match="inconsistent numbers of samples"):
+            fit(key, X, Y[:-1])
+        broken = X.copy()
+        broken[3, 1] = np.nan
+        with pytest.raises(InputError, match="X column 1 holds 1 NaN value"):
+            fit(key, broken, Y)
+        with pytest.raises(InputError, match="every column of Y is constant"):
+            fit(key, X, np.ones(200))
+        with pytest.raises(InputError, match=r"Found 5 sample\(s\)"):
+            fit(key, X[:5], Y[:5])
+        with pytest.raises(InputError, match="the target y is None"):
+            fit(key, X)
+
+
+def test_given_rows_are_checked():
+    model = fit("cca", X, Y)
+    with pytest.raises(
+        InputError, match="X has 1 features, but ClassicalDependency is expecting 2"
+    ):
+        model.pmi(X[:, :1], Y)
+    with pytest.raises(InputError, match="inconsistent numbers of samples"):
+        model.pmi(X, Y[:5])
+    with pytest.raises(InputError, match="both X and Y"):
+        model.mutual_information(X)
+
+
+def test_a_constant_column_is_dropped_with_a_warning():
+    with pytest.warns(DataWarning, match="one value throughout"):
+        model = fit("cca", np.column_stack([X, np.ones(200)]), Y)
+    np.testing.assert_allclose(model.oof_pmi_, fit("cca", X, Y).oof_pmi_, atol=1e-5)
+
+
+def test_names_and_options():
+    with pytest.raises(InputError, match="unknown classical method 'kgs': did you mean 'ksg'"):
+        fit("kgs", X, Y)
+    with pytest.raises(InputError, match=r"'pc' trains networks: use PointwiseDependency"):
+        fit("pc", X, Y)
+    with pytest.raises(InputError, match="did you mean 'centres'"):
+        fit("ulsif", X, Y, centers=3)
+    with pytest.raises(TypeError, match="did you mean 'method_options'"):
+        ClassicalDependency(method_option={})
+    with pytest.raises(InputError, match="must be a mapping"):
+        ClassicalDependency(method_options=[3]).fit(X, Y)
+
+
+@every_key
+def test_the_networks_point_here(key):
+    with pytest.raises(InputError, match=rf"use ClassicalDependency\('{key}'\)"):
+        PointwiseDependency(method=key).fit(X, Y)
+
+
+def test_scikit_learn_checks():
+    """Of a method that takes every kind of side and gives every kind of answer."""
+    expected = {
+        "check_fit1d": "one-dimensional X is one column, not an error",
+        "check_n_features_in_after_fitting": "calls score(X, y=...) by name; the second is Y",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            ClassicalDependency("cca", folds=3, progress=False),
+            expected_failed_checks=expected,
+            on_skip=None,
+            on_fail=None,
+        )
+    assert len(results) > 30
+    assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}

@@ -1,0 +1,110 @@
+"""uLSIF, against loops over all pairs and a grid searched by hand."""
+
+import numpy as np
+import pytest
+
+from pointdep.classical import ulsif
+from pointdep.classical.sides import Side
+from pointdep.errors import FitWarning
+
+from .helpers import fit, gaussian_mi, gaussians, labelled
+
+
+def slow_moments(model, x, y):
+    """H over all pairs of rows, h over the rows, one row and one centre at a time."""
+    count = len(model.weights)
+
+    def basis(a, b):
+        values = np.empty(count)
+        for j in range(count):
+            near_x = np.square(a - model.centres_x[j]).sum() / (2 * model.widths[0] ** 2)
+            near_y = np.square(b - model.centres_y[j]).sum() / (2 * model.widths[1] ** 2)
+            values[j] = np.exp(-near_x - near_y)
+        return values
+
+    H, h, n = np.zeros((count, count)), np.zeros(count), len(x)
+    for i in range(n):
+        h += basis(x[i], y[i]) / n
+        for other in range(n):
+            values = basis(x[i], y[other])
+            H += np.outer(values, values) / n**2
+    return H, h
+
+
+def test_the_weights_solve_the_normal_equations():
+    x, y, _ = gaussians(40)
+    options = {"centres": 6, "bandwidth": 0.8, "ridge": 0.1, "floor": 1e-4}
+    model = ulsif.fit(Side(x), Side(y), seed=0, **options)
+    H, h = slow_moments(model, x, y)
+    np.testing.assert_allclose((H + 0.1 * np.eye(6)) @ model.weights, h, rtol=1e-9)
+
+
+def test_bandwidth_and_ridge_are_cross_validated():
+    x, y, _ = gaussians(60)
+    sides, options = (Side(x), Side(y)), {"centres": 8, "floor": 1e-4}
+    found = ulsif.fit(*sides, seed=3, bandwidth=None, ridge=None, **options)
+    # The same draws as in the fit: centres, two medians, then the parts.
+    random = np.random.default_rng(3)
+    random.choice(60, size=8, replace=False)
+    random.choice(60, size=60, replace=False), random.choice(60, size=60, replace=False)
+    part = random.permutation(60) % 3
+    best = None
+    for scale in ulsif.BANDWIDTHS:
+        basis = ulsif.fit(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
+        moments = [
+            (
+                slow_moments(basis, x[part != p], y[part != p]),
+                slow_moments(basis, x[part == p], y[part == p]),
+            )
+            for p in range(3)
+        ]
+        for ridge in ulsif.RIDGES:
+            loss = 0.0
+            for (H, h), (held_H, held_h) in moments:
+                weights = np.linalg.solve(H + ridge * np.eye(8), h)
+                loss += 0.5 * weights @ held_H @ weights - held_h @ weights
+            if best is None or loss < best[0]:
+                best = (loss, scale, ridge)
+    wanted = ulsif.fit(*sides, seed=3, bandwidth=best[1], ridge=best[2], **options)
+    assert found.widths == wanted.widths
+    np.testing.assert_allclose(found.weights, wanted.weights)
+
+
+def test_gaussians():
+    x, y, pmi = gaussians(2000, (0.8,))
+    model = fit("ulsif", x, y)
+    assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.9
+    found = model.mutual_information()
+    assert found.nats == pytest.approx(gaussian_mi((0.8,)), abs=0.1)
+    assert found.nats == pytest.approx(model.oof_pmi_.mean(), abs=1e-5)
+    fresh = gaussians(2000, (0.8,), seed=1)[:2]
+    assert model.mutual_information(*fresh).nats == pytest.approx(gaussian_mi((0.8,)), abs=0.1)
+
+
+def test_independent_sides():
+    x, y, _ = gaussians(1000, (0.0, 0.0))
+    found = fit("ulsif", x, y).mutual_information()
+    assert found.nats == pytest.approx(0, abs=0.05)
+
+
+def test_labels():
+    labels, values, pmi = labelled(1500)
+    model = fit("ulsif", values, labels)
+    assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.85
+    assert model.mutual_information().nats == pytest.approx(pmi.mean(), abs=0.1)
+
+
+def test_the_floor_is_a_floor_and_flagged():
+    x, y, _ = gaussians(300, (0.9,))
+    with pytest.warns(FitWarning, match="least PMI that the method can give"):
+        model = fit("ulsif", x, y, floor=0.5)
+    assert model.oof_pmi_.min() == pytest.approx(np.log(0.5))
+    assert model.pmi_matrix(x[:50], y[:50]).min() == pytest.approx(np.log(0.5))
+
+
+def test_centres_are_rows_and_no_more_than_asked():
+    x, y, _ = gaussians(300)
+    model = fit("ulsif", x, y, centres=20).model_
+    assert model.centres_x.shape == (20, 2)
+    assert len(np.unique(model.centres_x, axis=0)) == 20
+    assert fit("ulsif", x[:30], y[:30]).model_.weights.shape == (30,)

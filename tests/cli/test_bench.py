@@ -1,0 +1,121 @@
+"""`pointdep bench`, with estimators whose answers are known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from experiments import fakes
+from pointdep.data.tasks import QUICK, TASKS
+
+ARGUMENTS = ("--tasks", "gaussian-1,table", "--estimators", "pc,dv,ksg,cca", "--rows", "30,20")
+
+
+@pytest.fixture
+def bench(pointdep, monkeypatch):
+    """The command, with `pc` right, `dv` off by 0.5, `ksg` without PMI and `cca` broken."""
+    fakes.install(monkeypatch)
+    return lambda *arguments: pointdep("bench", "--device", "cpu", "--quiet", *arguments)
+
+
+def test_table(bench):
+    outcome = bench(*ARGUMENTS, "--seeds", 2, "--confidence", 0.8)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    lines = outcome.out.splitlines()
+    assert lines[0].split()[:5] == ["task", "rows", "estimator", "runs", "error"]
+    body = [line.split() for line in lines[1:17]]
+    # Task by task, and within one from few rows to many.
+    assert [line[:3] for line in body[:5]] == [
+        ["gaussian-1", "20", "pc"],
+        ["gaussian-1", "20", "dv"],
+        ["gaussian-1", "20", "ksg"],
+        ["gaussian-1", "20", "cca"],
+        ["gaussian-1", "30", "pc"],
+    ]
+    assert body[1][3:10] == ["2", "+0.500", "0.500", "0.500", "1.000", "1.000", "0.00"]
+    assert body[2][6:9] == ["-", "-", "-"]
+    assert body[3][3:] == ["0/2"] + ["-"] * 7
+    assert lines[17].startswith("all tasks")
+    assert "80% intervals" in outcome.out
+    assert lines[-2:] == [
+        "ksg on gaussian-1, table: ksg gives no PMI of new pairs",
+        "cca on gaussian-1, table: ZeroDivisionError: division by zero",
+    ]
+    assert lines[-3].endswith("runs: that no error ended.")
+    assert max(map(len, lines)) <= 100
+
+
+def test_folder_and_resuming(bench, folder):
+    first = bench(*ARGUMENTS, "--seeds", 1, "-o", "results")
+    assert first.out.endswith("written: results\n")
+    assert {path.name for path in (folder / "results").iterdir()} == {
+        *("results.csv", "summary.csv", "results.json", "figure.png", "figure.svg")
+    }
+    again = bench(*ARGUMENTS, "--seeds", 2, "-o", "results")
+    assert "12 of 32 runs were there already." in again.out
+
+
+def test_json(bench, check_json):
+    content = bench(*ARGUMENTS, "--seeds", 1, "--json").json()
+    check_json("bench", content)
+    assert content["runs"] == 16
+    assert content["failed"] == 4
+    assert content["rows"] == [30, 20]
+    assert content["output"] is None
+    assert {note["estimator"] for note in content["notes"]} == {"ksg", "cca"}
+    right = bench("--tasks", "table", "--seeds", 1, "-o", "out", "--json").json()
+    check_json("bench", right)
+    assert right["notes"] == []
+    assert right["output"] == "out"
+    assert right["summary"][0]["error"] == 0
+
+
+def test_sets_of_tasks(bench):
+    quick = bench("--seeds", 1, "--rows", 10, "--json").json()
+    assert quick["tasks"] == list(QUICK)
+    everything = bench("--tasks", "all", "--seeds", 1, "--rows", 10, "--json").json()
+    assert everything["tasks"] == list(TASKS)
+    more = bench("--tasks", "quick,table,label", "--seeds", 1, "--rows", 10, "--json").json()
+    assert more["tasks"] == [*QUICK, "table"]
+
+
+def test_list(pointdep):
+    outcome = pointdep("bench", "--list")
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(TASKS)
+    assert next(line for line in lines if line.startswith("gaussian-20")).split()[1] == "2.000"
+    assert sum("  yes  " in line for line in lines) == len(QUICK)
+    assert max(map(len, lines)) <= 100
+
+
+def test_help_is_quick():
+    heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
+    code = (
+        "import sys; from pointdep.cli.app import run; assert run(['bench', '--help']) == 0; "
+        f"assert not set({heavy!r}) & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tasks", "gausian-1"), "unknown task 'gausian-1': did you mean 'gaussian-1'"),
+        (("--tasks", "table,,label"), "--tasks 'table,,label' must be names"),
+        (("--estimators", "ksq"), "unknown estimator 'ksq': did you mean 'ksg'"),
+        (("--rows", "1e3"), "--rows '1e3' must be whole numbers"),
+        (("--rows", "0"), "rows=0 must be at least 1"),
+        (("--seeds", "0"), "seeds=0 must be at least 1"),
+        (("--confidence", "1.5"), "--confidence 1.5 must lie between 0 and 1"),
+        (("-o", "a/b"), "the folder above it does not exist"),
+        (("-o", "x.npy"), "x.npy is a file"),
+        (("--device", "gpu", "-o", "results"), "gpu"),
+        (("--list", "--json"), "--list is for people"),
+    ],
+)
+def test_refused(refused, arguments, message):
+    refused(message, "bench", *arguments)

@@ -1,0 +1,274 @@
+"""The reference tasks against numerical integration, scipy's densities and their invariances."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+from scipy.linalg import expm
+
+from pointdep.data.tasks import make_task, quadrature
+from pointdep.data.tasks.discrete import labelled_gaussians, zero_inflated
+from pointdep.data.tasks.gaussian import (
+    correlated,
+    dense_covariance,
+    gaussian,
+    sparse_covariance,
+)
+from pointdep.data.tasks.maps import (
+    ASINH,
+    CUBE,
+    HALF_CUBE,
+    NORMAL_CDF,
+    SWISS_ROLL,
+    WIGGLY,
+    spiral,
+)
+from pointdep.data.tasks.mixtures import blocks, gaussian_mixture, outliers
+from pointdep.data.tasks.student import student, tail_information
+from pointdep.data.tasks.uniform import uniform_noise
+from pointdep.errors import InputError
+
+
+def joint_normal(covariance, dim_x):
+    """log r and MI of N(0, covariance) by scipy's densities and entropies."""
+    parts = covariance, covariance[:dim_x, :dim_x], covariance[dim_x:, dim_x:]
+    both, x, y = (stats.multivariate_normal(cov=part) for part in parts)
+
+    def log_ratio(u, v):
+        return both.logpdf(np.hstack([u, v])) - x.logpdf(u) - y.logpdf(v)
+
+    return log_ratio, x.entropy() + y.entropy() - both.entropy()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
+def test_gaussians_agree_with_scipy(dim_x, dim_y, seed):
+    random = np.random.default_rng(seed)
+    root = random.normal(size=(dim_x + dim_y, dim_x + dim_y + 2))
+    joint = gaussian(root @ root.T, dim_x)
+    log_ratio, information = joint_normal(root @ root.T, dim_x)
+    assert joint.mutual_information == pytest.approx(information, rel=1e-7, abs=1e-9)
+    x, y, pmi = joint.sample(50, random)
+    assert x.shape == (50, dim_x)
+    assert y.shape == (50, dim_y)
+    np.testing.assert_allclose(pmi, log_ratio(x, y), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(joint.log_ratio(x, y[::-1]), log_ratio(x, y[::-1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 5, 25, 50])
+def test_dense_and_sparse_gaussians(dim):
+    # All the coordinates of a side share one factor: the sums correlate, and nothing else does.
+    canonical = 0.5 * dim / (1 + 0.5 * (dim - 1))
+    dense = gaussian(dense_covariance(dim, 0.5), dim)
+    assert dense.mutual_information == pytest.approx(-0.5 * np.log(1 - canonical**2))
+    if dim > 1:
+        sparse = gaussian(sparse_covariance(dim, 2, 2.0), dim)
+        assert sparse.mutual_information == pytest.approx(-np.log(1 - 0.8**2))
+    with pytest.raises(InputError, match=r"pairs=.* is more than dim"):
+        sparse_covariance(dim, dim + 1, 2.0)
+
+
+def test_gaussian_covariance_is_what_is_drawn():
+    covariance = np.array([[2.0, 0.5, 0.3], [0.5, 1.0, -0.4], [0.3, -0.4, 0.5]])
+    x, y, _ = gaussian(covariance, 2).sample(50_000, np.random.default_rng(0))
+    np.testing.assert_allclose(np.cov(np.hstack([x, y]).T), covariance, atol=0.04)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "dim"),
+    [
+        ("cubic-5", "gaussian-5", 5),
+        ("cubic-20", "gaussian-20", 20),
+        ("half-cube-1", "gaussian-1", 1),
+        ("half-cube-25", "sparse-25", 25),
+        ("asinh-1", "gaussian-1", 1),
+        ("normal-cdf-5", "sparse-5", 5),
+        ("wiggly-1", "gaussian-1", 1),
+        ("spiral-5", "sparse-5", 5),
+        ("asinh-student-5", "student-5", 5),
+    ],
+)
+def test_maps_leave_every_pmi(name, plain, dim):
+    made, before = make_task(name, 200, seed=4), make_task(plain, 200, seed=4)
+    np.testing.assert_array_equal(made.pmi, before.pmi)
+    assert made.mutual_information == before.mutual_information
+    assert made.x.shape == before.x.shape == (200, dim)
+    assert not np.allclose(made.y, before.y)
+
+
+@pytest.mark.parametrize("one", [CUBE, HALF_CUBE, ASINH, NORMAL_CDF, WIGGLY])
+def test_monotone_maps_and_their_inverses(one):
+    line = np.linspace(-4, 4, 2001)[:, None]
+    image = one.forward(line)
+    assert (np.diff(image[:, 0]) > 0).all()
+    np.testing.assert_allclose(one.inverse(image), line, atol=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 6), st.floats(-2, 2), st.integers(0, 1000))
+def test_spirals(dim, speed, seed):
+    random = np.random.default_rng(seed)
+    generator = random.normal(size=(dim, dim))
+    generator -= generator.T
+    x = random.normal(size=(20, dim))
+    wound = spiral(generator, speed)
+    image = wound.forward(x)
+    np.testing.assert_allclose((image**2).sum(1), (x**2).sum(1))
+    np.testing.assert_allclose(wound.inverse(image), x, atol=1e-8)
+    np.testing.assert_allclose(image[0], expm(speed * (x[0] ** 2).sum() * generator) @ x[0])
+
+
+def test_swiss_roll():
+    line = np.linspace(0, 1, 101)[:, None]
+    rolled = SWISS_ROLL.forward(line)
+    assert rolled.shape == (101, 2)
+    np.testing.assert_allclose(SWISS_ROLL.inverse(rolled), line, atol=1e-12)
+    task = make_task("swiss-roll", 5000)
+    assert task.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.75**2))
+    assert stats.kstest(SWISS_ROLL.inverse(task.x)[:, 0], "uniform").pvalue > 0.01
+
+
+class TestStudent:
+    @pytest.mark.parametrize(("freedom", "correlation"), [(1.0, 0.0), (1.0, 0.6), (4.0, -0.5)])
+    def test_mutual_information_by_integration(self, freedom, correlation):
+        shape = np.array([[1.0, correlation], [correlation, 1.0]])
+        both, alone = stats.multivariate_t(shape=shape, df=freedom), stats.t(freedom)
+
+        # In x = sinh(s) the heavy tails end, and the trapezoidal rule converges quickly.
+        axis = np.arange(-25, 25, 0.1)
+        s, t = np.meshgrid(axis, axis)
+        x, y = np.sinh(s), np.sinh(t)
+        log_joint = both.logpdf(np.stack([x, y], axis=-1))
+        pmi = log_joint - alone.logpdf(x) - alone.logpdf(y)
+        expected = (np.cosh(s) * np.cosh(t) * np.exp(log_joint) * pmi).sum() * 0.1**2
+        found = student(shape, 1, freedom).mutual_information
+        assert found == pytest.approx(expected, abs=1e-7)
+
+    def test_pmi_agrees_with_scipy(self):
+        dispersion = dense_covariance(3, 0.4)
+        joint = student(dispersion, 3, 2.5)
+        x, y, pmi = joint.sample(100, np.random.default_rng(0))
+        both, alone = (
+            stats.multivariate_t(shape=shape, df=2.5) for shape in (dispersion, dispersion[:3, :3])
+        )
+        expected = both.logpdf(np.hstack([x, y])) - alone.logpdf(x) - alone.logpdf(y)
+        np.testing.assert_allclose(pmi, expected, rtol=1e-8, atol=1e-8)
+        assert stats.kstest(x[:, 0], stats.t(2.5).cdf).pvalue > 0.01
+
+    def test_many_degrees_of_freedom_are_a_gaussian(self):
+        covariance = dense_covariance(2, 0.5)
+        many, plain = student(covariance, 2, 1e6), gaussian(covariance, 2)
+        assert many.mutual_information == pytest.approx(plain.mutual_information, abs=1e-5)
+        assert tail_information(1e6, 5, 5) == pytest.approx(0, abs=1e-5)
+        x, y, _ = plain.sample(50, np.random.default_rng(0))
+        np.testing.assert_allclose(many.log_ratio(x, y), plain.log_ratio(x, y), atol=1e-3)
+
+    def test_arguments(self):
+        with pytest.raises(InputError, match="freedom must be above 0"):
+            student(np.eye(2), 1, 0)
+
+
+@pytest.mark.parametrize("width", [0.05, 0.5, 0.75, 3.0])
+def test_uniform_noise(width):
+    joint = uniform_noise(width)
+
+    def marginal(y):
+        return (min(1.0, y + width) - max(0.0, y - width)) / (2 * width)
+
+    knots = sorted({-width, width, 1 - width, 1 + width})
+    entropy = sum(
+        integrate.quad(lambda y: -marginal(y) * np.log(marginal(y)), a, b)[0]
+        for a, b in itertools.pairwise(knots)
+    )
+    assert joint.mutual_information == pytest.approx(entropy - np.log(2 * width), abs=1e-6)
+    found = joint.log_ratio(np.array([[0.5], [0.5]]), np.array([[0.5], [0.5 + 1.01 * width]]))
+    assert found[0] == pytest.approx(-np.log(min(1.0, 2 * width)))
+    assert found[1] == -np.inf
+    with pytest.raises(InputError, match="width must be above 0"):
+        uniform_noise(0)
+
+
+class TestMixtures:
+    def test_pmi_agrees_with_scipy(self):
+        weights, means = [0.3, 0.7], np.array([[0.0, 1.0], [-1.0, 2.0]])
+        covs = np.array([[[1.0, 0.5], [0.5, 2.0]], [[0.5, 0.0], [0.0, 1.0]]])
+        x, y, pmi = gaussian_mixture(weights, means, covs).sample(200, np.random.default_rng(0))
+
+        def density(values, columns):
+            return sum(
+                w * stats.multivariate_normal(m[columns], c[np.ix_(columns, columns)]).pdf(values)
+                for w, m, c in zip(weights, means, covs, strict=True)
+            )
+
+        expected = np.log(density(np.hstack([x, y]), [0, 1]) / density(x, [0]) / density(y, [1]))
+        np.testing.assert_allclose(pmi, expected, atol=1e-9)
+
+    def test_one_component_is_a_gaussian(self):
+        covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
+        joint = gaussian_mixture([1.0], [[3.0, -2.0]], [covariance])
+        assert joint.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
+
+    def test_clusters_far_apart_are_a_table(self):
+        weights = np.array([0.2, 0.3, 0.5])
+        joint = gaussian_mixture(weights, [[-5, 0], [0, 5], [5, -5]], [0.16 * np.eye(2)] * 3)
+        assert joint.mutual_information == pytest.approx(stats.entropy(weights), abs=1e-8)
+        far = labelled_gaussians(weights, [[-7.0, 0.0], [7.0, 0.0], [0.0, 14.0]])
+        assert far.mutual_information == pytest.approx(stats.entropy(weights), abs=1e-8)
+
+    @pytest.mark.parametrize("name", ["mixture-cross", "mixture-outliers", "label"])
+    def test_a_finer_grid_changes_nothing(self, name, monkeypatch):
+        coarse = make_task(name, 5).mutual_information
+        monkeypatch.setattr(quadrature, "_STEP", 0.031)
+        assert make_task(name, 5).mutual_information == pytest.approx(coarse, abs=1e-9)
+
+    def test_outliers(self):
+        none, all_of_them = outliers(2, 0.8, 0.0), outliers(2, 0.8, 1.0)
+        assert none.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
+        assert all_of_them.mutual_information == pytest.approx(0, abs=1e-12)
+        x, y, pmi = outliers(3, 0.8, 0.25).sample(40_000, np.random.default_rng(0))
+        assert np.corrcoef(x[:, 0], y[:, 0])[0, 1] == pytest.approx(0.75 * 0.8, abs=0.02)
+        assert pmi.min() >= np.log(0.25)
+        with pytest.raises(InputError, match="share must be a fraction"):
+            outliers(2, 0.8, 1.5)
+
+    def test_blocks(self):
+        joint = blocks([[0.5, 0.0], [0.0, 0.5]])
+        assert joint.mutual_information == pytest.approx(np.log(2))
+        inside, outside = joint.log_ratio(np.array([[0.2], [1.0]]), np.array([[0.4], [0.2]]))
+        assert inside == pytest.approx(np.log(2))
+        assert outside == -np.inf
+
+
+def test_labels_by_integration_on_the_line():
+    """Labels along one axis: the other axis tells nothing, so one integral is enough."""
+    weights, means = np.array([0.4, 0.6]), np.array([-1.0, 0.5])
+    found = labelled_gaussians(weights, np.column_stack([means, [0.0, 0.0]]))
+
+    def integrand(x):
+        each = stats.norm(means).pdf(x)
+        return (weights * each * np.log(each / (weights @ each))).sum()
+
+    assert found.mutual_information == pytest.approx(integrate.quad(integrand, -9, 9)[0], abs=1e-8)
+
+
+def test_zero_inflated():
+    table = np.array([[0.3, 0.1], [0.2, 0.4]])
+    joint = zero_inflated(table, 0.6)
+    x, y, pmi = joint.sample(20_000, np.random.default_rng(0))
+    zero_x, zero_y = x[:, 0] == 0, y[:, 0] == 0
+    drawn = np.array([[zero_x & zero_y, zero_x & ~zero_y], [~zero_x & zero_y, ~zero_x & ~zero_y]])
+    np.testing.assert_allclose(drawn.mean(axis=2), table, atol=0.02)
+    np.testing.assert_allclose(pmi[zero_x & zero_y], np.log(0.3 / (0.4 * 0.5)))
+    both = ~zero_x & ~zero_y
+    gaussian_pmi = correlated(1, -0.5 * np.log(1 - 0.36)).log_ratio(x[both], y[both])
+    np.testing.assert_allclose(pmi[both], gaussian_pmi + np.log(0.4 / (0.6 * 0.5)))
+    # Both at zero or not at all: H(0.3) + 0.7 MI of the Gaussians.
+    together = zero_inflated([[0.3, 0.0], [0.0, 0.7]], 0.6).mutual_information
+    assert together == pytest.approx(stats.entropy([0.3, 0.7]) - 0.35 * np.log(1 - 0.36))
+    with pytest.raises(InputError, match=r"shape \(2, 2\)"):
+        zero_inflated([[0.5, 0.25, 0.25]], 0.6)

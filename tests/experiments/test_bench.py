@@ -1,0 +1,285 @@
+"""Comparisons of estimators, with estimators whose answers are known."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import pointdep
+from pointdep.classical.methods import CLASSICAL
+from pointdep.errors import InputError
+from pointdep.experiments.bench import Bench, prepare_folder, run_bench, write_report
+from pointdep.experiments.estimators import check_estimator, make_estimator
+from pointdep.experiments.figure import draw
+from pointdep.experiments.records import COLUMNS, Result, ResultFile, Run
+from pointdep.experiments.summary import over_tasks, summarise
+
+from . import fakes
+
+SMALL = Bench(
+    tasks=("gaussian-1", "independent"),
+    estimators=("pc", "dv", "ksg", "cca"),
+    rows=(50, 20),
+    seeds=2,
+    confidence=0.8,
+    device="cpu",
+)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The fits that were made: (task, estimator, rows, seed)."""
+    made = []
+    fakes.install(monkeypatch, made)
+    return made
+
+
+class TestResults:
+    def test_what_is_measured(self, calls):
+        results = run_bench(SMALL).results
+        assert len(results) == len(calls) == 2 * 4 * 2 * 2
+        by = {(r.task, r.estimator, r.rows, r.seed): r for r in results}
+        exact, biased = by["gaussian-1", "pc", 20, 1], by["gaussian-1", "dv", 20, 1]
+        assert (exact.true_mi, exact.mi, exact.error, exact.covered) == (0.5, 0.5, 0.0, True)
+        assert (exact.low, exact.high, exact.confidence) == (0.4, 0.6, 0.8)
+        assert exact.pmi_rmse == 0
+        assert biased.error == pytest.approx(0.5)
+        assert biased.covered is False
+        assert biased.pmi_rmse == pytest.approx(0.5)
+        assert biased.pmi_pearson == biased.pmi_spearman == pytest.approx(1)
+        assert biased.seconds >= 0
+        assert biased.flags == "not_converged saturated"
+        assert biased.reason == ""
+        # The exact PMI of independent pairs is constant: nothing to correlate with.
+        assert by["independent", "dv", 20, 0].pmi_pearson is None
+        assert by["independent", "dv", 20, 0].pmi_rmse == pytest.approx(0.5)
+
+    def test_an_answer_that_is_not_given_is_empty(self, calls):
+        found = next(r for r in run_bench(SMALL).results if r.estimator == "ksg")
+        assert found.mi is not None
+        assert found.pmi_rmse is found.pmi_pearson is found.pmi_spearman is None
+        assert found.reason == "ksg gives no PMI of new pairs"
+        assert not found.failed
+
+    def test_a_failure_does_not_end_the_others(self, calls):
+        results = run_bench(SMALL).results
+        failed = [result for result in results if result.failed]
+        assert {result.estimator for result in failed} == {"cca"}
+        assert len(failed) == 8
+        assert failed[0].reason == "ZeroDivisionError: division by zero"
+        assert failed[0].mi is failed[0].seconds is None
+
+    def test_small_before_large_and_seed_by_seed(self, calls):
+        run_bench(SMALL)
+        assert [(rows, seed) for _, _, rows, seed in calls[::8]] == [
+            (20, 0),
+            (50, 0),
+            (20, 1),
+            (50, 1),
+        ]
+
+    def test_progress(self, calls):
+        told = []
+
+        class Told:
+            def update(self, done, total, detail=""):
+                told.append((done, total, detail))
+
+        run_bench(SMALL, progress=Told())
+        assert told[0] == (0, 32, "pc on 20 rows of gaussian-1")
+        assert [done for done, _, _ in told] == list(range(32))
+
+
+class TestFolder:
+    def test_what_is_there_is_not_run_again(self, calls, tmp_path):
+        first = run_bench(SMALL, tmp_path)
+        assert first.resumed == 0
+        calls.clear()
+        again = run_bench(SMALL, tmp_path)
+        # Only what failed is tried again.
+        assert {estimator for _, estimator, _, _ in calls} == {"cca"}
+        assert again.resumed == 24
+        strip = [r for r in first.results if not r.failed]
+        assert [r for r in again.results if not r.failed] == strip
+
+    @pytest.mark.parametrize(
+        ("change", "new"),
+        [({"seeds": 3}, 2), ({"rows": (20, 50, 30)}, 4), ({"confidence": 0.9}, 8)],
+    )
+    def test_what_is_new_is_run(self, calls, tmp_path, change, new):
+        settings = {**vars(SMALL), "estimators": ("pc",), "seeds": 2}
+        run_bench(Bench(**{**settings, "rows": (20,)} if "seeds" in change else settings), tmp_path)
+        calls.clear()
+        if "seeds" in change:
+            settings["rows"] = (20,)
+        run_bench(Bench(**{**settings, **change}), tmp_path)
+        assert len(calls) == new
+
+    def test_another_version_is_run_again(self, calls, tmp_path, monkeypatch):
+        one = Bench(tasks=("table",), seeds=1, device="cpu")
+        run_bench(one, tmp_path)
+        monkeypatch.setattr(pointdep, "__version__", "9.9")
+        assert run_bench(one, tmp_path).results[0].pointdep == "9.9"
+        assert len(calls) == 2
+
+    def test_killed_while_writing(self, calls, tmp_path):
+        run_bench(SMALL, tmp_path)
+        path = tmp_path / "results.csv"
+        whole = path.read_bytes()
+        for cut in (1, 30, len(whole) - 40, len(whole)):
+            path.write_bytes(whole[:-cut])
+            assert not [
+                r for r in run_bench(SMALL, tmp_path).results if r.mi is None and not r.failed
+            ]
+            assert path.read_bytes().endswith(b"\n")
+            assert all(len(line) == len(COLUMNS) for line in csv.reader(path.open()))
+
+    def test_each_result_is_there_when_its_run_ends(self, calls, tmp_path):
+        class EndedError(Exception):
+            pass
+
+        class Ending:
+            def update(self, done, total, detail=""):
+                if done == 3:
+                    raise EndedError
+
+        with pytest.raises(EndedError):
+            run_bench(SMALL, tmp_path, Ending())
+        assert len(ResultFile(tmp_path / "results.csv").results) == 3
+
+    def test_foreign_files_are_refused(self, tmp_path):
+        path = tmp_path / "results.csv"
+        path.write_text("a,b\n1,2\n")
+        with pytest.raises(InputError, match="other columns"):
+            prepare_folder(tmp_path)
+        path.write_text(",".join(COLUMNS) + "\n1,2\n")
+        with pytest.raises(InputError, match="line 2, is not a result"):
+            prepare_folder(tmp_path)
+        assert "1,2" in path.read_text()
+        with pytest.raises(InputError, match="is a file"):
+            prepare_folder(path)
+        with pytest.raises(InputError, match="above it does not exist"):
+            prepare_folder(tmp_path / "a" / "b")
+
+    def test_results_come_back_as_they_were(self, tmp_path):
+        run = Run("table", "pc", 5, 0, 0.9, "cpu", "1")
+        full = Result(**vars(run), true_mi=0.1, mi=1 / 3, covered=False, reason='a "b", c')
+        store = ResultFile(tmp_path / "results.csv")
+        store.add(full)
+        assert ResultFile(store.path).results == {run: full}
+
+
+class TestReport:
+    @pytest.fixture
+    def results(self, calls, tmp_path):
+        results = run_bench(SMALL, tmp_path).results
+        write_report(SMALL, results, tmp_path)
+        return results
+
+    def test_files(self, results, tmp_path):
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {
+            *("results.csv", "summary.csv", "results.json", "figure.png", "figure.svg"),
+        }
+        assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+        svg = (tmp_path / "figure.svg").read_bytes()
+        assert b"</svg>" in svg
+        write_report(SMALL, results, tmp_path)
+        assert (tmp_path / "figure.svg").read_bytes() == svg
+
+    def test_json(self, results, tmp_path):
+        content = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+        assert content["versions"]["pointdep"] == pointdep.__version__
+        assert content["command"].startswith("pointdep bench --tasks gaussian-1,independent")
+        assert len(content["results"]) == 32
+        assert content["settings"]["confidence"] == 0.8
+        assert content["device"]
+
+    def test_summary(self, results, tmp_path):
+        lines = list(csv.DictReader((tmp_path / "summary.csv").open()))
+        assert len(lines) == 2 * 4 * 2
+        biased = next(line for line in lines if line["estimator"] == "dv")
+        assert float(biased["error"]) == pytest.approx(0.5)
+        assert float(biased["coverage"]) == 0
+        broken = next(line for line in lines if line["estimator"] == "cca")
+        assert broken["failed"] == "2"
+        assert broken["error"] == broken["seconds"] == ""
+
+    def test_means(self):
+        run = {"estimator": "pc", "rows": 5, "confidence": 0.9, "device": "cpu", "pointdep": "1"}
+        results = [
+            Result(task="a", seed=0, true_mi=0.0, error=0.2, covered=True, seconds=1.0, **run),
+            Result(task="a", seed=1, true_mi=0.0, error=-0.4, covered=False, seconds=2.0, **run),
+            Result(task="b", seed=0, true_mi=0.0, reason="no", **run),
+        ]
+        first, second = summarise(results)
+        assert (first.task, first.runs, first.failed, second.failed) == ("a", 2, 0, 1)
+        assert first.error == pytest.approx(-0.1)
+        assert first.absolute_error == pytest.approx(0.3)
+        assert first.coverage == 0.5
+        assert second.error is second.coverage is None
+        (everything,) = over_tasks(results)
+        assert (everything.runs, everything.failed) == (3, 1)
+        assert everything.absolute_error == pytest.approx(0.3)
+
+    def test_figure(self, results):
+        figure = draw(results)
+        small, large, seconds = figure.axes
+        assert (small.get_title(), large.get_title()) == ("20 rows", "50 rows")
+        assert [label.get_text() for label in small.get_yticklabels()] == list(SMALL.tasks)
+        assert seconds.get_xscale() == seconds.get_yscale() == "log"
+        named = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert named == ["pc", "dv", "ksg"]
+
+    def test_figure_without_any_answer(self, results, tmp_path):
+        failed = [result for result in results if result.failed]
+        write_report(SMALL, failed, tmp_path)
+
+
+class TestNames:
+    def test_neural(self):
+        model = make_estimator("dv:bilinear", seed=3, device="cpu")
+        assert (model.method, model.critic, model.random_state) == ("dv", "bilinear", 3)
+        assert model.device == "cpu"
+        default = type(model)()
+        assert make_estimator("drf", seed=0).critic == default.critic
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("pcc", "unknown estimator 'pcc': did you mean 'pc'"),
+            ("kgs", "did you mean 'ksg'"),
+            ("ksg:concat", "unknown estimator 'ksg'"),
+            ("pc:conct", "unknown critic of 'pc:conct'.*did you mean 'concat'"),
+            ("pc:", "unknown critic"),
+        ],
+    )
+    def test_unknown(self, name, message):
+        with pytest.raises(InputError, match=message):
+            check_estimator(name)
+
+    @pytest.mark.parametrize("name", CLASSICAL)
+    def test_classical(self, name):
+        model = make_estimator(name, seed=3)
+        assert (model.method, model.random_state, model.progress) == (name, 3, False)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"tasks": ("spirals",)}, "unknown task 'spirals'"),
+            ({"tasks": ()}, "tasks must name at least one"),
+            ({"estimators": ("pv",)}, "unknown estimator"),
+            ({"rows": (0,)}, "rows=0"),
+            ({"seeds": 0}, "seeds=0"),
+            ({"confidence": 1.0}, "confidence=1.0"),
+        ],
+    )
+    def test_settings(self, change, message):
+        with pytest.raises(InputError, match=message):
+            Bench(**change)
+
+    def test_named_twice_is_run_once(self, calls):
+        twice = Bench(tasks=("table", "table"), rows=(5, 5), seeds=1, device="cpu")
+        assert len(run_bench(twice).results) == 1

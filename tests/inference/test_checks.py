@@ -1,0 +1,226 @@
+"""The check of an estimated log-ratio on held-out pairs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.data.tasks import correlated_gaussians
+from pointdep.errors import InputError
+from pointdep.inference.checks import check_log_ratio, check_matrix
+
+DIM, BLOCK = 20, 125
+at_every_mi = pytest.mark.parametrize("mi", [2.0, 6.0, 10.0])
+
+
+def gaussian_blocks(rows, mi, seed=0):
+    """x: (G, b, 20) and the exact log r of every x with every y of its block, (G, b, b)."""
+    task = correlated_gaussians(rows, DIM, mi, seed=seed)
+    x, y = (torch.from_numpy(side).view(-1, BLOCK, DIM) for side in (task.x, task.y))
+    square = -math.expm1(-2 * mi / DIM)
+    own = x.square().sum(2)[:, :, None] + y.square().sum(2)[:, None, :]
+    cross = math.sqrt(square) * (x @ y.transpose(1, 2))
+    exact = mi + (cross - 0.5 * square * own) / (1 - square)
+    torch.testing.assert_close(exact.diagonal(dim1=1, dim2=2).flatten().numpy(), task.pmi)
+    return x, exact
+
+
+def weights(log_ratio):
+    joint = torch.eye(log_ratio.shape[1], dtype=torch.float64).expand(log_ratio.shape)
+    return joint, 1 - joint
+
+
+def check(log_ratio, **options):
+    return check_log_ratio(log_ratio, *weights(log_ratio), **options)
+
+
+def one_matrix(rows=300, seed=0):
+    """Exact log r of one-dimensional Gaussians with correlation 0.8, every x with every y."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=rows)
+    y = 0.8 * x + 0.6 * random.normal(size=rows)
+    square = 0.64 * (x[:, None] ** 2 + y**2) - 1.6 * x[:, None] * y
+    return -0.5 * np.log(0.36) - square / 0.72
+
+
+@at_every_mi
+def test_the_exact_pmi_passes(mi):
+    passed = [check(gaussian_blocks(2000, mi, seed)[1]) for seed in range(5)]
+    assert all(found.conclusive for found in passed)
+    assert sum(found.passed for found in passed) >= 4
+    assert all(found.fault == "none" for found in passed if found.passed)
+    assert all(found.verdict.startswith("Passes") for found in passed if found.passed)
+
+
+@at_every_mi
+def test_a_stretched_ratio_is_found(mi):
+    found = check(1.3 * gaussian_blocks(2000, mi)[1])
+    assert not found.passed
+    assert found.fault == "stretched"
+    assert found.recalibration.slope == pytest.approx(1 / 1.3, abs=0.05)
+    assert f"{1 / found.recalibration.slope:.2f} times too large" in found.verdict
+
+
+@at_every_mi
+def test_a_compressed_ratio_is_found(mi):
+    found = check(0.7 * gaussian_blocks(2000, mi)[1])
+    assert (found.passed, found.fault) == (False, "compressed")
+
+
+@at_every_mi
+@pytest.mark.parametrize(("shift", "way"), [(0.5, "high"), (-0.5, "low")])
+def test_a_constant_is_found_with_its_size(mi, shift, way):
+    found = check(gaussian_blocks(5000, mi)[1] + shift)
+    assert (found.passed, found.fault) == (False, "offset")
+    assert found.recalibration.shift == pytest.approx(-shift, abs=0.15)
+    assert f"too {way}" in found.verdict
+
+
+@pytest.mark.parametrize("mi", [2.0, 6.0])
+@pytest.mark.parametrize("side", ["x", "y"])
+def test_a_missing_read_out_is_found_on_its_side(mi, side):
+    x, exact = gaussian_blocks(2000, mi)
+    unnormalised = exact + x[:, :, :1] - 0.5
+    if side == "y":  # set x and y the other way round
+        unnormalised = unnormalised.transpose(1, 2)
+    found = check(unnormalised)
+    assert (found.passed, found.fault) == (False, f"depends_on_{side}")
+    assert "read-out" in found.verdict
+
+
+@at_every_mi
+def test_noise_of_the_pair_is_found(mi):
+    exact = gaussian_blocks(5000, mi)[1]
+    noise = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1)).double()
+    found = check(exact + 1.5 * noise)
+    assert (found.passed, found.fault) == (False, "stretched")
+    assert "over-fitted" in found.verdict
+
+
+def test_a_larger_constant_is_less_likely():
+    exact = gaussian_blocks(2000, 2.0)[1]
+    level = check(exact).recalibration.shift
+    chances = [check(exact + level + shift).p_value for shift in (0.0, 0.1, 0.2, 0.4, 0.8)]
+    assert chances == sorted(chances, reverse=True)
+    assert chances[0] > 0.5
+    assert chances[-1] < 1e-20
+
+
+def test_independent_pairs_and_a_ratio_of_one_pass():
+    found = check(torch.zeros(4, 50, 50))
+    assert found.passed
+    assert found.conclusive
+    assert found.p_value == pytest.approx(1.0)
+    assert not check(torch.full((4, 50, 50), 0.5)).passed
+
+
+def same(found, wanted):
+    assert found.p_value == pytest.approx(wanted.p_value, rel=1e-6)
+    assert found.verdict == wanted.verdict
+    assert found.rows == wanted.rows
+    for name in ("offset", "stderr", "rows"):
+        np.testing.assert_allclose(
+            [getattr(one, name) for one in found.balances],
+            [getattr(one, name) for one in wanted.balances],
+            rtol=1e-7,
+            atol=1e-10,
+        )
+    assert [(p.joint, p.product) for p in found.reliability] == [
+        (p.joint, p.product) for p in wanted.reliability
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_does_not_matter(seed):
+    log_ratio = one_matrix() + 0.1
+    order = np.random.default_rng(seed).permutation(len(log_ratio))
+    same(check_matrix(log_ratio[order][:, order], block=300), check_matrix(log_ratio, block=300))
+
+
+def test_nor_does_padding():
+    log_ratio = torch.from_numpy(one_matrix()).view(1, 300, 300) + 0.1
+    joint, product = weights(log_ratio)
+    padded = torch.full((2, 310, 310), 99.0, dtype=torch.float64)
+    padded[0, 5:305, 5:305] = log_ratio[0]
+    padded[1] = math.nan
+    around = torch.zeros(2, 2, 310, 310, dtype=torch.float64)
+    around[0, 0, 5:305, 5:305], around[1, 0, 5:305, 5:305] = joint[0], product[0]
+    same(check_log_ratio(padded, *around), check(log_ratio))
+
+
+def test_a_matrix_is_read_in_blocks_along_its_diagonal():
+    log_ratio = one_matrix()
+    halves = torch.from_numpy(np.stack([log_ratio[:150, :150], log_ratio[150:, 150:]]))
+    same(check_matrix(log_ratio, block=150), check(halves))
+
+
+def test_rows_of_a_group_count_once():
+    log_ratio = one_matrix()
+    twice = log_ratio.repeat(2, 0).repeat(2, 1)
+    found = check_matrix(twice, groups=np.arange(600) // 2, block=600)
+    wanted = check_matrix(log_ratio, block=300)
+    assert found.rows == wanted.rows == 300
+    for one, other in zip(found.balances, wanted.balances, strict=True):
+        assert one.stderr == pytest.approx(other.stderr, rel=1e-2)
+        assert one.offset == pytest.approx(other.offset, abs=1e-2)
+    naive = check_matrix(twice, block=600).balances[0].stderr
+    assert naive < 0.8 * found.balances[0].stderr
+
+
+@pytest.mark.parametrize(
+    "log_ratio",
+    [one_matrix(40), np.where(np.eye(200) > 0, 30.0, -30.0), [[0.0]]],
+    ids=["few rows", "no overlap", "one row"],
+)
+def test_too_little_to_tell(log_ratio):
+    found = check_matrix(log_ratio)
+    assert found.passed
+    assert not found.conclusive
+    assert (found.p_value, found.fault, found.balances) == (1.0, "cannot_tell", ())
+    assert found.verdict.startswith("Cannot tell")
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_infinite_log_ratios_are_read():
+    """A pair that cannot be, in a table of four outcomes."""
+    table = np.array([[0.3, 0.0], [0.2, 0.5]])
+    ratio = table / (table.sum(1, keepdims=True) * table.sum(0))
+    cells = np.random.default_rng(0).choice(4, size=400, p=table.ravel())
+    with np.errstate(divide="ignore"):
+        log_ratio = np.log(ratio)[cells // 2][:, cells % 2]
+    assert check_matrix(log_ratio).passed
+    assert not check_matrix(log_ratio + 0.5).passed
+
+
+def test_the_answer_is_plain_numbers_and_words():
+    found = check_matrix(one_matrix() + 0.5, at_limit=0.12, outside=0.034)
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert content["passed"] is False
+    assert content["recalibration"]["intercept"] == pytest.approx(found.recalibration.intercept)
+    assert len(content["balances"]) == len(found.balances)
+    assert content["reliability"][0]["observed_frequency"] < 1
+    assert str(found) == found.verdict == content["verdict"]
+    assert "12% of pairs sit at a limit" in found.verdict
+    assert "3% of pairs are unlike" in found.verdict
+
+
+def test_the_plot_shows_the_verdict():
+    pytest.importorskip("matplotlib").use("Agg")
+    ax = check_matrix(one_matrix()).plot()
+    assert ax.get_title(loc="left").startswith("Passes")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_matrix(np.zeros((3, 4))), "square"),
+        (lambda: check_matrix(np.zeros((3, 3)), groups=[0, 1]), "groups must be"),
+        (lambda: check_matrix(np.zeros((3, 3)), level=1.0), "level"),
+        (lambda: check_matrix(np.zeros((3, 3)), tolerance=0), "tolerance"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
