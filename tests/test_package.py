@@ -54,6 +54,7 @@ def test_every_name_is_there():
         assert getattr(pointdep, name) is not None
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
+    from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core import methods, objectives
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
@@ -62,6 +63,7 @@ def test_every_name_is_there():
     assert pointdep.MIEstimate is MIEstimate
     assert pointdep.ClassicalDependency is ClassicalDependency
     assert pointdep.CLASSICAL is CLASSICAL
+    assert pointdep.ConditionalDependency is ConditionalDependency
     assert pointdep.METHODS is methods.METHODS
     assert pointdep.Method is methods.Method
     assert pointdep.objectives.pc is objectives.pc

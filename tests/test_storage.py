@@ -41,8 +41,8 @@ class Bilinear(nn.Module):
 
 
 def fitted(**options):
-    common = {"hidden": (8,), "embedding_dim": 4, "folds": 2, "max_epochs": 2, "progress": False}
-    return PointwiseDependency(**{**common, "random_state": 0, **options})
+    common = {"critic": "concat", "hidden": (8,), "embedding_dim": 4, "folds": 2, "max_epochs": 2}
+    return PointwiseDependency(**{**common, "progress": False, "random_state": 0, **options})
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pointdep import objectives
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
+    from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HOME = {
     "CLASSICAL": "pointdep.classical.methods",
     "ClassicalDependency": "pointdep.classical.estimator",
+    "ConditionalDependency": "pointdep.conditional.estimator",
     "DataWarning": "pointdep.errors",
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
@@ -37,6 +39,7 @@ __all__ = [
     "CLASSICAL",
     "METHODS",
     "ClassicalDependency",
+    "ConditionalDependency",
     "DataWarning",
     "FitWarning",
     "InputError",

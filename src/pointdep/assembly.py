@@ -37,6 +37,7 @@ _ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
 _DEVICES = ("auto", "cpu", "cuda", "mps")
+_FEW_ROWS, _HIDDEN_FEW_ROWS = 5_000, (128, 32)
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
@@ -96,6 +97,12 @@ class PairedRows:
     @property
     def groups(self) -> Tensor | None:
         return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+
+
+def choose_hidden(critic: Any, hidden: Sequence[int] | str, rows: int) -> Sequence[int] | str:
+    """The default critic's layers where they are left to it: fewer units for fewer rows."""
+    auto = isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)
+    return _HIDDEN_FEW_ROWS if auto and hidden == "auto" and rows < _FEW_ROWS else hidden
 
 
 def pick_device(device: str) -> torch.device:

@@ -51,9 +51,10 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         it misses; "concat", "separable", "bilinear" or "inner"; or your own module, called as
         ``module(x, y)`` on paired rows and giving (n,) scores; or a pair of your own encoders
         ``(encoder_x, encoder_y)``, whose inner product is the score.
-    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 64) with the
-        critic "auto" and (256, 256) otherwise; `embedding_dim` is for "separable"; activation
-        "auto" is ReLU for methods whose score is r, such as `drf`, and SiLU otherwise.
+    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
+        with the critic "auto" (256, 64), or (128, 32) below 5,000 rows; `embedding_dim` is for
+        "separable"; activation "auto" is ReLU for methods whose score is r, such as `drf`, and
+        SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
         positive; or "asinh", r - 1/r, which does so too and suits `drf` better.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
@@ -158,7 +159,11 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         if method.uses_product:
             require_product_rows(rows.splits, rows.codes, method.key)
         model = assembly.make_model(
-            self._critic_settings(), method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
+            self._critic_settings(len(rows.x)),
+            method,
+            len(rows.splits),
+            rows.x.shape[1],
+            rows.y.shape[1],
         )
         rows = assembly.prepare(model, rows)
         found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y, rows.splits)
@@ -360,16 +365,19 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             )
         rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
-            return permutation_null(self._critic_settings(), rows, shuffles, progress=progress)
+            return permutation_null(
+                self._critic_settings(len(rows.x)), rows, shuffles, progress=progress
+            )
 
-    def _critic_settings(self) -> assembly.CriticSettings:
+    def _critic_settings(self, rows: int) -> assembly.CriticSettings:
+        hidden = assembly.choose_hidden(self.critic, self.hidden, rows)
         return assembly.CriticSettings(
-            self.critic, self.hidden, self.embedding_dim, self.activation, self.link
+            self.critic, hidden, self.embedding_dim, self.activation, self.link
         )
 
     def _training_options(self, smallest: int, seed: int) -> TrainingOptions:
         batch, block = assembly.batch_shape(
-            self._critic_settings(),
+            self._critic_settings(smallest),
             get_method(self.method, self.method_options),
             smallest,
             self.batch_size,

@@ -61,7 +61,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
     model = assembly.make_model(
-        made._critic_settings(), method, replicas, encoder_x.dim, encoder_y.dim
+        made._critic_settings(rows), method, replicas, encoder_x.dim, encoder_y.dim
     )
     _load_weights(model, tensors, path)
     made._set_fitted(model.to(assembly.pick_device(device)), encoder_x, encoder_y, rows)

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import fakes
 from pointdep.data.tasks import QUICK, TASKS
+from pointdep.experiments import bench as bench_module
 
 ARGUMENTS = ("--tasks", "gaussian-1,table", "--estimators", "pc,dv,ksg,cca", "--rows", "30,20")
 
@@ -56,6 +57,28 @@ def test_folder_and_resuming(bench, folder):
     }
     again = bench(*ARGUMENTS, "--seeds", 2, "-o", "results")
     assert "12 of 32 runs were there already." in again.out
+
+
+def test_ctrl_c_keeps_what_is_finished(bench, folder, monkeypatch):
+    measure, done = bench_module.measure, []
+
+    def interrupted(run):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(run)
+        return measure(run)
+
+    monkeypatch.setattr(bench_module, "measure", interrupted)
+    few = ("--tasks", "table", "--estimators", "pc,dv", "--rows", "20,30", "-o", "results")
+    ended = bench(*few, "--seeds", 1)
+    assert (ended.code, ended.out) == (130, "")
+    assert ended.err.endswith(
+        "interrupted; with -o FOLDER finished runs are kept, and the same command goes on from "
+        "them\n"
+    )
+    monkeypatch.setattr(bench_module, "measure", measure)
+    content = bench(*few, "--seeds", 1, "--json").json()
+    assert (content["resumed"], content["runs"]) == (3, 4)
 
 
 def test_json(bench, check_json):

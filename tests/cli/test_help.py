@@ -7,7 +7,7 @@ import re
 import pytest
 
 import pointdep as package
-from pointdep import METHODS
+from pointdep import CLASSICAL, METHODS
 from pointdep.core.critics import CRITICS
 from pointdep.data.readers import SUFFIXES
 
@@ -36,8 +36,10 @@ def test_every_option_says_what_it_does(pointdep, command):
 @pytest.mark.parametrize("command", ["mi", "fit"])
 def test_the_names_in_help_are_those_there_are(pointdep, command):
     text = " ".join(pointdep(command, "--help").out.split())
-    methods = re.search(r"--method \S+ ([a-z0-9_ ]+)\.", text)
+    methods = re.search(r"--method \S+ ([a-z0-9_ ]+)(?:; or, without networks, ([a-z ]+))?\.", text)
     assert set(methods.group(1).split()) == set(METHODS)
+    classical = {key for key, method in CLASSICAL.items() if method.estimates}
+    assert set((methods.group(2) or "").split()) == (classical if command == "mi" else set())
     critics = re.search(r"--critic \S+ ([a-z, ]+)\.", text)
     assert set(re.findall(r"\w+", critics.group(1))) - {"or"} == set(CRITICS)
     assert all(suffix in text for suffix in SUFFIXES)

@@ -10,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pointdep import PointwiseDependency
+from pointdep import ClassicalDependency, PointwiseDependency
+
+pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 
 GROUPS = np.arange(200) // 4
 
@@ -84,8 +86,7 @@ def test_a_file_of_each_kind(folder, quick, pairs, reference):
 
 def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json):
     model = like_quick(method="dm2", method_options={"eta": 2.0}, critic="separable")
-    with pytest.warns(UserWarning, match="still_improving"):
-        model.fit(*pairs)
+    model.fit(*pairs)
     expected = model.mutual_information(confidence=0.8)
     options = ("--method", "dm2", "--method-option", "eta=2", "--critic", "separable")
     content = quick("mi", "x.npy", "y.npy", *options, "--confidence", 0.8, "--json").json()
@@ -99,6 +100,8 @@ def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json
     assert found["bits"] == pytest.approx(expected.nats / math.log(2))
     assert found["ci"] == list(expected.ci)
     assert (found["stderr"], found["confidence"], found["rows"]) == (expected.stderr, 0.8, 200)
+    assert found["correction"] == expected.correction
+    assert (found["null_p"], found["shuffles"], content["check"]) == (None, 0, None)
 
 
 def test_the_seed_decides(quick, reference):
@@ -116,10 +119,144 @@ def test_what_a_person_reads(quick):
     assert outcome.out.startswith(
         f"mutual information  {found['nats']:.3f} nats ({found['bits']:.3f} bits)\n"
     )
-    assert f"99.5% interval      {low:.3f} to {high:.3f}\n" in outcome.out
+    assert f"99.5% interval      {low:.3f} to {high:.3f} nats\n" in outcome.out
+    correction = f"{found['correction']:+.3f} nats for the bias of fitting, included above"
+    assert f"correction          {correction}\n" in outcome.out
     assert "200, each scored by a model that did not see it (2 trained)" in outcome.out
-    assert outcome.err.startswith("warning: still_improving: ")
+    assert outcome.out.endswith("method              pc, critic auto\n")
+    assert "independence" not in outcome.out
+    assert outcome.err.startswith("warning: ")
     assert outcome.err.count("\n") == 1
+
+
+def test_bits(quick, refused):
+    outcome = quick("mi", "x.npy", "y.npy", "--bits")
+    found = quick("mi", "x.npy", "y.npy", "--bits", "--json").json()["estimate"]
+    low, high, correction = np.array([*found["ci"], found["correction"]]) / math.log(2)
+    assert outcome.out.splitlines()[:3] == [
+        f"mutual information  {found['bits']:.3f} bits ({found['nats']:.3f} nats)",
+        f"95% interval        {low:.3f} to {high:.3f} bits",
+        f"correction          {correction:+.3f} bits for the bias of fitting, included above",
+    ]
+    refused(
+        "--bits: --method smi estimates squared-loss mutual information",
+        *("mi", "x.npy", "y.npy", "--bits", "-m", "smi"),
+    )
+
+
+def test_shuffles(quick, check_json):
+    options = ("mi", "x.npy", "y.npy", "--shuffles", 3)
+    content = quick(*options, "--json").json()
+    check_json("mi", content)
+    assert content["estimate"]["shuffles"] == 3
+    assert content["estimate"]["null_p"] == 0.25  # no shuffled copy looks as dependent as the pairs
+    assert "independence        p = 0.25, from 3 shuffled copies\n" in quick(*options).out
+
+
+class TestCheck:
+    @pytest.fixture
+    def expected(self, like_quick, pairs):
+        return like_quick().fit(*pairs).check()
+
+    def test_for_a_person(self, quick, expected):
+        outcome = quick("mi", "x.npy", "y.npy", "--check")
+        assert outcome.code == 0
+        verdict = outcome.out.split("\ncheck  ")[1]
+        assert " ".join(verdict.split()) == expected.verdict
+        assert max(map(len, outcome.out.splitlines())) <= 100
+
+    def test_for_a_program(self, quick, expected, check_json):
+        content = quick("mi", "x.npy", "y.npy", "--check", "--json").json()
+        check_json("mi", content)
+        assert content["check"]["verdict"] == expected.verdict
+        assert content["check"]["passed"] is expected.passed
+        assert content["check"]["plot"] is None
+
+    def test_figure(self, quick, folder, check_json):
+        outcome = quick("mi", "x.npy", "y.npy", "--check-plot", "check.png")
+        assert outcome.out.endswith("figure  check.png\n")
+        assert (folder / "check.png").read_bytes().startswith(b"\x89PNG")
+        content = quick("mi", "x.npy", "y.npy", "--check-plot", "check.svg", "--json").json()
+        check_json("mi", content)
+        assert content["check"]["plot"] == "check.svg"
+        assert (folder / "check.svg").read_bytes().startswith(b"<?xml")
+
+    def test_a_figure_that_cannot_be_written(self, refused, folder):
+        (folder / "folder.png").mkdir()
+        for message, path in (
+            (r"check\.gif must end in \.png, \.svg, \.pdf", "check.gif"),
+            (r"folder\.png is a folder", "folder.png"),
+            ("the folder nowhere does not exist", "nowhere/check.png"),
+        ):
+            refused(message, "mi", "x.npy", "y.npy", "--check-plot", path)
+
+
+class TestClassical:
+    """Methods without networks, by the same command."""
+
+    @pytest.mark.parametrize("method", ["ksg", "cca", "ulsif", "likelihood"])
+    def test_agrees_with_the_library(self, pointdep, pairs, method, check_json):
+        options = ("--method", method, "--folds", 2, "--confidence", 0.8, "--quiet")
+        content = pointdep("mi", "x.npy", "y.npy", *options, "--json").json()
+        check_json("mi", content)
+        model = ClassicalDependency(method, folds=2, random_state=0, progress=False).fit(*pairs)
+        expected = model.mutual_information(confidence=0.8)
+        assert content["estimate"]["nats"] == expected.nats
+        assert content["estimate"]["ci"] == list(expected.ci)
+        assert (content["method"], content["folds"]) == (method, 0)
+
+    def test_what_a_person_reads(self, pointdep, pairs):
+        outcome = pointdep("mi", "x.npy", "y.npy", "-m", "ksg", "--bits")
+        found = ClassicalDependency("ksg", random_state=0).fit(*pairs).mutual_information()
+        low, high = found.ci_bits
+        assert outcome.out.splitlines() == [
+            f"mutual information  {found.bits:.3f} bits ({found.nats:.3f} nats)",
+            f"95% interval        {low:.3f} to {high:.3f} bits",
+            "rows                200",
+            "method              ksg",
+        ]
+        assert outcome.err == ""
+
+    def test_categories_and_options(self, pointdep, pairs):
+        labels = [(side[:, 0] > 0).astype(np.int64) for side in pairs]
+        for name, values in zip("ab", labels, strict=True):
+            np.save(f"{name}.npy", values)
+        command = ("mi", "a.npy", "b.npy", "-m", "counting", "--json", "--method-option")
+        plain = pointdep(*command, "correction=none").json()["estimate"]["nats"]
+        table = np.histogram2d(*labels, bins=2)[0] / 200
+        expected = (table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum()
+        assert plain == pytest.approx(expected)
+        assert pointdep(*command, "smoothing=1").json()["estimate"]["nats"] != plain
+
+    def test_groups_and_device(self, pointdep, pairs):
+        np.save("groups.npy", GROUPS)
+        command = ("mi", "x.npy", "y.npy", "-m", "cca", "--device", "cpu", "--json")
+        alone = pointdep(*command).json()["estimate"]
+        grouped = pointdep(*command, "--groups", "groups.npy").json()["estimate"]
+        assert grouped["nats"] == pytest.approx(alone["nats"])
+        assert grouped["stderr"] != alone["stderr"]
+
+    @pytest.mark.parametrize(
+        ("message", "options"),
+        [
+            ("leave out --critic, --hidden$", ["--critic", "concat", "--hidden", "16"]),
+            ("leave out --max-epochs, --negatives$", ["--max-epochs", "3", "--negatives", "3"]),
+            ("leave out --reference-size$", ["--reference-size", "30"]),
+            ("leave out --device$", ["--device", "cuda"]),
+            ("leave out --shuffles$", ["--shuffles", "9"]),
+            ("leave out --check, --check-plot$", ["--check", "--check-plot", "c.png"]),
+            ("unknown option of method 'ksg' 'K'", ["--method-option", "K=3"]),
+        ],
+    )
+    def test_options_of_networks(self, refused, message, options):
+        refused(message, "mi", "x.npy", "y.npy", "--method", "ksg", *options)
+
+    def test_what_has_no_mutual_information(self, refused):
+        message = "--method phsic gives no mutual information: its score ranks pairs"
+        refused(message, "mi", "x.npy", "y.npy", "--method", "phsic")
+
+    def test_numbers_are_not_counted(self, refused):
+        refused("counting", "mi", "x.npy", "y.npy", "--method", "counting")
 
 
 def test_what_is_not_mutual_information_is_not_called_so(quick):
@@ -133,8 +270,7 @@ def test_what_is_not_mutual_information_is_not_called_so(quick):
 class TestGroups:
     @pytest.fixture
     def grouped(self, like_quick, pairs):
-        with pytest.warns(UserWarning, match="still_improving"):
-            return like_quick().fit(*pairs, groups=GROUPS).mutual_information().nats
+        return like_quick().fit(*pairs, groups=GROUPS).mutual_information().nats
 
     def write(self, suffix):
         path = f"groups{suffix}"
@@ -157,8 +293,7 @@ class TestGroups:
     @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
     def test_of_a_column_of_the_table(self, quick, table, like_quick, pairs, suffix):
         # As strings, whose order is another one than that of the numbers.
-        with pytest.warns(UserWarning, match="still_improving"):
-            model = like_quick().fit(*pairs, groups=[f"g{i}" for i in GROUPS])
+        model = like_quick().fit(*pairs, groups=[f"g{i}" for i in GROUPS])
         found = quick("mi", f"pairs{suffix}", *table, "--group-column", "g", "--json").json()
         assert found["estimate"]["nats"] == model.mutual_information().nats
 

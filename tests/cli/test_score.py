@@ -19,11 +19,12 @@ from pointdep import PointwiseDependency
 
 @pytest.fixture
 def expected(saved_model, pairs):
-    """row, pmi and npmi by the library."""
+    """The columns by the library."""
     model = PointwiseDependency.load(saved_model)
     pmi, npmi = model.pmi(*pairs), model.npmi(*pairs)
     assert np.ptp(pmi) > 0.1
-    return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi})
+    beside = {"stderr": model.pmi_stderr(*pairs), "outside": model.outside(*pairs)}
+    return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi, **beside})
 
 
 def test_tables(pointdep, saved_model, expected, folder):
@@ -66,6 +67,7 @@ def test_json(pointdep, saved_model, expected, check_json, output):
     assert content["rows"] == 200
     assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
     assert content["below_zero"] == (expected["pmi"] < 0).sum()
+    assert content["outside"] == 0
     assert content["output"] == output
 
 
@@ -76,8 +78,35 @@ def test_what_a_person_reads(pointdep, saved_model, expected):
         "pairs       200",
         f"mean PMI    {expected['pmi'].mean():.3f} nats",
         f"below zero  {below} ({below / 200:.2%}), together less often than chance",
+        "outside     0 (0.00%), unlike any pair of the fit",
         "written     pmi.csv",
     ]
+
+
+def test_pairs_unlike_those_of_the_fit(pointdep, saved_model, pairs):
+    far = pairs[0].copy()
+    far[:5] *= 1000
+    np.save("far.npy", far)
+    outcome = pointdep("score", saved_model, "far.npy", "y.npy", "-o", "pmi.csv")
+    assert outcome.err == (
+        "warning: 5 of 200 pairs lie outside the data of the fit: their pmi is an extrapolation, "
+        "and the column outside says which they are\n"
+    )
+    assert "outside     5 (2.50%), unlike any pair of the fit\n" in outcome.out
+    assert pd.read_csv("pmi.csv")["outside"].tolist() == [True] * 5 + [False] * 195
+    far[1:5] = pairs[0][1:5]  # one in two hundred is no cause for a warning
+    np.save("far.npy", far)
+    outcome = pointdep("score", saved_model, "far.npy", "y.npy", "--json")
+    assert outcome.err == ""
+    assert outcome.json()["outside"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_a_single_model_has_no_standard_error(pointdep, like_quick, pairs):
+    like_quick().set_params(folds=1).fit(*pairs).save("single")
+    outcome = pointdep("score", "single", "x.npy", "y.npy")
+    assert outcome.code == 0
+    assert pd.read_csv(io.StringIO(outcome.out))["stderr"].isna().all()
 
 
 def test_one_table_with_both_sides(pointdep, saved_model, expected, pairs):
@@ -188,7 +217,7 @@ def test_a_closed_pipe_is_no_error(folder, saved_model, pairs, rows):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
     ) as process:
         if rows > 200:
-            assert process.stdout.readline() == b"row,pmi,npmi\n"
+            assert process.stdout.readline() == b"row,pmi,npmi,stderr,outside\n"
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0

@@ -37,6 +37,7 @@ def encoders() -> tuple[nn.Module, nn.Module]:
 
 
 CRITICS = {
+    "auto": lambda: "auto",
     "concat": lambda: "concat",
     "separable": lambda: "separable",
     "bilinear": lambda: "bilinear",
@@ -56,7 +57,9 @@ def pairs(rows: int = 120, *, seed: int = 0, x_dim: int = X_DIM, y_dim: int = Y_
 
 
 def small(**options: Any) -> PointwiseDependency:
+    """A plain critic, unless another one is asked for: the default one has tests of its own."""
     settings = {
+        "critic": "concat",
         "hidden": (8,),
         "embedding_dim": 4,
         "folds": 2,

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit
 
 from pointdep import METHODS, PointwiseDependency
 from pointdep.data.tasks import discrete_table, table_pmi
-from pointdep.errors import InputError
+from pointdep.errors import DataWarning, InputError
 from pointdep.inference import scoring
 
 from .helpers import CRITICS, fit, fitted, new_pairs, pairs
@@ -100,11 +100,14 @@ def test_one_fold():
     assert model.mutual_information().rows == 24
 
 
-def test_mutual_information_is_the_mean_out_of_fold():
-    model = fitted()
-    found = model.mutual_information()
-    assert found.nats == pytest.approx(model.oof_pmi_.mean(), rel=1e-5)
-    assert found.stderr == pytest.approx(stats.sem(model.oof_pmi_), rel=1e-5)
+@pytest.mark.parametrize("critic", ["concat", "auto"])
+def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
+    model = fitted(critic=critic)
+    found, bias = model.mutual_information(), model.bias_
+    assert found.correction == bias.correction
+    assert found.nats == pytest.approx(model.oof_pmi_.mean() + bias.correction, rel=1e-5)
+    wanted = math.hypot(stats.sem(model.oof_pmi_), bias.stderr)
+    assert found.stderr == pytest.approx(wanted, rel=1e-5)
     assert (found.rows, found.method, found.confidence) == (120, "pc", 0.95)
     assert found.warnings == tuple(map(str, model.flags_))
     narrow = model.mutual_information(confidence=0.5)
@@ -176,7 +179,8 @@ def test_npmi_is_bounded():
     with torch.no_grad():
         model.model_.critic.rest.layers[-1].weight *= 1e4
     found = model.npmi(*new_pairs())
-    assert np.abs(model.pmi(*new_pairs())).max() > 2 * math.log(120)
+    with pytest.warns(DataWarning, match="outside the data of the fit"):
+        assert np.abs(model.pmi(*new_pairs())).max() > 2 * math.log(120)
     assert (np.abs(found) <= 1).all()
     assert found.dtype == np.float32
 

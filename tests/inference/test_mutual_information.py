@@ -106,7 +106,7 @@ def test_estimate():
 def test_one_row_has_no_error():
     found = estimate(np.array([1.5]), METHODS["pc"])
     assert (found.nats, found.stderr) == (1.5, math.inf)
-    assert found.ci == (-math.inf, math.inf)
+    assert found.ci == (0.0, math.inf)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 95, math.nan])

@@ -14,9 +14,15 @@ import pointdep
 from pointdep.cli import bench, demo, fit, mi, score
 from pointdep.errors import PointdepError, PointdepWarning
 
+_KEPT = {
+    "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
+    "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
+}
+_NOTHING_KEPT = "no result was written"
+
 
 class _EndedError(Exception):
-    """Ctrl-C or a closed pipe, which typer would answer in ways that differ by its version."""
+    """Ctrl-C or a closed pipe in a command, which typer would answer differently by its version."""
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,7 +32,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
             sys.stdout.flush()
         except (KeyboardInterrupt, BrokenPipeError) as error:
-            raise _EndedError from error
+            raise _EndedError(command.__name__) from error
 
     return guarded
 
@@ -82,11 +88,7 @@ def _run(arguments: list[str]) -> int:
             # when it flushes at exit, so standard output is pointed elsewhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        return _fail(
-            "interrupted; no result was written (fit --checkpoint FILE, run again, goes on from "
-            "its last save)",
-            code=130,
-        )
+        return _fail(f"interrupted; {_KEPT.get(str(ended), _NOTHING_KEPT)}", code=130)
     except OSError as error:
         # Readers and writers say it better; this is what they did not foresee, as a full disk.
         named = f"{error.filename}: " if error.filename else ""

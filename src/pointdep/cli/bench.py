@@ -25,8 +25,7 @@ Estimators = Annotated[
     str,
     typer.Option(
         "--estimators",
-        help="METHOD or METHOD:CRITIC as in pointdep mi, or counting phsic ulsif likelihood ksg "
-        "cca; comma separated.",
+        help="METHOD or METHOD:CRITIC as in pointdep mi, or phsic: pc,pc:concat,ksg.",
     ),
 ]
 Rows = Annotated[str, typer.Option("--rows", help="Numbers of rows to fit, comma separated.")]
@@ -75,7 +74,9 @@ def bench(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare estimators on tasks whose mutual information and PMI are known exactly.
+    """Compare estimators on tasks of known answer.
+
+    The mutual information and the PMI of each task are known exactly; --list names the tasks.
 
     For instance:  pointdep bench --estimators pc,drf,ksg --rows 1000,10000 -o results/
     """

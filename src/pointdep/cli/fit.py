@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from pointdep.cli import options
+from pointdep.cli.settings import Settings, takes_settings
 from pointdep.cli.show import estimate_as_json, print_estimate, print_json
+from pointdep.errors import InputError
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to save the model in.")]
 CheckpointFile = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="File that keeps the training state; go on from it."),
 ]
-
 OutOfFold = Annotated[
     Path | None,
     typer.Option(
@@ -24,26 +25,14 @@ OutOfFold = Annotated[
 ]
 
 
+@takes_settings
 def fit(
     files: options.Files,
+    *,
     output: Output,
     oof: OutOfFold = None,
-    x_columns: options.XColumns = None,
-    y_columns: options.YColumns = None,
-    groups: options.Groups = None,
-    group_column: options.GroupColumn = None,
     method: options.MethodName = "pc",
-    method_option: options.MethodOptions = None,
-    critic: options.CriticName = "concat",
-    hidden: options.Hidden = "256,256",
-    discrete: options.Discrete = None,
-    folds: options.Folds = 5,
-    max_epochs: options.MaxEpochs = 200,
-    negatives: options.Negatives = "auto",
-    reference_size: options.ReferenceSize = 1024,
-    confidence: options.Confidence = 0.95,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
+    settings: Settings,
     checkpoint: CheckpointFile = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -57,34 +46,23 @@ def fit(
     """
     import numpy as np
 
-    from pointdep.data.readers import read_pairs
     from pointdep.data.writers import check_writable, write_table
     from pointdep.storage import check_target
 
     check_target(output)
     if oof is not None:
         check_writable(oof)
-    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
-    model = options.make_model(
-        method=method,
-        method_options=method_option,
-        critic=critic,
-        hidden=hidden,
-        folds=folds,
-        max_epochs=max_epochs,
-        negatives=negatives,
-        reference_size=reference_size,
-        seed=seed,
-        device=device,
-        discrete=discrete,
-        quiet=quiet,
-        checkpoint=checkpoint,
-    )
-    model.fit(x, y, groups=options.read_groups(groups, group_column, files))
+    x, y, groups = settings.read(files)
+    from pointdep.classical.methods import CLASSICAL
+
+    if method in CLASSICAL:
+        raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")
+    model = settings.networks(method, quiet=quiet, checkpoint=checkpoint)
+    model.fit(x, y, groups=groups)
     model.save(output)
     if oof is not None:
         write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})
-    found = model.mutual_information(confidence=confidence)
+    found = model.mutual_information(confidence=settings.confidence)
     if json:
         print_json("fit", {**estimate_as_json(model, found), "output": str(output)})
     else:

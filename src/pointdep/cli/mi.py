@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
 from pointdep.cli import options
-from pointdep.cli.show import estimate_as_json, print_estimate, print_json
+from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
+from pointdep.cli.show import (
+    check_as_json,
+    estimate_as_json,
+    print_check,
+    print_estimate,
+    print_json,
+)
+from pointdep.errors import InputError
+
+if TYPE_CHECKING:
+    from pointdep.inference.checks import RatioCheck
+
+Shuffles = Annotated[
+    int,
+    typer.Option(
+        "--shuffles",
+        min=0,
+        help="Test independence against so many copies with y shuffled: 39 allow p = 0.025 and "
+        "take one or two times as long as the fit; 0 for no test.",
+    ),
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Test the fitted ratio on pairs that it has not seen.")
+]
+CheckPlot = Annotated[
+    Path | None,
+    typer.Option("--check-plot", help="As --check, and draw it: FILE.png, .svg or .pdf."),
+]
+Bits = Annotated[bool, typer.Option("--bits", help="Print bits first, then nats.")]
+
+_FIGURES = (".png", ".svg", ".pdf")
 
 
+@takes_settings
 def mi(
     files: options.Files,
-    x_columns: options.XColumns = None,
-    y_columns: options.YColumns = None,
-    groups: options.Groups = None,
-    group_column: options.GroupColumn = None,
-    method: options.MethodName = "pc",
-    method_option: options.MethodOptions = None,
-    critic: options.CriticName = "concat",
-    hidden: options.Hidden = "256,256",
-    discrete: options.Discrete = None,
-    folds: options.Folds = 5,
-    max_epochs: options.MaxEpochs = 200,
-    negatives: options.Negatives = "auto",
-    reference_size: options.ReferenceSize = 1024,
-    confidence: options.Confidence = 0.95,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
+    *,
+    method: options.AnyMethodName = "pc",
+    settings: Settings,
+    shuffles: Shuffles = 0,
+    check: Check = False,
+    check_plot: CheckPlot = None,
+    bits: Bits = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -31,27 +59,68 @@ def mi(
 
     For instance:  pointdep mi x.npy y.npy   or   pointdep mi pairs.parquet --x-columns a,b
     --y-columns c
-    """
-    from pointdep.data.readers import read_pairs
 
-    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
-    model = options.make_model(
-        method=method,
-        method_options=method_option,
-        critic=critic,
-        hidden=hidden,
-        folds=folds,
-        max_epochs=max_epochs,
-        negatives=negatives,
-        reference_size=reference_size,
-        seed=seed,
-        device=device,
-        discrete=discrete,
-        quiet=quiet,
-    )
-    model.fit(x, y, groups=options.read_groups(groups, group_column, files))
-    found = model.mutual_information(confidence=confidence)
-    if json:
-        print_json("mi", estimate_as_json(model, found))
+    Are they dependent at all? --shuffles 39. Can the answer be believed? --check.
+    """
+    check_figure(check_plot)
+    x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
+    from pointdep.classical.methods import CLASSICAL
+
+    check_unit(method, bits)
+    wants_check = check or check_plot is not None
+    asked: dict[str, Any] = {"confidence": settings.confidence}
+    model: Any
+    if method in CLASSICAL:
+        given = {"shuffles": shuffles, "check": check, "check_plot": check_plot}
+        refuse_for_classical(method, [name for name, value in given.items() if value])
+        model = settings.classical(method, quiet=quiet)
     else:
-        print_estimate(model, found)
+        model = settings.networks(method, quiet=quiet)
+        asked["shuffles"] = shuffles
+    model.fit(x, y, groups=groups)
+    found = model.mutual_information(**asked)
+    outcome = model.check() if wants_check else None
+    if outcome is not None and check_plot is not None:
+        write_figure(outcome, check_plot)
+    if json:
+        checked = None if outcome is None else check_as_json(outcome, check_plot)
+        print_json("mi", {**estimate_as_json(model, found), "check": checked})
+        return
+    print_estimate(model, found, bits=bits)
+    if outcome is not None:
+        print_check(outcome, check_plot)
+
+
+def check_unit(method: str, bits: bool) -> None:
+    """Refuse before the fit what has no mutual information, or none in bits."""
+    from pointdep.classical.methods import CLASSICAL
+    from pointdep.core.methods import METHODS
+
+    known = CLASSICAL.get(method) or METHODS.get(method)
+    if known is not None and not known.estimates:
+        raise InputError(
+            f"--method {method} gives no mutual information: its score ranks pairs and has no unit"
+        )
+    if known is not None and bits and known.estimates != "mutual information":
+        raise InputError(f"--bits: --method {method} estimates {known.estimates}, which has none")
+
+
+def check_figure(path: Path | None) -> None:
+    """Refuse before the fit a file that could not be written after it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in _FIGURES:
+        raise InputError(f"--check-plot {path} must end in {', '.join(_FIGURES)}")
+    if path.is_dir():
+        raise InputError(f"--check-plot {path} is a folder: give a file")
+    if not path.parent.is_dir():
+        raise InputError(f"--check-plot {path}: the folder {path.parent} does not exist")
+
+
+def write_figure(outcome: RatioCheck, path: Path) -> None:
+    """The reliability curve of a check."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.0, 5.4), layout="constrained")
+    outcome.plot(figure.subplots())
+    figure.savefig(path, dpi=120)

@@ -1,23 +1,29 @@
-"""Options that several commands share, and the values behind them."""
+"""Options that several commands share, and how their texts are read."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from pointdep.errors import InputError
 
-if TYPE_CHECKING:
-    from pointdep.estimator import PointwiseDependency
+_NETWORKS = "cpc nwj js dv smile variational pc dm1 dm2 drf drf_relative rpc smi mine"
 
 
 def check_confidence(value: float) -> float:
     """Refuse it before the fit rather than after."""
     if not 0.0 < value < 1.0:
         raise InputError(f"--confidence {value:g} must lie between 0 and 1, as 0.95")
+    return value
+
+
+def check_seed(value: int) -> int:
+    """As NumPy's generators take it."""
+    if not 0 <= value < 2**32:
+        raise InputError(f"--seed {value} must lie between 0 and {2**32 - 1}")
     return value
 
 
@@ -48,20 +54,28 @@ GroupColumn = Annotated[
         "--group-column", help="Column (or key) of the groups, there or in the file of both sides."
     ),
 ]
-MethodName = Annotated[
+MethodName = Annotated[str, typer.Option("--method", "-m", help=f"{_NETWORKS}.")]
+AnyMethodName = Annotated[
     str,
     typer.Option(
         "--method",
         "-m",
-        help="cpc nwj js dv smile variational pc dm1 dm2 drf drf_relative rpc smi mine.",
+        help=f"{_NETWORKS}; or, without networks, counting ulsif likelihood ksg cca.",
     ),
 ]
 MethodOptions = Annotated[
     list[str] | None,
     typer.Option("--method-option", help="Option of the method as NAME=VALUE, e.g. eta=2."),
 ]
-CriticName = Annotated[str, typer.Option("--critic", help="concat, separable, bilinear or inner.")]
-Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, comma separated.")]
+CriticName = Annotated[
+    str,
+    typer.Option(
+        "--critic",
+        help="auto, concat, separable, bilinear or inner. auto: the closed form for Gaussian "
+        "pairs, and a network for what it misses; the others: a network alone.",
+    ),
+]
+Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, as 256,64, or auto.")]
 Folds = Annotated[
     int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")
 ]
@@ -74,7 +88,7 @@ ReferenceSize = Annotated[
 MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
 Seed = Annotated[
     int,
-    typer.Option("--seed", min=0, max=2**32 - 1, help="The same seed gives the same numbers."),
+    typer.Option("--seed", callback=check_seed, help="The same seed gives the same numbers."),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Discrete = Annotated[
@@ -91,48 +105,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for p
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 
-def make_model(
-    *,
-    method: str,
-    method_options: list[str] | None,
-    critic: str,
-    hidden: str,
-    folds: int,
-    max_epochs: int,
-    negatives: str,
-    reference_size: int,
-    seed: int,
-    device: str,
-    discrete: str | None,
-    quiet: bool,
-    checkpoint: Path | None = None,
-) -> PointwiseDependency:
-    """The estimator that these options describe."""
-    from pointdep.estimator import PointwiseDependency
-
-    sides = {None: (None, None), "x": (True, None), "y": (None, True), "both": (True, True)}
-    sides["none"] = (False, False)
-    if discrete not in sides:
-        raise InputError(f"--discrete {discrete!r}: choose x, y, both or none")
-    discrete_x, discrete_y = sides[discrete]
-    return PointwiseDependency(
-        method=method,
-        method_options=parse_options(method_options),
-        critic=critic,
-        hidden=parse_widths(hidden),
-        folds=folds,
-        max_epochs=max_epochs,
-        negatives=parse_count(negatives),
-        reference_size=reference_size,
-        random_state=seed,
-        device=device,
-        discrete_x=discrete_x,
-        discrete_y=discrete_y,
-        progress=not quiet,
-        checkpoint=checkpoint,
-    )
-
-
 def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> Any:
     """The groups from their own file, or from a column of the one file that holds both sides."""
     from pointdep.data.readers import read_column
@@ -147,16 +119,16 @@ def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> A
 
 
 def parse_options(pairs: list[str] | None) -> dict[str, Any] | None:
-    """["eta=2"] -> {"eta": 2}."""
+    """["eta=2"] -> {"eta": 2}; words stay words."""
     options: dict[str, Any] = {}
     for pair in pairs or []:
-        name, separator, text = pair.partition("=")
+        name, separator, text = (part.strip() for part in pair.partition("="))
+        if not separator or not name or not text:
+            raise InputError(f"--method-option {pair!r} must be NAME=VALUE, as eta=2")
         try:
-            options[name.strip()] = json.loads(text.strip().lower())
+            options[name] = json.loads(text.lower())
         except ValueError:
-            separator = ""
-        if not separator:
-            raise InputError(f"--method-option {pair!r} must be NAME=VALUE with a number, as eta=2")
+            options[name] = text
     return options or None
 
 
@@ -170,9 +142,25 @@ def parse_count(text: str) -> int | str:
         raise InputError(f"--negatives {text!r} must be a whole number or auto") from None
 
 
-def parse_widths(text: str) -> tuple[int, ...]:
-    """ "256,256" -> (256, 256)."""
+def parse_widths(text: str) -> tuple[int, ...] | str:
+    """ "256,64" -> (256, 64); "auto" stays."""
+    if text == "auto":
+        return text
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--hidden {text!r} must be layer widths such as 256,256") from None
+        raise InputError(f"--hidden {text!r} must be layer widths, as 256,64, or auto") from None
+
+
+def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:
+    """Which sides are categories: "x" -> (True, None); None leaves it to their types."""
+    sides: dict[str | None, tuple[bool | None, bool | None]] = {
+        None: (None, None),
+        "x": (True, None),
+        "y": (None, True),
+        "both": (True, True),
+        "none": (False, False),
+    }
+    if text not in sides:
+        raise InputError(f"--discrete {text!r}: choose x, y, both or none")
+    return sides[text]

@@ -20,9 +20,11 @@ from pointdep.inference.scoring import score_pairs
 # truth lies half-way. A network that is stopped early also misses what it had no time to learn, at
 # its best stop about as much again as the noise it has learned, so that the truth lies nearer to,
 # or beyond, what it says of its own rows. The shares and their errors were set on simulated tasks
-# (benchmarks/coverage.py measures what intervals they give).
+# (benchmarks/coverage.py measures what intervals they give). A network that shows nothing on other
+# rows has learned noise alone: half-way again, with a doubt that reaches both ends.
 _CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.5, 0.1
 _NETWORK_SHARE, _NETWORK_DOUBT = 1.25, 0.45
+_NOISE_SHARE, _NOISE_DOUBT = 0.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -30,35 +32,43 @@ class FittingBias:
     """How much higher log r reads on the rows a model was fitted on than on others, in nats.
 
     closed_form, network: the parts of it. resolution: what independent pairs would show by chance.
+    proven: whether the network has found something that unseen rows show beyond chance.
     """
 
     closed_form: float = 0.0
     network: float = 0.0
     resolution: float = 0.0
+    proven: bool = True
 
     @property
     def correction(self) -> float:
         """What to add to the mean over unseen rows."""
-        return _CLOSED_FORM_SHARE * self.closed_form + _NETWORK_SHARE * self.network
+        share = _NETWORK_SHARE if self.proven else _NOISE_SHARE
+        return _CLOSED_FORM_SHARE * self.closed_form + share * self.network
 
     @property
     def stderr(self) -> float:
         """How far that may be wrong."""
+        doubt = _NETWORK_DOUBT if self.proven else _NOISE_DOUBT
         return math.hypot(
-            _CLOSED_FORM_DOUBT * self.closed_form, _NETWORK_DOUBT * self.network, self.resolution
+            _CLOSED_FORM_DOUBT * self.closed_form, doubt * self.network, self.resolution
         )
 
 
-def fitting_bias(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> FittingBias:
+def fitting_bias(
+    model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split], *, proven: bool
+) -> FittingBias:
     """Of a cross-fitted model of the pairs x: (n, dx), y: (n, dy).
 
+    proven: whether the mean of log r over unseen rows is above zero beyond chance. The default
+    critic's network has been judged already, and stands only where it helps.
     With k = dx dy, the MI of n independent Gaussian pairs is estimated with an error of
     sqrt(k/2)/n: no estimate resolves less.
     """
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / len(x)
     total = _gap(model, x, y, splits)
     if not isinstance(model.critic, ResidualCritic):
-        return FittingBias(0.0, max(total, 0.0), resolution)
+        return FittingBias(0.0, max(total, 0.0), resolution, proven)
     closed = _gap(closed_form_only(model), x, y, splits)
     return FittingBias(max(closed, 0.0), max(total - closed, 0.0), resolution)
 

@@ -117,7 +117,7 @@ def estimate(
         raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     n = len(values)
     nats = float(values.mean()) + correction
-    stderr = math.hypot(_standard_error(values, groups), doubt)
+    stderr = math.hypot(standard_error(values, groups), doubt)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
     return MIEstimate(
         nats=nats,
@@ -142,7 +142,7 @@ def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
     return max(low, 0.0), max(high, 0.0)
 
 
-def _standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:
+def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:
     """Of the mean of the values (n,), from the spread of their sums over groups."""
     deviations = values - values.mean()
     sums = deviations if groups is None else np.bincount(groups, weights=deviations)

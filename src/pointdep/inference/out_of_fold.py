@@ -17,7 +17,7 @@ from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.splits import Rows, Split
 from pointdep.inference.bias import FittingBias, fitting_bias
-from pointdep.inference.mutual_information import Array, pseudo_values
+from pointdep.inference.mutual_information import Array, pseudo_values, standard_error
 from pointdep.inference.scoring import score_blocks, score_pairs
 
 _BLOCK = 128
@@ -27,6 +27,7 @@ _CHECK_BLOCK = 128
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
+_PROOF = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,24 @@ def out_of_fold(
     flags = _limit_flags(
         model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
     )
-    plug_in = not model.methods[0].uses_product
+    bias = FittingBias()
+    if not model.methods[0].uses_product:
+        bias = fitting_bias(model, x, y, splits, proven=_above_zero(values, groups))
     return OutOfFold(
         pmi.astype(np.float32),
         values,
         (*flags, *_few_flags(values[~np.isnan(values)])),
-        fitting_bias(model, x, y, splits) if plug_in else FittingBias(),
+        bias,
         lowest,
         highest,
     )
+
+
+def _above_zero(values: Array, groups: Tensor | None) -> bool:
+    """Whether the mean of the values (n,), NaN left out, is above zero beyond chance."""
+    known = ~np.isnan(values)
+    codes = None if groups is None else groups.cpu().numpy()[known]
+    return float(values[known].mean()) > _PROOF * standard_error(values[known], codes)
 
 
 def mismatched(model: RatioModel, x: Tensor, y: Tensor, rows: Rows, *, seed: int) -> Tensor:

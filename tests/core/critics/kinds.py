@@ -14,6 +14,8 @@ from pointdep.core.critics import (
     ModuleCritic,
     SeparableCritic,
 )
+from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.transforms import CanonicalMap
 
 X_DIM, Y_DIM = 3, 5
 
@@ -47,7 +49,15 @@ def encoders() -> tuple[nn.Module, nn.Module]:
     return nn.Sequential(nn.Linear(X_DIM, 6), nn.ReLU(), nn.Linear(6, 4)), nn.Linear(Y_DIM, 4)
 
 
+def residual(replicas: int) -> ResidualCritic:
+    """With canonical correlations, other ones for each replica."""
+    critic = ResidualCritic(replicas, X_DIM, Y_DIM, hidden=(8, 6))
+    critic.correlations = torch.linspace(0.1, 0.9, 3 * replicas).view(replicas, 3)
+    return critic
+
+
 KINDS = {
+    "auto": residual,
     "concat": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
     "concat, one hidden layer": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
     "separable": lambda r: SeparableCritic(r, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4),
@@ -75,6 +85,13 @@ def build(kind: str, replicas: int, seed: int = 0) -> Critic:
     return critic
 
 
+def x_dim(kind: str) -> int:
+    """The default critic takes canonical coordinates and what goes with them."""
+    return CanonicalMap.out_dim(X_DIM) if kind == "auto" else X_DIM
+
+
 def y_dim(kind: str) -> int:
     """The inner product needs x and y in one space."""
+    if kind == "auto":
+        return CanonicalMap.out_dim(Y_DIM)
     return X_DIM if kind == "inner" else Y_DIM

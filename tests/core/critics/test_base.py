@@ -8,7 +8,7 @@ import torch
 from pointdep.core import objectives
 from pointdep.core.critics import CRITICS, Critic
 
-from .kinds import KINDS, X_DIM, build, draw, y_dim
+from .kinds import KINDS, X_DIM, build, draw, x_dim, y_dim
 
 R = 3
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -17,7 +17,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @every_kind
 def test_pairs_are_the_diagonal_of_the_matrix(kind):
     critic = build(kind, R)
-    x, y = draw(R, 6, X_DIM, seed=1), draw(R, 6, y_dim(kind), seed=2)
+    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
     pairs, matrix = critic.pairs(x, y), critic.matrix(x, y)
     assert pairs.shape == (R, 6)
     assert matrix.shape == (R, 6, 6)
@@ -27,7 +27,7 @@ def test_pairs_are_the_diagonal_of_the_matrix(kind):
 @every_kind
 def test_matrix_is_the_loop_over_single_pairs(kind):
     critic = build(kind, R)
-    x, y = draw(R, 4, X_DIM, seed=3), draw(R, 7, y_dim(kind), seed=4)
+    x, y = draw(R, 4, x_dim(kind), seed=3), draw(R, 7, y_dim(kind), seed=4)
     matrix = critic.matrix(x, y)
     assert matrix.shape == (R, 4, 7)
     for i in range(4):
@@ -40,7 +40,7 @@ def test_matrix_is_the_loop_over_single_pairs(kind):
 @pytest.mark.parametrize("budget", [1, 5, 37, 500, 1 << 24])
 def test_blocks_give_the_same_matrix(kind, budget):
     critic = build(kind, R)
-    x, y = draw(R, 7, X_DIM, seed=5), draw(R, 11, y_dim(kind), seed=6)
+    x, y = draw(R, 7, x_dim(kind), seed=5), draw(R, 11, y_dim(kind), seed=6)
     blocks = critic.matrix_in_blocks(x, y, budget * critic.cell_width())
     torch.testing.assert_close(blocks, critic.matrix(x, y))
 
@@ -65,7 +65,7 @@ def test_blocks_keep_to_their_budget():
 @every_kind
 def test_replicas_are_the_single_critics(kind):
     critic = build(kind, R)
-    x, y = draw(R, 5, X_DIM, seed=7), draw(R, 6, y_dim(kind), seed=8)
+    x, y = draw(R, 5, x_dim(kind), seed=7), draw(R, 6, y_dim(kind), seed=8)
     matrix, pairs = critic.matrix(x, y), critic.pairs(x, y[:, :5])
     for r in range(R):
         single = critic.select([r])
@@ -82,7 +82,7 @@ def test_replicas_are_the_single_critics(kind):
 def test_select_reorders_and_copies(kind):
     critic = build(kind, R)
     before = copy.deepcopy(critic.state_dict())
-    x, y = draw(R, 5, X_DIM, seed=9), draw(R, 5, y_dim(kind), seed=10)
+    x, y = draw(R, 5, x_dim(kind), seed=9), draw(R, 5, y_dim(kind), seed=10)
     chosen = critic.select([2, 0])
     assert chosen.replicas == 2
     expected = critic.matrix(x, y)[[2, 0]]
@@ -99,7 +99,7 @@ def test_select_reorders_and_copies(kind):
 @every_kind
 def test_selected_critic_has_gradients_of_its_own(kind):
     critic = build(kind, R)
-    x, y = draw(R, 4, X_DIM, seed=9), draw(R, 4, y_dim(kind), seed=10)
+    x, y = draw(R, 4, x_dim(kind), seed=9), draw(R, 4, y_dim(kind), seed=10)
     chosen = critic.select([1])
     chosen.matrix(x[1:2], y[1:2]).square().sum().backward()
     for parameter in chosen.parameters():
@@ -112,7 +112,7 @@ def test_selected_critic_has_gradients_of_its_own(kind):
 def test_four_dimensional_input(kind):
     """x: (R, G, n, dx), y: (R, G, m, dy) -> (R, G, n, m)."""
     critic = build(kind, R)
-    x, y = draw(R, 2, 4, X_DIM, seed=11), draw(R, 2, 6, y_dim(kind), seed=12)
+    x, y = draw(R, 2, 4, x_dim(kind), seed=11), draw(R, 2, 6, y_dim(kind), seed=12)
     grouped = critic.matrix(x, y)
     assert grouped.shape == (R, 2, 4, 6)
     for g in range(2):
@@ -122,7 +122,7 @@ def test_four_dimensional_input(kind):
 @every_kind
 def test_inputs_need_not_be_contiguous(kind):
     critic = build(kind, R)
-    x = draw(X_DIM, 5, R, seed=13).permute(2, 1, 0)
+    x = draw(x_dim(kind), 5, R, seed=13).permute(2, 1, 0)
     y = draw(y_dim(kind), 5, R, seed=14).permute(2, 1, 0)
     assert not x.is_contiguous()
     expected = critic.matrix(x.contiguous(), y.contiguous())
@@ -147,7 +147,7 @@ def gradients(critic, x, y):
 @every_kind
 def test_gradient_of_one_replica_ignores_the_others(kind):
     critic = build(kind, R)
-    x, y = draw(R, 5, X_DIM, seed=15), draw(R, 5, y_dim(kind), seed=16)
+    x, y = draw(R, 5, x_dim(kind), seed=15), draw(R, 5, y_dim(kind), seed=16)
     together = {key: g.clone() for key, g in gradients(critic, x, y).items()}
     for r in range(R):
         alone = gradients(critic.select([r]), x[r : r + 1], y[r : r + 1])
@@ -195,4 +195,4 @@ def test_base_class_leaves_scoring_to_its_kinds():
 
 
 def test_names_offered_to_the_user():
-    assert CRITICS == ("concat", "separable", "bilinear", "inner")
+    assert CRITICS == ("auto", "concat", "separable", "bilinear", "inner")

@@ -146,6 +146,7 @@ _STUDENTS = {
         "1 + 1 uncorrelated Student, 1 degree of freedom", lambda: _student(1, 1)
     ),
     "student-2": TaskKind("2 + 2 uncorrelated Student, 2 degrees", lambda: _student(2, 2)),
+    "student-3": TaskKind("3 + 3 uncorrelated Student, 2 degrees", lambda: _student(3, 2)),
     "student-5": TaskKind("5 + 5 uncorrelated Student, 2 degrees", lambda: _student(5, 2)),
     "student-dense-5": TaskKind(
         "5 + 5 Student, all correlated, 5 degrees", lambda: _student(5, 5, correlation=0.5)

@@ -1,0 +1,115 @@
+"""The options that `mi` and `fit` share, as one object."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pointdep.cli import options
+from pointdep.errors import InputError
+
+if TYPE_CHECKING:
+    from pointdep.classical.estimator import ClassicalDependency
+    from pointdep.estimator import PointwiseDependency
+
+_OF_NETWORKS = ("critic", "hidden", "max_epochs", "negatives", "reference_size")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which rows to read, and how to fit them."""
+
+    x_columns: options.XColumns = None
+    y_columns: options.YColumns = None
+    groups: options.Groups = None
+    group_column: options.GroupColumn = None
+    discrete: options.Discrete = None
+    method_option: options.MethodOptions = None
+    critic: options.CriticName = "auto"
+    hidden: options.Hidden = "auto"
+    folds: options.Folds = 5
+    max_epochs: options.MaxEpochs = 200
+    negatives: options.Negatives = "auto"
+    reference_size: options.ReferenceSize = 1024
+    confidence: options.Confidence = 0.95
+    seed: options.Seed = 0
+    device: options.Device = "auto"
+
+    def read(self, files: list[Path]) -> tuple[Any, Any, Any]:
+        """x, y, and the groups of the rows or None."""
+        from pointdep.data.readers import read_pairs
+
+        x, y = read_pairs(files, x_columns=self.x_columns, y_columns=self.y_columns)
+        return x, y, options.read_groups(self.groups, self.group_column, files)
+
+    def networks(
+        self, method: str, *, quiet: bool, checkpoint: Path | None = None
+    ) -> PointwiseDependency:
+        """The estimator with networks."""
+        from pointdep.estimator import PointwiseDependency
+
+        return PointwiseDependency(
+            critic=self.critic,
+            hidden=options.parse_widths(self.hidden),
+            max_epochs=self.max_epochs,
+            negatives=options.parse_count(self.negatives),
+            reference_size=self.reference_size,
+            device=self.device,
+            checkpoint=checkpoint,
+            **self._common(method, quiet),
+        )
+
+    def classical(self, method: str, *, quiet: bool) -> ClassicalDependency:
+        """The estimator without networks; options that are about networks are refused."""
+        from pointdep.classical.estimator import ClassicalDependency
+
+        changed = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        refuse_for_classical(method, [name for name in changed if name in _OF_NETWORKS])
+        if self.device not in ("auto", "cpu"):
+            refuse_for_classical(method, ["device"])
+        return ClassicalDependency(**self._common(method, quiet))
+
+    def _common(self, method: str, quiet: bool) -> dict[str, Any]:
+        discrete_x, discrete_y = options.parse_sides(self.discrete)
+        return {
+            "method": method,
+            "method_options": options.parse_options(self.method_option),
+            "folds": self.folds,
+            "random_state": self.seed,
+            "discrete_x": discrete_x,
+            "discrete_y": discrete_y,
+            "progress": not quiet,
+        }
+
+
+def refuse_for_classical(method: str, names: list[str]) -> None:
+    """InputError where there are names: of options that mean nothing without networks."""
+    if names:
+        listed = ", ".join("--" + name.replace("_", "-") for name in names)
+        raise InputError(f"--method {method} trains no networks: leave out {listed}")
+
+
+def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Show typer the parameter `settings` of a command as one option for each of its fields."""
+    hints = get_type_hints(Settings, include_extras=True)
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(field.name, by_name, default=field.default, annotation=hints[field.name])
+        for field in fields(Settings)
+    ]
+    shown: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        shown += shared if parameter.name == "settings" else [parameter.replace(kind=by_name)]
+
+    @functools.wraps(command)
+    def spread(**values: Any) -> None:
+        settings = Settings(**{field.name: values.pop(field.name) for field in fields(Settings)})
+        command(**values, settings=settings)
+
+    spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    spread.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return spread

@@ -1,0 +1,234 @@
+"""What may be given, and what is said of what may not."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from pointdep import ClassicalDependency, ConditionalDependency, PointwiseDependency
+from pointdep.errors import DataWarning, FitWarning, InputError
+
+from .helpers import conditional, fit, small, triples
+
+X, Y, Z = triples()
+BASE = fit(X, Y, Z)
+LABELS = np.where(Z[:, 0] > 0.3, "high", "low")
+
+
+def frame(values, *names):
+    return pd.DataFrame(values, columns=list(names))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        torch.from_numpy,
+        np.ndarray.tolist,
+        pd.DataFrame,
+        lambda side: pd.DataFrame(side, columns=[f"c{i}" for i in range(side.shape[1])]),
+        lambda side: pl.DataFrame(side, schema=[f"c{i}" for i in range(side.shape[1])]),
+    ],
+)
+def test_containers(read):
+    """y and z may be tables with the same names of columns."""
+    model = fit(read(X), read(Y), read(Z))
+    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(model.pmi(read(X), read(Y), read(Z)), BASE.pmi(X, Y, Z))
+    np.testing.assert_array_equal(model.pmi(X, Y, Z), BASE.pmi(X, Y, Z))
+
+
+def test_different_containers_for_different_sides():
+    model = fit(pl.DataFrame(X), torch.from_numpy(Y), frame(Z, "a", "b"))
+    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+    assert model.joint_.encoder_y_.names == ("Y0", "a", "b")
+    assert model.marginal_.encoder_y_.names == ("a", "b")
+    assert BASE.joint_.encoder_y_.names == ("Y0", "Z0", "Z1")
+    assert model.n_features_in_ == 2
+    assert model.feature_names_in_.tolist() == ["column_0", "column_1"]
+    assert not hasattr(BASE, "feature_names_in_")
+
+
+def test_one_column_without_a_second_dimension():
+    model = fit(X[:, 0], Y[:, 0], Z[:, 0])
+    assert np.isfinite(model.oof_pmi_).all()
+    np.testing.assert_array_equal(
+        model.pmi(X[:, 0], Y[:, 0], Z[:, 0]), model.pmi(X[:, :1], Y, Z[:, :1])
+    )
+
+
+class TestCategories:
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            LABELS,
+            LABELS.tolist(),
+            pd.Series(LABELS, dtype="category"),
+            pl.Series(LABELS, dtype=pl.Categorical),
+            LABELS == "high",
+            np.where(LABELS == "high", 3, 7),
+        ],
+        ids=["strings", "list", "pandas", "polars", "booleans", "integers"],
+    )
+    def test_of_one_side(self, labels):
+        """One-hot columns of two categories, in whatever order, beside the number of the other."""
+        for data, columns in (((X, Y, labels), 3), ((X, labels, Z), 4)):
+            model = fit(*data)
+            assert model.joint_.encoder_y_.dim == columns
+            assert sum(model.joint_.encoder_y_.numeric_mask) == columns - 2
+            few = model.pmi(*(side[:5] for side in data))
+            np.testing.assert_allclose(few, model.pmi(*data)[:5], atol=1e-5)
+
+    def test_of_both_sides(self):
+        data = X, LABELS, np.arange(120) % 3
+        model = fit(*data)
+        assert model.joint_.encoder_y_.dim == 5
+        assert model.marginal_.encoder_y_.dim == 3
+        np.testing.assert_allclose(
+            model.pmi(*(s[:4] for s in data)), model.pmi(*data)[:4], atol=1e-5
+        )
+
+    def test_a_table_of_both_kinds(self):
+        table = pd.DataFrame({"size": Z[:, 0], "kind": pd.Categorical(LABELS), "count": range(120)})
+        model = fit(X, Y, table)
+        assert model.joint_.encoder_y_.names == ("Y0", "size", "kind", "count")
+        assert model.joint_.encoder_y_.category_mask == (False, False, True, False)
+        np.testing.assert_allclose(
+            model.pmi(X[:3], Y[:3], table[:3]), model.pmi(X, Y, table)[:3], atol=1e-5
+        )
+
+    def test_declared(self):
+        codes = np.column_stack([np.arange(120) % 3, np.arange(120) % 2])
+        assert fit(X, Y, codes).marginal_.encoder_y_.dim == 2
+        assert fit(X, Y, codes, discrete_z=True).marginal_.encoder_y_.dim == 5
+        numbers = fit(X, codes[:, 0], LABELS == "low", discrete_z=False)
+        assert numbers.joint_.encoder_y_.category_mask == (True, False)
+        as_given = small(discrete_y=False, discrete_x=False)
+        numbers = fit(codes[:, 1], codes[:, 0], LABELS == "low", estimator=as_given)
+        assert numbers.joint_.encoder_y_.category_mask == (False, True)
+        assert numbers.joint_.encoder_x_.category_mask == (False,)
+        assert len(numbers.pmi(codes[:2, 1], codes[:2, 0], [True, False])) == 2
+
+    def test_a_new_one(self):
+        with pytest.raises(InputError, match="Z column 0"):
+            fit(X, Y, LABELS).pmi(X[:1], Y[:1], ["middle"])
+
+
+def test_constant_columns():
+    constant = np.column_stack([Z, np.ones(120)])
+    with pytest.warns(DataWarning) as caught:
+        model = fit(X, Y, constant)
+    said = [str(one.message) for one in caught]
+    assert said == ["Z: dropped 1 column(s) that have one value throughout: '2'"]
+    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+    with pytest.raises(InputError, match="every column of Z is constant"):
+        fit(X, Y, np.ones(120))
+
+
+def test_rows_in_another_order():
+    tables = [pd.DataFrame(side) for side in (X, Y, Z)]
+    with pytest.warns(DataWarning, match=r"X and Z .* as with Z.loc\[X.index\]"):
+        fit(*tables[:2], tables[2][::-1])
+    order = np.random.default_rng(0).permutation(120)
+    fit(*(table.iloc[order] for table in tables))  # all in one order: nothing to warn of
+
+
+class TestErrors:
+    @pytest.mark.parametrize("data", [(X, Y), (X, Y, None), (X, None, Z), (X,)])
+    def test_missing_side(self, data):
+        missing = "Z" if len(data) > 1 and data[1] is not None else "Y"
+        with pytest.raises(InputError, match=rf"{missing} is missing: call fit\(X, Y, Z\)"):
+            conditional().fit(*data)
+
+    @pytest.mark.parametrize(
+        ("data", "groups", "said"),
+        [
+            ((X, Y, Z[:100]), None, "X has 120 rows, Y has 120 rows, Z has 100 rows"),
+            ((X[:90], Y, Z), None, "X has 90 rows, Y has 120 rows, Z has 120 rows"),
+            ((X, Y, Z), np.arange(7), "groups has 7 rows"),
+        ],
+    )
+    def test_lengths(self, data, groups, said):
+        with pytest.raises(InputError, match=said):
+            conditional().fit(*data, groups=groups)
+
+    def test_not_finite(self):
+        broken = Z.copy()
+        broken[3, 1] = np.nan
+        with pytest.raises(InputError, match=r"Z column 1 holds 1 NaN value\(s\), .* row 3"):
+            conditional().fit(X, Y, broken)
+        with pytest.raises(InputError, match="Z column 1 holds 1 NaN"):
+            BASE.pmi(X, Y, broken)
+
+    def test_given_rows(self):
+        with pytest.raises(InputError, match=r"Z has 1 features, .* expecting 2"):
+            BASE.pmi(X, Y, Z[:, :1])
+        with pytest.raises(InputError, match=r"Y has 2 features, .* expecting 1"):
+            BASE.mutual_information(X, Z, Z)
+        with pytest.raises(InputError, match="X has 1 features"):
+            BASE.pmi(X[:, :1], Y, Z)
+        with pytest.raises(InputError, match="X has 120 rows, Y has 120 rows, Z has 9 rows"):
+            BASE.pmi(X, Y, Z[:9])
+        for part in ({"X": X}, {"X": X, "Y": Y}, {"Z": Z}):
+            with pytest.raises(InputError, match="X, Y and Z are all needed"):
+                BASE.mutual_information(**part)
+        with pytest.raises(InputError, match="groups has 3 rows"):
+            BASE.mutual_information(X, Y, Z, groups=[1, 2, 3])
+        with pytest.raises(InputError, match="confidence"):
+            BASE.mutual_information(confidence=95)
+
+    def test_other_names(self):
+        model = fit(X, Y, frame(Z, "a", "b"))
+        with pytest.raises(InputError, match="Z column 0 is 'b' but was 'a'"):
+            model.pmi(X, Y, frame(Z, "b", "a"))
+
+    def test_not_fitted(self):
+        for ask in ("pmi", "outside", "mutual_information"):
+            with pytest.raises(NotFittedError):
+                getattr(conditional(), ask)(X, Y, Z)
+        with pytest.raises(NotFittedError):
+            conditional().save("nowhere")
+
+    @pytest.mark.parametrize("method", ["cpc", "nwj", "js", "dv", "smile", "mine", "smi"])
+    def test_methods_without_a_mean_of_pmi(self, method):
+        with pytest.raises(InputError, match=f"'{method}' .* choose from variational, pc, dm1"):
+            conditional(small(method=method)).fit(X, Y, Z)
+
+    @pytest.mark.parametrize("estimator", [PointwiseDependency, ClassicalDependency("ksg"), "pc"])
+    def test_other_estimators(self, estimator):
+        with pytest.raises(InputError, match="must be a PointwiseDependency"):
+            ConditionalDependency(estimator).fit(X, Y, Z)
+
+    def test_own_critic(self):
+        with pytest.raises(InputError, match="critic of your own"):
+            conditional(small(critic=torch.nn.Bilinear(2, 3, 1))).fit(X, Y, Z)
+
+    def test_options(self):
+        with pytest.raises(
+            TypeError, match="no option 'radnom_state'; did you mean 'random_state'"
+        ):
+            ConditionalDependency(radnom_state=0)
+        with pytest.raises(InputError, match="discrete_z='yes'"):
+            conditional(discrete_z="yes").fit(X, Y, Z)
+        with pytest.raises(InputError, match="checkpoint needs a fixed random_state"):
+            conditional(small(checkpoint="c"), random_state=None).fit(X, Y, Z)
+
+
+def test_pairs_unlike_the_fit():
+    with pytest.warns(DataWarning, match=r"outside\(X, Y, Z\) says which"):
+        BASE.pmi(X, Y, Z + 1000.0)
+    assert BASE.outside(X, Y, Z + 1000.0).all()
+    assert BASE.outside(X, Y, Z).mean() < 0.05
+
+
+def test_flags_say_which_fit_they_are_of():
+    with pytest.warns(FitWarning) as caught:
+        model = conditional().fit(X, Y, Z)
+    said = [str(flag) for flag in model.flags_]
+    assert [str(one.message) for one in caught] == said
+    names = [flag.name for part in (model.joint_, model.marginal_) for flag in part.flags_]
+    assert [flag.name for flag in model.flags_] == names
+    assert any(": in the fit of X with (Y, Z), " in text for text in said)
+    assert any(": in the fit of X with Z, " in text for text in said)
+    assert model.mutual_information().warnings == tuple(said)

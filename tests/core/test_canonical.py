@@ -1,0 +1,177 @@
+"""Canonical correlations, against numpy and against populations that are known."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep.core.canonical import canonical_correlations, sample_correlations
+from pointdep.core.gaussian import gaussian_log_ratio
+
+RHO = np.array([0.9, 0.6, 0.3])
+
+
+def population(rows, rho=RHO, *, dy=4, seed=0):
+    """Gaussian pairs x: (rows, len(rho)) and y: (rows, dy) with these canonical correlations."""
+    random = np.random.default_rng(seed)
+    u = random.standard_normal((rows, len(rho)))
+    v = random.standard_normal((rows, dy))
+    v[:, : len(rho)] = rho * u + np.sqrt(1 - rho**2) * v[:, : len(rho)]
+    return u @ random.standard_normal((len(rho), len(rho))), v @ random.standard_normal((dy, dy))
+
+
+def by_numpy(x, y):
+    """Singular values of the cross-covariance between sides whitened by Cholesky factors."""
+    x, y = x - x.mean(0), y - y.mean(0)
+    left, right = (np.linalg.cholesky(side.T @ side / len(side)) for side in (x, y))
+    cross = np.linalg.inv(left) @ (x.T @ y / len(x)) @ np.linalg.inv(right).T
+    return np.linalg.svd(cross, compute_uv=False)
+
+
+def analyse(x, y):
+    return canonical_correlations(torch.as_tensor(x), torch.as_tensor(y))
+
+
+def coordinates(found, x, y):
+    u = (torch.as_tensor(x) - found.x_mean) @ found.x_weight
+    v = (torch.as_tensor(y) - found.y_mean) @ found.y_weight
+    return u, v
+
+
+def log_ratio(found, x, y):
+    u, v = coordinates(found, x, y)
+    k = len(found.correlations)
+    return gaussian_log_ratio(u[:, :k], v[:, :k], found.correlations).numpy()
+
+
+def test_those_of_the_rows_at_hand_are_numpys():
+    x, y = population(400)
+    found = sample_correlations(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    np.testing.assert_allclose(found, by_numpy(x, y), rtol=1e-9)
+
+
+def test_a_large_sample_gives_the_population():
+    found = analyse(*population(20_000, seed=1))
+    np.testing.assert_allclose(found.correlations, RHO, atol=0.02)
+    u, v = coordinates(found, *population(20_000, seed=1))
+    np.testing.assert_allclose(u.T @ u / 20_000, np.eye(3), atol=0.02)
+    np.testing.assert_allclose(v.T @ v / 20_000, np.eye(4), atol=0.02)
+    np.testing.assert_allclose(u.T @ v / 20_000, np.eye(3, 4) * RHO[:, None], atol=0.02)
+
+
+@pytest.mark.parametrize("rows", [40, 100, 400])
+def test_correlations_never_exceed_those_of_the_rows_at_hand(rows):
+    x, y = population(rows, seed=2)
+    inside = by_numpy(x, y)
+    outside = analyse(x, y).correlations.numpy()
+    assert (outside <= inside + 1e-12).all()
+    assert outside.sum() < inside.sum() - 0.001
+
+
+def test_on_average_they_are_what_other_rows_show():
+    """Fitted on 200 rows and measured on thousands: the correlations of the coordinates found."""
+    told, shown, naive = [], [], []
+    for seed in range(12):
+        x, y = population(4000, np.r_[0.7, np.zeros(9)], dy=10, seed=seed)
+        found = analyse(x[:200], y[:200])
+        u, v = coordinates(found, x[200:], y[200:])
+        told.append(float(found.correlations[0]))
+        shown.append(np.corrcoef(u[:, 0], v[:, 0])[0, 1])
+        naive.append(by_numpy(x[:200], y[:200])[0])
+    assert np.mean(told) == pytest.approx(np.mean(shown), abs=0.03)
+    assert np.mean(naive) > np.mean(shown) + 0.06
+
+
+def test_coordinates_have_mean_square_one_on_rows_left_out():
+    """With twenty columns and 100 rows the plain whitening is 1.5 times too large on others."""
+    squares, plain = [], []
+    for seed in range(6):
+        x, y = np.random.default_rng(seed).standard_normal((2, 3000, 20))
+        u, _ = coordinates(analyse(x[:100], y[:100]), x[100:], y[100:])
+        squares.append(float(u.square().mean()))
+        white = np.linalg.inv(np.linalg.cholesky(np.cov(x[:100].T, ddof=0)))
+        plain.append(np.square((x[100:] - x[:100].mean(0)) @ white.T).mean())
+    assert np.mean(squares) == pytest.approx(1.0, abs=0.12)
+    assert np.mean(plain) > 1.2
+
+
+def test_independent_sides_have_next_to_none():
+    """A single one passes two standard errors by chance now and then."""
+    kept, naive = [], []
+    for seed in range(40):
+        x, y = np.random.default_rng(seed).standard_normal((2, 500, 4))
+        kept.append(analyse(x, y).correlations.numpy())
+        naive.append(by_numpy(x, y))
+    kept, naive = np.stack(kept), np.stack(naive)
+    assert (kept == 0).mean() > 0.85
+    assert kept.max() < 0.2
+    assert np.square(kept).mean() < 0.2 * np.square(naive).mean()
+
+
+@pytest.mark.parametrize(
+    ("x_columns", "y_columns"), [([0, 1, 2, 0], [0, 1, 2, 3]), ([0, 1, 2], [3, 3, 3, 1])]
+)
+def test_repeated_columns_add_nothing(x_columns, y_columns):
+    x, y = population(300)
+    whole = analyse(x, y[:, sorted(set(y_columns))])
+    found = analyse(x[:, x_columns], y[:, y_columns])
+    k = len(whole.correlations)
+    np.testing.assert_allclose(found.correlations[:k], whole.correlations, atol=1e-6)
+    np.testing.assert_allclose(
+        log_ratio(found, x[:, x_columns], y[:, y_columns]),
+        log_ratio(whole, x, y[:, sorted(set(y_columns))]),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize(("rows", "dx", "dy"), [(20, 50, 30), (6, 3, 3), (4, 1, 1), (30, 250, 2)])
+def test_more_columns_than_rows_stay_finite(rows, dx, dy):
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((rows, dx)), random.standard_normal((rows, dy))
+    found = analyse(x, y)
+    for part in (found.x_weight, found.y_weight, found.correlations):
+        assert torch.isfinite(part).all()
+    assert found.x_weight.shape[1] <= max(1, 0.3 * rows)
+    assert (found.correlations >= 0).all()
+    assert (found.correlations < 1).all()
+    assert np.isfinite(log_ratio(found, x, y)).all()
+
+
+def test_constant_columns_stay_finite():
+    x, y = population(50)
+    x[:, 1], y[:] = 3.0, 5.0
+    found = analyse(x, y)
+    assert float(found.correlations.max()) == 0.0
+    np.testing.assert_allclose(log_ratio(found, x, y), 0.0, atol=1e-12)
+
+
+def test_sides_that_determine_each_other_stay_below_one():
+    x, _ = population(200)
+    found = analyse(x, x @ np.diag([1.0, 2.0, 3.0]))
+    assert 0.999 < float(found.correlations.min()) <= float(found.correlations.max()) < 1.0
+    assert np.isfinite(log_ratio(found, x, x)).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(["x", "y", "both"]))
+def test_invertible_linear_maps_leave_the_log_ratio(seed, side):
+    random = np.random.default_rng(seed)
+    x, y = population(120, seed=5)
+    wanted = log_ratio(analyse(x, y), x, y)
+
+    def turned(rows):
+        dim = rows.shape[1]
+        left, right = (np.linalg.qr(random.standard_normal((dim, dim)))[0] for _ in range(2))
+        return rows @ (left * random.uniform(0.2, 5.0, dim)) @ right + random.uniform(-9, 9, dim)
+
+    x = turned(x) if side in {"x", "both"} else x
+    y = turned(y) if side in {"y", "both"} else y
+    np.testing.assert_allclose(log_ratio(analyse(x, y), x, y), wanted, atol=1e-6)
+
+
+def test_the_roles_of_x_and_y():
+    x, y = population(200)
+    one, other = analyse(x, y), analyse(y, x)
+    np.testing.assert_allclose(one.correlations, other.correlations, atol=1e-10)
+    np.testing.assert_allclose(log_ratio(one, x, y), log_ratio(other, y, x), atol=1e-8)

@@ -1,0 +1,56 @@
+"""Flags about the data, on the way a user meets them."""
+
+import numpy as np
+import pytest
+
+from pointdep.data.tasks import make_task
+
+from .helpers import fit, pairs
+
+
+def names(flags):
+    return [flag.name for flag in flags]
+
+
+def auto(x, y, **options):
+    return fit(x, y, critic="auto", hidden=(8, 4), **options)
+
+
+def test_data_doubled():
+    x, y = pairs(120)
+    both = np.concatenate([x, x]), np.concatenate([y, y])
+    found = auto(*both)
+    assert "duplicated_rows" in names(found.flags_)
+    assert any("duplicated_rows" in note for note in found.mutual_information().warnings)
+    assert "duplicated_rows" in names(fit(*both, critic="concat").flags_)
+    grouped = auto(*both, groups=np.arange(240) % 120)
+    assert "duplicated_rows" not in names(grouped.flags_)
+
+
+@pytest.mark.parametrize("name", ["table", "zero-inflated", "label", "gaussian-1"])
+def test_data_that_repeat_by_nature(name):
+    task = make_task(name, 400)
+    assert "duplicated_rows" not in names(auto(task.x, task.y).flags_)
+
+
+@pytest.mark.parametrize("critic", ["auto", "concat"])
+def test_y_is_x(critic):
+    x = np.random.default_rng(0).standard_normal((300, 2))
+    model = fit(x, x, critic=critic, hidden=(8, 4), max_epochs=5)
+    found = model.mutual_information()
+    assert np.isfinite([found.nats, found.stderr]).all()
+    assert found.nats > 0.3
+    assert ("determined" in names(model.flags_)) == (critic == "auto")
+
+
+def test_a_shared_column_among_others():
+    x, y = pairs(300, x_dim=3)
+    y[:, 1] = np.exp(x[:, 2])
+    assert "determined" in names(auto(x, y).flags_)
+
+
+def test_labels_that_determine_each_other_are_no_fault():
+    labels = np.random.default_rng(0).integers(0, 3, 300)
+    model = auto(labels, labels)
+    assert "determined" not in names(model.flags_)
+    assert np.isfinite(model.mutual_information().nats)

@@ -1,0 +1,228 @@
+"""The default critic, from the data to the answers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from pointdep import METHODS, PointwiseDependency
+from pointdep.data.sides import as_side
+from pointdep.data.tasks import correlated_gaussians, make_task
+from pointdep.errors import DataWarning, InputError
+from pointdep.fitting.residual import closed_form_only
+from pointdep.inference.scoring import score_pairs
+
+from .helpers import fit, pairs
+
+FIVE = correlated_gaussians(1500, 5, 1.0, seed=1)
+
+
+def auto(x, y, **options):
+    settings = {"critic": "auto", "hidden": (16, 8), "patience": 4, "max_epochs": 40}
+    return fit(x, y, **{**settings, **options})
+
+
+def network_output(model, x, y):
+    """What the networks add to log r, (n,)."""
+    encoded = [
+        torch.from_numpy(encoder.encode(as_side(side, name, discrete=encoder.discrete)))
+        for encoder, side, name in ((model.encoder_x_, x, "X"), (model.encoder_y_, y, "Y"))
+    ]
+    x, y = model.model_.prepare(*encoded)
+    return (score_pairs(model.model_, x, y) - score_pairs(closed_form_only(model.model_), x, y)).numpy()
+
+
+def test_it_is_the_default():
+    given = PointwiseDependency().get_params()
+    assert (given["critic"], given["hidden"], given["link"]) == ("auto", "auto", "auto")
+    x, y = pairs()
+    model = PointwiseDependency(folds=2, max_epochs=60, random_state=0, progress=False).fit(x, y)
+    assert type(model.model_.critic).__name__ == "ResidualCritic"
+    assert model.model_.link == "log_ratio"
+
+
+@pytest.mark.parametrize("link", ["score", "asinh"])
+def test_other_links_need_another_critic(link):
+    with pytest.raises(InputError, match=f"link='{link}': the default critic models log r"):
+        auto(*pairs(), link=link)
+
+
+@pytest.mark.parametrize("name", ["gaussian-1", "gaussian-5", "independent"])
+def test_the_network_goes_on_gaussian_pairs(name):
+    task = make_task(name, 600, seed=1)
+    assert not network_output(auto(task.x, task.y), task.x, task.y).any()
+
+
+@pytest.mark.parametrize(("name", "rows"), [("mixture-cross", 1000), ("student-2", 2000)])
+def test_the_network_stays_where_pairs_are_not_gaussian(name, rows):
+    task = make_task(name, rows, seed=1)
+    model = auto(task.x, task.y, max_epochs=60)
+    assert np.abs(network_output(model, task.x, task.y)).mean() > 0.02
+    found = np.corrcoef(model.oof_pmi_, task.pmi)[0, 1]
+    assert found > 0.7
+
+
+@pytest.mark.parametrize("name", ["gaussian-1", "gaussian-5", "dense-2"])
+def test_gaussian_pairs_within_three_standard_errors(name):
+    task = make_task(name, 2000, seed=2)
+    found = auto(task.x, task.y, folds=5).mutual_information()
+    assert abs(found.nats - task.mutual_information) < 3 * found.stderr
+    assert found.stderr < 0.06
+
+
+def test_independent_pairs():
+    task = make_task("independent", 1000, seed=0)
+    model = auto(task.x, task.y, folds=5)
+    found = model.mutual_information()
+    assert abs(found.nats) < 3 * found.stderr
+    assert found.stderr < 0.02
+    assert found.ci[0] == 0.0
+
+
+@pytest.mark.parametrize("name", ["label", "table", "zero-inflated"])
+def test_sides_of_labels_and_of_many_zeros(name):
+    task = make_task(name, 2000, seed=3)
+    model = auto(task.x, task.y, hidden=(32, 16), max_epochs=60)
+    found = model.mutual_information()
+    assert abs(found.nats - task.mutual_information) < 4 * found.stderr
+    assert found.stderr < 0.1
+    assert np.corrcoef(model.oof_pmi_, task.pmi)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_it(method):
+    x, y = pairs(150)
+    model = auto(x, y, method=method, max_epochs=3)
+    new = pairs(40, seed=5)
+    assert np.isfinite(model.pmi(*new)).all()
+    assert np.isfinite(model.oof_pmi_).all()
+    found = model.mutual_information()
+    assert np.isfinite([found.nats, found.stderr]).all()
+    # Three epochs spoil little of the closed form they start from.
+    truth = _truth_of_pairs(*new)
+    assert np.corrcoef(model.pmi(*new), truth)[0, 1] > 0.7
+
+
+def _truth_of_pairs(x, y):
+    """Of `pairs`: y_k = x_k + noise, so that both correlations are 1/sqrt(2)."""
+    scaled = y[:, :2] / np.sqrt(2)
+    exponent = (0.5 * (x**2 + scaled**2) - np.sqrt(2) * x * scaled).sum(1)
+    return np.log(2) - exponent
+
+
+@pytest.mark.parametrize("method", ["pc", "js", "nwj", "dv", "drf"])
+def test_what_the_methods_learn(method):
+    model = auto(FIVE.x, FIVE.y, method=method)
+    assert np.corrcoef(model.oof_pmi_, FIVE.pmi)[0, 1] > 0.9
+    new = correlated_gaussians(400, 5, 1.0, seed=2)
+    assert np.corrcoef(model.pmi(new.x, new.y), new.pmi)[0, 1] > 0.9
+    assert model.mutual_information().nats == pytest.approx(FIVE.pmi.mean(), abs=0.15)
+
+
+CHANGES = {
+    "cubed": lambda a: a**3,
+    "exponential": np.exp,
+    "another unit": lambda a: 40 * a - 7,
+    "ranks": lambda a: a.argsort(0).argsort(0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("side", ["x", "y"])
+def test_rising_maps_of_columns_change_nothing(change, side):
+    task = correlated_gaussians(400, 2, 0.7, seed=0)
+    x = CHANGES[change](task.x) if side == "x" else task.x
+    y = CHANGES[change](task.y) if side == "y" else task.y
+    wanted, found = auto(task.x, task.y), auto(x.astype(float), y.astype(float))
+    np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
+    assert found.mutual_information().nats == pytest.approx(
+        wanted.mutual_information().nats, abs=1e-3
+    )
+
+
+def test_the_order_of_columns_changes_nothing_on_gaussian_pairs():
+    task = correlated_gaussians(400, 4, 0.9, seed=0)
+    wanted, found = auto(task.x, task.y), auto(task.x[:, ::-1].copy(), task.y)
+    np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
+
+
+def test_three_rows_are_too_few():
+    x, y = pairs(3)
+    with pytest.raises(InputError, match=r"3 sample\(s\)"):
+        auto(x, y)
+
+
+@pytest.mark.parametrize(("rows", "dim"), [(40, 60), (30, 100), (10, 3)])
+def test_more_columns_than_rows(rows, dim):
+    x, y = pairs(rows, x_dim=dim, y_dim=dim + 1)
+    model = auto(x, y, max_epochs=2)
+    found = model.mutual_information()
+    assert np.isfinite([found.nats, found.stderr, *found.ci]).all()
+    assert np.isfinite(model.oof_pmi_).all()
+
+
+def test_ties_and_constants():
+    random = np.random.default_rng(0)
+    x = np.column_stack(
+        [random.integers(0, 3, 300), np.round(random.standard_normal(300)), np.full(300, 4.0)]
+    ).astype(float)
+    y = np.column_stack([x[:, 0] + random.integers(0, 3, 300), random.poisson(0.1, 300)])
+    with pytest.warns(DataWarning, match="dropped 1 column"):
+        model = auto(x, y.astype(float))
+    found = model.mutual_information()
+    # Of the counts themselves, as the second column of either side has nothing to tell.
+    table = pd.crosstab(x[:, 0], y[:, 0], normalize=True).to_numpy()
+    exact = np.nansum(table * np.log(table / np.outer(table.sum(1), table.sum(0))), where=table > 0)
+    assert abs(found.nats - exact) < 4 * found.stderr + 0.05
+    assert np.isfinite(model.pmi(x, y)).all()
+
+
+def test_a_column_constant_in_some_folds():
+    """One row in a hundred is not zero, so some replicas see a constant."""
+    x, y = pairs(100)
+    x[:, 1] = 0.0
+    x[17, 1] = 1.0
+    assert np.isfinite(auto(x, y, folds=5, max_epochs=2).oof_pmi_).all()
+
+
+def test_a_table_of_numbers_and_categories():
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 2, 800)
+    number = random.standard_normal(800)
+    x = pd.DataFrame({"kind": np.array(["a", "b"])[kind], "number": number})
+    y = np.where(kind == 1, 1.0, -1.0) * number + 0.3 * random.standard_normal(800)
+    model = auto(x, y, hidden=(32, 16), max_epochs=80)
+    found = model.mutual_information()
+    # Given its kind, y is a Gaussian with a correlation of 1/sqrt(1.09), and y alone has no kind.
+    exact = -0.5 * np.log(1 - 1 / 1.09)
+    assert abs(found.nats - exact) < 4 * found.stderr
+    high = model.pmi(pd.DataFrame({"kind": ["a", "b"], "number": [1.0, 1.0]}), [-1.0, 1.0])
+    low = model.pmi(pd.DataFrame({"kind": ["b", "a"], "number": [1.0, 1.0]}), [-1.0, 1.0])
+    assert high.min() > 0 > low.max()
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    x, y = pairs(200)
+    first, again = auto(x, y, max_epochs=3), auto(x, y, max_epochs=3)
+    assert np.array_equal(first.oof_pmi_, again.oof_pmi_)
+    assert first.mutual_information() == again.mutual_information()
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e8, 0.0), (1.0, 1e4), (1e-4, 1e-1)])
+def test_units(scale, shift):
+    x, y = (side.astype(np.float64) for side in pairs())
+    wanted, found = auto(x, y, max_epochs=3), auto(scale * x + shift, y, max_epochs=3)
+    np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
+    np.testing.assert_allclose(
+        found.pmi(scale * x + shift, y), wanted.pmi(x, y), atol=2e-3
+    )
+
+
+def test_independent_units_of_both_sides():
+    """Swapping x and y leaves log r of the closed form as it is."""
+    task = correlated_gaussians(500, 3, 1.0, seed=0)
+    one, other = auto(task.x, task.y), auto(task.y, task.x)
+    assert np.corrcoef(one.oof_pmi_, other.oof_pmi_)[0, 1] > 0.99
+    assert one.mutual_information().nats == pytest.approx(
+        other.mutual_information().nats, abs=0.03
+    )

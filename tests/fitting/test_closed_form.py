@@ -1,0 +1,128 @@
+"""The part of the default critic that is not trained."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.core.canonical import canonical_correlations
+from pointdep.core.gaussian import gaussian_log_ratio
+
+from .closed_forms import closed_form, default_model, gaussians, split_of
+
+SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
+
+
+def test_gaussian_pairs_are_trusted_in_full():
+    x, y = gaussians(1300)
+    model = closed_form(x, y, [split_of(800, 400, 100)])
+    found = canonical_correlations(x[:800], y[:800])
+    torch.testing.assert_close(model.critic.correlations[0], found.correlations)
+    new = gaussians(500, seed=1)
+    told = model.log_ratio_pairs(*(side[None] for side in new))[0]
+    truth = gaussian_log_ratio(*new, torch.full((2,), 0.8, dtype=torch.float64))
+    assert np.corrcoef(told, truth)[0, 1] > 0.99
+    assert float(told.mean()) == pytest.approx(float(truth.mean()), abs=0.1)
+
+
+def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
+    """y turns its sign between the training and the stopping rows of the second replica."""
+    x, y = gaussians(2200)
+    y[1500:1900] *= -1
+    splits = [split_of(700, 300, 100), split_of(400, 400, 300, start=1100)]
+    model = closed_form(x, y, splits)
+    kept = model.critic.correlations
+    assert kept[0].min() > 0.7
+    assert not kept[1].any()
+    assert not model.log_ratio_pairs(x[None].expand(2, -1, -1), y[None].expand(2, -1, -1))[1].any()
+
+
+def test_correlations_of_a_few_far_rows_are_not_trusted():
+    """Two in a hundred rows lie far out and carry all the correlation there is."""
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((2, 3000, 1))
+    far = random.random(3000) < 0.02
+    x[far] *= 30
+    y[far] = x[far]
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+    full = float(canonical_correlations(x[:2000], y[:2000]).correlations[0])
+    kept = float(closed_form(x, y, [split_of(2000, 800, 200)]).critic.correlations[0, 0])
+    assert full > 0.85
+    assert kept < 0.6 * full
+
+
+def classifier_value(scores):
+    """Of a (n, n) block, its diagonal being pairs: written out."""
+    own = [math.log1p(math.exp(-float(scores[i, i]))) for i in range(len(scores))]
+    others = [
+        math.log1p(math.exp(float(scores[i, j])))
+        for i in range(len(scores))
+        for j in range(len(scores))
+        if i != j
+    ]
+    return -np.mean(own) - np.mean(others)
+
+
+@pytest.mark.parametrize("turned", [0.0, 0.3, 0.45])
+def test_the_scale_is_the_best_of_those_tried(turned):
+    """32 stopping rows are one block; a share of them has the sign of y turned."""
+    x, y = gaussians(1000, dim=1, rho=0.9)
+    y[900 : 900 + round(32 * turned)] *= -1
+    model = closed_form(x, y, [split_of(900, 32, 68)])
+    found = canonical_correlations(x[:900], y[:900])
+    u = (x[900:932] - found.x_mean) @ found.x_weight
+    v = (y[900:932] - found.y_mean) @ found.y_weight
+    values = []
+    for scale in SCALES:
+        rho = scale * found.correlations
+        values.append(classifier_value(gaussian_log_ratio(u[:, None], v[None], rho)))
+    best = SCALES[int(np.argmax(values))]
+    assert float(model.critic.correlations[0, 0] / found.correlations[0]) == pytest.approx(best)
+    assert (best == 1.0) == (turned == 0.0)
+
+
+def test_each_replica_by_its_own_rows():
+    x, y = gaussians(900)
+    splits = [split_of(300, 100, 50), split_of(300, 100, 50, start=450)]
+    both = closed_form(x, y, splits)
+    for replica, split in enumerate(splits):
+        x_other, y_other = x.clone(), y.clone()
+        others = np.setdiff1d(np.arange(900), np.concatenate([split.train, split.stop]))
+        x_other[others], y_other[others] = 99.0, -99.0
+        # The other replica's rows are spoilt, and this one's split is asked for at both places.
+        again = closed_form(x_other, y_other, [split, split])
+        torch.testing.assert_close(again.x_map.weight[0], both.x_map.weight[replica])
+        torch.testing.assert_close(again.x_map.modulated[0], both.x_map.modulated[replica])
+    assert not torch.allclose(both.x_map.weight[0], both.x_map.weight[1])
+
+
+def test_coordinates_modulated_by_the_size_are_found():
+    """y is x turned by an angle that grows with the size of x: q u sees what u does not."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((4000, 3))
+    size = np.tanh(np.square(x).mean(1, keepdims=True) - 1)
+    y = size * x + 0.3 * random.standard_normal((4000, 3))
+    model = closed_form(
+        torch.from_numpy(x), torch.from_numpy(y), [split_of(3000, 800, 200)]
+    )
+    assert model.x_map.modulated.abs().sum(1).gt(0).any()
+    u = model.x_map(torch.from_numpy(x)[None])[0].numpy()
+    v = model.y_map(torch.from_numpy(y)[None])[0].numpy()
+    plain = np.abs(np.corrcoef(u[:, :3].T, v[:, :3].T)[:3, 3:]).max()
+    extra = abs(np.corrcoef(u[:, 4], v[:, 4])[0, 1])
+    assert extra > plain + 0.1
+
+
+def test_many_columns_have_no_modulated_coordinates():
+    x, y = gaussians(300, dim=65, rho=0.5)
+    model = closed_form(x, y, [split_of(200, 80, 20)])
+    assert not model.x_map.modulated.any()
+    assert model.critic.correlations.any()
+
+
+def test_it_leaves_the_network_alone():
+    x, y = gaussians(300)
+    model, untouched = closed_form(x, y, [split_of(200, 60, 40)]), default_model(1, 2, 2)
+    pairs = zip(model.critic.parameters(), untouched.critic.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)

@@ -1,0 +1,57 @@
+"""Flags about the data: copies of rows, and sides that determine each other."""
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+
+from .closed_forms import closed_form, default_model, gaussians, split_of
+
+TWO = [split_of(50, 20, 30), split_of(40, 30, 30)]
+
+
+def names(flags):
+    return [flag.name for flag in flags]
+
+
+def doubled(share, rows=200):
+    """So many of the rows once more at the end."""
+    x, y = gaussians(rows)
+    copies = round(share * rows)
+    return torch.cat([x, x[:copies]]), torch.cat([y, y[:copies]])
+
+
+@pytest.mark.parametrize(("share", "flagged"), [(0.0, False), (0.005, False), (0.05, True)])
+def test_copies(share, flagged):
+    found = duplicate_flags(*doubled(share), TWO)
+    assert names(found) == ["duplicated_rows"] * flagged
+    if flagged:
+        assert "10 distinct pairs occur more than once" in found[0].message
+
+
+def test_equal_sides_alone_are_no_copies():
+    """Each x stands four times, every time with another y."""
+    x, y = gaussians(200)
+    assert duplicate_flags(x[:50].repeat(4, 1), y, TWO) == []
+    assert duplicate_flags(x, y[:50].repeat(4, 1), TWO) == []
+
+
+def test_one_model_has_no_other_to_leak_to():
+    assert duplicate_flags(*doubled(1.0), TWO[:1]) == []
+
+
+def test_pairs_of_few_values_repeat_by_nature():
+    random = np.random.default_rng(0)
+    few = torch.from_numpy(random.integers(0, 5, (300, 2)).astype(float))
+    assert duplicate_flags(few, few.flip(1), TWO) == []
+
+
+def test_determined():
+    x, y = gaussians(300, rho=0.99)
+    model = closed_form(x, y, [split_of(200, 60, 40)])
+    assert determined_flags(model) == []
+    model = closed_form(x, 3 * x.flip(1), [split_of(200, 60, 40)])
+    assert names(determined_flags(model)) == ["determined"]
+    assert "column that both sides share" in determined_flags(model)[0].message
+    assert determined_flags(default_model(1, 2, 2)) == []

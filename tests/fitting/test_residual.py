@@ -1,0 +1,83 @@
+"""Whether the default critic's network stays."""
+
+import math
+
+import pytest
+import torch
+
+from pointdep.fitting import residual
+from pointdep.fitting.batches import held_out_cells
+from pointdep.fitting.residual import closed_form_only, drop_unproven_network
+
+from .closed_forms import closed_form, gaussians, shout, split_of
+
+SPLITS = [split_of(200, 45, 5), split_of(200, 45, 5, start=250)]
+
+
+def network_output(model, x, y):
+    """What the network adds to log r: (R, n)."""
+    pairs = [side[None].expand(model.replicas, *side.shape) for side in (x, y)]
+    return model.log_ratio_pairs(*pairs) - closed_form_only(model).log_ratio_pairs(*pairs)
+
+
+@pytest.mark.parametrize("groups", [None, torch.arange(500) // 3])
+def test_the_loss_of_a_row_by_hand(groups):
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    shout(model, 0, 0.5)
+    one, rows = model.select([0]), SPLITS[0].stop
+    cells, index = held_out_cells(x, y, [rows], block=16, seed=3, groups=groups)
+    found = dict(
+        zip(index[0][index[0] >= 0].tolist(), residual._losses(one, cells).tolist(), strict=True)
+    )
+    assert sorted(found) == rows.tolist()
+    for block in index[0].reshape(-1, 16):
+        members = block[block >= 0]
+        matrix = one.log_ratio_matrix(x[members][None], y[members][None])[0]
+        for i, row in enumerate(members.tolist()):
+            others = [
+                j
+                for j, other in enumerate(members.tolist())
+                if j != i and (groups is None or groups[other] != groups[row])
+            ]
+            # The classifier of one pair against so many others.
+            odds = math.log(len(others))
+            wanted = math.log1p(math.exp(odds - float(matrix[i, i])))
+            wanted += sum(math.log1p(math.exp(float(matrix[i, j]) - odds)) for j in others)
+            assert found[row] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_network_that_says_nothing_goes():
+    x, y = gaussians(500)
+    assert not drop_unproven_network(closed_form(x, y, SPLITS), x, y, SPLITS, seed=0)
+
+
+def test_noise_goes_from_all_replicas():
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    shout(model, 0, 0.5)
+    shout(model, 1, 0.5, seed=1)
+    assert network_output(model, x, y).abs().mean() > 0.05
+    assert not drop_unproven_network(model, x, y, SPLITS, seed=0)
+    assert not network_output(model, x, y).any()
+
+
+def test_a_network_that_helps_stays():
+    """The closed form is made wrong by a constant, and the network's bias mends it."""
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    model.constant += 1.0
+    model.critic.net.rest.layers[-1].bias.data += 1.0
+    before = network_output(model, x, y)
+    torch.testing.assert_close(before, torch.ones_like(before))
+    assert drop_unproven_network(model, x, y, SPLITS, seed=0)
+    torch.testing.assert_close(network_output(model, x, y), before)
+
+
+def test_the_copy_without_a_network_is_a_copy():
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    shout(model, 0, 0.5)
+    before = network_output(model, x, y)
+    assert before.any()
+    torch.testing.assert_close(network_output(model, x, y), before)
