@@ -18,7 +18,7 @@ from torch import nn
 
 from pointdep import METHODS, PointwiseDependency, storage
 from pointdep.core.critics import CRITICS
-from pointdep.errors import InputError, ModelFileError
+from pointdep.errors import DataWarning, InputError, ModelFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 
@@ -75,6 +75,9 @@ def round_trip(model, path, x=NEW_X, y=NEW_Y, **options):
     assert loaded.history_ == model.history_
     assert (loaded.n_rows_, loaded.n_replicas_) == (model.n_rows_, model.n_replicas_)
     assert loaded.n_features_in_ == model.n_features_in_
+    assert loaded.bias_ == model.bias_
+    assert torch.equal(loaded.model_.seen, model.model_.seen)
+    np.testing.assert_array_equal(loaded.outside(x, y), model.outside(x, y))
     return loaded
 
 
@@ -83,6 +86,25 @@ class TestRoundTrip:
     def test_critics(self, tmp_path, critic):
         loaded = round_trip(fitted(critic=critic).fit(X, Y), tmp_path / "model")
         assert loaded.critic == critic
+
+    @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
+    def test_the_default_critic(self, tmp_path, method):
+        """With its maps, correlations and correction; rows far out show the ends of the maps."""
+        model = fitted(critic="auto", hidden="auto", method=method).fit(X, Y)
+        loaded = round_trip(model, tmp_path / "model")
+        assert loaded.hidden == "auto"
+        assert loaded.mutual_information().correction == model.mutual_information().correction
+        assert (loaded.mutual_information().correction > 0) == (method == "pc")
+        assert torch.isfinite(loaded.model_.seen).all()
+        assert loaded.model_.critic.correlations.any()
+        np.testing.assert_array_equal(loaded.outside(40 * X, Y), model.outside(40 * X, Y))
+        np.testing.assert_array_equal(
+            loaded.pmi_stderr(NEW_X, NEW_Y), model.pmi_stderr(NEW_X, NEW_Y)
+        )
+        with pytest.warns(DataWarning, match="outside the data"):
+            far = model.pmi(40 * X, Y)
+        with pytest.warns(DataWarning, match="outside the data"):
+            np.testing.assert_array_equal(loaded.pmi(40 * X, Y), far)
 
     @pytest.mark.parametrize("method", METHODS)
     def test_methods(self, tmp_path, method):
@@ -277,7 +299,7 @@ class TestDamage:
         storage.write_model(saved, about, {k: t for k, t in tensors.items() if k != lost})
         refused(saved, lost.removeprefix("model."))
 
-    @pytest.mark.parametrize("lost", ["encoder_x", "rows", "flags", "history"])
+    @pytest.mark.parametrize("lost", ["encoder_x", "rows", "flags", "history", "bias"])
     def test_a_part_is_missing(self, saved, lost):
         about, tensors = storage.read_model(saved)
         shutil.rmtree(saved)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from pointdep import PointwiseDependency
 from pointdep.inference.bias import FittingBias
@@ -86,23 +87,26 @@ def test_the_error_is_that_of_the_differences():
         np.testing.assert_allclose(values, model.oof_pmi_, atol=1e-4)
 
 
-def test_the_doubts_of_two_fits():
+@pytest.mark.parametrize(
+    ("mean", "share", "network_doubt"), [(1.0, 1.25, 0.45), (0.0, 0.5, 0.5), (-1.0, 0.5, 0.5)]
+)
+def test_the_doubts_of_two_fits(mean, share, network_doubt):
     """Of nested closed forms the excess is in doubt, of two networks each."""
     model = fit(*CHAIN.rows(60))
-    model.joint_.oof_values_ = model.marginal_.oof_values_ + 1.0  # rows without spread
+    model.joint_.oof_values_ = model.marginal_.oof_values_ + mean  # rows without spread
     model.joint_.bias_ = FittingBias(0.5, 0.3, 0.05)
     model.marginal_.bias_ = FittingBias(0.3, 0.4, 0.03)
     found = model.mutual_information()
-    correction = 0.5 * 0.2 + 1.25 * (0.3 - 0.4)
-    doubt = math.hypot(0.1 * 0.2, 0.45 * 0.5, 0.04)
-    assert found.nats == pytest.approx(1.0 + correction)
+    correction = 0.5 * 0.2 + share * (0.3 - 0.4)
+    doubt = math.hypot(0.1 * 0.2, network_doubt * 0.3, network_doubt * 0.4, 0.04)
+    assert found.nats == pytest.approx(mean + correction)
     assert found.stderr == pytest.approx(doubt)
     given = CHAIN.rows(60, seed=5)
-    mean = model.pmi(*given)
+    pmi = model.pmi(*given)
     found = model.mutual_information(*given)
-    assert found.nats == pytest.approx(mean.mean(), rel=1e-5)
+    assert found.nats == pytest.approx(pmi.mean(), rel=1e-5)
     assert found.correction == 0.0
-    rows = mean.std(ddof=1) / math.sqrt(60)
+    rows = pmi.std(ddof=1) / math.sqrt(60)
     assert found.stderr == pytest.approx(math.hypot(correction, doubt, rows), rel=1e-5)
 
 
@@ -114,6 +118,33 @@ def test_information_of_given_rows():
     assert found.confidence == 0.8
     narrow, wide = (model.mutual_information(confidence=level).ci for level in (0.5, 0.99))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+class TestFarFromGaussian:
+    """Where the closed form of the default critic says nothing, and the network must learn."""
+
+    def normal(self):
+        return np.random.default_rng(8).standard_normal((3, 1200, 1))
+
+    def test_the_sign_of_z_turns_the_correlation(self):
+        """y = xz + e/2: without z uncorrelated, given z a Gaussian pair."""
+        x, z, noise = self.normal()
+        y = x * z + 0.5 * noise
+        model = conditional(accurate(folds=3)).fit(x, y, z)
+        points, weights = np.polynomial.hermite_e.hermegauss(80)
+        exact = (weights * 0.5 * np.log1p(4 * points**2)).sum() / weights.sum()
+        found = model.mutual_information()
+        assert abs(found.nats - exact) < 3.5 * found.stderr
+        pmi = norm.logpdf(y, x * z, 0.5) - norm.logpdf(y, 0, np.hypot(z, 0.5))
+        assert np.corrcoef(model.oof_pmi_, pmi[:, 0])[0, 1] > 0.8
+
+    def test_a_common_cause_in_curves(self):
+        """x and y are noisy squares of z."""
+        z, *noises = self.normal()
+        x, y = (z**2 + 0.7 * noise for noise in noises)
+        found = conditional(accurate(folds=2)).fit(x, y, z).mutual_information()
+        assert abs(found.nats) < 3.5 * found.stderr
+        assert found.ci[1] < 0.12
 
 
 def test_invertible_maps_of_each_side():

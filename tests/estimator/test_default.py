@@ -1,5 +1,7 @@
 """The default critic, from the data to the answers."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,7 +31,9 @@ def network_output(model, x, y):
         for encoder, side, name in ((model.encoder_x_, x, "X"), (model.encoder_y_, y, "Y"))
     ]
     x, y = model.model_.prepare(*encoded)
-    return (score_pairs(model.model_, x, y) - score_pairs(closed_form_only(model.model_), x, y)).numpy()
+    return (
+        score_pairs(model.model_, x, y) - score_pairs(closed_form_only(model.model_), x, y)
+    ).numpy()
 
 
 def test_it_is_the_default():
@@ -119,6 +123,14 @@ def test_what_the_methods_learn(method):
     assert model.mutual_information().nats == pytest.approx(FIVE.pmi.mean(), abs=0.15)
 
 
+TWO = correlated_gaussians(400, 2, 0.7, seed=0)
+
+
+@cache
+def _plain():
+    return auto(TWO.x, TWO.y)
+
+
 CHANGES = {
     "cubed": lambda a: a**3,
     "exponential": np.exp,
@@ -130,10 +142,10 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("side", ["x", "y"])
 def test_rising_maps_of_columns_change_nothing(change, side):
-    task = correlated_gaussians(400, 2, 0.7, seed=0)
+    task = TWO
     x = CHANGES[change](task.x) if side == "x" else task.x
     y = CHANGES[change](task.y) if side == "y" else task.y
-    wanted, found = auto(task.x, task.y), auto(x.astype(float), y.astype(float))
+    wanted, found = _plain(), auto(x.astype(float), y.astype(float))
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
     assert found.mutual_information().nats == pytest.approx(
         wanted.mutual_information().nats, abs=1e-3
@@ -152,7 +164,7 @@ def test_three_rows_are_too_few():
         auto(x, y)
 
 
-@pytest.mark.parametrize(("rows", "dim"), [(40, 60), (30, 100), (10, 3)])
+@pytest.mark.parametrize(("rows", "dim"), [(40, 60), (30, 100), (14, 6)])
 def test_more_columns_than_rows(rows, dim):
     x, y = pairs(rows, x_dim=dim, y_dim=dim + 1)
     model = auto(x, y, max_epochs=2)
@@ -170,10 +182,10 @@ def test_ties_and_constants():
     with pytest.warns(DataWarning, match="dropped 1 column"):
         model = auto(x, y.astype(float))
     found = model.mutual_information()
-    # Of the counts themselves, as the second column of either side has nothing to tell.
-    table = pd.crosstab(x[:, 0], y[:, 0], normalize=True).to_numpy()
-    exact = np.nansum(table * np.log(table / np.outer(table.sum(1), table.sum(0))), where=table > 0)
-    assert abs(found.nats - exact) < 4 * found.stderr + 0.05
+    # Only the first columns have to do with each other: a third, and a sum of two thirds.
+    share = np.array([1, 2, 3, 2, 1]) / 9
+    exact = -(share * np.log(share)).sum() - np.log(3)
+    assert abs(found.nats - exact) < 4 * found.stderr
     assert np.isfinite(model.pmi(x, y)).all()
 
 
@@ -213,16 +225,11 @@ def test_units(scale, shift):
     x, y = (side.astype(np.float64) for side in pairs())
     wanted, found = auto(x, y, max_epochs=3), auto(scale * x + shift, y, max_epochs=3)
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
-    np.testing.assert_allclose(
-        found.pmi(scale * x + shift, y), wanted.pmi(x, y), atol=2e-3
-    )
+    np.testing.assert_allclose(found.pmi(scale * x + shift, y), wanted.pmi(x, y), atol=2e-3)
 
 
-def test_independent_units_of_both_sides():
-    """Swapping x and y leaves log r of the closed form as it is."""
+def test_the_roles_of_x_and_y():
     task = correlated_gaussians(500, 3, 1.0, seed=0)
     one, other = auto(task.x, task.y), auto(task.y, task.x)
     assert np.corrcoef(one.oof_pmi_, other.oof_pmi_)[0, 1] > 0.99
-    assert one.mutual_information().nats == pytest.approx(
-        other.mutual_information().nats, abs=0.03
-    )
+    assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, abs=0.03)

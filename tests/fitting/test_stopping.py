@@ -9,6 +9,7 @@ import torch
 from pointdep.errors import DivergedError
 from pointdep.fitting.flags import MEANINGS
 
+from .closed_forms import closed_form, gaussians, split_of
 from .helpers import (
     AtEpoch,
     disjoint_splits,
@@ -76,6 +77,46 @@ def test_not_converged():
     trained = engine(model_of(["pc"] * 2), rows(strength=0.0), settings).run()
     assert flags(trained) == {"not_converged": (0, 1)}
     assert max(trained.best_epochs) < 12
+
+
+def informed_engine(learning_rate, **changed):
+    """The default critic, which starts from an estimate, on Gaussian pairs."""
+    x, y = gaussians(300)
+    splits = [split_of(200, 60, 40)]
+    model = closed_form(x, y, splits)
+    settings = options(learning_rate=learning_rate, **changed)
+    return engine(model, (x, y), settings, splits=splits)
+
+
+def test_an_informed_critic_can_stay_as_it_started():
+    """Steps beyond reason: nothing is better than the weights of epoch 0."""
+    run = informed_engine(1.0, max_epochs=10, patience=3, average=0.0)
+    start = weights_of(run.full, 0)
+    before = held_out_value(run, run.full.select([0]), 0, start)
+    trained = run.run()
+    assert trained.best_epochs == [0]
+    assert len(trained.history) == 3
+    assert all(entry["stop"][0] < before for entry in trained.history)
+    for a, b in zip(weights_of(run.full, 0), start, strict=True):
+        assert torch.equal(a, b)
+    assert flags(trained) == {}
+
+
+def test_an_informed_critic_that_learns_is_judged_from_where_it_started():
+    """A constant of log r that is wrong, which the network's bias can mend."""
+    run = informed_engine(0.01, max_epochs=4)
+    run.full.critic.net.rest.layers[-1].bias.data -= 1.0
+    before = held_out_value(run, run.full.select([0]), 0, weights_of(run.full, 0))
+    trained = run.run()
+    assert trained.best_epochs[0] > 0
+    assert trained.history[trained.best_epochs[0] - 1]["stop"][0] > before
+
+
+def test_other_critics_keep_an_epoch_however_bad():
+    """Their starting weights are no estimate."""
+    settings = options(max_epochs=3, learning_rate=5.0, average=0.0)
+    trained = engine(model_of(["pc"]), rows(), settings, splits=disjoint_splits(120, 1)).run()
+    assert trained.best_epochs[0] >= 1
 
 
 METHODS = ("mine", "mine", "pc")

@@ -135,6 +135,29 @@ def test_options_accepted():
     assert TrainingOptions(2, 2, average=0, max_epochs=np.int64(3)).max_epochs == 3
 
 
+def test_fewer_units_for_fewer_rows():
+    assert assembly.choose_hidden("auto", "auto", 4999) == (128, 32)
+    assert assembly.choose_hidden("auto", "auto", 5000) == "auto"
+    assert assembly.choose_hidden("auto", (7,), 10) == (7,)
+    assert assembly.choose_hidden("concat", "auto", 10) == "auto"
+    assert assembly.choose_hidden(Noisy(), "auto", 10) == "auto"
+
+
+def test_the_default_critic_needs_no_standardiser_and_ends_ready_to_use():
+    settings = assembly.CriticSettings("auto", (6,), 4, "silu", "auto")
+    model = assembly.make_model(settings, METHODS["pc"], 3, X_DIM, Y_DIM)
+    encoders = [SimpleNamespace(numeric_mask=np.ones(d, bool)) for d in (X_DIM, Y_DIM)]
+    rows = assembly.prepare(model, assembly.PairedRows(X, Y, *encoders, SPLITS, None, 0))
+    # The maps of columns are shared, and the same for a row whichever replica asks.
+    torch.testing.assert_close(rows.x, model.x_front(X))
+    assert not torch.equal(rows.x, X)
+    assert assembly.prepare(model, rows).x.shape == X.shape
+    assembly.train_model(model, rows, options(max_epochs=2), progress=Silent())
+    assert not model.training
+    assert not any(p.requires_grad for p in model.parameters())
+    assert model.critic.correlations.any()
+
+
 def shape(critic="concat", method="pc", smallest=1000, batch_size="auto", negatives="auto"):
     settings = assembly.CriticSettings(critic, (6,), 4, "silu", "score")
     return assembly.batch_shape(settings, METHODS[method], smallest, batch_size, negatives)

@@ -137,3 +137,47 @@ def test_as_text():
     assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
     squared = dataclasses.replace(found, estimates="squared-loss mutual information")
     assert str(squared) == "squared-loss mutual information 1.000, 95% interval 0.804 to 1.196"
+
+
+VALUES = np.random.default_rng(3).normal(0.02, 0.5, 400)
+
+
+def test_a_correction_moves_it_and_its_doubt_widens_it():
+    plain = estimate(VALUES, METHODS["pc"])
+    moved = estimate(VALUES, METHODS["pc"], correction=0.3, doubt=0.05)
+    assert plain.correction == 0.0
+    assert moved.correction == 0.3
+    assert moved.nats == pytest.approx(VALUES.mean() + 0.3)
+    assert moved.stderr == pytest.approx(math.hypot(stats.sem(VALUES), 0.05))
+    assert moved.ci == pytest.approx(stats.norm.interval(0.95, moved.nats, moved.stderr))
+    wider = estimate(VALUES, METHODS["pc"], correction=0.3, doubt=0.1)
+    assert wider.ci[0] < moved.ci[0] < moved.ci[1] < wider.ci[1]
+
+
+@pytest.mark.parametrize("shift", [0.0, -0.02, -0.3, -5.0])
+def test_intervals_of_mutual_information_stop_at_zero(shift):
+    found = estimate(VALUES + shift, METHODS["pc"])
+    low, high = stats.norm.interval(0.95, found.nats, found.stderr)
+    assert low < 0
+    assert found.ci == pytest.approx((0.0, max(high, 0.0)))
+    assert found.nats == pytest.approx(VALUES.mean() + shift)  # the estimate itself is left
+
+
+def test_other_quantities_keep_their_interval():
+    found = estimate(VALUES - 0.3, METHODS["smi"])
+    assert found.estimates != "mutual information"
+    assert found.ci == pytest.approx(stats.norm.interval(0.95, found.nats, found.stderr))
+    assert found.ci[0] < 0
+
+
+def test_the_interval_in_bits():
+    found = estimate(VALUES + 1, METHODS["pc"])
+    assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
+
+
+def test_the_p_value_is_passed_on():
+    found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
+    assert (found.null_p, found.shuffles) == (0.04, 24)
+    assert str(found).endswith(", p = 0.04 for independence")
+    assert "independence" not in str(estimate(VALUES, METHODS["pc"]))
+    assert estimate(VALUES, METHODS["pc"]).null_p is None

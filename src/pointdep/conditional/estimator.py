@@ -154,13 +154,14 @@ class ConditionalDependency(BaseEstimator):  # type: ignore[misc]
         rows it reads too high; of given rows it is the plain mean, with the bias in the interval.
         """
         check_is_fitted(self, "joint_")
-        correction, doubt = bias_of_difference(self.joint_.bias_, self.marginal_.bias_)
-        if X is None and Y is None and Z is None:
-            differences = self.joint_.oof_values_ - self.marginal_.oof_values_
-            known = ~np.isnan(differences)
-            values, codes = differences[known], self.joint_.groups_
-            codes = None if codes is None else codes[known]
-        else:
+        differences = self.joint_.oof_values_ - self.marginal_.oof_values_
+        known = ~np.isnan(differences)
+        values, codes = differences[known], self.joint_.groups_
+        codes = None if codes is None else codes[known]
+        correction, doubt = bias_of_difference(
+            self.joint_.bias_, self.marginal_.bias_, values, codes
+        )
+        if X is not None or Y is not None or Z is not None:
             values, codes = self.pmi(X, Y, Z).astype(np.float64), group_codes(groups)
             grouped = {} if codes is None else {"groups": len(codes)}
             require_same_lengths(X=len(values), **grouped)

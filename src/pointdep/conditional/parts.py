@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -13,9 +16,11 @@ from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.errors import InputError
 from pointdep.estimator import PointwiseDependency
 from pointdep.inference.bias import FittingBias
+from pointdep.inference.mutual_information import Array, standard_error
 
 JOINT, MARGINAL = "joint", "marginal"
 FIT_OF = {JOINT: "X with (Y, Z)", MARGINAL: "X with Z"}
+_PROOF = 2.0  # standard errors
 
 
 def make_parts(
@@ -81,16 +86,23 @@ class SplitOnce:
         return repr(self.cv)
 
 
-def bias_of_difference(joint: FittingBias, marginal: FittingBias) -> tuple[float, float]:
-    """What to add to the mean difference over unseen rows, and its standard error.
+def bias_of_difference(
+    joint: FittingBias, marginal: FittingBias, values: Array, groups: NDArray[np.int64] | None
+) -> tuple[float, float]:
+    """What to add to the mean of the differences over unseen rows, and its standard error.
 
+    values: (n,), the differences of the unseen rows. Where they are not above zero beyond chance, y
+    tells nothing that z does not, and what the first network learned beyond the second is noise.
     The closed forms are nested, the second having dx dz of the dx (dy + dz) parameters of the
     first: what is wrong with one is wrong with both, and only the excess is in doubt. Two networks
     stop each at their own time, so that their doubts add up as those of independent errors.
     """
-    in_doubt = FittingBias(
-        joint.closed_form - marginal.closed_form,
-        math.hypot(joint.network, marginal.network),
-        math.sqrt(max(joint.resolution**2 - marginal.resolution**2, 0.0)),
+    if float(values.mean()) <= _PROOF * standard_error(values, groups):
+        joint, marginal = (replace(bias, proven=False) for bias in (joint, marginal))
+    excess = FittingBias(
+        closed_form=joint.closed_form - marginal.closed_form,
+        resolution=math.sqrt(max(joint.resolution**2 - marginal.resolution**2, 0.0)),
     )
-    return joint.correction - marginal.correction, in_doubt.stderr
+    networks = (replace(bias, closed_form=0.0, resolution=0.0) for bias in (joint, marginal))
+    doubt = math.hypot(excess.stderr, *(network.stderr for network in networks))
+    return joint.correction - marginal.correction, doubt

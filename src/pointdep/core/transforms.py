@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -58,11 +60,13 @@ class Standardizer(nn.Module):
 
 
 class CanonicalMap(nn.Module):
-    """Per replica: canonical coordinates u of one side, and a few of u modulated by its size.
+    """Per replica: canonical coordinates u of one side, its size, and u modulated by its size.
 
-    (R, ..., dim) -> (R, ..., dim + 1 + extra): u = (x - mean) weight, (R, dim, dim), unused
-    directions being columns of zeros; the size q of u, its centred mean square; and canonical
-    coordinates of the features [u, q, q u], by `modulated`, (R, 2 dim + 1, extra).
+    (R, ..., dim) -> (R, ..., dim + 2 + extra): u = (x - mean) weight, (R, dim, dim), unused
+    directions being columns of zeros; two measures of size, q, the centred mean square of u, and t,
+    the log-mean of exp(x^2/2), which grows like the logarithm of the norm of heavy-tailed rows that
+    were brought to normal scores x; and canonical coordinates of the features [u, q, t, q u], by
+    `modulated`, (R, 2 dim + 2, extra).
     """
 
     mean: Tensor
@@ -74,13 +78,13 @@ class CanonicalMap(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(replicas, dim))
         self.register_buffer("weight", torch.eye(dim).repeat(replicas, 1, 1))
-        self.register_buffer("feature_mean", torch.zeros(replicas, 2 * dim + 1))
-        self.register_buffer("modulated", torch.zeros(replicas, 2 * dim + 1, extra))
+        self.register_buffer("feature_mean", torch.zeros(replicas, 2 * dim + 2))
+        self.register_buffer("modulated", torch.zeros(replicas, 2 * dim + 2, extra))
 
     @staticmethod
     def out_dim(dim: int, extra: int = 4) -> int:
         """Columns that `dim` columns become."""
-        return dim + 1 + extra
+        return dim + 2 + extra
 
     def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (dim,), weight: (dim, at most dim)."""
@@ -88,7 +92,7 @@ class CanonicalMap(nn.Module):
         _fill(self.weight[replica], weight)
 
     def set_modulated(self, replica: int, mean: Tensor, weight: Tensor) -> None:
-        """mean: (2 dim + 1,), weight: (2 dim + 1, any): the leading columns are kept."""
+        """mean: (2 dim + 2,), weight: (2 dim + 2, any): the leading columns are kept."""
         _fill(self.feature_mean[replica], mean)
         _fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
 
@@ -100,16 +104,18 @@ class CanonicalMap(nn.Module):
         return chosen
 
     def features(self, x: Tensor) -> Tensor:
-        """[u, q, q u] of x: (R, n, dim) -> (R, n, 2 dim + 1)."""
+        """[u, q, t, q u] of x: (R, n, dim) -> (R, n, 2 dim + 2)."""
         u = torch.bmm(x - self.mean.unsqueeze(1), self.weight)
         size = (u.square().mean(-1, keepdim=True) - 1.0) * (u.shape[-1] / 2.0) ** 0.5
         size = 3.0 * torch.tanh(size / 3.0)
-        return torch.cat([u, size, size * u], -1)
+        tail = torch.logsumexp(0.5 * x.square().clamp(max=2 * _FAR), -1, keepdim=True)
+        tail = tail - math.log(x.shape[-1]) - 1.0
+        return torch.cat([u, size, tail, size * u], -1)
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.features(x.reshape(x.shape[0], -1, x.shape[-1]))
         extra = torch.bmm(features - self.feature_mean.unsqueeze(1), self.modulated)
-        found = torch.cat([features[..., : x.shape[-1] + 1], extra], -1)
+        found = torch.cat([features[..., : x.shape[-1] + 2], extra], -1)
         return found.view(*x.shape[:-1], -1)
 
 

@@ -74,7 +74,7 @@ def fit_closed_form(
 def _fit_modulated(
     x_map: CanonicalMap, y_map: CanonicalMap, x: Tensor, y: Tensor, splits: Sequence[Split]
 ) -> None:
-    """Coordinates of the features [u, q, q u] that are correlated across the sides.
+    """Coordinates of the features [u, q, t, q u] that are correlated across the sides.
 
     They show the network what turns or grows with the size of the other coordinates, which it finds
     late or never when there are many of them.

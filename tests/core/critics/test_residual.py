@@ -107,9 +107,10 @@ def test_built_by_name():
     assert isinstance(critic, ResidualCritic)
     assert [layer.weight.shape[1] for layer in critic.net.rest.layers] == [256, 64]
     assert critic.correlations.shape == (2, 3)
-    assert [
-        layer.weight.shape[1] for layer in build_critic("concat", 2, 4, 3).rest.layers
-    ] == [256, 256]
+    assert [layer.weight.shape[1] for layer in build_critic("concat", 2, 4, 3).rest.layers] == [
+        256,
+        256,
+    ]
     with pytest.raises(InputError, match="hidden='wide' must be 'auto' or layer widths"):
         build_critic("auto", 2, 4, 3, hidden="wide")
 

@@ -1,0 +1,139 @@
+"""The bias of fitting: its parts, and what it mends."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.methods import METHODS
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import CanonicalMap
+from pointdep.fitting.closed_form import fit_closed_form
+from pointdep.fitting.splits import make_splits
+from pointdep.inference.bias import FittingBias, fitting_bias
+
+from .models import model_of, rows
+
+DIM, RHO = 3, 0.6
+TRUTH = -0.5 * DIM * math.log(1 - RHO**2)
+
+
+def gaussians(n, seed, rho=RHO, dim=DIM):
+    x, noise = np.random.default_rng(seed).standard_normal((2, n, dim))
+    return x, rho * x + math.sqrt(1 - rho**2) * noise
+
+
+def maximum_likelihood(x, y):
+    """log r of Gaussians with the covariance of these rows, as a function of pairs."""
+    both = np.hstack([x, y])
+    mean, joint = both.mean(0), np.cov(both.T, ddof=0)
+    product = joint.copy()
+    product[:DIM, DIM:] = product[DIM:, :DIM] = 0.0
+    inverse = np.linalg.inv(joint) - np.linalg.inv(product)
+    constant = -0.5 * (np.linalg.slogdet(joint)[1] - np.linalg.slogdet(product)[1])
+
+    def log_ratio(x, y):
+        z = np.hstack([x, y]) - mean
+        return constant - 0.5 * np.einsum("ni,ij,nj->n", z, inverse, z)
+
+    return log_ratio
+
+
+def test_half_of_the_gap_is_the_bias_of_a_closed_form():
+    """Maximum likelihood with k parameters: k/2n too high on its own rows, k/2n too low on others."""
+    n, runs = 150, 400
+    own, other = [], []
+    for seed in range(runs):
+        x, y = gaussians(n, seed)
+        fitted = maximum_likelihood(x, y)
+        own.append(fitted(x, y).mean())
+        # Over many rows: less noise, and the same mean.
+        other.append(fitted(*gaussians(3000, runs + seed)).mean())
+    own, other = np.array(own), np.array(other)
+    wanted = DIM**2 / (2 * n)
+    error = (own - TRUTH).std() / math.sqrt(runs)
+    assert own.mean() - TRUTH == pytest.approx(wanted, abs=3 * error)
+    assert TRUTH - other.mean() == pytest.approx(wanted, rel=0.3)
+    mended = other + np.array([FittingBias(gap).correction for gap in own - other])
+    assert abs(mended.mean() - TRUTH) < 3 * mended.std() / math.sqrt(runs)
+    assert abs(mended.mean() - TRUTH) < 0.2 * wanted
+
+
+def test_the_correction_and_its_error():
+    bias = FittingBias(0.2, 0.4, 0.03)
+    assert bias.correction == pytest.approx(0.5 * 0.2 + 1.25 * 0.4)
+    assert bias.stderr == pytest.approx(math.sqrt(0.02**2 + 0.18**2 + 0.03**2))
+    assert FittingBias().correction == FittingBias().stderr == 0.0
+
+
+def test_a_network_that_proved_nothing_is_set_right_by_half_and_in_full_doubt():
+    bias = FittingBias(0.0, 0.4, 0.0, proven=False)
+    assert bias.correction == pytest.approx(0.2)
+    # What it says of its own rows and of others are both one standard error away.
+    assert bias.stderr == pytest.approx(0.2)
+
+
+def default_model(x, y, splits, loud=0.0):
+    replicas = len(splits)
+    critic = build_critic("auto", replicas, x.shape[1], y.shape[1], hidden=(8, 4))
+    critic.reset(replica_generators(0, replicas))
+    maps = CanonicalMap(replicas, x.shape[1]), CanonicalMap(replicas, y.shape[1])
+    model = RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio")
+    fit_closed_form(model, x, y, splits, seed=0)
+    with torch.no_grad():
+        last = critic.net.rest.layers[-1].weight
+        generator = torch.Generator().manual_seed(0)
+        last += loud * torch.randn(last.shape, generator=generator)
+    return model.requires_grad_(False)
+
+
+def gap_by_hand(model, x, y, splits):
+    gaps = []
+    for r, split in enumerate(splits):
+        one = model.select([r])
+        own, other = (
+            np.mean([one.log_ratio_pairs(x[None, [i]], y[None, [i]]).item() for i in part])
+            for part in (split.train, split.report)
+        )
+        gaps.append(own - other)
+    return np.mean(gaps)
+
+
+@pytest.mark.parametrize("loud", [0.0, 1.0, -1.0])
+def test_the_parts_by_hand(loud):
+    x, y = (torch.from_numpy(side).float() for side in gaussians(60, 1))
+    splits = make_splits(60, folds=3, seed=0)
+    model, quiet = (default_model(x, y, splits, size) for size in (loud, 0.0))
+    found = fitting_bias(model, x, y, splits, proven=False)
+    closed = gap_by_hand(quiet, x, y, splits)
+    network = gap_by_hand(model, x, y, splits) - closed
+    assert closed > 0.01
+    assert found.closed_form == pytest.approx(closed, abs=1e-5)
+    assert found.network == pytest.approx(max(network, 0.0), abs=1e-5)
+    assert found.resolution == pytest.approx(math.sqrt(DIM * DIM / 2) / 60)
+    # The default critic's network was judged before, on rows of its own.
+    assert found.proven
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_a_plain_critic_is_all_network(proven):
+    x, y = rows(60)
+    splits = make_splits(60, folds=3, seed=0)
+    model = model_of("pc", 3)
+    found = fitting_bias(model, x, y, splits, proven=proven)
+    assert found.closed_form == 0.0
+    assert found.network == pytest.approx(max(gap_by_hand(model, x, y, splits), 0.0), abs=1e-5)
+    assert found.proven == proven
+
+
+def test_the_resolution_is_the_spread_of_independent_samples():
+    """2n times the sample's Gaussian MI is chi-squared with k degrees of freedom."""
+    n, found = 200, []
+    for seed in range(400):
+        x, y = gaussians(n, seed, rho=0.0)
+        left, right = (np.linalg.qr(side - side.mean(0))[0] for side in (x, y))
+        rho = np.linalg.svd(left.T @ right, compute_uv=False)
+        found.append(-0.5 * np.log1p(-np.square(rho)).sum())
+    assert np.std(found) == pytest.approx(math.sqrt(DIM * DIM / 2) / n, rel=0.15)
