@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pointdep import PointwiseDependency
+from pointdep.core.critics import CRITICS
 from pointdep.data.tasks import correlated_gaussians
 from pointdep.fitting import engine
 
@@ -23,16 +24,17 @@ def fitted(device: str, **options) -> PointwiseDependency:
     return PointwiseDependency(device=device, **{**settings, **options}).fit(TASK.x, TASK.y)
 
 
+@pytest.mark.parametrize("critic", ["auto", "concat"])
 @pytest.mark.parametrize("method", ["pc", "cpc", "dv", "mine", "drf"])
-def test_as_on_the_cpu(method):
-    there, here = fitted("cuda", method=method), fitted("cpu", method=method)
+def test_as_on_the_cpu(method, critic):
+    there, here = (fitted(device, method=method, critic=critic) for device in ("cuda", "cpu"))
     np.testing.assert_allclose(there.oof_pmi_, here.oof_pmi_, rtol=2e-3, atol=2e-3)
     assert there.mutual_information().nats == pytest.approx(
         here.mutual_information().nats, abs=2e-3
     )
 
 
-@pytest.mark.parametrize("critic", ["concat", "separable", "bilinear", "inner"])
+@pytest.mark.parametrize("critic", CRITICS)
 def test_a_model_moves_between_devices(critic, tmp_path):
     there = fitted("cuda", critic=critic)
     there.save(tmp_path / "model")
@@ -43,6 +45,20 @@ def test_a_model_moves_between_devices(critic, tmp_path):
     np.testing.assert_allclose(
         np.diag(there.pmi_matrix(TASK.x, TASK.y)), there.pmi(TASK.x, TASK.y), rtol=1e-4, atol=1e-4
     )
+    np.testing.assert_array_equal(
+        here.outside(9 * TASK.x, TASK.y), there.outside(9 * TASK.x, TASK.y)
+    )
+    np.testing.assert_allclose(
+        here.pmi_stderr(TASK.x, TASK.y), there.pmi_stderr(TASK.x, TASK.y), rtol=1e-3, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("critic", ["auto", "separable"])
+def test_the_check_and_the_null(critic):
+    there, here = (fitted(device, critic=critic) for device in ("cuda", "cpu"))
+    assert there.check().passed == here.check().passed
+    assert there.check().p_value == pytest.approx(here.check().p_value, abs=0.05)
+    assert there.mutual_information(shuffles=4).null_p == pytest.approx(0.2)
 
 
 class WithDropout(nn.Module):

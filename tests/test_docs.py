@@ -83,6 +83,15 @@ def test_page(page, tmp_path, monkeypatch):
     follow(page, page.read_text("utf-8"))
 
 
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not missing
+
+
 PAGE = """
 ```python
 import numpy as np

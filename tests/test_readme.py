@@ -1,4 +1,4 @@
-"""The README's table of methods says what the checked-in benchmark measured."""
+"""The tables of the README and of docs/: what was measured, and all that there is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 import re
 from pathlib import Path
 
-from pointdep import METHODS
+import pytest
+
+from pointdep import CLASSICAL, METHODS
 from pointdep.core.methods import PAPER_METHODS
+from pointdep.fitting.flags import MEANINGS
+from pointdep.inference.verdicts import _SENTENCES
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,3 +32,17 @@ def test_the_table_of_methods_is_the_benchmark() -> None:
 def test_every_other_method_is_named() -> None:
     readme = (ROOT / "README.md").read_text()
     assert all(f"`{key}`" in readme for key in METHODS)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md"])
+def test_every_flag_and_classical_method_is_explained(page: str) -> None:
+    text = (ROOT / page).read_text()
+    rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
+    assert all(f"`{name}`" in rows for name in MEANINGS)
+    assert all(f"`{key}`" in text for key in CLASSICAL)
+
+
+def test_every_verdict_is_explained() -> None:
+    text = (ROOT / "docs/check.md").read_text()
+    rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
+    assert all(f"`{fault}`" in rows for fault in ("none", "cannot_tell", *_SENTENCES))

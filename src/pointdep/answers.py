@@ -33,6 +33,7 @@ class PairAnswers:
     encoder_x_: SideEncoder
     encoder_y_: SideEncoder
     n_rows_: int
+    jackknife_: float
     progress: bool
 
     def pmi(self, X: Any, Y: Any) -> Array32:
@@ -57,7 +58,8 @@ class PairAnswers:
         """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
 
         From the replicas, each of which was fitted without one part of the rows (the jackknife by
-        parts).
+        parts). What differs between replicas by their initial weights is in it too, so that it errs
+        on the high side.
         """
         x, y, _, _ = self._encode(X, Y)
         count = self.model_.replicas
@@ -65,7 +67,7 @@ class PairAnswers:
             raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
         with show("scoring", enabled=self.progress) as progress:
             spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
-        found: Array32 = ((count - 1) * spread).sqrt().float().numpy()
+        found: Array32 = (self.jackknife_ * spread).sqrt().float().numpy()
         return found
 
     def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:

@@ -162,6 +162,25 @@ def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
     return replace(rows, x=x, y=y)
 
 
+def to_device(rows: PairedRows, device: torch.device) -> PairedRows:
+    """The same rows elsewhere."""
+    return replace(rows, x=rows.x.to(device), y=rows.y.to(device))
+
+
+def on_cpu(rows: PairedRows) -> PairedRows:
+    """The same rows, without holding memory of a device."""
+    return to_device(rows, torch.device("cpu"))
+
+
+def jackknife_factor(rows: PairedRows) -> float:
+    """What the variance over replicas that each left some rows out is multiplied by.
+
+    The jackknife by parts: rows fitted over rows left out; folds - 1 for plain folds.
+    """
+    left_out = [len(split.report) for split in rows.splits]
+    return float(np.mean([(len(rows.x) - count) / count for count in left_out]))
+
+
 def batch_shape(
     settings: CriticSettings,
     method: Method,

@@ -158,15 +158,12 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         rows = self._read(X, Y, groups)
         if method.uses_product:
             require_product_rows(rows.splits, rows.codes, method.key)
+        settings = self._critic_settings(len(rows.x))
         model = assembly.make_model(
-            self._critic_settings(len(rows.x)),
-            method,
-            len(rows.splits),
-            rows.x.shape[1],
-            rows.y.shape[1],
+            settings, method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
         )
         rows = assembly.prepare(model, rows)
-        found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y, rows.splits)
+        found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y)
         options = self._training_options(min(len(s.train) for s in rows.splits), rows.seed)
         checkpoint = None
         if self.checkpoint is not None:
@@ -195,7 +192,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
         self.flags_, self.history_, self.groups_ = flags, trained.history, rows.codes
-        self.bias_, self._rows = held.bias, rows
+        self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
+        self._rows, self._settings = assembly.on_cpu(rows), settings
+        self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:
             remove_state(checkpoint.path)
@@ -348,6 +347,12 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_rows" in state:
+            state["_rows"] = None  # the rows of the fit do not travel with a pickle
+        return state
+
     def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:
         rows: assembly.PairedRows | None = getattr(self, "_rows", None)
         if rows is None:
@@ -364,9 +369,10 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 "without X and Y"
             )
         rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
+        device = self.model_.constant.device
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
             return permutation_null(
-                self._critic_settings(len(rows.x)), rows, shuffles, progress=progress
+                self._settings, assembly.to_device(rows, device), shuffles, progress=progress
             )
 
     def _critic_settings(self, rows: int) -> assembly.CriticSettings:

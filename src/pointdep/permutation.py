@@ -15,6 +15,7 @@ from pointdep.core.canonical import sample_correlations
 from pointdep.core.gaussian import gaussian_mutual_information
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
+from pointdep.errors import InputError
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split, make_splits
@@ -22,7 +23,7 @@ from pointdep.inference.scoring import score_pairs
 
 _FOLDS = 2
 _HIDDEN = (64, 32)
-_MOST_ROWS = 5_000
+_LEAST_ROWS, _MOST_ROWS = 16, 5_000
 _MAX_EPOCHS, _PATIENCE = 30, 4
 _LINEAR_SHARE = 0.1
 _LARGEST = 0.99999
@@ -41,7 +42,7 @@ class PermutationNull:
 
     @property
     def p_value(self) -> float:
-        hits = sum(value >= self.observed for value in self.shuffled)
+        hits = sum(not value < self.observed for value in self.shuffled)  # NaN counts as a hit
         return (1 + hits) / (1 + len(self.shuffled))
 
 
@@ -60,6 +61,10 @@ def permutation_null(
     """
     random = np.random.default_rng([rows.seed, 5])
     chosen = torch.from_numpy(_one_of_each(rows, random)).to(rows.x.device)
+    if len(chosen) < _LEAST_ROWS:
+        raise InputError(
+            f"shuffles needs at least {_LEAST_ROWS} rows, one of each group, not {len(chosen)}"
+        )
     x, y = rows.x[chosen], rows.y[chosen]
     orders = [np.arange(len(x)), *(random.permutation(len(x)) for _ in range(shuffles))]
     small = replace(rows, x=x, y=y, codes=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ def save(estimator: Any, path: Path) -> None:
     """Write a fitted estimator as a folder."""
     about = {
         "params": estimator.fit_params_,
+        "hidden": estimator.hidden_,
         "encoder_x": estimator.encoder_x_.to_dict(),
         "encoder_y": estimator.encoder_y_.to_dict(),
         "rows": estimator.n_rows_,
@@ -30,6 +31,7 @@ def save(estimator: Any, path: Path) -> None:
         "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
         "history": estimator.history_,
         "bias": asdict(estimator.bias_),
+        "jackknife": estimator.jackknife_,
     }
     tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
@@ -48,6 +50,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
         encoder_x = SideEncoder.from_dict(about["encoder_x"])
         encoder_y = SideEncoder.from_dict(about["encoder_y"])
+        made.hidden_ = _hidden(about["hidden"])
         rows, replicas = int(about["rows"]), int(about["replicas"])
         made.history_ = about["history"]
         made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
@@ -56,13 +59,13 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
         made.fit_params_ = about["params"]
         made.bias_ = FittingBias(**about["bias"])
+        made.jackknife_ = float(about["jackknife"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
-    model = assembly.make_model(
-        made._critic_settings(rows), method, replicas, encoder_x.dim, encoder_y.dim
-    )
+    settings = replace(made._critic_settings(rows), hidden=made.hidden_)
+    model = assembly.make_model(settings, method, replicas, encoder_x.dim, encoder_y.dim)
     _load_weights(model, tensors, path)
     made._set_fitted(model.to(assembly.pick_device(device)), encoder_x, encoder_y, rows)
     return made
@@ -72,8 +75,7 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     """The options as they are now, as JSON; what cannot be written is left at its default."""
     kept = dict(estimator.get_params(deep=False))
     kept["critic"] = _describe_critic(estimator.critic)
-    if not isinstance(estimator.hidden, str):
-        kept["hidden"] = [int(width) for width in estimator.hidden]
+    kept["hidden"] = plain_hidden(estimator.hidden)
     options = estimator.method_options
     kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
     seed = estimator.random_state
@@ -81,6 +83,11 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     for name in ("cv", "checkpoint", "device", "progress"):
         kept.pop(name)
     return {name: _plain(value) for name, value in kept.items()}
+
+
+def plain_hidden(hidden: Any) -> Any:
+    """Layer widths as JSON knows them."""
+    return hidden if isinstance(hidden, str) else [int(width) for width in hidden]
 
 
 def _hidden(saved: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pointdep.errors import InputError, ModelFileError
 
-FORMAT, FORMAT_VERSION = "pointdep-model", 1
+FORMAT, FORMAT_VERSION = "pointdep-model", 2
 _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
 
 
@@ -100,6 +100,11 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelFileError(
             f"{path} was written by a newer pointdep (format {version}, this version reads "
             f"{FORMAT_VERSION}): upgrade pointdep"
+        )
+    if version < FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by an earlier pointdep (format {version}, this version reads "
+            f"{FORMAT_VERSION}): fit again"
         )
     claimed = about.pop("about_sha256", None)
     if claimed != _digest(about):

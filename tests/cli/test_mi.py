@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pointdep import ClassicalDependency, PointwiseDependency
+from pointdep import ClassicalDependency, MIEstimate, PointwiseDependency
+from pointdep.cli.show import print_estimate
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 
@@ -120,23 +123,31 @@ def test_what_a_person_reads(quick):
         f"mutual information  {found['nats']:.3f} nats ({found['bits']:.3f} bits)\n"
     )
     assert f"99.5% interval      {low:.3f} to {high:.3f} nats\n" in outcome.out
-    correction = f"{found['correction']:+.3f} nats for the bias of fitting, included above"
-    assert f"correction          {correction}\n" in outcome.out
     assert "200, each scored by a model that did not see it (2 trained)" in outcome.out
     assert outcome.out.endswith("method              pc, critic auto\n")
     assert "independence" not in outcome.out
-    assert outcome.err.startswith("warning: ")
-    assert outcome.err.count("\n") == 1
+    assert outcome.err
+    assert all(line.startswith("warning: ") for line in outcome.err.splitlines())
+
+
+@pytest.mark.parametrize(("bits", "unit", "scale"), [(False, "nats", 1.0), (True, "bits", 1.4427)])
+def test_the_correction(capsys, bits, unit, scale):
+    model = SimpleNamespace(n_replicas_=2, critic="auto")
+    found = MIEstimate(nats=0.5, stderr=0.1, ci=(0.3, 0.7), rows=200, method="pc", correction=0.04)
+    print_estimate(model, found, bits=bits)
+    correction = f"{0.04 * scale:+.3f} {unit} for the bias of fitting, included above"
+    assert f"correction          {correction}\n" in capsys.readouterr().out
+    print_estimate(model, replace(found, correction=0.0), bits=bits)
+    assert "correction" not in capsys.readouterr().out
 
 
 def test_bits(quick, refused):
     outcome = quick("mi", "x.npy", "y.npy", "--bits")
     found = quick("mi", "x.npy", "y.npy", "--bits", "--json").json()["estimate"]
-    low, high, correction = np.array([*found["ci"], found["correction"]]) / math.log(2)
-    assert outcome.out.splitlines()[:3] == [
+    low, high = np.array(found["ci"]) / math.log(2)
+    assert outcome.out.splitlines()[:2] == [
         f"mutual information  {found['bits']:.3f} bits ({found['nats']:.3f} nats)",
         f"95% interval        {low:.3f} to {high:.3f} bits",
-        f"correction          {correction:+.3f} bits for the bias of fitting, included above",
     ]
     refused(
         "--bits: --method smi estimates squared-loss mutual information",
@@ -161,7 +172,7 @@ class TestCheck:
     def test_for_a_person(self, quick, expected):
         outcome = quick("mi", "x.npy", "y.npy", "--check")
         assert outcome.code == 0
-        verdict = outcome.out.split("\ncheck  ")[1]
+        verdict = outcome.out.split("\ncheck               ")[1]
         assert " ".join(verdict.split()) == expected.verdict
         assert max(map(len, outcome.out.splitlines())) <= 100
 
@@ -174,7 +185,7 @@ class TestCheck:
 
     def test_figure(self, quick, folder, check_json):
         outcome = quick("mi", "x.npy", "y.npy", "--check-plot", "check.png")
-        assert outcome.out.endswith("figure  check.png\n")
+        assert outcome.out.endswith("\nfigure              check.png\n")
         assert (folder / "check.png").read_bytes().startswith(b"\x89PNG")
         content = quick("mi", "x.npy", "y.npy", "--check-plot", "check.svg", "--json").json()
         check_json("mi", content)

@@ -116,3 +116,9 @@ def triples(rows: int = 120, seed: int = 0) -> tuple[np.ndarray, ...]:
     random = np.random.default_rng(seed)
     x, y, z = (random.standard_normal((rows, d)) for d in (2, 1, 2))
     return x, y + x[:, :1] + z[:, :1], z
+
+
+@cache
+def base() -> ConditionalDependency:
+    """A short fit of these that nobody changes."""
+    return fit(*triples())

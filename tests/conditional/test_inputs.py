@@ -10,10 +10,9 @@ from sklearn.exceptions import NotFittedError
 from pointdep import ClassicalDependency, ConditionalDependency, PointwiseDependency
 from pointdep.errors import DataWarning, FitWarning, InputError
 
-from .helpers import conditional, fit, small, triples
+from .helpers import base, conditional, fit, small, triples
 
 X, Y, Z = triples()
-BASE = fit(X, Y, Z)
 LABELS = np.where(Z[:, 0] > 0.3, "high", "low")
 
 
@@ -34,20 +33,20 @@ def frame(values, *names):
 def test_containers(read):
     """y and z may be tables with the same names of columns."""
     model = fit(read(X), read(Y), read(Z))
-    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
-    np.testing.assert_array_equal(model.pmi(read(X), read(Y), read(Z)), BASE.pmi(X, Y, Z))
-    np.testing.assert_array_equal(model.pmi(X, Y, Z), BASE.pmi(X, Y, Z))
+    np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
+    np.testing.assert_array_equal(model.pmi(read(X), read(Y), read(Z)), base().pmi(X, Y, Z))
+    np.testing.assert_array_equal(model.pmi(X, Y, Z), base().pmi(X, Y, Z))
 
 
 def test_different_containers_for_different_sides():
     model = fit(pl.DataFrame(X), torch.from_numpy(Y), frame(Z, "a", "b"))
-    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     assert model.joint_.encoder_y_.names == ("Y0", "a", "b")
     assert model.marginal_.encoder_y_.names == ("a", "b")
-    assert BASE.joint_.encoder_y_.names == ("Y0", "Z0", "Z1")
+    assert base().joint_.encoder_y_.names == ("Y0", "Z0", "Z1")
     assert model.n_features_in_ == 2
     assert model.feature_names_in_.tolist() == ["column_0", "column_1"]
-    assert not hasattr(BASE, "feature_names_in_")
+    assert not hasattr(base(), "feature_names_in_")
 
 
 def test_one_column_without_a_second_dimension():
@@ -121,7 +120,7 @@ def test_constant_columns():
         model = fit(X, Y, constant)
     said = [str(one.message) for one in caught]
     assert said == ["Z: dropped 1 column(s) that have one value throughout: '2'"]
-    np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     with pytest.raises(InputError, match="every column of Z is constant"):
         fit(X, Y, np.ones(120))
 
@@ -159,24 +158,24 @@ class TestErrors:
         with pytest.raises(InputError, match=r"Z column 1 holds 1 NaN value\(s\), .* row 3"):
             conditional().fit(X, Y, broken)
         with pytest.raises(InputError, match="Z column 1 holds 1 NaN"):
-            BASE.pmi(X, Y, broken)
+            base().pmi(X, Y, broken)
 
     def test_given_rows(self):
         with pytest.raises(InputError, match=r"Z has 1 features, .* expecting 2"):
-            BASE.pmi(X, Y, Z[:, :1])
+            base().pmi(X, Y, Z[:, :1])
         with pytest.raises(InputError, match=r"Y has 2 features, .* expecting 1"):
-            BASE.mutual_information(X, Z, Z)
+            base().mutual_information(X, Z, Z)
         with pytest.raises(InputError, match="X has 1 features"):
-            BASE.pmi(X[:, :1], Y, Z)
+            base().pmi(X[:, :1], Y, Z)
         with pytest.raises(InputError, match="X has 120 rows, Y has 120 rows, Z has 9 rows"):
-            BASE.pmi(X, Y, Z[:9])
+            base().pmi(X, Y, Z[:9])
         for part in ({"X": X}, {"X": X, "Y": Y}, {"Z": Z}):
             with pytest.raises(InputError, match="X, Y and Z are all needed"):
-                BASE.mutual_information(**part)
+                base().mutual_information(**part)
         with pytest.raises(InputError, match="groups has 3 rows"):
-            BASE.mutual_information(X, Y, Z, groups=[1, 2, 3])
+            base().mutual_information(X, Y, Z, groups=[1, 2, 3])
         with pytest.raises(InputError, match="confidence"):
-            BASE.mutual_information(confidence=95)
+            base().mutual_information(confidence=95)
 
     def test_other_names(self):
         model = fit(X, Y, frame(Z, "a", "b"))
@@ -217,9 +216,9 @@ class TestErrors:
 
 def test_pairs_unlike_the_fit():
     with pytest.warns(DataWarning, match=r"outside\(X, Y, Z\) says which"):
-        BASE.pmi(X, Y, Z + 1000.0)
-    assert BASE.outside(X, Y, Z + 1000.0).all()
-    assert BASE.outside(X, Y, Z).mean() < 0.05
+        base().pmi(X, Y, Z + 1000.0)
+    assert base().outside(X, Y, Z + 1000.0).all()
+    assert base().outside(X, Y, Z).mean() < 0.05
 
 
 def test_flags_say_which_fit_they_are_of():

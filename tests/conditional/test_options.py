@@ -12,10 +12,9 @@ from pointdep import ConditionalDependency, PointwiseDependency
 from pointdep.conditional.parts import make_parts
 from pointdep.errors import InputError, ModelFileError
 
-from .helpers import conditional, fit, small, triples
+from .helpers import base, conditional, fit, small, triples
 
 X, Y, Z = triples()
-BASE = fit(X, Y, Z)
 GROUPS = np.arange(120) // 3
 LABELS = np.where(Z[:, 0] > 0.3, "high", "low")
 
@@ -45,22 +44,22 @@ def test_both_fits_split_alike(options, groups):
 
 
 def test_random_state():
-    np.testing.assert_array_equal(fit(X, Y, Z).oof_pmi_, BASE.oof_pmi_)
-    assert not np.array_equal(fit(X, Y, Z, random_state=1).oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(fit(X, Y, Z).oof_pmi_, base().oof_pmi_)
+    assert not np.array_equal(fit(X, Y, Z, random_state=1).oof_pmi_, base().oof_pmi_)
     of_estimator = fit(X, Y, Z, estimator=small(random_state=0), random_state=None)
-    np.testing.assert_array_equal(of_estimator.oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(of_estimator.oof_pmi_, base().oof_pmi_)
     overruled = fit(X, Y, Z, estimator=small(random_state=5), random_state=0)
-    np.testing.assert_array_equal(overruled.oof_pmi_, BASE.oof_pmi_)
+    np.testing.assert_array_equal(overruled.oof_pmi_, base().oof_pmi_)
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 def test_it_is_the_difference_of_two_fits():
-    options = {"random_state": BASE.joint_.random_state, "progress": False}
+    options = {"random_state": base().joint_.random_state, "progress": False}
     joint = small(**options).fit(X, np.hstack([Y, Z]))
     marginal = small(**options).fit(X, Z)
-    np.testing.assert_array_equal(BASE.oof_pmi_, joint.oof_pmi_ - marginal.oof_pmi_)
+    np.testing.assert_array_equal(base().oof_pmi_, joint.oof_pmi_ - marginal.oof_pmi_)
     wanted = joint.pmi(X, np.hstack([Y, Z])) - marginal.pmi(X, Z)
-    np.testing.assert_array_equal(BASE.pmi(X, Y, Z), wanted)
+    np.testing.assert_array_equal(base().pmi(X, Y, Z), wanted)
 
 
 @pytest.mark.parametrize("estimator", [small(folds=1), small(cv=ShuffleSplit(1, test_size=0.2))])
@@ -121,9 +120,9 @@ class TestScikitLearn:
         assert ConditionalDependency().get_params()["estimator"] is None
 
     def test_clone(self):
-        copy = clone(BASE)
+        copy = clone(base())
         assert not hasattr(copy, "joint_")
-        assert copy.estimator is not BASE.estimator
+        assert copy.estimator is not base().estimator
         assert copy.get_params()["estimator__hidden"] == (8,)
         assert "ConditionalDependency(estimator=PointwiseDependency(" in repr(copy)
 
@@ -141,7 +140,7 @@ class TestScikitLearn:
         model = conditional().fit(pd.DataFrame(X, columns=["a", "b"]), Y, LABELS)
         assert model.feature_names_in_.tolist() == ["a", "b"]
         model.fit(X, Y, Z)
-        np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+        np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
         assert not hasattr(model, "feature_names_in_")
 
     def test_quiet(self):
@@ -187,7 +186,7 @@ class TestFiles:
 
     def test_replacing(self, tmp_path):
         place = tmp_path / "model"
-        BASE.save(place)
+        base().save(place)
         other = fit(X, Y, Z, random_state=1)
         other.save(place)
         found = ConditionalDependency.load(place).oof_pmi_
@@ -195,23 +194,23 @@ class TestFiles:
         assert [p.name for p in tmp_path.iterdir()] == ["model"]
         (place / "notes.txt").write_text("mine")
         with pytest.raises(InputError, match="holds other files"):
-            BASE.save(place)
+            base().save(place)
         with pytest.raises(InputError, match="does not exist"):
-            BASE.save(tmp_path / "no" / "model")
+            base().save(tmp_path / "no" / "model")
 
     def test_other_folders(self, tmp_path):
-        BASE.joint_.save(tmp_path / "pairs")
+        base().joint_.save(tmp_path / "pairs")
         with pytest.raises(ModelFileError, match=r"read it with PointwiseDependency\.load"):
             ConditionalDependency.load(tmp_path / "pairs")
         with pytest.raises(ModelFileError, match="no such folder"):
             ConditionalDependency.load(tmp_path / "nothing")
-        BASE.save(tmp_path / "model")
+        base().save(tmp_path / "model")
         with pytest.raises(ModelFileError):
             PointwiseDependency.load(tmp_path / "model")
 
     def test_damage(self, tmp_path):
         place = tmp_path / "model"
-        BASE.save(place)
+        base().save(place)
         fit(X, Y, Z, random_state=1).save(tmp_path / "other")
         kept = (place / "marginal").rename(tmp_path / "kept")
         with pytest.raises(ModelFileError, match="no such folder"):
@@ -230,7 +229,7 @@ class TestFiles:
 
     def test_checkpoints_of_both(self, tmp_path):
         model = fit(X, Y, Z, estimator=small(checkpoint=tmp_path / "fit.ckpt"))
-        np.testing.assert_array_equal(model.oof_pmi_, BASE.oof_pmi_)
+        np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
         assert model.joint_.checkpoint.name == "fit.ckpt.joint"
         assert model.marginal_.checkpoint.name == "fit.ckpt.marginal"
         assert not list(tmp_path.iterdir())

@@ -74,6 +74,31 @@ def test_gaussian_pairs_within_three_standard_errors(name):
     assert found.stderr < 0.06
 
 
+def test_the_correction_takes_the_bias_away():
+    """Ten small samples; what the model says is set against the exact PMI of the same rows."""
+    plain, corrected = [], []
+    for seed in range(10):
+        task = correlated_gaussians(250, 5, 1.0, seed=seed)
+        found = auto(task.x, task.y, folds=5, max_epochs=4, random_state=seed).mutual_information()
+        corrected.append(found.nats - task.pmi.mean())
+        plain.append(corrected[-1] - found.correction)
+    error = np.std(corrected, ddof=1) / np.sqrt(10)
+    assert np.mean(plain) < -0.05
+    assert abs(np.mean(corrected)) < max(3 * error, 0.03)
+    assert abs(np.mean(corrected)) < 0.5 * abs(np.mean(plain))
+
+
+@pytest.mark.parametrize("critic", ["auto", "concat", "separable"])
+@pytest.mark.parametrize("rows", [40, 200])
+def test_whatever_a_network_learns_of_independent_pairs_is_noise(critic, rows):
+    random = np.random.default_rng(rows)
+    x, y = random.standard_normal((2, rows, 5))
+    settings = {"critic": critic, "hidden": (32, 32), "embedding_dim": 32, "learning_rate": 3e-3}
+    found = fit(x, y, folds=5, max_epochs=30, patience=8, **settings).mutual_information()
+    assert found.ci[0] == 0.0
+    assert found.nats < 2 * found.stderr
+
+
 def test_independent_pairs():
     task = make_task("independent", 1000, seed=0)
     model = auto(task.x, task.y, folds=5)

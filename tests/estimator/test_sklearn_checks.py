@@ -13,13 +13,13 @@ EXPECTED_FAILURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def outcomes():
+@pytest.fixture(scope="module", params=["auto", "separable"])
+def outcomes(request):
     """The status of every check by its name; one that ran several times has its worst."""
     order = ["passed", "skipped", "xfail", "failed"]
     found = {}
     # Three folds of scikit-learn's ten rows leave enough of them to train.
-    estimator = small(folds=3, max_epochs=2, critic="separable")
+    estimator = small(folds=3, max_epochs=2, critic=request.param)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(

@@ -62,15 +62,14 @@ class TestStandardErrors:
             task = correlated_gaussians(200, 3, 1.0, seed=10 + seed)
             model = fit(task.x, task.y, critic="auto", hidden=(4,), folds=5, max_epochs=1)
             told.append(np.square(model.pmi_stderr(x, y)).mean())
-            values.append(model.pmi(x, y))
+            values.append(model.pmi_matrix(x, y).diagonal())
         spread = np.var(np.stack(values), axis=0, ddof=1).mean()
         assert 0.4 < math.sqrt(np.mean(told) / spread) < 2.5
 
-    def test_no_rows(self):
-        x, y = NEW.x[:0], NEW.y[:0]
-        assert good().pmi_stderr(x, y).shape == (0,)
-        assert good().outside(x, y).shape == (0,)
-        assert good().pmi(x, y).shape == (0,)
+    @pytest.mark.parametrize("ask", ["pmi", "pmi_stderr", "outside", "pmi_matrix"])
+    def test_no_rows(self, ask):
+        with pytest.raises(InputError, match=r"0 sample\(s\)"):
+            getattr(good(), ask)(NEW.x[:0], NEW.y[:0])
 
     def test_one_fold_has_none(self):
         with pytest.raises(InputError, match="needs at least two replicas: fit with folds=2"):
@@ -84,6 +83,15 @@ class TestOutside:
         assert not model.outside(TASK.x, TASK.y).any()
         assert model.outside(NEW.x, NEW.y).mean() < 0.01
         model.pmi(NEW.x, NEW.y)  # without a warning
+
+    @pytest.mark.parametrize(("rows", "dim"), [(200, 3), (500, 20)])
+    def test_new_rows_of_few_and_wide_data_are_inside(self, rows, dim):
+        """Of many columns one or other is always a little past what was seen."""
+        seen, new = (correlated_gaussians(n, dim, 1.0, seed=n) for n in (rows, 1000))
+        model = fit(seen.x, seen.y, critic="auto", hidden=(4,), max_epochs=1)
+        past = (new.x > seen.x.max(0)) | (new.x < seen.x.min(0))
+        assert past.any(1).mean() > 0.01
+        assert model.outside(new.x, new.y).mean() < 0.01
 
     @pytest.mark.parametrize("critic", ["auto", "concat"])
     @pytest.mark.parametrize("side", ["x", "y"])
@@ -112,7 +120,7 @@ class TestOutside:
             assert good().pmi(low, high).item() < lowest - 1
 
     def test_what_was_seen(self):
-        """The lowest and highest log r of pairs and mismatched pairs, each by a model of its own."""
+        """The lowest and highest log r of pairs and of mismatched pairs."""
         model = good()
         low, high = model.model_.seen.tolist()
         assert low <= model.oof_pmi_.min()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ def gaussians(n: int, dim: int = 2, rho: float = 0.8, *, seed: int = 0) -> tuple
 def split_of(*sizes: int, start: int = 0) -> Split:
     """So many rows to train, to stop and to report, one after the other."""
     ends = np.cumsum([start, *sizes])
-    return Split(*(np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)))
+    return Split(*(np.arange(a, b) for a, b in pairwise(ends)))
 
 
 def default_model(replicas: int, x_dim: int, y_dim: int, *, seed: int = 0) -> RatioModel:

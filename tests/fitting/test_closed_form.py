@@ -108,7 +108,7 @@ def test_coordinates_modulated_by_the_size_are_found():
     u = model.x_map(torch.from_numpy(x)[None])[0].numpy()
     v = model.y_map(torch.from_numpy(y)[None])[0].numpy()
     plain = np.abs(np.corrcoef(u[:, :3].T, v[:, :3].T)[:3, 3:]).max()
-    extra = abs(np.corrcoef(u[:, 4], v[:, 4])[0, 1])
+    extra = abs(np.corrcoef(u[:, -4], v[:, -4])[0, 1])
     assert extra > plain + 0.1
 
 

@@ -47,6 +47,19 @@ def test_pairs_of_few_values_repeat_by_nature():
     assert duplicate_flags(few, few.flip(1), TWO) == []
 
 
+def test_many_categories_meet_again_by_chance():
+    """A hundred on either side: of 500 pairs a dozen occur twice."""
+    x, y = torch.from_numpy(np.random.default_rng(0).integers(0, 100, (2, 500, 1)))
+    pairs = np.unique(np.hstack([x, y]), axis=0)
+    assert 470 < len(pairs) < 495
+    assert duplicate_flags(x, y, TWO) == []
+    # With numbers beside them it would be no chance.
+    _, number = gaussians(500, dim=1)
+    number[400:], x[400:], y[400:] = number[:100], x[:100], y[:100]
+    found = duplicate_flags(torch.cat([x, number], 1), y, TWO)
+    assert names(found) == ["duplicated_rows"]
+
+
 def test_determined():
     x, y = gaussians(300, rho=0.99)
     model = closed_form(x, y, [split_of(200, 60, 40)])

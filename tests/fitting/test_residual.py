@@ -74,6 +74,20 @@ def test_a_network_that_helps_stays():
     torch.testing.assert_close(network_output(model, x, y), before)
 
 
+def test_rows_of_one_group_are_one_draw():
+    """Against the spread of group means, in groups of one size, and that of single rows."""
+    random = torch.Generator().manual_seed(0)
+    gain = torch.randn(12, generator=random, dtype=torch.float64)
+    plain = float(gain.std()) / math.sqrt(12)
+    assert residual._error_of_mean(gain, None) == pytest.approx(plain)
+    assert residual._error_of_mean(gain, torch.arange(12) + 7) == pytest.approx(plain)
+    copies, groups = gain.repeat_interleave(5), torch.arange(12).repeat_interleave(5)
+    assert residual._error_of_mean(copies, groups) == pytest.approx(plain)
+    assert residual._error_of_mean(copies, None) < 0.5 * plain
+    assert residual._error_of_mean(gain[:1], None) == math.inf
+    assert residual._error_of_mean(gain, torch.zeros(12)) == math.inf
+
+
 def test_the_copy_without_a_network_is_a_copy():
     x, y = gaussians(500)
     model = closed_form(x, y, SPLITS)

@@ -11,8 +11,8 @@ from pointdep.cli import options
 from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
 from pointdep.cli.show import (
     check_as_json,
+    check_rows,
     estimate_as_json,
-    print_check,
     print_estimate,
     print_json,
 )
@@ -86,9 +86,8 @@ def mi(
         checked = None if outcome is None else check_as_json(outcome, check_plot)
         print_json("mi", {**estimate_as_json(model, found), "check": checked})
         return
-    print_estimate(model, found, bits=bits)
-    if outcome is not None:
-        print_check(outcome, check_plot)
+    more = None if outcome is None else check_rows(outcome, check_plot)
+    print_estimate(model, found, bits=bits, more=more)
 
 
 def check_unit(method: str, bits: bool) -> None:

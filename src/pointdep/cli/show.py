@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,15 @@ def check_as_json(check: RatioCheck, plot: Path | None) -> dict[str, Any]:
 
 
 def print_estimate(
-    model: PointwiseDependency | ClassicalDependency, found: MIEstimate, *, bits: bool = False
+    model: PointwiseDependency | ClassicalDependency,
+    found: MIEstimate,
+    *,
+    bits: bool = False,
+    more: dict[str, str] | None = None,
 ) -> None:
-    """The estimate for a person."""
+    """The estimate for a person, and more rows below it."""
     low, high = found.ci_bits if bits else found.ci
-    scale = found.bits / found.nats if bits and found.nats else 1.0
+    scale = 1 / math.log(2) if bits else 1.0
     unit = "bits" if bits else "nats"
     if found.estimates != "mutual information":
         value, unit = f"{found.nats:.3f}", ""
@@ -83,12 +88,12 @@ def print_estimate(
     rows["rows"] = f"{found.rows}{trained}"
     critic = getattr(model, "critic", None)
     rows["method"] = found.method + (f", critic {critic}" if critic else "")
-    print_rows(rows)
+    print_rows({**rows, **(more or {})})
 
 
-def print_check(check: RatioCheck, plot: Path | None) -> None:
+def check_rows(check: RatioCheck, plot: Path | None) -> dict[str, str]:
     """The verdict for a person."""
-    print_rows({"check": check.verdict} | ({} if plot is None else {"figure": str(plot)}))
+    return {"check": check.verdict} | ({} if plot is None else {"figure": str(plot)})
 
 
 def print_rows(rows: dict[str, str]) -> None:

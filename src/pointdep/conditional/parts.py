@@ -56,17 +56,13 @@ def make_parts(
 
 
 def _require_mean_of_pmi(method: Method) -> None:
-    if _infers_mean_of_pmi(method):
+    if method.is_mean_of_pmi:
         return
-    allowed = [key for key, other in METHODS.items() if _infers_mean_of_pmi(other)]
+    allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
     raise InputError(
         f"method {method.key!r} does not infer the mean of PMI over rows, so that its difference "
         f"is no conditional mutual information: choose from {', '.join(allowed)}"
     )
-
-
-def _infers_mean_of_pmi(method: Method) -> bool:
-    return not method.uses_product and method.estimates == "mutual information"
 
 
 class SplitOnce:

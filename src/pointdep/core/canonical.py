@@ -9,6 +9,7 @@ from torch import Tensor
 
 _LARGEST = 0.99995
 _LARGEST_SHARE = 0.3  # directions per row: with more, any two sides look perfectly correlated
+_NO_VARIANCE = 1e-12  # of columns of about unit variance
 _SMALLEST_VARIANCE = 1e-7  # of the largest principal variance: below it a direction is rounding
 _PARTS, _PARTS_WIDE, _WIDE = 5, 2, 200  # parts left out in turn; fewer with many columns
 _NOISE = 2.0  # a correlation within this many standard errors of zero is taken as zero
@@ -30,8 +31,10 @@ class Canonical:
 
 
 @torch.no_grad()
-def canonical_correlations(x: Tensor, y: Tensor) -> Canonical:
+def canonical_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -> Canonical:
     """Canonical correlation analysis of paired rows x: (n, dx), y: (n, dy), in float64.
+
+    groups: (n,), for rows that are not independent draws: they are left out together.
 
     With dx dy free directions the correlations of the rows at hand are too large, and the
     coordinates are too small, for any other rows. Both are therefore measured on parts of the rows
@@ -44,18 +47,24 @@ def canonical_correlations(x: Tensor, y: Tensor) -> Canonical:
     moments = x.new_zeros(3, kept)
     wide = max(x.shape[1], y.shape[1]) > _WIDE
     parts = min(_PARTS_WIDE if wide else _PARTS, len(x))
-    number = torch.arange(len(x), device=x.device) % parts
+    number, draws = _parts(len(x), parts, groups)
+    measured = x.new_zeros(kept)
     for part in range(parts):
         held = number == part
+        if not bool(held.any()) or bool(held.all()):
+            continue
         one = _analyse(x[~held], y[~held])
         u = ((x[held] - one.x_mean) @ one.x_weight)[:, :kept]
         v = ((y[held] - one.y_mean) @ one.y_weight)[:, :kept]
         have = min(u.shape[1], v.shape[1])
         u, v = u[:, :have], v[:, :have]
         moments[:, :have] += torch.stack([u * u, v * v, u * v]).sum(1)
-    x_square, y_square, both = moments / len(x)
-    outer = both / (x_square * y_square).clamp(min=1e-30).sqrt()
-    outer = torch.where(outer > _NOISE / len(x) ** 0.5, outer, 0.0)
+        measured[:have] += len(u)
+    # A direction that no part had (parts have fewer rows) keeps its scale, without a correlation.
+    x_square, y_square, both = moments / measured.clamp(min=1.0)
+    x_square, y_square = (torch.where(s > _NO_VARIANCE, s, 1.0) for s in (x_square, y_square))
+    outer = both / (x_square * y_square).sqrt()
+    outer = torch.where(outer > _NOISE / draws**0.5, outer, 0.0)
     return Canonical(
         found.x_mean,
         found.y_mean,
@@ -73,8 +82,18 @@ def sample_correlations(x: Tensor, y: Tensor) -> Tensor:
 def _rescaled(weight: Tensor, squares: Tensor) -> Tensor:
     """Give the leading coordinates unit mean square on rows that were left out."""
     scaled = weight.clone()
-    scaled[:, : len(squares)] /= squares.clamp(min=1e-12).sqrt()
+    scaled[:, : len(squares)] /= squares.sqrt()
     return scaled
+
+
+def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:
+    """The part of each row, (rows,), in random order, and the number of independent draws."""
+    codes = torch.arange(rows)
+    if groups is not None:
+        codes = torch.unique(groups.cpu(), return_inverse=True)[1]
+    draws = int(codes.max()) + 1
+    order = torch.randperm(draws, generator=torch.Generator().manual_seed(0))
+    return order[codes] % parts, draws
 
 
 def _analyse(x: Tensor, y: Tensor) -> Canonical:
@@ -95,7 +114,9 @@ def _whitening(rows: Tensor) -> Tensor:
     n = len(rows)
     variances, directions = torch.linalg.eigh(rows.T @ rows / n)
     variances, directions = variances.flip(0), directions.flip(1)
-    kept = int((variances > _SMALLEST_VARIANCE * variances[0].clamp(min=1e-300)).sum())
-    kept = max(1, min(kept, int(n * _LARGEST_SHARE)))
-    white: Tensor = directions[:, :kept] / variances[:kept].clamp(min=1e-300).sqrt()
+    least = max(_SMALLEST_VARIANCE * float(variances[0]), _NO_VARIANCE)
+    kept = max(1, min(int((variances > least).sum()), int(n * _LARGEST_SHARE)))
+    # A side that does not vary in these rows is mapped to zero.
+    scale = torch.where(variances > _NO_VARIANCE, variances.clamp(min=_NO_VARIANCE).rsqrt(), 0.0)
+    white: Tensor = directions[:, :kept] * scale[:kept]
     return white

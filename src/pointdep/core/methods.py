@@ -60,6 +60,11 @@ class Method:
     scores_ratio: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_mean_of_pmi(self) -> bool:
+        """Whether the inference is the mean of log r over joint samples, Eq. (7)."""
+        return not self.uses_product and self.estimates == "mutual information"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Method) and self._identity() == other._identity()
 

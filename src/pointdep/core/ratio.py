@@ -17,8 +17,9 @@ from pointdep.errors import unknown_name
 LINKS = ("score", "log_ratio", "asinh")
 """What a critic's output t stands for: the method's score, log r, or r - 1/r."""
 
+_ROWS = 1 << 16  # mapped at a time
 _MARGIN = 1.0  # nats of log r
-_SCORE_MARGIN = 0.5  # of a rank map: about two thirds of a standard deviation past the last value
+_SCORE_MARGIN = 0.75  # of a rank map: about one standard deviation past the last value
 
 
 class RatioModel(nn.Module):
@@ -68,10 +69,11 @@ class RatioModel(nn.Module):
         x: (n, dx), y: (m, dy), each returned where it was.
         """
         device = self.constant.device
-        return (
-            self.x_front(x.to(device)).to(x.device),
-            self.y_front(y.to(device)).to(y.device),
-        )
+        mapped = [
+            torch.cat([front(part.to(device)).to(side.device) for part in torch.split(side, _ROWS)])
+            for front, side in ((self.x_front, x), (self.y_front, y))
+        ]
+        return mapped[0], mapped[1]
 
     def select(self, replicas: Sequence[int]) -> RatioModel:
         """A copy that holds only these replicas."""

@@ -44,14 +44,15 @@ def fit_closed_form(
     assert isinstance(y_map, CanonicalMap)
     for replica, split in enumerate(splits):
         train = torch.from_numpy(split.train).to(x.device)
-        found = canonical_correlations(x[train].cpu(), y[train].cpu())
+        own = None if groups is None else groups[train]
+        found = canonical_correlations(x[train].cpu(), y[train].cpu(), own)
         x_map.set_linear(replica, found.x_mean, found.x_weight)
         y_map.set_linear(replica, found.y_mean, found.y_weight)
         critic.correlations[replica] = 0.0
         critic.correlations[replica, : len(found.correlations)] = found.correlations.to(
             critic.correlations
         )
-    _fit_modulated(x_map, y_map, x, y, splits)
+    _fit_modulated(x_map, y_map, x, y, splits, groups)
     rows = [split.stop for split in splits]
     cells, _ = held_out_cells(x, y, rows, block=_BLOCK, seed=seed, groups=groups)
     u, v = x_map(cells.x), y_map(cells.y)
@@ -72,7 +73,12 @@ def fit_closed_form(
 
 
 def _fit_modulated(
-    x_map: CanonicalMap, y_map: CanonicalMap, x: Tensor, y: Tensor, splits: Sequence[Split]
+    x_map: CanonicalMap,
+    y_map: CanonicalMap,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    groups: Tensor | None,
 ) -> None:
     """Coordinates of the features [u, q, t, q u] that are correlated across the sides.
 
@@ -83,12 +89,11 @@ def _fit_modulated(
         return
     for replica, split in enumerate(splits):
         train = torch.from_numpy(split.train).to(x.device)
-        found = canonical_correlations(
-            *(
-                side_map.select([replica]).features(side[train].unsqueeze(0))[0].cpu()
-                for side_map, side in ((x_map, x), (y_map, y))
-            )
+        a, b = (
+            side_map.select([replica]).features(side[train].unsqueeze(0))[0].cpu()
+            for side_map, side in ((x_map, x), (y_map, y))
         )
+        found = canonical_correlations(a, b, None if groups is None else groups[train])
         kept = (found.correlations > _WORTHWHILE).to(found.x_weight)
         x_map.set_modulated(replica, found.x_mean, found.x_weight[:, : len(kept)] * kept)
         y_map.set_modulated(replica, found.y_mean, found.y_weight[:, : len(kept)] * kept)

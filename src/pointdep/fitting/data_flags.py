@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics.residual import ResidualCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.flags import MEANINGS, Flag
-from pointdep.fitting.splits import Split
 
 _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
+_ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
 
 
 def determined_flags(model: RatioModel) -> list[Flag]:
@@ -29,14 +28,12 @@ def determined_flags(model: RatioModel) -> list[Flag]:
     return [Flag("determined", (), message)]
 
 
-def duplicate_flags(x: Tensor, y: Tensor, splits: Sequence[Split]) -> list[Flag]:
+def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     """Whether equal pairs leak from training rows into the rows that report.
 
     Pairs of few distinct values repeat by nature; pairs of numbers that are otherwise all distinct
     do not.
     """
-    if len(splits) < 2:
-        return []
     values = torch.cat([x, y], 1).cpu().double()
     weights = torch.rand(
         values.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
@@ -50,3 +47,12 @@ def duplicate_flags(x: Tensor, y: Tensor, splits: Sequence[Split]) -> list[Flag]
         "models have seen rows they report on. Drop the copies, or give groups="
     )
     return [Flag("duplicated_rows", (), message)]
+
+
+def _occurrences(rows: Tensor) -> NDArray[np.int64]:
+    """How often each distinct row of (n, d) occurs."""
+    weights = torch.rand(
+        rows.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    _, counts = np.unique((rows.cpu().double() @ weights).numpy(), return_counts=True)
+    return counts

@@ -16,6 +16,7 @@ from pointdep.fitting.splits import Split
 
 _BLOCK = 16
 _PROOF = 2.0  # standard errors
+_BUDGET = 1 << 22  # numbers alive at a time
 
 
 def closed_form_only(model: RatioModel) -> RatioModel:
@@ -44,13 +45,15 @@ def drop_unproven_network(
     Returns whether the network stays.
     """
     without = closed_form_only(model)
-    gains = []
+    gains, rows = [], []
     for replica, split in enumerate(splits):
-        cells, _ = held_out_cells(x, y, [split.stop], block=_BLOCK, seed=seed, groups=groups)
+        cells, index = held_out_cells(x, y, [split.stop], block=_BLOCK, seed=seed, groups=groups)
         one, other = model.select([replica]), without.select([replica])
         gains.append(_losses(other, cells) - _losses(one, cells))
+        rows.append(torch.from_numpy(index[index >= 0]).to(x.device))
     gain = torch.cat(gains)
-    error = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    names = torch.cat(rows)  # a row that stops several replicas is still one draw
+    error = _error_of_mean(gain, names if groups is None else groups[names])
     kept = float(gain.mean()) > _PROOF * error
     if not kept:
         assert isinstance(model.critic, ResidualCritic)
@@ -58,9 +61,29 @@ def drop_unproven_network(
     return kept
 
 
+def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
+    """The standard error of the mean of gain (n,); rows of one group, (n,), are one draw."""
+    codes = torch.unique(groups, return_inverse=True)[1]
+    count = int(codes.max()) + 1
+    sums = gain.new_zeros(count).index_add(0, codes, gain - gain.mean())
+    if count < 2:
+        return math.inf
+    return math.sqrt(count / (count - 1) * float(sums.square().sum())) / len(gain)
+
+
 def _losses(model: RatioModel, cells: Cells) -> Tensor:
     """The classifier's log-loss of each row: its own pair, and its mean over other rows' y."""
-    scores = model.log_ratio_blocks(cells.x, cells.y).flatten(0, 2)
+    width = model.critic.cell_width() * cells.x.shape[2] ** 2
+    step = max(1, _BUDGET // width)
+    scores = torch.cat(
+        [
+            model.log_ratio_blocks(a, b)
+            for a, b in zip(
+                torch.split(cells.x, step, 1), torch.split(cells.y, step, 1), strict=True
+            )
+        ],
+        1,
+    ).flatten(0, 2)
     joint, product = cells.joint.flatten(0, 1), cells.product.flatten(0, 1)
     others = product.sum(1).clamp(min=1.0)
     shift = others.log().unsqueeze(1)

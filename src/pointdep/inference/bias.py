@@ -57,16 +57,23 @@ class FittingBias:
 
 
 def fitting_bias(
-    model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split], *, proven: bool
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    proven: bool,
+    groups: Tensor | None = None,
 ) -> FittingBias:
     """Of a cross-fitted model of the pairs x: (n, dx), y: (n, dy).
 
     proven: whether the mean of log r over unseen rows is above zero beyond chance. The default
     critic's network has been judged already, and stands only where it helps.
-    With k = dx dy, the MI of n independent Gaussian pairs is estimated with an error of
-    sqrt(k/2)/n: no estimate resolves less.
+    With k = dx dy, the MI of n independent Gaussian pairs (or groups of them) is estimated with an
+    error of sqrt(k/2)/n: no estimate resolves less.
     """
-    resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / len(x)
+    draws = len(x) if groups is None else len(torch.unique(groups))
+    resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
     total = _gap(model, x, y, splits)
     if not isinstance(model.critic, ResidualCritic):
         return FittingBias(0.0, max(total, 0.0), resolution, proven)

@@ -43,7 +43,7 @@ class RatioCheck:
     """The outcome of a check of log-ratios on pairs that they were not fitted to.
 
     `passed` says that no fault was found; where there was too little to find one with,
-    `conclusive` is false, `passed` true and `p_value` 1. `fault` is "none", "cannot_tell",
+    `conclusive` and `passed` are false and `p_value` is 1. `fault` is "none", "cannot_tell",
     "offset", "stretched", "compressed", "depends_on_x", "depends_on_y" or "uneven"; `verdict` says
     it in words. `balances` are the single tests, whose offsets say in nats how far log r is too
     high; `recalibration` what would mend it (None where nothing can be fitted); `reliability` the
@@ -117,9 +117,9 @@ def check_log_ratio(
     middle = _middle(balances)
     fit = recalibrate(blocks, middle.threshold, middle.offset) if middle else None
     results = tuple(_result(balance, tolerance) for balance in balances)
-    passed = not balances or p_value >= level
+    passed = bool(balances) and p_value >= level
     fault = "none" if balances else "cannot_tell"
-    if not passed:
+    if balances and not passed:
         fault = name_fault(results, fit)
     verdict = put_into_words(fault, results, fit, rows=blocks.units, p_value=p_value)
     return RatioCheck(

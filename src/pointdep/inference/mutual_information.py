@@ -135,11 +135,11 @@ def estimate(
 
 
 def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
-    """No dependence is below none: the ends of an interval of mutual information stop at zero."""
+    """No dependence is below none: the lower end stops at zero, the upper one a reach above it."""
     low, high = nats - reach, nats + reach
     if method.estimates != "mutual information":
         return low, high
-    return max(low, 0.0), max(high, 0.0)
+    return max(low, 0.0), max(high, reach)
 
 
 def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from pointdep.inference.scoring import score_blocks, score_pairs
 _BLOCK = 128
 _BLOCK_BOUNDED = 256  # for a method that cannot exceed the logarithm of this
 _SEEN_ROWS, _SEEN_BLOCK = 2048, 32
-_CHECK_BLOCK = 128
+_CHECK_BLOCK, _CHECK_ROWS = 128, 50_000
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
@@ -67,7 +68,8 @@ def out_of_fold(
         )
         counts[split.report] += 1
         limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
-        cells = mismatched(one, x, y, split.report[:_SEEN_ROWS], seed=seed)
+        some = np.random.default_rng([seed, replica, 6]).permutation(split.report)[:_SEEN_ROWS]
+        cells = mismatched(one, x, y, some, seed=seed)
         lowest = min(lowest, float(log_ratio.min()), float(cells.min()))
         highest = max(highest, float(log_ratio.max()), float(cells.max()))
     largest = max(len(split.report) for split in splits)
@@ -77,8 +79,9 @@ def out_of_fold(
         model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
     )
     bias = FittingBias()
-    if not model.methods[0].uses_product:
-        bias = fitting_bias(model, x, y, splits, proven=_above_zero(values, groups))
+    if model.methods[0].is_mean_of_pmi:
+        proven = _above_zero(values, groups)
+        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups)
     return OutOfFold(
         pmi.astype(np.float32),
         values,
@@ -114,24 +117,31 @@ def held_out_blocks(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `check_log_ratio` takes: log r in blocks (G, b, b), joint and product weights, groups.
 
-    parts: each model with the rows it is asked about. codes: (n,) group of each row, or None.
+    parts: each model with the rows it is asked about, of which at most 50,000 are used in all.
+    codes: (n,) group of each row, or None.
     """
-    block = max(2, min(_CHECK_BLOCK, *(len(rows) for _, rows in parts)))
+    share = min(1.0, _CHECK_ROWS / sum(len(rows) for _, rows in parts))
+    random = np.random.default_rng([seed, 7])
+    if share < 1.0:
+        parts = [(m, random.permutation(r)[: max(2, int(len(r) * share))]) for m, r in parts]
+    block = min(_CHECK_BLOCK, max(len(rows) for _, rows in parts))
     names = np.arange(len(x)) if codes is None else codes
     ids = None if codes is None else torch.from_numpy(codes).to(x.device)
     found: list[tuple[Tensor, ...]] = []
     for model, rows in parts:
         cells, index = held_out_cells(x, y, [rows], block=block, seed=seed, groups=ids)
-        shape = (cells.x.shape[1], block, block)
-        groups = torch.from_numpy(np.where(index[0] >= 0, names[index[0]], -1))
-        found.append(
-            (
+        _, count, own, _ = cells.x.shape
+        groups = torch.from_numpy(np.where(index[0] >= 0, names[index[0]], -1)).view(count, own)
+        short = block - own  # a part of few rows has smaller blocks: padded with weight zero
+        cubes = [
+            F.pad(part, (0, short, 0, short))
+            for part in (
                 score_blocks(model, cells.x[0], cells.y[0]),
-                cells.joint[0].view(shape).cpu(),
-                cells.product[0].view(shape).cpu(),
-                groups.view(shape[:2]),
+                cells.joint[0].view(count, own, own).cpu(),
+                cells.product[0].view(count, own, own).cpu(),
             )
-        )
+        ]
+        found.append((*cubes, F.pad(groups, (0, short), value=-1)))
     ratios, joint, product, groups = (torch.cat(side) for side in zip(*found, strict=True))
     return ratios, joint, product, groups
 

@@ -1,5 +1,8 @@
 """The default critic: the Gaussian closed form, and a network beside it."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
@@ -121,28 +124,31 @@ class TestCanonicalMap:
         out = CanonicalMap(2, 3).double()(x)
         assert out.shape == (2, 5, CanonicalMap.out_dim(3))
         torch.testing.assert_close(out[..., :3], x)
-        assert not out[..., 4:].any()
+        assert out[..., 3:5].all()
+        assert not out[..., 5:].any()
 
     def test_by_hand(self):
-        x, weight, mean = draw(1, 6, 3), draw(3, 2, seed=3), draw(3, seed=4)
+        x, weight, mean = 2 * draw(1, 6, 3), draw(3, 2, seed=3), draw(3, seed=4)
+        x[0, 5, 1] = 60.0  # far out: the measures of size stop growing
         made = CanonicalMap(1, 3).double()
         made.set_linear(0, mean, weight)
-        features_mean, modulated = draw(7, seed=5), draw(7, 6, seed=6)
+        features_mean, modulated = draw(8, seed=5), draw(8, 6, seed=6)
         made.set_modulated(0, features_mean, modulated)
         out = made(x)[0]
         for row in range(6):
             u = torch.cat([(x[0, row] - mean) @ weight, torch.zeros(1, dtype=torch.float64)])
             size = (u @ u / 3 - 1) * (3 / 2) ** 0.5
-            q = 3 * torch.tanh(size / 3)
-            features = torch.cat([u, q[None], q * u])
-            wanted = torch.cat([u, q[None], (features - features_mean) @ modulated[:, :4]])
+            q = 3 * math.tanh(size / 3)
+            t = math.log(np.mean([math.exp(min(float(value) ** 2, 20) / 2) for value in x[0, row]]))
+            features = torch.cat([u, torch.tensor([q, t - 1]), q * u])
+            wanted = torch.cat([features[:5], (features - features_mean) @ modulated[:, :4]])
             torch.testing.assert_close(out[row], wanted)
 
     def test_replicas_and_extra_dimensions(self):
         made = CanonicalMap(2, 3).double()
         for replica in range(2):
             made.set_linear(replica, draw(3, seed=replica), draw(3, 3, seed=8 + replica))
-            made.set_modulated(replica, draw(7, seed=replica), draw(7, 2, seed=replica))
+            made.set_modulated(replica, draw(8, seed=replica), draw(8, 2, seed=replica))
         x = draw(2, 12, 3)
         whole = made(x)
         torch.testing.assert_close(made(x.view(2, 4, 3, 3)).view(2, 12, -1), whole)
