@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -29,9 +31,7 @@ def fitted(x, y, groups=None, **options):
 
 
 def null_of(model, shuffles):
-    return permutation.permutation_null(
-        model._critic_settings(len(model._rows.x)), model._rows, shuffles, progress=Silent()
-    )
+    return permutation.permutation_null(model._settings, model._rows, shuffles, progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,8 @@ def null_of(model, shuffles):
         (0.0, (0.1, 0.2, 0.3), 1.0),
         (0.5, (0.0,) * 19, 1 / 20),
         (0.5, (0.9,), 1.0),
+        (math.nan, (0.1, 0.2), 1.0),  # what cannot be compared is no evidence
+        (0.5, (math.nan, 0.2), 2 / 3),
     ],
 )
 def test_the_p_value_counts_hits(observed, shuffled, wanted):
@@ -138,6 +140,14 @@ class TestGroups:
         number = np.arange(240) % 40
         model = fitted(x[number], y[number], groups=number)
         assert model.mutual_information(shuffles=9).null_p > 0.1
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(60) % 15])
+def test_too_few_rows(groups):
+    x, y = np.random.default_rng(0).standard_normal((2, 15 if groups is None else 60, 2))
+    model = fitted(x, y, groups=groups)
+    with pytest.raises(InputError, match="at least 16 rows, one of each group, not 15"):
+        model.mutual_information(shuffles=4)
 
 
 def test_rows_of_the_fit_are_needed(tmp_path):

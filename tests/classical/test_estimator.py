@@ -160,7 +160,15 @@ def test_score_on_the_same_terms_as_the_networks():
     assert fit("cca", X, Y).score(*fresh) > network.score(*fresh)
 
 
-@pytest.mark.parametrize("key", ["cca", "ulsif", "ksg"])
+def test_ksg_refuses_groups():
+    groups = np.repeat(np.arange(len(X) // 2), 2)
+    with pytest.raises(InputError, match="one row of each group"):
+        fit("ksg", X, Y, groups=groups)
+    with pytest.raises(InputError, match="one row of each group"):
+        fit("ksg", X, Y).mutual_information(X, Y, groups=groups)
+
+
+@pytest.mark.parametrize("key", ["cca", "ulsif"])
 def test_groups_widen_the_error(key):
     x, y = np.repeat(X, 3, axis=0), np.repeat(Y, 3, axis=0)
     x, y = x + 1e-3 * np.random.default_rng(0).standard_normal((2, *x.shape))

@@ -87,18 +87,21 @@ def test_the_error_is_that_of_the_differences():
         np.testing.assert_allclose(values, model.oof_pmi_, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("mean", "share", "network_doubt"), [(1.0, 1.25, 0.45), (0.0, 0.5, 0.5), (-1.0, 0.5, 0.5)]
-)
-def test_the_doubts_of_two_fits(mean, share, network_doubt):
+@pytest.mark.parametrize(("mean", "proven"), [(1.0, True), (0.0, False), (-1.0, False)])
+def test_the_doubts_of_two_fits(mean, proven):
     """Of nested closed forms the excess is in doubt, of two networks each."""
     model = fit(*CHAIN.rows(60))
     model.joint_.oof_values_ = model.marginal_.oof_values_ + mean  # rows without spread
     model.joint_.bias_ = FittingBias(0.5, 0.3, 0.05)
     model.marginal_.bias_ = FittingBias(0.3, 0.4, 0.03)
+    closed, first, second = (
+        FittingBias(closed_form=0.5 - 0.3, resolution=0.04),  # 0.05^2 = 0.04^2 + 0.03^2
+        FittingBias(network=0.3, proven=proven),
+        FittingBias(network=0.4, proven=proven),
+    )
+    correction = closed.correction + first.correction - second.correction
+    doubt = math.hypot(*(one.stderr for one in (closed, first, second)))
     found = model.mutual_information()
-    correction = 0.5 * 0.2 + share * (0.3 - 0.4)
-    doubt = math.hypot(0.1 * 0.2, network_doubt * 0.3, network_doubt * 0.4, 0.04)
     assert found.nats == pytest.approx(mean + correction)
     assert found.stderr == pytest.approx(doubt)
     given = CHAIN.rows(60, seed=5)

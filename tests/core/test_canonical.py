@@ -175,3 +175,37 @@ def test_the_roles_of_x_and_y():
     one, other = analyse(x, y), analyse(y, x)
     np.testing.assert_allclose(one.correlations, other.correlations, atol=1e-10)
     np.testing.assert_allclose(log_ratio(one, x, y), log_ratio(other, y, x), atol=1e-8)
+
+
+def test_rows_of_one_group_are_left_out_together():
+    """Five copies of each row, in another order, say what the rows say."""
+    x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
+    number = np.random.default_rng(0).permutation(np.arange(300) % 60)
+    wanted = analyse(x, y)
+    found = canonical_correlations(
+        torch.from_numpy(x[number]), torch.from_numpy(y[number]), torch.from_numpy(number)
+    )
+    np.testing.assert_allclose(found.correlations, wanted.correlations, atol=1e-10)
+    np.testing.assert_allclose(log_ratio(found, x, y), log_ratio(wanted, x, y), atol=1e-8)
+    leaking = analyse(x[number], y[number]).correlations
+    assert float(leaking.sum()) > float(wanted.correlations.sum()) + 0.1
+    inside = by_numpy(x, y)
+    assert float(leaking.sum()) == pytest.approx(inside.sum(), abs=0.2)
+
+
+def test_names_of_groups_do_not_matter():
+    x, y = (torch.from_numpy(side) for side in population(120, seed=6))
+    groups = torch.arange(120) // 3
+    one, other = (canonical_correlations(x, y, g) for g in (groups, 7 * groups - 50))
+    assert torch.equal(one.correlations, other.correlations)
+    alone = canonical_correlations(x, y, torch.arange(120))
+    assert torch.equal(alone.correlations, canonical_correlations(x, y).correlations)
+
+
+def test_a_category_that_some_parts_never_see():
+    """One row of 50 has it: where that row is left out, its column does not vary."""
+    x, y = population(50)
+    x = np.column_stack([x, np.eye(50)[:, :3]])
+    found = analyse(x, y)
+    assert torch.isfinite(found.x_weight).all()
+    assert np.abs(log_ratio(found, x, y)).max() < 50

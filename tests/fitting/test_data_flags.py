@@ -8,8 +8,6 @@ from pointdep.fitting.data_flags import determined_flags, duplicate_flags
 
 from .closed_forms import closed_form, default_model, gaussians, split_of
 
-TWO = [split_of(50, 20, 30), split_of(40, 30, 30)]
-
 
 def names(flags):
     return [flag.name for flag in flags]
@@ -24,7 +22,7 @@ def doubled(share, rows=200):
 
 @pytest.mark.parametrize(("share", "flagged"), [(0.0, False), (0.005, False), (0.05, True)])
 def test_copies(share, flagged):
-    found = duplicate_flags(*doubled(share), TWO)
+    found = duplicate_flags(*doubled(share))
     assert names(found) == ["duplicated_rows"] * flagged
     if flagged:
         assert "10 distinct pairs occur more than once" in found[0].message
@@ -33,18 +31,14 @@ def test_copies(share, flagged):
 def test_equal_sides_alone_are_no_copies():
     """Each x stands four times, every time with another y."""
     x, y = gaussians(200)
-    assert duplicate_flags(x[:50].repeat(4, 1), y, TWO) == []
-    assert duplicate_flags(x, y[:50].repeat(4, 1), TWO) == []
-
-
-def test_one_model_has_no_other_to_leak_to():
-    assert duplicate_flags(*doubled(1.0), TWO[:1]) == []
+    assert duplicate_flags(x[:50].repeat(4, 1), y) == []
+    assert duplicate_flags(x, y[:50].repeat(4, 1)) == []
 
 
 def test_pairs_of_few_values_repeat_by_nature():
     random = np.random.default_rng(0)
     few = torch.from_numpy(random.integers(0, 5, (300, 2)).astype(float))
-    assert duplicate_flags(few, few.flip(1), TWO) == []
+    assert duplicate_flags(few, few.flip(1)) == []
 
 
 def test_many_categories_meet_again_by_chance():
@@ -52,11 +46,11 @@ def test_many_categories_meet_again_by_chance():
     x, y = torch.from_numpy(np.random.default_rng(0).integers(0, 100, (2, 500, 1)))
     pairs = np.unique(np.hstack([x, y]), axis=0)
     assert 470 < len(pairs) < 495
-    assert duplicate_flags(x, y, TWO) == []
+    assert duplicate_flags(x, y) == []
     # With numbers beside them it would be no chance.
     _, number = gaussians(500, dim=1)
     number[400:], x[400:], y[400:] = number[:100], x[:100], y[:100]
-    found = duplicate_flags(torch.cat([x, number], 1), y, TWO)
+    found = duplicate_flags(torch.cat([x, number], 1), y)
     assert names(found) == ["duplicated_rows"]
 
 

@@ -31,16 +31,14 @@ def determined_flags(model: RatioModel) -> list[Flag]:
 def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     """Whether equal pairs leak from training rows into the rows that report.
 
-    Pairs of few distinct values repeat by nature; pairs of numbers that are otherwise all distinct
-    do not.
+    Pairs of few distinct values repeat by nature, and so do pairs of categories that meet again by
+    chance; pairs of numbers that are otherwise all distinct do not.
     """
-    values = torch.cat([x, y], 1).cpu().double()
-    weights = torch.rand(
-        values.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    _, counts = np.unique((values @ weights).numpy(), return_counts=True)
+    counts = _occurrences(torch.cat([x, y], 1))
     repeated = int((counts > 1).sum())
-    if len(counts) < _DISTINCT * len(values) or repeated <= _REPEATED * len(counts):
+    if len(counts) < _DISTINCT * len(x) or repeated <= _REPEATED * len(counts):
+        return []
+    if max(len(_occurrences(x)), len(_occurrences(y))) < _ONE_SIDE * len(counts):
         return []
     message = (
         f"{MEANINGS['duplicated_rows']}: {repeated} distinct pairs occur more than once, so the "
