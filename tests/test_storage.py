@@ -93,6 +93,7 @@ class TestRoundTrip:
         model = fitted(critic="auto", hidden="auto", method=method).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
         assert loaded.hidden == "auto"
+        assert tuple(loaded.hidden_) == tuple(model.hidden_) == (128, 32)
         assert loaded.mutual_information().correction == model.mutual_information().correction
         assert (loaded.mutual_information().correction > 0) == (method == "pc")
         assert torch.isfinite(loaded.model_.seen).all()
@@ -263,12 +264,14 @@ class TestDamage:
         (saved / "model.json").write_bytes(b"\xff\xfe\x00")
         refused(saved, "truncated or not JSON")
 
-    def test_newer(self, saved):
+    def test_another_format(self, saved):
         path = saved / "model.json"
         about = json.loads(path.read_text("utf-8"))
-        path.write_text(json.dumps({**about, "format_version": 2}))
-        refused(saved, r"newer pointdep \(format 2, this version reads 1\): upgrade")
-        path.write_text(json.dumps({**about, "format_version": "1"}))
+        path.write_text(json.dumps({**about, "format_version": 3}))
+        refused(saved, r"newer pointdep \(format 3, this version reads 2\): upgrade")
+        path.write_text(json.dumps({**about, "format_version": 1}))
+        refused(saved, r"earlier pointdep \(format 1, this version reads 2\): fit again")
+        path.write_text(json.dumps({**about, "format_version": "2"}))
         refused(saved, "names no format version")
 
     def test_a_pickle_for_weights_is_not_loaded(self, saved, tmp_path, monkeypatch):
@@ -299,7 +302,9 @@ class TestDamage:
         storage.write_model(saved, about, {k: t for k, t in tensors.items() if k != lost})
         refused(saved, lost.removeprefix("model."))
 
-    @pytest.mark.parametrize("lost", ["encoder_x", "rows", "flags", "history", "bias"])
+    @pytest.mark.parametrize(
+        "lost", ["encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden"]
+    )
     def test_a_part_is_missing(self, saved, lost):
         about, tensors = storage.read_model(saved)
         shutil.rmtree(saved)
@@ -401,7 +406,7 @@ class TestInterruption:
 
 def test_the_folder_is_plain_json_and_safetensors(saved, model):
     about = json.loads((saved / "model.json").read_text("utf-8"))
-    assert (about["format"], about["format_version"]) == ("pointdep-model", 1)
+    assert (about["format"], about["format_version"]) == ("pointdep-model", 2)
     assert about["params"]["method"] == "pc"
     tensors = load_file(saved / "weights.safetensors")
     np.testing.assert_array_equal(tensors["oof_pmi"].numpy(), model.oof_pmi_)

@@ -37,7 +37,7 @@ _ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
 _DEVICES = ("auto", "cpu", "cuda", "mps")
-_FEW_ROWS, _HIDDEN_FEW_ROWS = 5_000, (128, 32)
+_HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
@@ -101,8 +101,11 @@ class PairedRows:
 
 def choose_hidden(critic: Any, hidden: Sequence[int] | str, rows: int) -> Sequence[int] | str:
     """The default critic's layers where they are left to it: fewer units for fewer rows."""
-    auto = isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)
-    return _HIDDEN_FEW_ROWS if auto and hidden == "auto" and rows < _FEW_ROWS else hidden
+    if not (isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)):
+        return hidden
+    if hidden != "auto":
+        return hidden  # a misspelling, which `build_critic` answers
+    return next((widths for least, widths in _HIDDEN if rows >= least), _HIDDEN[-1][1])
 
 
 def pick_device(device: str) -> torch.device:

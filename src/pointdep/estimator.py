@@ -52,9 +52,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         ``module(x, y)`` on paired rows and giving (n,) scores; or a pair of your own encoders
         ``(encoder_x, encoder_y)``, whose inner product is the score.
     hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
-        with the critic "auto" (256, 64), or (128, 32) below 5,000 rows; `embedding_dim` is for
-        "separable"; activation "auto" is ReLU for methods whose score is r, such as `drf`, and
-        SiLU otherwise.
+        with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
+        `embedding_dim` is for "separable"; activation "auto" is ReLU for methods whose score is r,
+        such as `drf`, and SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
         positive; or "asinh", r - 1/r, which does so too and suits `drf` better.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.

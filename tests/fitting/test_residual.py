@@ -79,12 +79,11 @@ def test_rows_of_one_group_are_one_draw():
     random = torch.Generator().manual_seed(0)
     gain = torch.randn(12, generator=random, dtype=torch.float64)
     plain = float(gain.std()) / math.sqrt(12)
-    assert residual._error_of_mean(gain, None) == pytest.approx(plain)
     assert residual._error_of_mean(gain, torch.arange(12) + 7) == pytest.approx(plain)
     copies, groups = gain.repeat_interleave(5), torch.arange(12).repeat_interleave(5)
     assert residual._error_of_mean(copies, groups) == pytest.approx(plain)
-    assert residual._error_of_mean(copies, None) < 0.5 * plain
-    assert residual._error_of_mean(gain[:1], None) == math.inf
+    assert residual._error_of_mean(copies, torch.arange(60)) < 0.5 * plain
+    assert residual._error_of_mean(gain[:1], torch.zeros(1)) == math.inf
     assert residual._error_of_mean(gain, torch.zeros(12)) == math.inf
 
 

@@ -136,9 +136,14 @@ def test_options_accepted():
 
 
 def test_fewer_units_for_fewer_rows():
-    assert assembly.choose_hidden("auto", "auto", 4999) == (128, 32)
-    assert assembly.choose_hidden("auto", "auto", 5000) == "auto"
+    rows = (1, 4_999, 5_000, 49_999, 50_000, 10**7)
+    units = [sum(assembly.choose_hidden("auto", "auto", n)) for n in rows]
+    assert units == sorted(units)
+    assert assembly.choose_hidden("auto", "auto", 1_000) == (128, 32)
+    assert assembly.choose_hidden("auto", "auto", 10**6) == (256, 64)
+    # Only where it is left to the default critic.
     assert assembly.choose_hidden("auto", (7,), 10) == (7,)
+    assert assembly.choose_hidden("auto", "wide", 10) == "wide"
     assert assembly.choose_hidden("concat", "auto", 10) == "auto"
     assert assembly.choose_hidden(Noisy(), "auto", 10) == "auto"
 

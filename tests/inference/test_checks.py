@@ -176,7 +176,7 @@ def test_rows_of_a_group_count_once():
 )
 def test_too_little_to_tell(log_ratio):
     found = check_matrix(log_ratio)
-    assert found.passed
+    assert not found.passed
     assert not found.conclusive
     assert (found.p_value, found.fault, found.balances) == (1.0, "cannot_tell", ())
     assert found.verdict.startswith("Cannot tell")

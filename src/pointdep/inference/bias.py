@@ -22,7 +22,8 @@ from pointdep.inference.scoring import score_pairs
 # much again as the noise it has learned, so that the truth lies near what it says of its own rows.
 # The shares and their doubts were set on simulated tasks (benchmarks/coverage.py measures the
 # intervals they give). A network that shows nothing on other rows has learned noise alone:
-# half-way again, with a doubt that reaches both ends.
+# half-way again, with a doubt that reaches both ends; one that gains less there than its gap lies
+# between the two.
 _CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.6, 0.12
 _NETWORK_SHARE, _NETWORK_DOUBT = 1.1, 0.42
 _NOISE_SHARE, _NOISE_DOUBT = 0.5, 0.5
@@ -33,24 +34,33 @@ class FittingBias:
     """How much higher log r reads on the rows a model was fitted on than on others, in nats.
 
     closed_form, network: the parts of it. resolution: what independent pairs would show by chance.
-    proven: whether the network has found something that unseen rows show beyond chance.
+    proven: whether the network has found something that unseen rows show beyond chance. gain: how
+    much it adds to log r of unseen rows; None for no less than the gap.
     """
 
     closed_form: float = 0.0
     network: float = 0.0
     resolution: float = 0.0
     proven: bool = True
+    gain: float | None = None
+
+    @property
+    def learned(self) -> float:
+        """From 0 to 1: how far the network learned something, and not noise alone."""
+        if not self.proven or self.gain is None or self.network <= 0.0:
+            return float(self.proven)
+        return min(max(self.gain / self.network, 0.0), 1.0)
 
     @property
     def correction(self) -> float:
         """What to add to the mean over unseen rows."""
-        share = _NETWORK_SHARE if self.proven else _NOISE_SHARE
+        share = _NOISE_SHARE + (_NETWORK_SHARE - _NOISE_SHARE) * self.learned
         return _CLOSED_FORM_SHARE * self.closed_form + share * self.network
 
     @property
     def stderr(self) -> float:
         """How far that may be wrong."""
-        doubt = _NETWORK_DOUBT if self.proven else _NOISE_DOUBT
+        doubt = _NOISE_DOUBT + (_NETWORK_DOUBT - _NOISE_DOUBT) * self.learned
         return math.hypot(
             _CLOSED_FORM_DOUBT * self.closed_form, doubt * self.network, self.resolution
         )
@@ -74,23 +84,26 @@ def fitting_bias(
     """
     draws = len(x) if groups is None else len(torch.unique(groups))
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
-    total = _gap(model, x, y, splits)
+    own, other = _means(model, x, y, splits)
     if not isinstance(model.critic, ResidualCritic):
-        return FittingBias(0.0, max(total, 0.0), resolution, proven)
-    closed = _gap(closed_form_only(model), x, y, splits)
-    return FittingBias(max(closed, 0.0), max(total - closed, 0.0), resolution)
+        return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)
+    own_closed, other_closed = _means(closed_form_only(model), x, y, splits)
+    closed, gain = own_closed - other_closed, other - other_closed
+    return FittingBias(max(closed, 0.0), max(own - other - closed, 0.0), resolution, gain=gain)
 
 
-def _gap(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> float:
-    """Mean log r of the training rows less that of the reported rows, mean over replicas."""
-    gaps = []
+def _means(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> tuple[float, float]:
+    """Mean log r of the training rows and of the reported rows, mean over replicas."""
+    means = []
     for replica, split in enumerate(splits):
         one = model.select([replica])
-        own, other = (
-            float(score_pairs(one, x[rows], y[rows]).double().mean())
-            for rows in (
-                torch.from_numpy(part).to(x.device) for part in (split.train, split.report)
-            )
+        means.append(
+            [
+                float(score_pairs(one, x[rows], y[rows]).double().mean())
+                for rows in (
+                    torch.from_numpy(part).to(x.device) for part in (split.train, split.report)
+                )
+            ]
         )
-        gaps.append(own - other)
-    return float(np.mean(gaps))
+    own, other = np.mean(means, axis=0)
+    return float(own), float(other)
