@@ -90,7 +90,7 @@ def informed_engine(learning_rate, **changed):
 
 def test_an_informed_critic_can_stay_as_it_started():
     """Steps beyond reason: nothing is better than the weights of epoch 0."""
-    run = informed_engine(1.0, max_epochs=10, patience=3, average=0.0)
+    run = informed_engine(100.0, max_epochs=10, patience=3, average=0.0)
     start = weights_of(run.full, 0)
     before = held_out_value(run, run.full.select([0]), 0, start)
     trained = run.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ FEWEST_ROWS = 50
 _CARRIERS = 30  # rows that must carry a balance for its error to be believed
 _QUANTILES = (0.02, 0.1, 0.35, 0.75)  # of log r among the joint pairs: where the steps stand
 _BLOCK = 256
+_SLOPE_LET_PASS = 0.15
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,11 @@ def check_log_ratio(
         None if groups is None else torch.as_tensor(groups),
     )
     balances = find_balances(blocks) if blocks.units >= FEWEST_ROWS else []
-    p_value = combined_p_value(balances, tolerance)
     middle = _middle(balances)
     fit = recalibrate(blocks, middle.threshold, middle.offset) if middle else None
+    p_value = combined_p_value(balances, tolerance)
+    if fit is not None:
+        p_value = min(1.0, 2.0 * min(p_value, slope_p_value(fit)))
     results = tuple(_result(balance, tolerance) for balance in balances)
     passed = bool(balances) and p_value >= level
     fault = "none" if balances else "cannot_tell"
@@ -200,6 +204,15 @@ def combined_p_value(balances: Sequence[Balance], tolerance: float) -> float:
     shrink = max(0.0, 1 - len(balances) / rows)
     half = torch.tensor([len(balances) / 2, shrink * statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def slope_p_value(fit: Recalibration) -> float:
+    """That differences of log r are not too small, one-sided; a slope up to 1.15 is let pass.
+
+    Where log r hardly varies the steps of the balances see the same pairs and cannot tell.
+    """
+    above = (fit.slope - 1.0 - _SLOPE_LET_PASS) / max(fit.slope_stderr, 1e-12)
+    return 1.0 - NormalDist().cdf(above)
 
 
 def _middle(balances: Sequence[Balance]) -> Balance | None:
