@@ -16,7 +16,7 @@ from pointdep.cli.show import (
     print_estimate,
     print_json,
 )
-from pointdep.errors import InputError
+from pointdep.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from pointdep.inference.checks import RatioCheck
@@ -96,11 +96,13 @@ def check_unit(method: str, bits: bool) -> None:
     from pointdep.core.methods import METHODS
 
     known = CLASSICAL.get(method) or METHODS.get(method)
-    if known is not None and not known.estimates:
+    if known is None:
+        raise unknown_name("method", method, [*METHODS, *CLASSICAL])
+    if not known.estimates:
         raise InputError(
             f"--method {method} gives no mutual information: its score ranks pairs and has no unit"
         )
-    if known is not None and bits and known.estimates != "mutual information":
+    if bits and known.estimates != "mutual information":
         raise InputError(f"--bits: --method {method} estimates {known.estimates}, which has none")
 
 

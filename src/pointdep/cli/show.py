@@ -65,21 +65,23 @@ def print_estimate(
     more: dict[str, str] | None = None,
 ) -> None:
     """The estimate for a person, and more rows below it."""
+    from pointdep.inference.mutual_information import decimals
+
     low, high = found.ci_bits if bits else found.ci
     scale = 1 / math.log(2) if bits else 1.0
     unit = "bits" if bits else "nats"
     if found.estimates != "mutual information":
-        value, unit = f"{found.nats:.3f}", ""
+        value, unit = decimals(found.nats), ""
     elif bits:
-        value = f"{found.bits:.3f} bits ({found.nats:.3f} nats)"
+        value = f"{decimals(found.bits)} bits ({decimals(found.nats)} nats)"
     else:
-        value = f"{found.nats:.3f} nats ({found.bits:.3f} bits)"
+        value = f"{decimals(found.nats)} nats ({decimals(found.bits)} bits)"
     rows = {
         found.estimates: value,
-        f"{100 * found.confidence:g}% interval": f"{low:.3f} to {high:.3f} {unit}".rstrip(),
+        f"{100 * found.confidence:g}% interval": f"{decimals(low)} to {decimals(high)} {unit}".rstrip(),
     }
     if found.null_p is not None:
-        rows["independence"] = f"p = {found.null_p:.3g}, from {found.shuffles} shuffled copies"
+        rows["independence"] = found.independence
     if found.correction:
         amount = f"{scale * found.correction:+.3f} {unit}".rstrip()
         rows["correction"] = f"{amount} for the bias of fitting, included above"
@@ -87,8 +89,16 @@ def print_estimate(
     trained = f", each scored by a model that did not see it ({count} trained)" if count else ""
     rows["rows"] = f"{found.rows}{trained}"
     critic = getattr(model, "critic", None)
-    rows["method"] = found.method + (f", critic {critic}" if critic else "")
+    rows["method"] = found.method + (f", critic {critic}{_what_answered(model)}" if critic else "")
     print_rows({**rows, **(more or {})})
+
+
+def _what_answered(model: PointwiseDependency | ClassicalDependency) -> str:
+    """Whether the default critic's network was left in."""
+    silent = getattr(getattr(getattr(model, "model_", None), "critic", None), "silent", None)
+    if silent is None:
+        return ""
+    return ": closed form alone" if silent else ": closed form and network"
 
 
 def check_rows(check: RatioCheck, plot: Path | None) -> dict[str, str]:

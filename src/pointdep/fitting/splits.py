@@ -61,7 +61,7 @@ def _require_rows(rows: int, folds: int, stop_fraction: float) -> None:
         raise InputError(
             f"Found {rows} sample(s) while more are required: each of {folds} fold(s) must leave "
             f"at least {MIN_TRAIN} rows to train and {MIN_STOP} to stop early. n_samples = {rows}; "
-            "give more rows or fewer folds"
+            "give more rows (10 are enough for 5 folds, 100 for an answer) or fewer folds"
         )
 
 

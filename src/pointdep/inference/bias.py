@@ -27,6 +27,7 @@ from pointdep.inference.scoring import score_pairs
 _CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.6, 0.12
 _NETWORK_SHARE, _NETWORK_DOUBT = 1.1, 0.42
 _NOISE_SHARE, _NOISE_DOUBT = 0.5, 0.5
+_UNPROVEN = 30.0  # nats times rows: the dependence a network must show to be left in, or so
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,13 @@ def fitting_bias(
     proven: whether the mean of log r over unseen rows is above zero beyond chance. The default
     critic's network has been judged already, and stands only where it helps.
     With k = dx dy, the MI of n independent Gaussian pairs (or groups of them) is estimated with an
-    error of sqrt(k/2)/n: no estimate resolves less.
+    error of sqrt(k/2)/n: no estimate resolves less. Where the default critic's network was left
+    out, there may still be what so few rows could not prove, of the order of 1/n too.
     """
     draws = len(x) if groups is None else len(torch.unique(groups))
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
+    if isinstance(model.critic, ResidualCritic) and model.critic.silent:
+        resolution = math.hypot(resolution, _UNPROVEN / draws)
     own, other = _means(model, x, y, splits)
     if not isinstance(model.critic, ResidualCritic):
         return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)

@@ -59,11 +59,25 @@ class MIEstimate:
 
     def __str__(self) -> str:
         low, high = self.ci
-        interval = f"{100 * self.confidence:g}% interval {low:.3f} to {high:.3f}"
+        interval = f"{100 * self.confidence:g}% interval {decimals(low)} to {decimals(high)}"
         if self.estimates != "mutual information":
-            return f"{self.estimates} {self.nats:.3f}, {interval}"
-        null = "" if self.null_p is None else f", p = {self.null_p:.3g} for independence"
-        return f"{self.nats:.3f} nats ({self.bits:.3f} bits), {interval}{null}"
+            return f"{self.estimates} {decimals(self.nats)}, {interval}"
+        null = "" if self.null_p is None else f", {self.independence}"
+        return f"{decimals(self.nats)} nats ({decimals(self.bits)} bits), {interval}{null}"
+
+    @property
+    def independence(self) -> str:
+        """The p-value of independence in words, "" where none was asked for."""
+        if self.null_p is None:
+            return ""
+        least = self.null_p <= 1 / (1 + self.shuffles)
+        sign, note = ("<=", ", the least that so many can give") if least else ("=", "")
+        return f"p {sign} {self.null_p:.3g} for independence, by {self.shuffles} shuffles{note}"
+
+
+def decimals(value: float) -> str:
+    """Three decimals, and no minus before a zero."""
+    return f"{round(value, 3) + 0.0:.3f}"
 
 
 def pseudo_values(
@@ -135,11 +149,14 @@ def estimate(
 
 
 def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
-    """No dependence is below none: the lower end stops at zero, the upper one a reach above it."""
+    """No dependence is below none: the lower end stops at zero, the upper one a reach above it.
+
+    An estimate that chance has put below zero stays inside its interval.
+    """
     low, high = nats - reach, nats + reach
     if method.estimates != "mutual information":
         return low, high
-    return max(low, 0.0), max(high, reach)
+    return min(max(low, 0.0), nats), max(high, reach)
 
 
 def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:

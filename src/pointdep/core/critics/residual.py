@@ -51,6 +51,12 @@ class ResidualCritic(Critic):
         for parameter in last.parameters():
             parameter.data.zero_()
 
+    @property
+    def silent(self) -> bool:
+        """Whether the network adds nothing, in any replica."""
+        last = self.net.rest.layers[-1]
+        return all(not bool(parameter.any()) for parameter in last.parameters())
+
     def cell_width(self) -> int:
         return self.net.cell_width()
 
