@@ -104,7 +104,8 @@ def by_task(table: pd.DataFrame, rows: int) -> str:
         "| task | MI | " + " | ".join(wide.columns) + " |",
         "|---" * (len(wide.columns) + 2) + "|",
     ]
-    for task, row in wide.iterrows():
+    for task in wide.index.astype(str):
+        row = wide.loc[task].tolist()
         cells = ["" if pd.isna(value) else f"{value:+.3f}" for value in row]
         lines.append(f"| {task} | {exact[task]:.2f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

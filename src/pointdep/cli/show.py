@@ -76,10 +76,8 @@ def print_estimate(
         value = f"{decimals(found.bits)} bits ({decimals(found.nats)} nats)"
     else:
         value = f"{decimals(found.nats)} nats ({decimals(found.bits)} bits)"
-    rows = {
-        found.estimates: value,
-        f"{100 * found.confidence:g}% interval": f"{decimals(low)} to {decimals(high)} {unit}".rstrip(),
-    }
+    interval = f"{decimals(low)} to {decimals(high)} {unit}".rstrip()
+    rows = {found.estimates: value, f"{100 * found.confidence:g}% interval": interval}
     if found.null_p is not None:
         rows["independence"] = found.independence
     if found.correction:
