@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow lint bench format clean
+.PHONY: demo test test-slow lint bench bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -25,6 +25,17 @@ lint: $(READY_DEV)
 bench: $(READY_DEV)
 	$(BIN)/python benchmarks/replicas.py
 	$(BIN)/python benchmarks/gaussians.py
+	$(BIN)/python benchmarks/default_critic.py
+	$(BIN)/python benchmarks/checks.py
+	$(BIN)/python benchmarks/coverage.py --jobs 2
+	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
+
+# Other libraries, each in an environment of its own, and ours on the same arrays: hours.
+bench-peers: $(READY_DEV)
+	sh benchmarks/peers/setup.sh
+	$(BIN)/python benchmarks/peers/run.py
+	$(BIN)/python benchmarks/bmi_tasks.py --rows 10000 1000
+	$(BIN)/python benchmarks/peers/compare.py
 
 format: $(READY_DEV)
 	$(BIN)/ruff check --fix .

@@ -53,8 +53,8 @@ def beaten(means: pd.DataFrame, peer: str) -> tuple[int, int]:
     return int((lead > 2 * ours.loc[both, "stderr"]).sum()), len(both)
 
 
-def off_front(means: pd.DataFrame) -> list[str]:
-    """Tasks on which some other estimator is both nearer and faster than ours."""
+def off_front(means: pd.DataFrame, errors: float = 0.0) -> list[str]:
+    """Tasks on which another estimator is faster, and nearer by so many standard errors of ours."""
     found = []
     for task, group in means.groupby(level="task"):
         lines = group.droplevel("task")
@@ -62,7 +62,7 @@ def off_front(means: pd.DataFrame) -> list[str]:
             continue
         own = lines.loc[OURS]
         others = lines.drop(index=[n for n in lines.index if n.startswith(OURS)])
-        nearer = others["absolute"] < own["absolute"]
+        nearer = others["absolute"] < own["absolute"] - errors * own["stderr"]
         better = others[nearer & (others["seconds"] < own["seconds"])]
         if len(better):
             names = ", ".join(better.index)
@@ -134,12 +134,23 @@ def page(table: pd.DataFrame) -> str:
             count = int((known == OURS).sum())
             parts.append(
                 f"Ours is on the front of error against seconds on {count - len(missed)} of "
-                f"{count} tasks. Elsewhere, nearer and faster: "
-                + ("; ".join(missed) or "none")
-                + "."
+                f"{count} tasks. Elsewhere, nearer and faster: {'; '.join(missed) or 'none'}. By "
+                f"more than two standard errors: {'; '.join(off_front(means, 2.0)) or 'none'}."
             )
         parts += ["", "Mean error by task:", "", by_task(table, rows)]
     return "\n".join(parts) + "\n"
+
+
+def fill(path: Path, table: pd.DataFrame) -> None:
+    """Write the summaries between the marks of a page."""
+    begin, end = "<!-- results:bmi -->", "<!-- /results:bmi -->"
+    text = path.read_text("utf-8")
+    parts = []
+    for rows in sorted(table["rows"].unique(), reverse=True):
+        parts += [f"The 40 tasks of bmi, {rows:,} rows:", "", summary(table, rows), ""]
+    head, rest = text.split(begin)
+    tail = rest.split(end)[1]
+    path.write_text(head + "\n".join([begin, "", *parts, end]) + tail, "utf-8")
 
 
 def figure(table: pd.DataFrame) -> None:
@@ -174,6 +185,7 @@ def main() -> None:
     table = read()
     table.to_csv(RESULTS / "bmi.csv", index=False, float_format="%.6g")
     (DOCS / "bmi.md").write_text(page(table), "utf-8")
+    fill(DOCS / "choosing.md", table)
     figure(table)
     for rows in sorted(table["rows"].unique(), reverse=True):
         print(rows, summary(table, rows), sep="\n")
