@@ -179,6 +179,8 @@ def test_the_interval_in_bits():
 def test_the_p_value_is_passed_on():
     found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
     assert (found.null_p, found.shuffles) == (0.04, 24)
-    assert str(found).endswith(", p = 0.04 for independence")
+    assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(found)
+    more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
+    assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
     assert "independence" not in str(estimate(VALUES, METHODS["pc"]))
     assert estimate(VALUES, METHODS["pc"]).null_p is None
