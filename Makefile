@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/pointdep demo
 
 test: $(READY_DEV) lint
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -q -m slow

@@ -48,7 +48,7 @@ def test_dependent_sides_without_a_link_of_their_own(name):
     """x and y share 0.2 nats and more, which z explains."""
     _, (x, y, _), model = learned(name)
     found = model.mutual_information()
-    assert found.ci[0] == 0.0
+    assert found.ci[0] <= 0.0
     assert found.ci[1] < 0.02
     whole = PointwiseDependency(hidden=(16,), folds=2, patience=2, random_state=0, progress=False)
     assert whole.fit(x, y).mutual_information().ci[0] > 0.15
