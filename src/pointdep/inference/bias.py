@@ -24,8 +24,8 @@ from pointdep.inference.scoring import score_pairs
 # intervals they give). A network that shows nothing on other rows has learned noise alone:
 # half-way again, with a doubt that reaches both ends; one that gains less there than its gap lies
 # between the two.
-_CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.6, 0.12
-_NETWORK_SHARE, _NETWORK_DOUBT = 1.1, 0.42
+_CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.6, 0.1
+_NETWORK_SHARE, _NETWORK_DOUBT = 1.1, 0.32
 _NOISE_SHARE, _NOISE_DOUBT = 0.5, 0.5
 _UNPROVEN = 30.0  # nats times rows: the dependence a network must show to be left in, or so
 
