@@ -56,7 +56,8 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         `embedding_dim` is for "separable"; activation "auto" is ReLU for methods whose score is r,
         such as `drf`, and SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
-        positive; or "asinh", r - 1/r, which does so too and suits `drf` better.
+        positive; or "asinh", r - 1/r, which does so too and suits `drf` better. "auto" is the
+        score, and log r with the critic "auto", which takes no other.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
     discrete_x, discrete_y : whether a side is categories; None decides by its type.
     folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
@@ -78,6 +79,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
     oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
         rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
     flags_ : the training problems found, each also raised as a `FitWarning`.
+    bias_ : the bias of fitting, which `mutual_information()` takes off, so that it is not the mean
+        of `oof_pmi_`.
+    hidden_ : the layers that were used.
     history_ : per epoch and replica, the objective on training batches and on held-out rows.
     n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
     n_rows_, n_replicas_ : what was fitted.

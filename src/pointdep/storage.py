@@ -36,12 +36,12 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
             new.mkdir()
             (new / _WEIGHTS).write_bytes(weights)
             (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
-            _put_in_place(new, path, aside=Path(scratch, "old"))
+            put_in_place(new, path, aside=Path(scratch, "old"))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _put_in_place(new: Path, path: Path, aside: Path) -> None:
+def put_in_place(new: Path, path: Path, aside: Path) -> None:
     """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
     try:
         if path.exists():

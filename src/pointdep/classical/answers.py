@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from statistics import NormalDist
 
 import numpy as np
@@ -13,7 +12,7 @@ from pointdep.classical.sides import Array, Codes, Side
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Progress
 from pointdep.inference.classifier import balanced_log_likelihood
-from pointdep.inference.mutual_information import MIEstimate
+from pointdep.inference.mutual_information import MIEstimate, standard_error
 
 Array32 = NDArray[np.float32]
 
@@ -84,7 +83,7 @@ def mean_estimate(
             "set smoothing above 0 in method_options"
         )
     nats = float(values.mean())
-    stderr = _standard_error(values - nats, groups)
+    stderr = standard_error(values, groups)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
     return MIEstimate(
         nats=nats,
@@ -96,14 +95,3 @@ def mean_estimate(
         estimates=method.estimates,
         warnings=warnings,
     )
-
-
-def _standard_error(deviations: Array, groups: Codes | None) -> float:
-    """Of the mean, from the spread of the sums of the deviations (n,) over groups."""
-    if groups is None:
-        groups = np.arange(len(deviations))
-    sums = np.bincount(groups, weights=deviations)[np.bincount(groups) > 0]
-    if len(sums) < 2:
-        return math.inf
-    spread = len(sums) / (len(sums) - 1) * float(np.square(sums).sum())
-    return math.sqrt(spread) / len(deviations)

@@ -38,7 +38,7 @@ def save(estimator: Any, path: Path) -> None:
             storage.write_model(new, {_KIND: about}, {})
             for part, place in parts.items():
                 place.replace(new / part)
-            _put_in_place(new, path, aside=old)
+            storage.put_in_place(new, path, aside=old)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
@@ -93,15 +93,3 @@ def _check_target(path: Path) -> None:
         if _KIND in about:
             return
     storage.check_target(path)
-
-
-def _put_in_place(new: Path, path: Path, *, aside: Path) -> None:
-    """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
-    try:
-        if path.exists():
-            path.replace(aside)
-        new.replace(path)
-    except BaseException:
-        if aside.exists() and not path.exists():
-            aside.replace(path)
-        raise

@@ -79,7 +79,7 @@ class RankMap(nn.Module):
 
 
 def _spaced(share: Tensor, normal: Tensor, knots: int) -> Tensor:
-    """Positions of at most `knots` of the distinct values: even in rank and in score, ends kept."""
+    """Positions of at most `knots` distinct values: even in order and in score, ends kept."""
     if len(share) <= knots:
         return torch.arange(len(share))
     half = knots // 2
