@@ -26,14 +26,42 @@ def test_keys():
 @every_method
 def test_every_method_is_complete(method):
     assert isinstance(method, Method)
-    for text in (method.name, method.identifies, method.equation, method.estimates):
+    for text in (method.name, method.identifies, method.learning, method.inferring):
         assert text.strip()
+        assert text in (method.name, method.identifies) or text in method.equation
     for function in (method.objective, method.inference):
         value = function(SCORES, joint=None, product=None)
         assert value.shape == ()
         assert torch.isfinite(value)
         assert function(SCORES.expand(2, 6, 6)).shape == (2,)
     assert method.read_out(SCORES).shape == method.inverse(SCORES).shape == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("key", "equation"),
+    [
+        ("js", "-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1); MI: 1 + E_J[s] - E_M[exp s]"),
+        (
+            "pc",
+            "minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4); "
+            "log r = logit + log(n_M/n_J) = s (Eq. 5); MI: E_J[log r] (Eq. 7)",
+        ),
+        (
+            "dm2",
+            "E_J[s] - eta (log E_M[exp s])^2 (Eq. 3); MI: E_J[s - 1/(2 eta)] "
+            "(Eq. 7, corrected; corrected=False gives the paper's E_J[s])",
+        ),
+        (
+            "rpc",
+            "E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]; r = (a + c s) / (1 - b s); "
+            "MI: E_J[log r]",
+        ),
+        ("smi", "as drf (Eq. 6); squared-loss MI: 1/2 E_J[r] - 1/2"),
+    ],
+)
+def test_the_equation_joins_learning_read_out_and_inference(key, equation):
+    assert METHODS[key].equation == equation
+    assert METHODS[key].configure().equation == equation
 
 
 def test_what_each_method_lacks_or_needs():

@@ -10,7 +10,7 @@ import pytest
 import pointdep
 from pointdep.classical.methods import CLASSICAL
 from pointdep.errors import InputError
-from pointdep.experiments.bench import Bench, prepare_folder, run_bench, write_report
+from pointdep.experiments.bench import Bench, open_folder, run_bench, write_report
 from pointdep.experiments.estimators import check_estimator, make_estimator
 from pointdep.experiments.figure import draw
 from pointdep.experiments.records import COLUMNS, Result, ResultFile, Run
@@ -153,15 +153,15 @@ class TestFolder:
         path = tmp_path / "results.csv"
         path.write_text("a,b\n1,2\n")
         with pytest.raises(InputError, match="other columns"):
-            prepare_folder(tmp_path)
+            open_folder(tmp_path)
         path.write_text(",".join(COLUMNS) + "\n1,2\n")
         with pytest.raises(InputError, match="line 2, is not a result"):
-            prepare_folder(tmp_path)
+            open_folder(tmp_path)
         assert "1,2" in path.read_text()
         with pytest.raises(InputError, match="is a file"):
-            prepare_folder(path)
+            open_folder(path)
         with pytest.raises(InputError, match="above it does not exist"):
-            prepare_folder(tmp_path / "a" / "b")
+            open_folder(tmp_path / "a" / "b")
 
     def test_results_come_back_as_they_were(self, tmp_path):
         run = Run("table", "pc", 5, 0, 0.9, "cpu", "1")

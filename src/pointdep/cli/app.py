@@ -12,6 +12,7 @@ import typer
 
 import pointdep
 from pointdep.cli import bench, demo, fit, mi, score
+from pointdep.cli.reproduce import figure1, table1, theorem1
 from pointdep.errors import PointdepError, PointdepWarning
 
 _KEPT = {
@@ -50,6 +51,19 @@ app.command(name="mi")(_guarded(mi.mi))
 app.command(name="fit")(_guarded(fit.fit))
 app.command(name="score")(_guarded(score.score))
 app.command(name="bench")(_guarded(bench.bench))
+
+paper = typer.Typer(rich_markup_mode=None)
+paper.command(name="table1")(_guarded(table1.table1))
+paper.command(name="figure1")(_guarded(figure1.figure1))
+paper.command(name="theorem1")(_guarded(theorem1.theorem1))
+app.add_typer(paper, name="reproduce")
+
+
+@paper.callback(invoke_without_command=True)
+def _paper(context: typer.Context) -> None:
+    """Figures and tables of the paper, run again."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def _version(value: bool) -> None:

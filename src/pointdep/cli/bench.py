@@ -84,19 +84,19 @@ def bench(
         if json:
             raise InputError("--list is for people: leave --json out")
         return _print_tasks()
-    from pointdep.experiments.bench import Bench, prepare_folder, run_bench, write_report
+    from pointdep.experiments.bench import Bench, open_folder, run_bench, write_report
     from pointdep.fitting.progress import show
 
     asked = Bench(
         tasks=parse_tasks(tasks),
-        estimators=parse_names("--estimators", estimators),
-        rows=parse_numbers("--rows", rows),
+        estimators=options.parse_names("--estimators", estimators),
+        rows=options.parse_numbers("--rows", rows),
         seeds=seeds,
         confidence=confidence,
         device=device,
     )
     if output is not None:
-        prepare_folder(output)
+        open_folder(output)
     with show("benchmark", enabled=not quiet) as progress:
         outcome = run_bench(asked, output, progress)
     if output is not None:
@@ -115,24 +115,8 @@ def parse_tasks(text: str) -> tuple[str, ...]:
     from pointdep.data.tasks import QUICK, TASKS
 
     sets = {"all": tuple(TASKS), "quick": QUICK}
-    names = parse_names("--tasks", text)
+    names = options.parse_names("--tasks", text)
     return tuple(task for name in names for task in sets.get(name, (name,)))
-
-
-def parse_names(option: str, text: str) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b")."""
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise InputError(f"{option} {text!r} must be names, comma separated")
-    return names
-
-
-def parse_numbers(option: str, text: str) -> tuple[int, ...]:
-    """ "1000,10000" -> (1000, 10000)."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{option} {text!r} must be whole numbers, as 1000,10000") from None
 
 
 def as_json(asked: Bench, outcome: Outcome, output: Path | None) -> dict[str, Any]:

@@ -152,6 +152,22 @@ def parse_widths(text: str) -> tuple[int, ...] | str:
         raise InputError(f"--hidden {text!r} must be layer widths, as 256,64, or auto") from None
 
 
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b")."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise InputError(f"{option} {text!r} must be names, comma separated")
+    return names
+
+
+def parse_numbers(option: str, text: str, example: str = "1000,10000") -> tuple[int, ...]:
+    """ "1000,10000" -> (1000, 10000)."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} {text!r} must be whole numbers, as {example}") from None
+
+
 def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:
     """Which sides are categories: "x" -> (True, None); None leaves it to their types."""
     sides: dict[str | None, tuple[bool | None, bool | None]] = {

@@ -19,6 +19,8 @@ Objective = Callable[..., Tensor]
 ReadOut = Callable[[Tensor], Tensor]
 Reference = Literal["none", "constant", "row"]
 
+_SHORT = {"mutual information": "MI", "squared-loss mutual information": "squared-loss MI"}
+
 
 @dataclass(frozen=True, eq=False)
 class Method:
@@ -32,8 +34,9 @@ class Method:
     inverse: log r -> score, the inverse of `read_out`.
     inference: ``(scores, *, joint=None, product=None) -> (...,)``, the value reported as MI.
     identifies: what the optimal score determines.
-    equation: learning and inference, with the number in the paper.
+    learning, inferring: `objective` and `inference` as formulas, with the number in the paper.
     estimates: the quantity that `inference` estimates.
+    reading: `read_out` as a formula, where `inferring` does not spell it out.
     reference: what must be stored to finish the read-out: nothing, one constant per model
         (log E_M[exp s]), or a sample of y over which each row is normalised.
     gradient: for a method whose gradient needs a running state,
@@ -51,14 +54,22 @@ class Method:
     inverse: ReadOut
     inference: Objective
     identifies: str
-    equation: str
+    learning: str
+    inferring: str
     estimates: str = "mutual information"
+    reading: str = ""
     reference: Reference = "none"
     gradient: Callable[..., tuple[Tensor, Tensor]] | None = None
     bounded_by_batch: bool = False
     uses_product: bool = False
     scores_ratio: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def equation(self) -> str:
+        """Learning, read-out and inference in one line."""
+        inferring = f"{_SHORT[self.estimates]}: {self.inferring}"
+        return "; ".join(part for part in (self.learning, self.reading, inferring) if part)
 
     @property
     def is_mean_of_pmi(self) -> bool:
@@ -139,7 +150,8 @@ _TABLE = (
         **_IDENTITY,
         inference=objectives.cpc,
         identifies="r up to a function of x, removed over a stored sample of y",
-        equation="mean_i [s_ii - log (1/B) sum_j exp s_ij]; MI: the same, at most log B",
+        learning="mean_i [s_ii - log (1/B) sum_j exp s_ij]",
+        inferring="the same, at most log B",
         reference="row",
         bounded_by_batch=True,
         uses_product=True,
@@ -152,7 +164,8 @@ _TABLE = (
         inverse=readouts.nwj_inverse,
         inference=objectives.nwj,
         identifies="r",
-        equation="E_J[s] - e^-1 E_M[exp s]; MI: the same (Prop. 1 of the supplement)",
+        learning="E_J[s] - e^-1 E_M[exp s]",
+        inferring="the same (Prop. 1 of the supplement)",
         uses_product=True,
     ),
     Method(
@@ -162,7 +175,8 @@ _TABLE = (
         **_IDENTITY,
         inference=inferences.js,
         identifies="r",
-        equation="-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1); MI: 1 + E_J[s] - E_M[exp s]",
+        learning="-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1)",
+        inferring="1 + E_J[s] - E_M[exp s]",
         uses_product=True,
     ),
     Method(
@@ -172,7 +186,8 @@ _TABLE = (
         **_IDENTITY,
         inference=objectives.dv,
         identifies="r up to a constant, estimated on held-out product pairs and stored",
-        equation="E_J[s] - log E_M[exp s]; MI: the same (Prop. 2 of the supplement)",
+        learning="E_J[s] - log E_M[exp s]",
+        inferring="the same (Prop. 2 of the supplement)",
         reference="constant",
         uses_product=True,
     ),
@@ -183,7 +198,8 @@ _TABLE = (
         **_IDENTITY,
         inference=objectives.smile_bound,
         identifies="r",
-        equation="as js (Eq. 1); MI: E_J[s] - log E_M[exp clip(s, -tau, tau)]",
+        learning="as js (Eq. 1)",
+        inferring="E_J[s] - log E_M[exp clip(s, -tau, tau)]",
         uses_product=True,
         options={"tau": 5.0},
     ),
@@ -194,7 +210,8 @@ _TABLE = (
         **_IDENTITY,
         inference=inferences.mean_of(readouts.identity),
         identifies="r",
-        equation="as js (Eq. 1); MI: E_J[s] (Eq. 7)",
+        learning="as js (Eq. 1)",
+        inferring="E_J[s] (Eq. 7)",
     ),
     Method(
         key="pc",
@@ -203,10 +220,9 @@ _TABLE = (
         **_IDENTITY,
         inference=inferences.mean_of(readouts.identity),
         identifies="r",
-        equation=(
-            "minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4); "
-            "log r = logit + log(n_M/n_J) = s (Eq. 5); MI: E_J[log r] (Eq. 7)"
-        ),
+        learning="minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4)",
+        reading="log r = logit + log(n_M/n_J) = s (Eq. 5)",
+        inferring="E_J[log r] (Eq. 7)",
     ),
     Method(
         key="dm1",
@@ -216,7 +232,8 @@ _TABLE = (
         inverse=readouts.dm1_inverse,
         inference=inferences.mean_of(readouts.dm1),
         identifies="r",
-        equation="E_J[s] - lam (E_M[exp s] - 1) (Eq. 2); MI: E_J[s + log lam] (Eq. 7)",
+        learning="E_J[s] - lam (E_M[exp s] - 1) (Eq. 2)",
+        inferring="E_J[s + log lam] (Eq. 7)",
         options={"lam": 1.0},
     ),
     Method(
@@ -227,10 +244,8 @@ _TABLE = (
         inverse=readouts.dm2_inverse,
         inference=inferences.mean_of(readouts.dm2),
         identifies="r times exp(1/(2 eta)), which the corrected read-out takes off",
-        equation=(
-            "E_J[s] - eta (log E_M[exp s])^2 (Eq. 3); MI: E_J[s - 1/(2 eta)] "
-            "(Eq. 7, corrected; corrected=False gives the paper's E_J[s])"
-        ),
+        learning="E_J[s] - eta (log E_M[exp s])^2 (Eq. 3)",
+        inferring="E_J[s - 1/(2 eta)] (Eq. 7, corrected; corrected=False gives the paper's E_J[s])",
         options={"eta": 1.0, "corrected": True},
     ),
     Method(
@@ -238,7 +253,8 @@ _TABLE = (
         name="Density-Ratio Fitting",
         **_DRF,
         inference=inferences.mean_of(readouts.drf),
-        equation="E_J[s] - 1/2 E_M[s^2] (Eq. 6); MI: E_J[log max(s, floor)] (Eq. 7)",
+        learning="E_J[s] - 1/2 E_M[s^2] (Eq. 6)",
+        inferring="E_J[log max(s, floor)] (Eq. 7)",
         options={"alpha": 0.0, "floor": 1e-4},
     ),
     Method(
@@ -246,10 +262,9 @@ _TABLE = (
         name="Density-Ratio Fitting, relative form",
         **_DRF,
         inference=inferences.mean_of(readouts.drf),
-        equation=(
-            "E_J[s] - alpha/2 E_J[s^2] - (1-alpha)/2 E_M[s^2]; r = (1-alpha) s / (1 - alpha s); "
-            "MI: E_J[log r]"
-        ),
+        learning="E_J[s] - alpha/2 E_J[s^2] - (1-alpha)/2 E_M[s^2]",
+        reading="r = (1-alpha) s / (1 - alpha s)",
+        inferring="E_J[log r]",
         options={"alpha": 0.01, "floor": 1e-4},
     ),
     Method(
@@ -261,10 +276,9 @@ _TABLE = (
         inverse=readouts.rpc_inverse,
         inference=inferences.mean_of(readouts.rpc),
         identifies="r, where it is above the floor",
-        equation=(
-            "E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]; r = (a + c s) / (1 - b s); "
-            "MI: E_J[log r]"
-        ),
+        learning="E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]",
+        reading="r = (a + c s) / (1 - b s)",
+        inferring="E_J[log r]",
         options={"a": 1.0, "b": 0.005, "c": 1.0, "floor": 1e-4},
     ),
     Method(
@@ -272,7 +286,8 @@ _TABLE = (
         name="Squared-loss mutual information",
         **_DRF,
         inference=objectives.squared_loss_mi,
-        equation="as drf (Eq. 6); squared-loss MI: 1/2 E_J[r] - 1/2",
+        learning="as drf (Eq. 6)",
+        inferring="1/2 E_J[r] - 1/2",
         estimates="squared-loss mutual information",
         options={"floor": 1e-4},
     ),
@@ -283,10 +298,11 @@ _TABLE = (
         **_IDENTITY,
         inference=objectives.dv,
         identifies="r up to a constant, estimated on held-out product pairs and stored",
-        equation=(
+        learning=(
             "as dv, the gradient's denominator a moving average of E_M[exp s] that keeps "
-            "`momentum` of its past; MI: as dv"
+            "`momentum` of its past"
         ),
+        inferring="as dv",
         reference="constant",
         gradient=objectives.dv_moving_average,
         uses_product=True,

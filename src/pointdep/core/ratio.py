@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
+from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.transforms import CanonicalMap, Standardizer
@@ -51,7 +52,7 @@ class RatioModel(nn.Module):
         self.critic, self.x_map, self.y_map = critic, x_map, y_map
         self.x_front, self.y_front = fronts or (nn.Identity(), nn.Identity())
         self.methods, self.link = tuple(methods), link
-        self._groups = _group(self.methods)
+        self._groups = MethodGroups(self.methods)
         # seen: the lowest and highest log r that pairs and mismatched pairs of the fit had, (2,).
         # dv: log E_M[exp s], (R,). cpc: a sample of y, (R, N, dy), N = 0 until it is stored.
         self.register_buffer("constant", torch.zeros(critic.replicas))
@@ -93,11 +94,7 @@ class RatioModel(nn.Module):
 
     def per_method(self, function: Callable[[Method, Tensor], Tensor], values: Tensor) -> Tensor:
         """Apply function(method, part) to the replicas of each method; values: (R, ...)."""
-        if len(self._groups) == 1:
-            return function(self._groups[0][0], values)
-        order = [r for _, members in self._groups for r in members]
-        parts = torch.cat([function(method, values[members]) for method, members in self._groups])
-        return parts[torch.as_tensor(order, device=values.device).argsort()]
+        return self._groups.apply(function, values)
 
     def raw_matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """The critic's output. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
@@ -185,16 +182,3 @@ class RatioModel(nn.Module):
             -1,
         )
         return offset + normaliser - math.log(y.shape[1])
-
-
-def _group(methods: Sequence[Method]) -> list[tuple[Method, list[int]]]:
-    """Replicas by method, in order of first appearance."""
-    groups: list[tuple[Method, list[int]]] = []
-    for replica, method in enumerate(methods):
-        for known, members in groups:
-            if known == method:
-                members.append(replica)
-                break
-        else:
-            groups.append((method, [replica]))
-    return groups

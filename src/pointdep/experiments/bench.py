@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +13,9 @@ import pointdep
 from pointdep.assembly import pick_device
 from pointdep.data.tasks import QUICK, TASKS
 from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.experiments.environment import environment
 from pointdep.experiments.estimators import check_estimator
+from pointdep.experiments.folders import prepare_folder
 from pointdep.experiments.measure import measure
 from pointdep.experiments.records import Result, ResultFile, Run
 from pointdep.experiments.summary import summarise
@@ -108,16 +108,9 @@ def run_bench(
     return Outcome(results, sum(run in known for run in runs))
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the folder, or refuse it before anything is run."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: results are written as a folder")
-    if not folder.resolve().parent.is_dir():
-        raise InputError(f"cannot write {folder}: the folder above it does not exist")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from None
+def open_folder(folder: Path) -> None:
+    """Make the folder, or refuse it, or the results that it holds, before anything is run."""
+    prepare_folder(folder)
     if (folder / "results.csv").exists():
         ResultFile(folder / "results.csv")
 
@@ -140,24 +133,3 @@ def write_report(bench: Bench, results: Sequence[Result], folder: Path) -> None:
     text = json.dumps(content, indent=1, allow_nan=False)
     (folder / "results.json").write_text(text + "\n", "utf-8")
     write_figure(results, folder)
-
-
-def environment(device: str) -> dict[str, Any]:
-    """What the runs depend on beside their settings."""
-    import scipy
-    import sklearn
-    import torch
-
-    on_gpu = device.startswith("cuda")
-    return {
-        "versions": {
-            "pointdep": pointdep.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-        "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
-        "threads": torch.get_num_threads(),
-    }

@@ -34,6 +34,10 @@ class Critic(nn.Module):
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw initial weights, replica r from ``generators[r]`` alone."""
 
+    def raise_scores(self, amounts: Tensor) -> None:
+        """Add a constant to all scores of each replica, amounts: (R,), by the weights."""
+        raise NotImplementedError
+
     def cell_width(self) -> int:
         """How many numbers one cell of `matrix` keeps alive: what block sizes are chosen by."""
         return 1

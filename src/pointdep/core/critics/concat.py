@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP, SideLayer
+from pointdep.core.critics.pair_layers import pair_scores
 
 
 class ConcatCritic(Critic):
@@ -35,12 +36,20 @@ class ConcatCritic(Critic):
             replicas, y_dim, hidden[0], bias=False, fan_in=fan_in
         )
         self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
+        # With two hidden layers of ReLU the pass over cells, and its gradient, can be fused; the
+        # matrix products are then done in this type.
+        self.pair_dtype: torch.dtype | None = None
+        self.fusable = len(hidden) == 2 and activation == "relu"
         self._width = sum(hidden)
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         self.x_half.reset(generators)
         self.y_half.reset(generators)
         self.rest.reset(generators)
+
+    @torch.no_grad()
+    def raise_scores(self, amounts: Tensor) -> None:
+        self.rest.layers[-1].bias += amounts.view(-1, 1, 1)
 
     def cell_width(self) -> int:
         return self._width
@@ -50,9 +59,13 @@ class ConcatCritic(Critic):
         return self._finish(first)
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        hx, hy = self.x_half(x), self.y_half(y)
+        if self.fusable and self.pair_dtype is not None and x.ndim == 3:
+            hidden, last = self.rest.layers
+            weights = hidden.weight, hidden.bias, last.weight, last.bias
+            return pair_scores(hx, hy, *weights, self.pair_dtype)
         # (R, ..., n, 1, h) + (R, ..., 1, m, h) -> (R, ..., n, m, h)
-        first = self.x_half(x).unsqueeze(-2) + self.y_half(y).unsqueeze(-3)
-        return self._finish(first)
+        return self._finish(hx.unsqueeze(-2) + hy.unsqueeze(-3))
 
     def _finish(self, first: Tensor) -> Tensor:
         """From the first layer's sums, (..., h), to scores, (...,)."""

@@ -22,6 +22,10 @@ class _InnerProduct(Critic):
         super().reset(generators)
         nn.init.zeros_(self.bias)
 
+    @torch.no_grad()
+    def raise_scores(self, amounts: Tensor) -> None:
+        self.bias += amounts.view(-1, 1)
+
     def embed_x(self, x: Tensor) -> Tensor:
         """x: (R, ..., n, dx) -> (R, ..., n, e)."""
         raise NotImplementedError

@@ -1,0 +1,1 @@
+"""``pointdep reproduce``: figures and tables of the paper."""

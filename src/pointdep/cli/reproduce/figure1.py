@@ -1,0 +1,179 @@
+"""``pointdep reproduce figure1``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pointdep.cli import options
+from pointdep.cli.reproduce import shared
+from pointdep.cli.show import print_json
+
+if TYPE_CHECKING:
+    from pointdep.experiments.figure1.curves import Curves
+    from pointdep.experiments.figure1.settings import Figure1
+
+Methods = Annotated[
+    str | None,
+    typer.Option("--methods", show_default="the ten of the paper", help="Names, comma separated."),
+]
+Tasks = Annotated[
+    str | None,
+    typer.Option("--tasks", show_default="gaussian,cubic", help="gaussian, cubic or both."),
+]
+Dim = Annotated[int | None, typer.Option("--dim", show_default="20", help="Columns of x and of y.")]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", show_default="128", help="Pairs drawn for each iteration."),
+]
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        "--iterations", show_default="20000", help="In all, shared by the levels of the truth."
+    ),
+]
+Hidden = Annotated[
+    str | None,
+    typer.Option("--hidden", show_default="512,512", help="Widths of the hidden layers."),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option("--seeds", show_default="1", help="How often every curve is drawn."),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        show_default="auto",
+        help="Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
+    ),
+]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="Smaller, for a CPU: 5,000 iterations on batches of 64, layers 64,64. Options that "
+        "are given win.",
+    ),
+]
+
+
+def figure1(
+    methods: Methods = None,
+    tasks: Tasks = None,
+    critic: shared.Critic = None,
+    dim: Dim = None,
+    batch_size: BatchSize = None,
+    iterations: Iterations = None,
+    hidden: Hidden = None,
+    seeds: Seeds = None,
+    seed: options.Seed = 0,
+    precision: Precision = None,
+    device: options.Device = "auto",
+    quick: Quick = False,
+    output: shared.Output = Path("figure1"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Figure 1: ten estimators while the truth climbs.
+
+    Networks learn from fresh pairs while their mutual information is raised from 2 to 10 nats; the
+    folder receives the figure, every curve, bias and spread, and the paper's claims judged by them.
+    It is made for a GPU: without one, --quick.
+
+    For instance:  pointdep reproduce figure1 --quick -o figure1/
+    """
+    from pointdep.assembly import pick_device
+    from pointdep.experiments.figure1.report import write_report
+    from pointdep.experiments.figure1.run import run_figure1
+    from pointdep.experiments.figure1.settings import Figure1
+    from pointdep.experiments.folders import prepare_folder
+    from pointdep.fitting.progress import show
+
+    settings = shared.chosen(
+        Figure1().quick() if quick else Figure1(),
+        methods=shared.names("--methods", methods),
+        tasks=shared.names("--tasks", tasks),
+        critic=critic,
+        dim=dim,
+        batch_size=batch_size,
+        iterations=iterations,
+        hidden=shared.widths(hidden),
+        seeds=seeds,
+        seed=seed,
+        precision=precision,
+        device=device,
+    )
+    on_cpu = pick_device(device).type == "cpu"
+    prepare_folder(output)
+    if on_cpu and not quiet:
+        say_how_long(settings, quick=quick)
+    with show("Figure 1", enabled=not quiet) as progress:
+        curves = run_figure1(settings, progress)
+    write_report(curves, output, command_of(settings))
+    tell(curves, output, json=json)
+
+
+def command_of(settings: Figure1) -> str:
+    """The command line that asks for this."""
+    return (
+        f"pointdep reproduce figure1 --methods {','.join(settings.methods)} --tasks "
+        f"{','.join(settings.tasks)} --critic {settings.critic} --dim {settings.dim} --batch-size "
+        f"{settings.batch_size} --iterations {settings.iterations} --hidden "
+        f"{','.join(map(str, settings.hidden))} --seeds {settings.seeds} --seed {settings.seed} "
+        f"--precision {settings.precision} --device {settings.device}"
+    )
+
+
+def say_how_long(settings: Figure1, *, quick: bool) -> None:
+    """On standard error, before hours begin."""
+    from pointdep.experiments.figure1.run import expected_seconds
+
+    seconds, hint = expected_seconds(settings), ""
+    if not quick:
+        less = expected_seconds(settings.quick())
+        hint = f"; with --quick about {duration(less)}" if less < seconds else ""
+    print(
+        f"on this CPU about {duration(seconds)} for {settings.iterations:,} iterations of "
+        f"{len(settings.cells)} networks{hint}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def duration(seconds: float) -> str:
+    """ "40 s", "12 min" or "9 h 20 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def tell(curves: Curves, output: Path, *, json: bool) -> None:
+    """The outcome for a person or a program."""
+    from pointdep.experiments.figure1.claims import judge_claims
+    from pointdep.experiments.figure1.summary import halves, summarise
+    from pointdep.experiments.figure1.tables import text_claims, text_table
+
+    lines, claims = summarise(halves(curves)), judge_claims(curves)
+    if not json:
+        print(text_table(lines))
+        print(text_claims(claims))
+        print(f"written: {output}")
+        return
+    told = "key", "source", "quote", "quantity", "verdict", "because"
+    content = {
+        **asdict(curves.settings),
+        "device": curves.device,
+        "precision": curves.precision,
+        "setup_seconds": curves.setup_seconds,
+        "train_seconds": curves.train_seconds,
+        "summary": [asdict(line) for line in lines],
+        "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
+        "output": str(output),
+    }
+    print_json("reproduce figure1", content)

@@ -1,0 +1,61 @@
+"""Inference and gradient of many replicas with different methods, in one launch on a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from pointdep.core.methods import PAPER_METHODS, Method
+
+_SIZES = (16, 32, 64, 128)  # batches whose scores fit the registers of a program
+
+
+def fits(methods: Sequence[Method], scores: Tensor) -> bool:
+    """Whether the kernel knows these methods and takes these scores."""
+    return (
+        scores.device.type == "cuda"
+        and scores.dtype == torch.float32
+        and scores.shape[-1] in _SIZES
+        and all(m.key in PAPER_METHODS and not m.options.get("alpha") for m in methods)
+        and find_spec("triton") is not None
+    )
+
+
+class FusedObjectives:
+    """The methods of R replicas, as numbers on the device."""
+
+    def __init__(self, methods: Sequence[Method], device: torch.device) -> None:
+        kinds = [PAPER_METHODS.index(method.key) for method in methods]
+        self.kinds = torch.tensor(kinds, dtype=torch.int32, device=device)
+        self.options = torch.tensor([_option(method) for method in methods], device=device)
+        self.shifts = torch.tensor([_shift(method) for method in methods], device=device)
+
+    def __call__(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The inferences (R,) and the gradients of the objectives (R, n, n) at scores (R, n, n)."""
+        from pointdep.core.objective_kernels import objectives_kernel
+
+        values, grads = scores.new_empty(len(scores)), torch.empty_like(scores)
+        objectives_kernel[(len(scores),)](
+            scores.contiguous(), self.kinds, self.options, self.shifts, values, grads,
+            scores.shape[-1], num_warps=16,
+        )  # fmt: skip
+        return values, grads
+
+
+def _option(method: Method) -> float:
+    """The one number that the kernel needs of a method's options."""
+    names = {"smile": "tau", "dm1": "lam", "dm2": "eta", "drf": "floor"}
+    return float(method.options[names[method.key]]) if method.key in names else 0.0
+
+
+def _shift(method: Method) -> float:
+    """What the read-out adds to a score."""
+    if method.key == "dm1":
+        return math.log(method.options["lam"])
+    if method.key == "dm2" and method.options["corrected"]:
+        return -0.5 / float(method.options["eta"])
+    return 0.0

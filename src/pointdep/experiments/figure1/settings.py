@@ -1,0 +1,120 @@
+"""What Figure 1 is made of: methods, tasks, the staircase of true values, the network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
+from pointdep.errors import InputError, require_whole, unknown_name
+
+TASKS = ("gaussian", "cubic")
+CRITICS = ("concat", "separable")
+PRECISIONS = ("auto", "bf16", "tf32", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One curve: a method on a task, with a network and samples of its own."""
+
+    method: str
+    task: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Figure1:
+    """The experiment; the defaults are the paper's.
+
+    Attributes
+    ----------
+    levels: true mutual information, in nats, of equal shares of the iterations.
+    seeds: how many times every curve is drawn, with seeds `seed`, `seed` + 1, ...
+    precision: of the matrix products; "auto" is bf16 on a GPU and float32 elsewhere. Losses and
+        read-outs are never below float32.
+    """
+
+    methods: tuple[str, ...] = PAPER_METHODS
+    tasks: tuple[str, ...] = TASKS
+    levels: tuple[float, ...] = (2.0, 4.0, 6.0, 8.0, 10.0)
+    iterations: int = 20_000
+    dim: int = 20
+    batch_size: int = 128
+    critic: str = "concat"
+    hidden: tuple[int, ...] = (512, 512)
+    embedding_dim: int = 32
+    learning_rate: float = 1e-3
+    seeds: int = 1
+    seed: int = 0
+    precision: str = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            if name not in METHODS:
+                raise unknown_name("method", name, METHODS)
+        for name in self.tasks:
+            if name not in TASKS:
+                raise unknown_name("task", name, TASKS)
+        for part in ("methods", "tasks", "levels"):
+            if not getattr(self, part):
+                raise InputError(f"{part} must name at least one")
+            object.__setattr__(self, part, tuple(dict.fromkeys(getattr(self, part))))
+        if self.critic not in CRITICS:
+            raise unknown_name("critic", self.critic, CRITICS)
+        if self.precision not in PRECISIONS:
+            raise unknown_name("precision", self.precision, PRECISIONS)
+        for name in ("iterations", "dim", "batch_size", "seeds", "embedding_dim"):
+            require_whole(name, getattr(self, name))
+        if self.batch_size < 2:
+            raise InputError(
+                "batch_size must be at least 2: the other rows are the product samples"
+            )
+        if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
+            raise InputError(f"levels={self.levels} must be finite and not negative")
+        if self.iterations < 2 * len(self.levels):
+            raise InputError(
+                f"iterations={self.iterations} must be at least {2 * len(self.levels)}, "
+                f"two for each of the {len(self.levels)} levels"
+            )
+
+    def quick(self) -> Figure1:
+        """A smaller version of the same figure."""
+        return replace(self, iterations=5000, batch_size=64, hidden=(64, 64))
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every curve, in the order of the replicas that draw them."""
+        return tuple(
+            Cell(method, task, self.seed + number)
+            for number in range(self.seeds)
+            for task in self.tasks
+            for method in self.methods
+        )
+
+    def level_of(self) -> NDArray[np.int64]:
+        """Which level each iteration belongs to, (iterations,)."""
+        return np.arange(self.iterations) * len(self.levels) // self.iterations
+
+    def truth(self) -> NDArray[np.float64]:
+        """The true mutual information of each iteration, (iterations,)."""
+        return np.asarray(self.levels)[self.level_of()]
+
+    def second_half(self, level: int) -> NDArray[np.int64]:
+        """The iterations over which a level is judged: the second half of its own."""
+        own = np.flatnonzero(self.level_of() == level)
+        return own[len(own) // 2 :]
+
+    def correlation(self) -> NDArray[np.float64]:
+        """rho of each iteration: MI = -dim/2 log(1 - rho^2)."""
+        return np.sqrt(-np.expm1(-2.0 * self.truth() / self.dim))
+
+
+def paper_method(key: str) -> Method:
+    """The method as the paper draws it: `dm2` with the read-out of Table 1, not the corrected."""
+    options: dict[str, Any] = {"corrected": False} if key == "dm2" else {}
+    return get_method(key, options)

@@ -1,0 +1,89 @@
+"""Table 1 of the paper: what each of the ten methods learns by, and how it infers MI."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from pointdep.core.methods import METHODS, PAPER_METHODS
+from pointdep.errors import InputError
+from pointdep.experiments.text import markdown
+
+_BASELINES = ("cpc", "nwj", "js", "dv", "smile")
+_WIDTH = 100
+_AS_PRINTED = {"dm2": "E_J[s] (Eq. 7)"}
+
+LEGEND = (
+    "s: the score of a pair; r = p(x,y)/(p(x)p(y)).",
+    "E_J, E_M: means over pairs and over mismatched pairs, of which a batch of B has n_J and n_M.",
+    "Learning is maximised.",
+)
+NOTES = (
+    "js: the inference is NWJ of s + 1. smile: it is DV, with s clipped in the second term.",
+    "dm2: the inference of the paper. Learning ends at s = log r + 1/(2 eta), so that this reads "
+    "1/(2 eta) too high; the estimator that users call takes 1/(2 eta) off.",
+    "drf: s may fall below zero; the floor, 1e-4, gives it a logarithm.",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method; group: "baselines" or "the paper's own", as the table is divided."""
+
+    key: str
+    name: str
+    group: str
+    learning: str
+    inference: str
+
+
+def table() -> list[Row]:
+    """The ten rows, in the paper's order."""
+    return [_row(key) for key in PAPER_METHODS]
+
+
+def _row(key: str) -> Row:
+    method = METHODS[key]
+    inference = _AS_PRINTED.get(key, method.inferring)
+    if method.reading:
+        inference += f", with {method.reading}"
+    group = "baselines" if key in _BASELINES else "the paper's own"
+    return Row(key, method.name, group, method.learning, inference)
+
+
+def text_table() -> str:
+    """Two lines a method, learning and inference; at most 100 columns wide."""
+    width = max(map(len, PAPER_METHODS))
+    lines = []
+    for row in table():
+        lines += [
+            f"{row.key:<{width}}  {row.name}",
+            f"{'':<{width}}    learning   {row.learning}",
+            f"{'':<{width}}    inference  {row.inference}",
+        ]
+    notes = [textwrap.fill(note, _WIDTH, break_on_hyphens=False) for note in (*LEGEND, *NOTES)]
+    return "\n".join([*lines, "", *notes])
+
+
+def markdown_table() -> str:
+    """The table as a page of Markdown."""
+    head = [["", "method", "learning", "inference"]]
+    parts = ["# Table 1: methods to estimate mutual information"]
+    for group in dict.fromkeys(row.group for row in table()):
+        rows = [
+            [f"`{row.key}`", row.name, row.learning, row.inference]
+            for row in table()
+            if row.group == group
+        ]
+        parts += [f"## {group[0].upper()}{group[1:]}", markdown(head + rows)]
+    return "\n\n".join([*parts, " ".join(LEGEND), *NOTES]) + "\n"
+
+
+def write_markdown(path: Path) -> None:
+    """The page into a file."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a file")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
+    path.write_text(markdown_table(), "utf-8")

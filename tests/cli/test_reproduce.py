@@ -1,0 +1,284 @@
+"""`pointdep reproduce`: what the options do, what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from pointdep.cli.reproduce.figure1 import command_of, duration
+from pointdep.core.critics import ACTIVATIONS
+from pointdep.core.methods import PAPER_METHODS
+from pointdep.experiments.figure1 import run as figure1_run
+from pointdep.experiments.figure1.settings import CRITICS, PRECISIONS, TASKS, Figure1
+from pointdep.experiments.theorem1 import run as theorem1_run
+from pointdep.experiments.theorem1.settings import CRITICS as THEOREM_CRITICS
+from pointdep.experiments.theorem1.settings import Theorem1
+from pointdep.fitting.options import TrainingOptions
+
+TINY_FIGURE = (
+    *("--methods", "cpc,pc", "--dim", 2, "--batch-size", 4, "--iterations", 20, "--hidden", 4),
+    *("--device", "cpu"),
+)
+TINY_THEOREM = (
+    *("--rows", "60,90", "--dim", 2, "--hidden", 4, "--seeds", 2, "--device", "cpu", "--quiet"),
+)
+
+
+STOPPED = "pointdep: interrupted; no result was written\n"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The settings that were to be run; Ctrl-C comes before that begins."""
+    found = []
+
+    def stop(settings, progress=None):
+        found.append(settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figure1_run, "run_figure1", stop)
+    monkeypatch.setattr(theorem1_run, "run_theorem1", stop)
+    monkeypatch.setattr(
+        figure1_run, "expected_seconds", lambda settings: 1.68 * settings.iterations
+    )
+    return found
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Networks of `theorem1` train for three epochs."""
+    monkeypatch.setattr(theorem1_run, "TrainingOptions", partial(TrainingOptions, max_epochs=3))
+
+
+class TestHelp:
+    @pytest.mark.parametrize("command", [(), ("figure1",), ("table1",), ("theorem1",)])
+    def test_is_quick(self, command):
+        heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
+        arguments = ["reproduce", *command, "--help"]
+        code = (
+            f"import sys; from pointdep.cli.app import run; assert run({arguments!r}) == 0; "
+            f"assert not set({heavy!r}) & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+    @pytest.mark.parametrize(
+        ("command", "settings"), [("figure1", Figure1()), ("theorem1", Theorem1())]
+    )
+    def test_the_defaults_in_it_are_the_settings(self, pointdep, command, settings):
+        text = " ".join(pointdep("reproduce", command, "--help").out.split())
+        shown = dict(re.findall(r"--([a-z-]+) <\w+> (?:(?! --).)*?\[default: \(?([^)\]]+)", text))
+        assert len(shown) >= 11
+        for option, default in shown.items():
+            if (command, option) == ("figure1", "methods"):
+                assert default == "the ten of the paper"
+                assert settings.methods == PAPER_METHODS
+                continue
+            if option == "output":
+                assert default == command
+                continue
+            value = getattr(settings, option.replace("-", "_"))
+            said = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+            assert default.replace(" ", "") == said.removesuffix(".0"), option
+
+    def test_the_names_in_it_are_those_there_are(self, pointdep):
+        figure = " ".join(pointdep("reproduce", "figure1", "--help").out.split())
+        theorem = " ".join(pointdep("reproduce", "theorem1", "--help").out.split())
+        assert all(f"{name}" in figure for name in (*TASKS, *CRITICS, *PRECISIONS))
+        assert all(f"{name}" in theorem for name in (*THEOREM_CRITICS, *ACTIVATIONS))
+        quick = Figure1().quick()
+        assert f"{quick.iterations:,} iterations on batches of {quick.batch_size}" in figure
+        assert f"layers {','.join(map(str, quick.hidden))}" in figure
+        small = Theorem1().quick()
+        assert f"up to {small.rows[-1]:,} rows, {small.seeds} seeds" in theorem
+        assert f"layers {','.join(map(str, small.hidden))}" in theorem
+
+
+class TestTable1:
+    def test_printed_and_written(self, pointdep, folder):
+        outcome = pointdep("reproduce", "table1", "-o", "table1.md")
+        assert outcome.code == 0
+        assert outcome.err == ""
+        assert outcome.out.count("  learning  ") == outcome.out.count("  inference  ") == 10
+        assert outcome.out.endswith("written: table1.md\n")
+        assert (folder / "table1.md").read_text("utf-8").count("\n| `") == 10
+
+    def test_json(self, pointdep, check_json):
+        content = pointdep("reproduce", "table1", "--json").json()
+        check_json("reproduce table1", content)
+        assert [row["key"] for row in content["rows"]] == list(PAPER_METHODS)
+        assert content["output"] is None
+        content = pointdep("reproduce", "table1", "--json", "-o", "table1.md").json()
+        check_json("reproduce table1", content)
+        assert content["output"] == "table1.md"
+
+    def test_refused(self, refused, folder):
+        (folder / "place").mkdir()
+        refused("place is a folder: give a file", "reproduce", "table1", "-o", "place")
+        refused("the folder no does not exist", "reproduce", "table1", "-o", "no/table1.md")
+
+
+class TestFigure1:
+    def test_without_options_it_is_the_papers(self, pointdep, asked):
+        outcome = pointdep("reproduce", "figure1", "--quiet", "--device", "cpu")
+        assert asked == [Figure1(device="cpu")]
+        assert (outcome.code, outcome.out, outcome.err) == (130, "", STOPPED)
+
+    def test_options(self, pointdep, asked):
+        given = {
+            "methods": ("cpc", "pc"),
+            "tasks": ("cubic",),
+            "critic": "separable",
+            "dim": 3,
+            "batch_size": 8,
+            "iterations": 50,
+            "hidden": (16, 8),
+            "seeds": 2,
+            "seed": 7,
+            "precision": "float64",
+            "device": "cpu",
+        }
+        words = []
+        for name, value in given.items():
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            words += [f"--{name.replace('_', '-')}", text]
+        pointdep("reproduce", "figure1", "--quiet", *words)
+        assert asked == [Figure1(**given)]
+
+    def test_what_is_given_wins_over_quick(self, pointdep, asked):
+        common = ("reproduce", "figure1", "--quick", "--quiet", "--device", "cpu")
+        pointdep(*common)
+        pointdep(*common, "--iterations", 100, "--tasks", "gaussian")
+        quick = Figure1(device="cpu").quick()
+        assert asked[0] == quick
+        changed = {"iterations": 100, "tasks": ("gaussian",)}
+        assert asked[1] == Figure1(**{**vars(quick), **changed})
+
+    def test_the_command_asks_for_the_same(self, pointdep, asked):
+        settings = Figure1(methods=("dm2",), iterations=30, hidden=(9, 7), seed=3, device="cpu")
+        words = command_of(settings).split()
+        assert words[0] == "pointdep"
+        pointdep(*words[1:], "--quiet")
+        assert asked == [settings]
+
+    def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
+        common = ("reproduce", "figure1", "--device", "cpu")
+        assert pointdep(*common).err == (
+            "on this CPU about 9 h 20 min for 20,000 iterations of 20 networks; with --quick about "
+            "2 h 20 min\n" + STOPPED
+        )
+        assert pointdep(*common, "--quick").err == (
+            "on this CPU about 2 h 20 min for 5,000 iterations of 20 networks\n" + STOPPED
+        )
+        assert pointdep(*common, "--iterations", 10, "--tasks", "cubic").err == (
+            "on this CPU about 17 s for 10 iterations of 10 networks\n" + STOPPED
+        )
+        assert pointdep(*common, "--quiet").err == STOPPED
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [(0.2, "0 s"), (89, "89 s"), (91, "2 min"), (3570, "1 h 0 min"), (33_600, "9 h 20 min")],
+    )
+    def test_durations(self, seconds, said):
+        assert duration(seconds) == said
+
+    def test_a_real_one(self, pointdep, folder, check_json):
+        outcome = pointdep("reproduce", "figure1", *TINY_FIGURE, "-o", "out")
+        assert outcome.code == 0, outcome.err
+        assert "iterations of 4 networks" in outcome.err
+        assert outcome.out.startswith("gaussian, bias / sd")
+        assert outcome.out.endswith("written: out\n")
+        content = json.loads((folder / "out" / "figure1.json").read_text())
+        again = content["command"].split()[1:]
+        repeated = pointdep(*again, "--quiet", "--json", "-o", "again").json()
+        check_json("reproduce figure1", repeated)
+        assert repeated["summary"] == content["summary"]
+        assert repeated["output"] == "again"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--methods", "pcc"), "unknown method 'pcc': did you mean 'pc'"),
+            (("--tasks", "cubical"), "unknown task 'cubical': did you mean 'cubic'"),
+            (("--critic", "conct"), "unknown critic 'conct': did you mean 'concat'"),
+            (("--precision", "float23"), "unknown precision 'float23': did you mean 'float32'"),
+            (("--hidden", "wide"), "--hidden 'wide' must be whole numbers, as 64,64"),
+            (("--hidden", "16,0"), "--hidden=0 must be at least 1"),
+            (("--iterations", "3"), "iterations=3 must be at least 10"),
+            (("--batch-size", "1"), "batch_size must be at least 2"),
+            (("--seeds", "0"), "seeds=0 must be at least 1"),
+            (("--seed", "-1"), "--seed -1 must lie between"),
+            (("--device", "gpu"), "unknown device 'gpu'"),
+            (("--method", "pc"), r"--methods.*see pointdep reproduce figure1 --help"),
+            (("-o", "x.npy"), "x.npy is a file"),
+            (("-o", "a/b"), "the folder above it does not exist"),
+        ],
+    )
+    def test_refused(self, refused, arguments, message):
+        refused(message, "reproduce", "figure1", *arguments)
+
+
+class TestTheorem1:
+    def test_printed_and_written(self, pointdep, folder, short):
+        outcome = pointdep("reproduce", "theorem1", *TINY_THEOREM)
+        assert outcome.code == 0, outcome.err
+        assert outcome.err == ""
+        lines = outcome.out.splitlines()
+        assert max(map(len, lines)) <= 100
+        assert [line.split()[:2] for line in lines[1:5]] == [
+            *(["pc", "60"], ["pc", "90"], ["drf", "60"], ["drf", "90"])
+        ]
+        assert "pc: the held-out RMSE falls like n^" in outcome.out
+        assert lines[-1] == "written: theorem1"
+        assert (folder / "theorem1" / "figure.png").exists()
+
+    def test_json_and_the_command_that_is_kept(self, pointdep, folder, short, check_json):
+        words = ("--methods", "pc", "--critic", "separable", "--mi", 0.5, "--json", "-o", "out")
+        content = pointdep("reproduce", "theorem1", *TINY_THEOREM, *words).json()
+        check_json("reproduce theorem1", content)
+        assert (content["methods"], content["rows"], content["mi"]) == (["pc"], [60, 90], 0.5)
+        kept = json.loads((folder / "out" / "results.json").read_text())
+        again = pointdep(*kept["command"].split()[1:], "--json", "--quiet").json()
+        assert again["summary"] == content["summary"] == kept["summary"]
+
+    def test_options_and_quick(self, pointdep, asked):
+        pointdep("reproduce", "theorem1", "--device", "cpu")
+        pointdep("reproduce", "theorem1", "--device", "cpu", "--quick", "--seeds", 3, "--dim", 4)
+        words = ("--methods", "dm1", "--rows", "90,70", "--folds", 3, "--activation", "relu")
+        pointdep("reproduce", "theorem1", "--device", "cpu", *words, "--seed", 5)
+        quick = Theorem1(device="cpu").quick()
+        assert asked == [
+            Theorem1(device="cpu"),
+            Theorem1(**{**vars(quick), "seeds": 3, "dim": 4}),
+            Theorem1(
+                methods=("dm1",), rows=(70, 90), folds=3, activation="relu", seed=5, device="cpu"
+            ),
+        ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--methods", "drff"), "unknown method 'drff': did you mean 'drf'"),
+            (("--methods", "cpc"), "'cpc' infers something else than the mean of PMI"),
+            (("--rows", "1e3"), "--rows '1e3' must be whole numbers"),
+            (("--rows", "100"), "at least two"),
+            (("--critic", "auto"), "unknown critic 'auto'"),
+            (("--activation", "silly"), "unknown activation 'silly': did you mean 'silu'"),
+            (("--mi", "-1"), "mi=-1.0 must be a positive number"),
+            (("--hidden", "0"), "--hidden=0 must be at least 1"),
+            (("--folds", "1"), "folds=1 must be at least 2"),
+            (("--device", "gpu"), "unknown device 'gpu'"),
+            (("--fold", "3"), r"--folds.*see pointdep reproduce theorem1 --help"),
+            (("-o", "x.npy"), "x.npy is a file"),
+        ],
+    )
+    def test_refused(self, refused, arguments, message):
+        refused(message, "reproduce", "theorem1", *arguments)
+
+
+def test_what_cannot_be_reproduced(refused):
+    refused("No such command 'figur1'.*figure1.*see pointdep reproduce", "reproduce", "figur1")

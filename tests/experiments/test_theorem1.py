@@ -1,0 +1,343 @@
+"""Theorem 1: the fits, the errors and their slope."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.errors import InputError
+from pointdep.experiments.theorem1 import run as run_module
+from pointdep.experiments.theorem1.figure import draw
+from pointdep.experiments.theorem1.report import LEGEND, reading, text_table, write_report
+from pointdep.experiments.theorem1.run import (
+    Fits,
+    Outcome,
+    Run,
+    compare,
+    make_fits,
+    make_model,
+    run_theorem1,
+    train,
+)
+from pointdep.experiments.theorem1.settings import Theorem1
+from pointdep.experiments.theorem1.slopes import Slope, fit_slope, slopes, summarise
+from pointdep.fitting.engine import Trained
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.progress import Silent
+
+CPU = torch.device("cpu")
+SMALL = Theorem1(rows=(60, 90), dim=2, hidden=(8,), seeds=2, device="cpu")
+ROWS = (300, 1_000, 3_000, 10_000)
+
+
+def outcome_of(errors, *, rows=ROWS, method="pc", in_sample=None, **more):
+    """An outcome with these held-out errors, (numbers of rows, seeds)."""
+    seen = errors if in_sample is None else in_sample
+    settings = Theorem1(methods=(method,), rows=rows, seeds=errors.shape[1], device="cpu")
+    known = {"exact": 1.0, "at_limit": 0.0, "limit_error": 0.0, "epochs": 5.0, "ended_early": 0}
+    runs = [
+        Run(method, count, seed, 1 + errors[k, seed], 1 + seen[k, seed], **{**known, **more})
+        for k, count in enumerate(rows)
+        for seed in range(errors.shape[1])
+    ]
+    return Outcome(settings, tuple(runs), 99, (1.0,) * len(rows), "cpu")
+
+
+def falling(exponent, seeds=8, rows=ROWS, scale=3.0):
+    """Errors of both signs whose RMSE is exactly scale * rows^exponent."""
+    signs = np.linspace(-1.5, 1.5, seeds)
+    signs /= np.sqrt(np.square(signs).mean())
+    return scale * np.power(rows, float(exponent))[:, None] * signs
+
+
+class TestSlope:
+    @pytest.mark.parametrize("exponent", [-0.3, -0.5, -1.0])
+    def test_of_a_power_of_the_rows(self, exponent):
+        value, low, high = fit_slope(ROWS, falling(exponent))
+        assert value == pytest.approx(exponent, abs=1e-12)
+        assert low < value < high
+        sure = fit_slope(ROWS, np.abs(falling(exponent)) * 0 + np.power(ROWS, exponent)[:, None])
+        assert sure == pytest.approx((exponent,) * 3, abs=1e-12)
+
+    def test_is_least_squares(self):
+        errors = np.random.default_rng(0).normal(size=(4, 6))
+        by_numpy = np.polyfit(np.log(ROWS), 0.5 * np.log(np.square(errors).mean(1)), 1)[0]
+        assert fit_slope(ROWS, errors)[0] == pytest.approx(by_numpy)
+
+    def test_the_interval_holds_the_truth_about_as_often_as_it_says(self):
+        random = np.random.default_rng(0)
+        held = 0
+        for _ in range(100):
+            errors = np.power(ROWS, -0.5)[:, None] * (random.normal(size=(4, 10)) - 1.0)
+            _, low, high = fit_slope(ROWS, errors)
+            held += low <= -0.5 <= high
+        assert 85 <= held <= 99
+
+    @pytest.mark.parametrize(
+        ("interval", "verdict"),
+        [((-0.7, -0.51), "steeper"), ((-0.6, -0.4), "agrees"), ((-0.4, -0.1), "shallower")],
+    )
+    def test_verdict(self, interval, verdict):
+        assert Slope("pc", "held_out", 0.0, *interval, 0.0, 0.0, 0.0).verdict == verdict
+
+    def test_of_an_outcome(self):
+        outcome = outcome_of(falling(-0.5), in_sample=falling(-1.0))
+        held, seen = slopes(outcome)
+        assert (held.quantity, seen.quantity) == ("held_out", "in_sample")
+        assert (held.value, held.last) == pytest.approx((-0.5, -0.5))
+        assert (seen.value, seen.last) == pytest.approx((-1.0, -1.0))
+
+    def test_an_error_that_stays_shows_in_the_last_step(self):
+        errors = falling(-1.0)
+        errors[-1] = errors[-2]
+        assert slopes(outcome_of(errors))[0].last == pytest.approx(0.0, abs=1e-12)
+
+
+class TestSummary:
+    def test_parts_of_the_error(self):
+        errors = np.array([[0.1, 0.3], [-0.2, 0.0]])
+        first, second = summarise(outcome_of(errors, rows=(100, 200), at_limit=0.25))
+        assert first.rmse == pytest.approx(math.sqrt(0.05))
+        assert (first.bias, first.sd) == pytest.approx((0.2, 0.1))
+        assert first.bias_share == pytest.approx(0.8)
+        assert (first.low, first.high) == pytest.approx((0.1, 0.3))
+        assert (second.bias, second.at_limit, second.seeds) == pytest.approx((-0.1, 0.25, 2))
+        assert (first.exact_rmse, first.in_sample_rmse) == pytest.approx((0.0, first.rmse))
+
+    @pytest.mark.parametrize(("dim", "mi"), [(5, 1.0), (1, 0.2), (20, 8.0)])
+    def test_floor_is_the_spread_of_the_exact_mean(self, dim, mi):
+        settings = Theorem1(dim=dim, mi=mi)
+        _, _, pmi = settings.joint.sample(200_000, np.random.default_rng(0))
+        assert settings.floor(1) == pytest.approx(pmi.std(), rel=0.02)
+        assert settings.floor(400) == pytest.approx(settings.floor(1) / 20)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return make_fits(SMALL, 60, CPU)
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Training that ends after 25 epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "TrainingOptions", partial(TrainingOptions, max_epochs=25))
+        yield
+
+
+class TestFits:
+    def test_replicas(self, fits):
+        assert [method.key for method in fits.methods] == ["pc", "pc", "drf", "drf"] * 2
+        assert fits.x.shape == fits.y.shape == (120, 2)
+        assert fits.pmi.shape == (2, 60)
+        for number, split in enumerate(fits.splits):
+            own = np.sort(np.concatenate([split.train, split.stop, split.report]))
+            np.testing.assert_array_equal(own, np.arange(60) + 60 * (number // 4))
+        # The methods see the same rows, held out from the same folds.
+        np.testing.assert_array_equal(fits.splits[0].report, fits.splits[2].report)
+
+    def test_the_exact_pmi_is_that_of_the_rows(self, fits):
+        exact = SMALL.joint.log_ratio(fits.x.double().numpy(), fits.y.double().numpy())
+        np.testing.assert_allclose(exact, fits.pmi.ravel(), atol=1e-5)
+
+    def test_no_row_is_drawn_twice(self, fits):
+        more = make_fits(SMALL, 90, CPU)
+        values = torch.cat([fits.x, more.x]).ravel()
+        assert len(values.unique()) == len(values)
+
+    def test_estimates_row_by_row(self, fits):
+        """Each row by the network that did not see it, and by the one that did."""
+        model = make_model(SMALL, fits)
+        runs = list(compare(SMALL, fits, model, Trained((), [], list(range(8)))))
+        assert [(run.seed, run.method) for run in runs] == [
+            *((0, "pc"), (0, "drf"), (1, "pc"), (1, "drf"))
+        ]
+        for position, run in enumerate(runs):
+            held, seen, excess, limited = [], [], 0.0, 0
+            for replica in (2 * position, 2 * position + 1):
+                one, split = model.select([replica]), fits.splits[replica]
+                for row in range(60 * run.seed, 60 * run.seed + 60):
+                    pair = fits.x[row].view(1, 1, -1), fits.y[row].view(1, 1, -1)
+                    value = one.log_ratio_pairs(*pair).item()
+                    if row not in split.report:
+                        seen.append(value)
+                        continue
+                    held.append(value)
+                    if run.method == "drf" and value < -9.2:
+                        limited += 1
+                        excess += value - fits.pmi[run.seed, row % 60]
+            assert len(held) == len(seen) == 60
+            assert run.held_out == pytest.approx(np.mean(held), abs=1e-5)
+            assert run.in_sample == pytest.approx(np.mean(seen), abs=1e-5)
+            assert run.exact == pytest.approx(fits.pmi[run.seed].mean())
+            assert run.at_limit == pytest.approx(limited / 60)
+            assert run.limit_error == pytest.approx(excess / 60, abs=1e-4)
+            assert run.epochs == 2 * position + 0.5
+        # An untrained score is near zero: the read-out of drf stops it at the floor about half the
+        # time, so that the check above had something to check.
+        assert 0 < runs[1].at_limit < 1
+
+    def test_one_replica_alone_is_as_among_the_others(self, fits, short):
+        together = make_model(SMALL, fits)
+        trained = train(together, SMALL, fits, Silent())
+        lone = Fits(fits.x, fits.y, fits.pmi[:1], fits.splits[:1], fits.methods[:1])
+        alone = make_model(SMALL, lone)
+        assert train(alone, SMALL, lone, Silent()).best_epochs == trained.best_epochs[:1]
+        x, y = fits.x.unsqueeze(0), fits.y.unsqueeze(0)
+        expected = together.select([0]).log_ratio_pairs(x, y)
+        torch.testing.assert_close(alone.log_ratio_pairs(x, y), expected, atol=1e-4, rtol=1e-3)
+
+
+TOLD = []
+
+
+@pytest.fixture(scope="module")
+def outcome(short):
+    class Told:
+        def update(self, done, total, detail=""):
+            TOLD.append((done, total, detail))
+
+    return run_theorem1(SMALL, Told())
+
+
+class TestRun:
+    def test_runs(self, outcome):
+        assert [(r.rows, r.seed, r.method) for r in outcome.runs] == [
+            (rows, seed, method) for rows in (60, 90) for seed in (0, 1) for method in ("pc", "drf")
+        ]
+        assert outcome.weights == 2 * 8 + 8 + 2 * 8 + 8 + 1
+        assert outcome.device == "cpu"
+        # Two networks of each, of which drf learns slowly.
+        assert {run.ended_early for run in outcome.runs if run.method == "drf"} == {2}
+
+    def test_progress(self, outcome):
+        done = [done for done, _, _ in TOLD]
+        assert done == sorted(done)
+        assert {total for _, total, _ in TOLD} == {100}
+        assert done[-1] == 100
+        assert TOLD[0][2].startswith("%, 60 rows: 1 epochs")
+
+    def test_networks_learn(self, short):
+        """Most of the nat between 400 pairs."""
+        larger = {"rows": (400, 500), "hidden": (32,), "methods": ("pc",)}
+        runs = run_theorem1(Theorem1(**{**vars(SMALL), **larger})).runs
+        for run in runs:
+            assert abs(run.held_out - run.exact) < 0.3
+            assert abs(run.in_sample - run.exact) < 0.3
+
+    def test_further_seeds_leave_the_earlier_as_they_are(self, outcome, short):
+        more = run_theorem1(Theorem1(**{**vars(SMALL), "seeds": 3}))
+        same = [run for run in more.runs if run.seed < 2]
+        for one, other in zip(outcome.runs, same, strict=True):
+            assert other.held_out == pytest.approx(one.held_out, abs=1e-3)
+            assert (other.exact, other.epochs) == (one.exact, one.epochs)
+
+    def test_report(self, outcome, tmp_path):
+        write_report(outcome, tmp_path)
+        names = "runs.csv", "summary.csv", "results.json", "figure.png", "figure.svg", "figure.pdf"
+        assert {path.name for path in tmp_path.iterdir()} == set(names)
+        content = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+        assert content["command"] == SMALL.command
+        assert content["weights"] == outcome.weights
+        assert set(content["seconds"]) == {"60", "90"}
+        assert len(content["slopes"]) == 4
+        lines = list(csv.DictReader((tmp_path / "runs.csv").open()))
+        assert float(lines[3]["held_out"]) == outcome.runs[3].held_out
+        assert len(list(csv.DictReader((tmp_path / "summary.csv").open()))) == 4
+        before = {name: (tmp_path / name).read_bytes() for name in names[3:]}
+        write_report(outcome, tmp_path)
+        assert {name: (tmp_path / name).read_bytes() for name in names[3:]} == before
+
+
+class TestWords:
+    def test_table(self):
+        lines = text_table(summarise(outcome_of(falling(-0.5)))).splitlines()
+        assert len(lines) == 5
+        assert max(map(len, lines)) <= 100
+        assert lines[4].split()[:3] == ["pc", "10,000", "0.0300"]
+        assert "each by a network that did not see it" in LEGEND
+
+    @pytest.mark.parametrize(
+        ("exponent", "said"),
+        [
+            (-0.5, "-1/2 lies in it"),
+            (-1.0, "steeper than -1/2, which is no contradiction"),
+            (-0.1, ": shallower than -1/2."),
+        ],
+    )
+    def test_the_slope_is_said_whatever_it_is(self, exponent, said):
+        outcome = outcome_of(falling(exponent))
+        (text,) = reading(summarise(outcome), slopes(outcome))
+        assert text.startswith(f"pc: the held-out RMSE falls like n^{exponent:.2f}, 95% interval ")
+        assert said in text
+        assert "limit of the read-out" not in text
+        assert "train to their end" not in text
+
+    def test_what_is_known_of_why(self):
+        more = {"at_limit": 0.02, "limit_error": -0.03, "ended_early": 1}
+        outcome = outcome_of(falling(-0.5) - 0.1, method="drf", **more)
+        (text,) = reading(summarise(outcome), slopes(outcome))
+        assert "2.0% of the held-out pairs are at a limit of the read-out" in text
+        assert "-0.0300 nats of the bias of -0.1000" in text
+        assert "32 network(s) did not train to their end" in text
+        assert "Bias makes up 25%" in text
+
+    def test_figure(self):
+        outcome = outcome_of(falling(-0.7))
+        figure = draw(outcome)
+        errors, parts = figure.axes
+        assert errors.get_xscale() == errors.get_yscale() == parts.get_yscale() == "log"
+        legend = [text.get_text() for text in errors.get_legend().get_texts()]
+        assert legend[0].startswith("pc, held out: slope -0.70 (")
+        assert legend[1].startswith("pc, in sample: slope -0.70 (")
+        assert "99 weights" in figure.get_suptitle()
+        lines = {line.get_label(): line for line in errors.get_lines()}
+        x, y = lines["slope -0.50, for comparison"].get_data()
+        assert np.diff(np.log(y)) == pytest.approx(-0.5 * np.diff(np.log(x)))
+        floor = next(line for label, line in lines.items() if label.startswith("exact"))
+        assert floor.get_linestyle() == "--"
+        assert floor.get_ydata() == pytest.approx([outcome.settings.floor(n) for n in ROWS])
+
+
+class TestSettings:
+    def test_quick_is_smaller(self):
+        quick, full = Theorem1().quick(), Theorem1()
+        assert set(quick.rows) < set(full.rows)
+        assert (quick.methods, quick.dim, quick.mi) == (full.methods, full.dim, full.mi)
+
+    def test_order_and_repetition_do_not_matter(self):
+        assert Theorem1(rows=(300, 100, 300), methods=("pc", "pc")) == Theorem1(
+            rows=(100, 300), methods=("pc",)
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"methods": ("pcc",)}, "unknown method 'pcc': did you mean 'pc'"),
+            ({"methods": ("cpc",)}, "'cpc' infers something else.*variational, pc, dm1, dm2, drf"),
+            ({"methods": ("smi",)}, "'smi' infers something else"),
+            ({"methods": ()}, "methods must name at least one"),
+            ({"rows": (100,)}, "at least two"),
+            ({"rows": (100, 20)}, "rows=20 must be at least 50"),
+            ({"critic": "conct"}, "unknown critic 'conct': did you mean 'concat'"),
+            ({"activation": "rleu"}, "unknown activation 'rleu': did you mean 'relu'"),
+            ({"dim": 0}, "dim=0"),
+            ({"folds": 1}, "folds=1 must be at least 2"),
+            ({"seeds": 1}, "seeds=1 must be at least 2"),
+            ({"seed": 2**32 - 9}, f"seed={2**32 - 9} must be at most {2**32 - 10}"),
+            ({"hidden": ()}, "hidden must name"),
+            ({"hidden": (8, 0)}, "hidden=0"),
+            ({"mi": 0.0}, "mi=0.0 must be a positive number"),
+            ({"mi": math.inf}, "mi=inf"),
+            ({"mi": 100.0, "dim": 1}, "more than 1 dimension"),
+        ],
+    )
+    def test_refused(self, change, message):
+        with pytest.raises(InputError, match=message):
+            Theorem1(**change)
