@@ -126,7 +126,7 @@ class StreamEngine:
     def _replay(self, one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
         start = time.perf_counter()
         warm = min(_WARM_UP, steps)
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(warm):

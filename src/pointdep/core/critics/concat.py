@@ -49,7 +49,9 @@ class ConcatCritic(Critic):
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:
-        self.rest.layers[-1].bias += amounts.view(-1, 1, 1)
+        bias = self.rest.layers[-1].bias
+        assert isinstance(bias, Tensor)
+        bias.add_(amounts.view(-1, 1, 1))
 
     def cell_width(self) -> int:
         return self._width
@@ -61,9 +63,8 @@ class ConcatCritic(Critic):
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         hx, hy = self.x_half(x), self.y_half(y)
         if self.fusable and self.pair_dtype is not None and x.ndim == 3:
-            hidden, last = self.rest.layers
-            weights = hidden.weight, hidden.bias, last.weight, last.bias
-            return pair_scores(hx, hy, *weights, self.pair_dtype)
+            # Their order is that of the layers: weight, bias, weight, bias.
+            return pair_scores(self.pair_dtype, hx, hy, *self.rest.parameters())
         # (R, ..., n, 1, h) + (R, ..., 1, m, h) -> (R, ..., n, m, h)
         return self._finish(hx.unsqueeze(-2) + hy.unsqueeze(-3))
 

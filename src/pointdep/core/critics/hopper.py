@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from pointdep.core.critics.pair_layers import compiled, finish
 
 _TILE = 64  # rows of y, and of the units that a product runs over
 _PAIRS = 16  # pairs of rows of x that a program walks over
@@ -16,7 +19,7 @@ _HIDDEN = (256, 512)  # widths whose tiles fit shared memory
 _LARGEST = 2**31  # what the kernels' indices reach
 
 
-def fits(hx: Tensor, hy: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
+def fits(dtype: torch.dtype, hx: Tensor, hy: Tensor, weight: Tensor) -> bool:
     """Whether the kernels take these shapes, on this device."""
     if dtype != torch.bfloat16 or not on_hopper(hx.device):
         return False
@@ -38,7 +41,50 @@ def on_hopper(device: torch.device) -> bool:
     return find_spec("triton") is not None and find_spec("triton.experimental.gluon") is not None
 
 
-def forward(
+class ByKernels(torch.autograd.Function):
+    """The same as `pair_layers.pair_scores`, in bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tensor:
+        del dtype
+        ctx.save_for_backward(*tensors)
+        operands = compiled(_operands)(*tensors[:5])
+        parts, ctx.gate = _forward(*operands)
+        ctx.x, ctx.y = operands[:2]
+        return parts.sum(1) + tensors[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        grad = grads[0].contiguous()
+        weight, bias, last_weight = ctx.saved_tensors[2:5]
+        half, back = compiled(_operands_back)(grad, weight, last_weight)
+        parts = _backward(grad, half, ctx.x, ctx.y, back, ctx.gate)
+        return None, *compiled(_finish_parts)(grad, weight, bias, last_weight, *parts)
+
+
+def _operands(
+    hx: Tensor, hy: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor
+) -> tuple[Tensor, ...]:
+    """What the kernels of the forward pass take."""
+    half = [t.to(torch.bfloat16).contiguous() for t in (hx, hy, weight)]
+    return *half, bias.contiguous(), last_weight.contiguous()
+
+
+def _operands_back(grad: Tensor, weight: Tensor, last_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """What the kernels of the backward pass take beside those."""
+    back = (weight * last_weight.transpose(1, 2)).to(torch.bfloat16)
+    return grad.to(torch.bfloat16).contiguous(), back.contiguous()
+
+
+def _finish_parts(
+    grad: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, *parts: Tensor
+) -> tuple[Tensor, ...]:
+    """`_finish` of sums over cells that came in parts, (R, parts, ...)."""
+    grad_x, grad_y, product, total = (part.sum(1) for part in parts)
+    return finish(grad, weight, bias, last_weight, grad_x, grad_y, product, total.unsqueeze(1))
+
+
+def _forward(
     hx: Tensor, hy: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The scores without their constant, (R, parts, n, n), and the signs of the second layer.
@@ -60,7 +106,7 @@ def forward(
     return part, gate
 
 
-def backward(
+def _backward(
     grad: Tensor, half_grad: Tensor, hx: Tensor, hy: Tensor, back: Tensor, gate: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of hx and hy, h1' (d g), and d g summed over y, in parts.

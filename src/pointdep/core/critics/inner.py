@@ -24,7 +24,7 @@ class _InnerProduct(Critic):
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:
-        self.bias += amounts.view(-1, 1)
+        self.bias.add_(amounts.view(-1, 1))
 
     def embed_x(self, x: Tensor) -> Tensor:
         """x: (R, ..., n, dx) -> (R, ..., n, e)."""

@@ -16,82 +16,73 @@ relu(z) and over its gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pointdep.core.critics import hopper
 
-
-def pair_scores(
-    hx: Tensor,
-    hy: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    last_weight: Tensor,
-    last_bias: Tensor,
-    dtype: torch.dtype,
-) -> Tensor:
+def pair_scores(dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor) -> Tensor:
     """Scores (R, n, m) of hx: (R, n, h), hy: (R, m, h), products in `dtype`, sums in hx's own.
 
-    weight: (R, h, k), bias: (R, 1, k), last_weight: (R, k, 1), last_bias: (R, 1, 1).
+    weights: W (R, h, k), b (R, 1, k), w (R, k, 1), c (R, 1, 1).
     """
-    scores: Tensor = _PairScores.apply(hx, hy, weight, bias, last_weight, last_bias, dtype)
+    from pointdep.core.critics import hopper
+
+    way: Any = _OneByOne if hx.device.type != "cuda" else _AllAtOnce
+    if hopper.fits(dtype, hx, hy, weights[0]):
+        way = hopper.ByKernels
+    scores: Tensor = way.apply(dtype, hx, hy, *weights)
     return scores
 
 
-class _PairScores(torch.autograd.Function):
+class _OneByOne(torch.autograd.Function):
+    """One replica after another: what a replica's layers hold fits a CPU's caches, all do not."""
+
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *tensors, dtype = inputs
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(*tensors)
-        ctx.by_kernels = hopper.fits(*tensors[:3], dtype)
-        if ctx.by_kernels:
-            ctx.operands = _compiled(_operands)(*tensors[:5])
-            parts, ctx.gate = hopper.forward(*ctx.operands)
-            return parts.sum(1) + tensors[-1]
-        if tensors[0].device.type == "cuda":
-            scores, *ctx.layers = _compiled(_forward)(*tensors, dtype)
-            return scores
-        # One replica after another: what a replica's layers hold fits the caches, all do not.
-        parts = [_forward(*part, dtype) for part in _one_by_one(tensors)]
-        ctx.layers = [layers for _, *layers in parts]
-        return torch.cat([scores for scores, *_ in parts])
+        done = [_forward(dtype, *part) for part in _one_by_one(tensors)]
+        ctx.layers = [layers for _, *layers in done]
+        return torch.cat([scores for scores, *_ in done])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        tensors = [grad, *ctx.saved_tensors]
-        if ctx.by_kernels:
-            weight, bias, last_weight = ctx.saved_tensors[2:5]
-            half, back = _compiled(_operands_back)(grad, weight, last_weight)
-            x, y = ctx.operands[:2]
-            parts = hopper.backward(grad.contiguous(), half, x, y, back, ctx.gate)
-            return *_compiled(_finish_parts)(grad, weight, bias, last_weight, *parts), None
-        if grad.device.type == "cuda":
-            return *_compiled(_backward)(*tensors, *ctx.layers), None
-        parts = [
-            _backward(*part, *layers)
-            for part, layers in zip(_one_by_one(tensors), ctx.layers, strict=True)
-        ]
-        return *(torch.cat(column) for column in zip(*parts, strict=True)), None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        parts = _one_by_one([*grads, *ctx.saved_tensors])
+        done = [_backward(*part, *layers) for part, layers in zip(parts, ctx.layers, strict=True)]
+        return None, *(torch.cat(column) for column in zip(*done, strict=True))
 
 
-def _one_by_one(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+class _AllAtOnce(torch.autograd.Function):
+    """All replicas in one product, and what is between the products compiled."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        scores: Tensor
+        scores, *ctx.layers = compiled(_forward)(dtype, *tensors)
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        return None, *compiled(_backward)(*grads, *ctx.saved_tensors, *ctx.layers)
+
+
+def _one_by_one(tensors: Sequence[Tensor]) -> Iterator[list[Any]]:
     for replica in range(len(tensors[0])):
         yield [tensor[replica : replica + 1] for tensor in tensors]
 
 
 def _forward(
+    dtype: torch.dtype,
     hx: Tensor,
     hy: Tensor,
     weight: Tensor,
     bias: Tensor,
     last_weight: Tensor,
     last_bias: Tensor,
-    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, and the two hidden layers, (R, n m, h) and (R, n m, k)."""
     first = (hx.unsqueeze(2) + hy.unsqueeze(1)).relu_().to(dtype).flatten(1, 2)
@@ -121,10 +112,10 @@ def _backward(
     grad_x, grad_y = cells.sum(2, dtype=hx.dtype), cells.sum(1, dtype=hx.dtype)
     product = torch.bmm(first.transpose(1, 2), gated).to(hx.dtype)
     total = gated.sum(1, keepdim=True, dtype=hx.dtype)
-    return _finish(grad, weight, bias, last_weight, grad_x, grad_y, product, total)
+    return finish(grad, weight, bias, last_weight, grad_x, grad_y, product, total)
 
 
-def _finish(
+def finish(
     grad: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -147,28 +138,6 @@ def _finish(
     )
 
 
-def _operands(
-    hx: Tensor, hy: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor
-) -> tuple[Tensor, ...]:
-    """What the kernels of the forward pass take."""
-    half = [t.to(torch.bfloat16).contiguous() for t in (hx, hy, weight)]
-    return *half, bias.contiguous(), last_weight.contiguous()
-
-
-def _operands_back(grad: Tensor, weight: Tensor, last_weight: Tensor) -> tuple[Tensor, Tensor]:
-    """What the kernels of the backward pass take beside those."""
-    back = (weight * last_weight.transpose(1, 2)).to(torch.bfloat16)
-    return grad.to(torch.bfloat16).contiguous(), back.contiguous()
-
-
-def _finish_parts(
-    grad: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, *parts: Tensor
-) -> tuple[Tensor, ...]:
-    """`_finish` of sums over cells that came in parts, (R, parts, ...)."""
-    grad_x, grad_y, product, total = (part.sum(1) for part in parts)
-    return _finish(grad, weight, bias, last_weight, grad_x, grad_y, product, total.unsqueeze(1))
-
-
 def _where_positive(values: Tensor, gate: Tensor) -> Tensor:
     """The values where the gate is above zero, else zero: the gradient of relu."""
     kept: Tensor = torch.ops.aten.threshold_backward(values, gate, 0.0)
@@ -176,5 +145,6 @@ def _where_positive(values: Tensor, gate: Tensor) -> Tensor:
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile, once for each function."""
     return torch.compile(function, dynamic=False)

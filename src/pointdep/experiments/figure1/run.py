@@ -65,8 +65,8 @@ def make_engine(settings: Figure1) -> StreamEngine:
         activation="relu",
     )
     critic.reset([torch.Generator().manual_seed(cell_seed(cell)) for cell in settings.cells])
-    # The network of the paper's classifier gives its logit, log r - log(n - 1); here it gives log r.
-    # To start where the paper does, and so to follow the same path, it starts that much higher.
+    # The paper's classifier gives a logit, log r - log(n - 1), where ours gives log r. To start
+    # where the paper does, and so to take the same path, ours starts that much higher.
     raised = [
         math.log(settings.batch_size - 1) if cell.method == "pc" else 0.0 for cell in settings.cells
     ]
