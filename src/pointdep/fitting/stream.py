@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
-from pointdep.core.fused_objectives import FusedObjectives, fits
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
 from pointdep.errors import InputError
@@ -77,7 +77,7 @@ class StreamEngine:
             capturable=on_gpu,
         )
         self.methods, self.groups, self.draw = tuple(methods), MethodGroups(methods), draw
-        self._fused = FusedObjectives(methods, self.device) if on_gpu else None
+        self._fused = fused_objectives.FusedObjectives(methods, self.device) if on_gpu else None
         self._judge = torch.compile(self._values, dynamic=False) if on_gpu else self._values
 
     def run(self, steps: int, progress: Progress | None = None) -> Streamed:
@@ -102,7 +102,7 @@ class StreamEngine:
         x, y = self.draw(step)
         with self._autocast():
             scores = self.critic.matrix(x, y)
-        if self._fused is not None and fits(self.methods, scores):
+        if self._fused is not None and fused_objectives.fits(self.methods, scores):
             value, grad = self._fused(scores.detach())
             self.flat.backward(scores, grad.neg_())
         else:
