@@ -14,13 +14,17 @@ from pointdep.core.methods import PAPER_METHODS, Method
 _SIZES = (16, 32, 64, 128)  # batches whose scores fit the registers of a program
 
 
-def fits(methods: Sequence[Method], scores: Tensor) -> bool:
-    """Whether the kernel knows these methods and takes these scores."""
+def knows(methods: Sequence[Method]) -> bool:
+    """Whether the kernel has these methods."""
+    return all(m.key in PAPER_METHODS and not m.options.get("alpha") for m in methods)
+
+
+def fits(scores: Tensor) -> bool:
+    """Whether the kernel takes these scores, on this device."""
     return (
         scores.device.type == "cuda"
         and scores.dtype == torch.float32
         and scores.shape[-1] in _SIZES
-        and all(m.key in PAPER_METHODS and not m.options.get("alpha") for m in methods)
         and find_spec("triton") is not None
     )
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
+from pointdep.core.fused_objectives import FusedObjectives
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
 from pointdep.errors import InputError
@@ -76,23 +77,26 @@ class StreamEngine:
             fused=self.device.type in {"cpu", "cuda"} or None,
             capturable=on_gpu,
         )
-        self.methods, self.groups, self.draw = tuple(methods), MethodGroups(methods), draw
-        self._fused = fused_objectives.FusedObjectives(methods, self.device) if on_gpu else None
+        self.groups, self.draw = MethodGroups(methods), draw
         self._judge = torch.compile(self._values, dynamic=False) if on_gpu else self._values
+        self._fused: FusedObjectives | None = None
+        if on_gpu and fused_objectives.knows(methods):
+            self._fused = FusedObjectives(methods, self.device)
 
     def run(self, steps: int, progress: Progress | None = None) -> Streamed:
         """Train for this many steps."""
         shown = progress or Silent()
         step = torch.zeros(1, dtype=torch.long, device=self.device)
-        values = torch.zeros(steps, self.critic.replicas, device=self.device)
+        values = self.flat.values.new_zeros(steps, self.critic.replicas).detach()
 
         def one() -> None:
-            values.index_copy_(0, step, self._step(step).to(values.dtype)[None])
+            values.index_copy_(0, step, self._step(step)[None])
             step.add_(1)
 
         with _matrix_products(self.precision):
             if self.device.type == "cuda":
-                seconds = self._replay(one, steps, shown)
+                with torch.cuda.device(self.device):
+                    seconds = self._replay(one, steps, shown)
             else:
                 seconds = _repeat(one, steps, shown)
         return Streamed(values.cpu(), *seconds)
@@ -102,7 +106,7 @@ class StreamEngine:
         x, y = self.draw(step)
         with self._autocast():
             scores = self.critic.matrix(x, y)
-        if self._fused is not None and fused_objectives.fits(self.methods, scores):
+        if self._fused is not None and fused_objectives.fits(scores):
             value, grad = self._fused(scores.detach())
             self.flat.backward(scores, grad.neg_())
         else:

@@ -22,7 +22,7 @@ class Curves:
     """
 
     settings: Figure1
-    values: NDArray[np.float32]
+    values: NDArray[np.floating]
     setup_seconds: float
     train_seconds: float
     device: str
@@ -32,6 +32,6 @@ class Curves:
     def cells(self) -> tuple[Cell, ...]:
         return self.settings.cells
 
-    def of(self, cell: Cell) -> NDArray[np.float32]:
+    def of(self, cell: Cell) -> NDArray[np.floating]:
         """The curve of one cell, (iterations,)."""
         return self.values[:, self.cells.index(cell)]
