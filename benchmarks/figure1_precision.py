@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=12_000)
+    parser.add_argument("--tasks", nargs="+", default=["gaussian", "cubic"])
     parser.add_argument("--output")
     options = parser.parse_args()
     biases: dict[str, dict[tuple[str, str, float], float]] = {}
@@ -31,6 +32,7 @@ def main() -> None:
     for precision in ("bf16", "float32"):
         settings = Figure1(
             methods=METHODS,
+            tasks=tuple(options.tasks),
             levels=(2.0, 4.0, 6.0),
             iterations=options.iterations,
             seeds=options.seeds,
@@ -39,6 +41,7 @@ def main() -> None:
         with show(precision) as progress:
             curves = run_figure1(settings, progress)
         seconds[precision] = curves.train_seconds
+        print(precision, f"{curves.train_seconds:.1f} s", flush=True)
         lines = summarise(halves(curves))
         biases[precision] = {
             (line.task, line.method, line.level): line.bias

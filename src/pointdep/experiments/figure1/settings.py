@@ -57,6 +57,8 @@ class Figure1:
         for name in self.methods:
             if name not in METHODS:
                 raise unknown_name("method", name, METHODS)
+            if METHODS[name].estimates != "mutual information" or METHODS[name].gradient:
+                raise InputError(f"method {name!r} cannot be drawn here: choose others")
         for name in self.tasks:
             if name not in TASKS:
                 raise unknown_name("task", name, TASKS)
