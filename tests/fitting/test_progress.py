@@ -55,6 +55,25 @@ def test_a_bar_on_a_terminal(clock):
     assert "fitting" in stream.getvalue()
 
 
+def test_what_comes_before_the_work_is_not_its_pace(clock):
+    stream = io.StringIO()
+    with progress.Shown("training", stream, left="about") as shown:
+        clock.now += 60.0  # compiling
+        shown.update(0, 100, "iterations")
+        clock.now += 20.0
+        shown.update(40, 100, "iterations")
+    last = stream.getvalue().splitlines()[-1]
+    assert last == "training: 40/100 iterations, 80 s, about 30 s left"
+
+
+def test_the_bar_says_how_long(clock):
+    stream = Terminal()
+    with progress.Shown("fitting", stream, left="about") as shown:
+        clock.now += 4.0
+        shown.update(4, 10, "epochs")
+    assert "about 6 s left" in stream.getvalue()
+
+
 def test_show(capsys):
     with progress.show("fitting", enabled=False) as silent:
         silent.update(1, 2)

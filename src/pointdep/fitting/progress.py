@@ -31,17 +31,22 @@ class Silent:
 
 
 class Shown:
-    """A rich bar where standard error is a terminal, else a plain line now and then."""
+    """A rich bar where standard error is a terminal, else a plain line now and then.
 
-    def __init__(self, title: str, stream: TextIO | None = None) -> None:
-        self.title = title
+    `left` says what the time left is: "at most" where the work may end early, else "about".
+    """
+
+    def __init__(self, title: str, stream: TextIO | None = None, left: str = "at most") -> None:
+        self.title, self.left = title, left
         self.stream = stream or sys.stderr
         self.started = self.last_line = time.monotonic()
+        self._first: tuple[float, int] | None = None
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Shown:
         self.started = self.last_line = time.monotonic()
+        self._first = None
         return self
 
     def __exit__(
@@ -55,19 +60,26 @@ class Shown:
 
     def update(self, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
+        left = self._time_left(now, done, total)
         if now - self.started < _PATIENCE_S:
             return
         if self.stream.isatty():
-            self._update_bar(done, total, detail)
+            self._update_bar(done, total, f"{detail}, {left}")
         elif now - self.last_line >= _LINE_EVERY_S or self.last_line == self.started:
             self.last_line = now
-            left = (now - self.started) / max(done, 1) * (total - done)
             print(
-                f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s, "
-                f"at most {left:.0f} s left",
+                f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s, {left}",
                 file=self.stream,
                 flush=True,
             )
+
+    def _time_left(self, now: float, done: int, total: int) -> str:
+        """By the pace since the first report, which leaves out what came before the work."""
+        since, before = self._first or (self.started, 0)
+        if self._first is None:
+            self._first = now, done
+        seconds = (now - since) / max(done - before, 1) * (total - done)
+        return f"{self.left} {seconds:.0f} s left"
 
     def _update_bar(self, done: int, total: int, detail: str) -> None:
         if self._bar is None:
@@ -88,6 +100,6 @@ class Shown:
         self._bar.update(self._task, completed=done, total=total, detail=detail)
 
 
-def show(title: str, *, enabled: bool = True) -> Shown | Silent:
+def show(title: str, *, enabled: bool = True, left: str = "at most") -> Shown | Silent:
     """The progress of one piece of work, as a context manager."""
-    return Shown(title) if enabled else Silent()
+    return Shown(title, left=left) if enabled else Silent()

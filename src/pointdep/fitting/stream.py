@@ -106,6 +106,7 @@ class StreamEngine:
         x, y = self.draw(step)
         with self._autocast():
             scores = self.critic.matrix(x, y)
+        scores = scores.to(self.flat.values.dtype)
         if self._fused is not None and fused_objectives.fits(scores):
             value, grad = self._fused(scores.detach())
             self.flat.backward(scores, grad.neg_())

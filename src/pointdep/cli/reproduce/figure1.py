@@ -112,7 +112,7 @@ def figure1(
     prepare_folder(output)
     if on_cpu and not quiet:
         say_how_long(settings, quick=quick)
-    with show("Figure 1", enabled=not quiet) as progress:
+    with show("Figure 1", enabled=not quiet, left="about") as progress:
         curves = run_figure1(settings, progress)
     write_report(curves, output, command_of(settings))
     tell(curves, output, json=json)

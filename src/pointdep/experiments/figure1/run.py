@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
@@ -17,7 +16,8 @@ from pointdep.experiments.figure1.settings import TASKS, Cell, Figure1, paper_me
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.stream import Draw, StreamEngine
 
-_TIMED = 5  # iterations that an expected time is read off
+# How many iterations an expected time is read off, and how many seconds they may take.
+_TIMED, _TIMED_S = 5, 3.0
 
 
 def run_figure1(settings: Figure1, progress: Progress | None = None) -> Curves:
@@ -38,10 +38,11 @@ def run_figure1(settings: Figure1, progress: Progress | None = None) -> Curves:
 def expected_seconds(settings: Figure1) -> float:
     """How long `run_figure1` will take here, from a few of its iterations."""
     engine = make_engine(settings)
-    engine.run(2)
-    start = time.perf_counter()
-    engine.run(_TIMED)
-    return (time.perf_counter() - start) / _TIMED * settings.iterations
+    engine.run(1)
+    times: list[float] = []
+    while len(times) < _TIMED and sum(times) < _TIMED_S:
+        times.append(engine.run(1).train_seconds)
+    return min(times) * settings.iterations
 
 
 def resolved_precision(settings: Figure1, device: torch.device) -> str:

@@ -55,10 +55,7 @@ class Figure1:
 
     def __post_init__(self) -> None:
         for name in self.methods:
-            if name not in METHODS:
-                raise unknown_name("method", name, METHODS)
-            if METHODS[name].estimates != "mutual information" or METHODS[name].gradient:
-                raise InputError(f"method {name!r} cannot be drawn here: choose others")
+            _check_method(name)
         for name in self.tasks:
             if name not in TASKS:
                 raise unknown_name("task", name, TASKS)
@@ -114,6 +111,13 @@ class Figure1:
     def correlation(self) -> NDArray[np.float64]:
         """rho of each iteration: MI = -dim/2 log(1 - rho^2)."""
         return np.sqrt(-np.expm1(-2.0 * self.truth() / self.dim))
+
+
+def _check_method(name: str) -> None:
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    if METHODS[name].estimates != "mutual information" or METHODS[name].gradient:
+        raise InputError(f"method {name!r} cannot be drawn here: choose another")
 
 
 def paper_method(key: str) -> Method:
