@@ -65,7 +65,8 @@ def objectives_kernel(scores, kinds, numbers, shifts, values, grads, N: tl.const
             value = mean - _log_mean_exp(clipped, ~joint, others)
     elif kind == DRF:
         tl.store(grads + at, tl.where(joint, 1.0 / pairs, -s / others))
-        kept = tl.where(joint, tl.log(tl.maximum(s, option)), 0.0)
+        # By a comparison: on a GPU the larger of NaN and a number is the number.
+        kept = tl.where(joint, tl.log(tl.where(s < option, option, s)), 0.0)
         value = tl.sum(tl.sum(kept, 1), 0) / pairs
     else:
         log_mean = _log_mean_exp(s, ~joint, others)

@@ -69,3 +69,19 @@ def test_first_layer_is_scaled_by_both_inputs():
 
 def test_cell_width_counts_what_a_cell_keeps_alive():
     assert ConcatCritic(1, 3, 5, hidden=(9, 6)).cell_width() == 15
+
+
+@pytest.mark.parametrize("pair_dtype", [None, torch.float64])
+@pytest.mark.parametrize("hidden", [(7,), (9, 6), (5, 8, 4)])
+def test_scores_rise_by_exactly_the_amounts(hidden, pair_dtype):
+    critic = ConcatCritic(3, 3, 5, hidden=hidden, activation="relu").double()
+    critic.reset([torch.Generator().manual_seed(seed) for seed in range(3)])
+    critic.pair_dtype = pair_dtype
+    x, y = draw(3, 6, 3, seed=2), draw(3, 4, 5, seed=3)
+    amounts = torch.tensor([0.0, 2.5, -1.0], dtype=torch.float64)
+    before = critic.matrix(x, y), critic.pairs(x[:, :4], y)
+    critic.raise_scores(amounts)
+    after = critic.matrix(x, y), critic.pairs(x[:, :4], y)
+    torch.testing.assert_close(after[0] - before[0], amounts[:, None, None].expand(3, 6, 4))
+    torch.testing.assert_close(after[1] - before[1], amounts[:, None].expand(3, 4))
+    assert all(parameter.requires_grad for parameter in critic.parameters())

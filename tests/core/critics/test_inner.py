@@ -62,3 +62,16 @@ def test_bilinear_starts_with_scores_of_order_one():
     critic.reset([torch.Generator().manual_seed(0)])
     scores = critic.matrix(draw(1, 40, 50).float(), draw(1, 40, 80, seed=1).float())
     assert 0.3 < scores.std() < 1.0
+
+
+@pytest.mark.parametrize("kind", ["separable", "bilinear", "inner"])
+def test_scores_rise_by_exactly_the_amounts(kind):
+    critic = build(kind, 3)
+    x, y = draw(3, 4, 3, seed=7), draw(3, 6, y_dim(kind), seed=8)
+    amounts = torch.tensor([0.0, 2.5, -1.0], dtype=torch.float64)
+    before = critic.matrix(x, y), critic.pairs(x, y[:, :4])
+    critic.raise_scores(amounts)
+    after = critic.matrix(x, y), critic.pairs(x, y[:, :4])
+    torch.testing.assert_close(after[0] - before[0], amounts[:, None, None].expand(3, 4, 6))
+    torch.testing.assert_close(after[1] - before[1], amounts[:, None].expand(3, 4))
+    assert critic.bias.requires_grad

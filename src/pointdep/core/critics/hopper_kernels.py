@@ -23,6 +23,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+# Triton 3.9 has other names for them than 3.6.
+load_async = getattr(async_copy, "async_load", async_copy.async_copy_global_to_shared)
+barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
+
 # Accumulators of 64 x 256, 64 x 128 and 64 x 64 a group of four warps.
 WIDEST = gl.constexpr(
     gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[8, 1], instr_shape=[16, 256, 16])
@@ -109,9 +113,7 @@ ONE = gl.constexpr(0x3F80)  # the bits of 1 as bfloat16
 def _copy(shared, pointer, stride, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, COPY))
     columns = gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, COPY))
-    async_copy.async_copy_global_to_shared(
-        shared, pointer + rows[:, None] * stride + columns[None, :]
-    )
+    load_async(shared, pointer + rows[:, None] * stride + columns[None, :])
 
 
 @gluon.jit
@@ -121,7 +123,7 @@ def _copy_pairs(shared, pointer, stride, PAIRS: gl.constexpr, COLUMNS: gl.conste
     columns = gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, COPY_ROWS))
     for pair in gl.static_range(PAIRS):
         at = pointer + (2 * pair + rows[:, None]) * stride + columns[None, :]
-        async_copy.async_copy_global_to_shared(shared.index(pair), at)
+        load_async(shared.index(pair), at)
 
 
 @gluon.jit
@@ -129,7 +131,7 @@ def _copied():
     async_copy.commit_group()
     async_copy.wait_group(0)
     fence_async_shared()
-    gl.thread_barrier()
+    barrier()
 
 
 @gluon.jit
@@ -397,7 +399,7 @@ def weight_kernel(
             left = _relu_sum(x[:, None], y)
             left = gl.convert_layout(left, before.type.layout, assert_trivial=True)
             fence_async_shared()
-            gl.thread_barrier()
+            barrier()
             total = warpgroup_mma(left, rights.index(slot), total, is_async=True)
             tile = min(tile + 1, rows * TILES - 1)
             words = gl.load(gate + tile * 64 * BLOCKS * 4)

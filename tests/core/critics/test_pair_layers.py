@@ -1,0 +1,264 @@
+"""The pass over cells, and its gradient by hand, against plain layers and autograd."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from pointdep.core.critics import ConcatCritic, hopper, pair_layers
+from pointdep.core.critics.pair_layers import pair_scores
+
+from .kinds import draw
+
+# Replicas, rows of x, rows of y, units of the first layer and of the second.
+SHAPES = [(1, 4, 4, 5, 3), (3, 6, 6, 4, 7), (2, 5, 8, 6, 6), (4, 7, 2, 3, 5), (2, 1, 1, 1, 1)]
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+NAMES = ("hx", "hy", "weight", "bias", "last weight", "last bias")
+
+
+def make(shape, dtype=torch.float64):
+    """hx, hy and the four weights, all different in every replica."""
+    replicas, rows, columns, hidden, outputs = shape
+    shapes = (
+        (replicas, rows, hidden),
+        (replicas, columns, hidden),
+        (replicas, hidden, outputs),
+        (replicas, 1, outputs),
+        (replicas, outputs, 1),
+        (replicas, 1, 1),
+    )
+    drawn = [draw(*size, seed=number) for number, size in enumerate(shapes)]
+    drawn[2] /= math.sqrt(hidden)
+    return [tensor.to(dtype).requires_grad_() for tensor in drawn]
+
+
+def plain(hx, hy, weight, bias, last_weight, last_bias):
+    """Scores by one perceptron a replica, a cell at a time in the rows of one matrix."""
+    scores = []
+    for r in range(len(hx)):
+        first = torch.relu(hx[r][:, None, :] + hy[r][None, :, :])
+        second = torch.relu(first @ weight[r] + bias[r])
+        scores.append((second @ last_weight[r] + last_bias[r]).squeeze(-1))
+    return torch.stack(scores)
+
+
+def with_gradients(function, tensors, grad):
+    """The scores, and the gradients of the six inputs, of sum(scores * grad)."""
+    scores = function(*tensors)
+    return scores.detach(), torch.autograd.grad(scores, tensors, grad)
+
+
+def both(tensors, dtype=torch.float64):
+    """Ours and the plain one: scores and gradients."""
+    grad = draw(len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1], seed=9)
+    grad = grad.to(tensors[0].dtype)
+    ours = with_gradients(lambda *t: pair_scores(dtype, *t), tensors, grad)
+    return ours, with_gradients(plain, tensors, grad)
+
+
+def off(found, wanted):
+    """The distance, in units of the wanted one's norm."""
+    return ((found - wanted).norm() / wanted.norm()).item()
+
+
+class TestAgainstAutograd:
+    @every_shape
+    def test_scores_and_all_gradients(self, shape):
+        tensors = make(shape)
+        (scores, grads), (wanted_scores, wanted_grads) = both(tensors)
+        assert scores.shape == shape[:3]
+        torch.testing.assert_close(scores, wanted_scores, rtol=1e-10, atol=1e-10)
+        for name, tensor, found, wanted in zip(NAMES, tensors, grads, wanted_grads, strict=True):
+            assert found.shape == tensor.shape
+            torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10, msg=name)
+
+    @pytest.mark.parametrize("shape", SHAPES[:3], ids=str)
+    def test_finite_differences(self, shape):
+        assert torch.autograd.gradcheck(lambda *t: pair_scores(torch.float64, *t), make(shape))
+
+    @every_shape
+    def test_all_replicas_at_once(self, shape, monkeypatch):
+        """The way of a GPU, less its compiler."""
+        monkeypatch.setattr(pair_layers, "compiled", lambda function: function)
+        tensors = make(shape)
+        grad = draw(*shape[:3], seed=9)
+        found, wanted = (
+            with_gradients(lambda *t, way=way: way.apply(torch.float64, *t), tensors, grad)
+            for way in (pair_layers._AllAtOnce, pair_layers._OneByOne)
+        )
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+    def test_inputs_and_gradient_that_are_not_contiguous(self):
+        tensors = [t.detach().mT.contiguous().mT.requires_grad_() for t in make((2, 6, 5, 4, 3))]
+        assert not any(t.is_contiguous() for t in tensors[:3])
+        grad = draw(2, 5, 6, seed=9).mT
+        found = with_gradients(lambda *t: pair_scores(torch.float64, *t), tensors, grad)
+        wanted = with_gradients(plain, tensors, grad)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+    def test_gradient_is_zero_at_the_kinks(self):
+        """As autograd has it: a unit at exactly zero learns nothing."""
+        tensors = [torch.zeros_like(t).requires_grad_() for t in make((1, 3, 3, 2, 2))]
+        (_, grads), (_, wanted) = both(tensors)
+        torch.testing.assert_close(grads, wanted, rtol=0, atol=0)
+        assert [bool(g.any()) for g in grads] == [False] * 5 + [True]
+
+
+class TestPrecision:
+    def test_bf16_is_roughly_right(self):
+        tensors = make((2, 24, 24, 64, 64), torch.float32)
+        (scores, grads), (wanted_scores, wanted_grads) = both(tensors, torch.bfloat16)
+        assert scores.dtype == torch.float32
+        assert 0 < off(scores, wanted_scores) < 1e-2
+        for name, found, wanted in zip(NAMES, grads, wanted_grads, strict=True):
+            assert found.dtype == torch.float32
+            assert off(found, wanted) < 8e-2, name
+        # The last bias' gradient is a sum of what came in; the others come of products.
+        assert off(grads[-1], wanted_grads[-1]) < 1e-5
+        assert min(off(*pair) for pair in zip(grads[:5], wanted_grads[:5], strict=True)) > 1e-4
+
+    def test_float32(self):
+        (scores, grads), (wanted_scores, wanted_grads) = both(
+            make((2, 24, 24, 64, 64), torch.float32), torch.float32
+        )
+        assert off(scores, wanted_scores) < 1e-6
+        assert max(off(*pair) for pair in zip(grads, wanted_grads, strict=True)) < 1e-4
+
+
+class TestReplicas:
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("number", range(6), ids=NAMES)
+    def test_one_that_is_not_a_number_leaves_the_others_alone(self, number, dtype):
+        tensors = make((3, 5, 5, 4, 6), torch.float32 if dtype != torch.float64 else dtype)
+        (scores, grads), _ = both(tensors, dtype)
+        tensors[number].data[1] = torch.nan
+        (spoilt_scores, spoilt_grads), _ = both(tensors, dtype)
+        assert spoilt_scores[1].isnan().all()
+        for found, wanted in ((spoilt_scores, scores), *zip(spoilt_grads, grads, strict=True)):
+            assert torch.equal(found[[0, 2]], wanted[[0, 2]])
+
+    def test_each_is_as_alone(self):
+        tensors = make((3, 5, 7, 4, 6))
+        (scores, grads), _ = both(tensors)
+        grad = draw(3, 5, 7, seed=9)
+        for r in range(3):
+            alone = [t.detach()[r : r + 1].clone().requires_grad_() for t in tensors]
+            found = with_gradients(
+                lambda *t: pair_scores(torch.float64, *t), alone, grad[r : r + 1]
+            )
+            torch.testing.assert_close(found[0][0], scores[r])
+            torch.testing.assert_close(found[1], tuple(g[r : r + 1] for g in grads))
+
+
+class TestInTheCritic:
+    def make(self, **options):
+        critic = ConcatCritic(2, 3, 5, **{"hidden": (6, 4), "activation": "relu", **options})
+        critic.reset([torch.Generator().manual_seed(seed) for seed in (0, 1)])
+        return critic.double()
+
+    def test_the_same_as_without(self):
+        critic, x, y = self.make(), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
+        grad = draw(2, 6, 4, seed=3)
+        wanted = critic.matrix(x, y)
+        wanted_grads = torch.autograd.grad(wanted, tuple(critic.parameters()), grad)
+        critic.pair_dtype = torch.float64
+        found = critic.matrix(x, y)
+        assert "OneByOne" in type(found.grad_fn).__name__
+        assert "OneByOne" not in type(wanted.grad_fn).__name__
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+        grads = torch.autograd.grad(found, tuple(critic.parameters()), grad)
+        torch.testing.assert_close(grads, wanted_grads, rtol=1e-10, atol=1e-10)
+
+    @pytest.mark.parametrize(
+        "options", [{"hidden": (6,)}, {"hidden": (6, 4, 3)}, {"activation": "silu"}], ids=str
+    )
+    def test_other_networks_go_the_plain_way(self, options):
+        critic, x, y = self.make(**options), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
+        wanted = critic.matrix(x, y)
+        critic.pair_dtype = torch.bfloat16
+        assert not critic.fusable
+        assert torch.equal(critic.matrix(x, y), wanted)
+
+    def test_more_dimensions_go_the_plain_way(self):
+        critic, x, y = self.make(), draw(2, 3, 6, 3, seed=1), draw(2, 3, 4, 5, seed=2)
+        wanted = critic.matrix(x, y)
+        critic.pair_dtype = torch.bfloat16
+        assert critic.fusable
+        assert torch.equal(critic.matrix(x, y), wanted)
+
+
+def empty(replicas=2, rows=128, columns=128, hidden=256, outputs=512):
+    """hx, hy and the weights of these shapes, without memory behind them."""
+    return (
+        torch.empty(replicas, rows, hidden, device="meta"),
+        torch.empty(replicas, columns, hidden, device="meta"),
+        torch.empty(replicas, hidden, outputs, device="meta"),
+    )
+
+
+class TestKernelsFit:
+    @pytest.fixture
+    def hopper_gpu(self, monkeypatch):
+        """Every device is one."""
+        monkeypatch.setattr(hopper, "on_hopper", lambda device: True)
+
+    def test_not_on_this_device(self):
+        tensors = [torch.zeros_like(tensor, device="cpu") for tensor in empty()]
+        assert not hopper.fits(torch.bfloat16, *tensors)
+        assert not hopper.on_hopper(torch.device("cpu"))
+
+    @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0), (12, 0)])
+    def test_only_on_hopper(self, capability, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(hopper, "find_spec", lambda name: name)
+        hopper.on_hopper.cache_clear()
+        assert hopper.on_hopper(torch.device("cuda:0")) == (capability == (9, 0))
+        hopper.on_hopper.cache_clear()
+
+    @pytest.mark.parametrize("missing", ["triton", "triton.experimental.gluon"])
+    def test_only_with_triton(self, missing, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setattr(hopper, "find_spec", lambda name: None if name == missing else name)
+        hopper.on_hopper.cache_clear()
+        assert not hopper.on_hopper(torch.device("cuda:0"))
+        hopper.on_hopper.cache_clear()
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [
+            {},
+            {"replicas": 1},
+            {"hidden": 512},
+            {"outputs": 256},
+            {"rows": 256, "columns": 256},
+            {"rows": 384, "columns": 384},
+        ],
+        ids=str,
+    )
+    def test_these_shapes(self, sizes, hopper_gpu):
+        assert hopper.fits(torch.bfloat16, *empty(**sizes))
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [
+            {"rows": 256},
+            {"columns": 256},
+            {"rows": 64, "columns": 64},
+            {"rows": 192, "columns": 192},
+            {"hidden": 128},
+            {"hidden": 384},
+            {"outputs": 128},
+            {"outputs": 1024},
+            {"replicas": 5000},
+            {"replicas": 40, "rows": 4096, "columns": 4096},
+        ],
+        ids=str,
+    )
+    def test_but_not_those(self, sizes, hopper_gpu):
+        assert not hopper.fits(torch.bfloat16, *empty(**sizes))
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+    def test_nor_another_type(self, dtype, hopper_gpu):
+        assert not hopper.fits(dtype, *empty())
