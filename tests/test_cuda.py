@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,14 +12,21 @@ from torch import nn
 
 from pointdep import PointwiseDependency
 from pointdep.core.critics import CRITICS
+from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.fitting import engine
+from pointdep.experiments.figure1.run import make_draw, make_engine, run_figure1
+from pointdep.experiments.figure1.settings import Cell, Figure1
+from pointdep.fitting import engine, stream
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
     pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning"),
 ]
 TASK = correlated_gaussians(400, 3, 1.0, seed=0)
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+FIGURE = Figure1(iterations=60, hidden=(256, 256), device="cuda")
+SMALL = replace(FIGURE, hidden=(64, 64), batch_size=32, precision="float32")
+TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}  # of what differs by the order of sums only
 
 
 def fitted(device: str, **options) -> PointwiseDependency:
@@ -89,3 +99,125 @@ def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
     assert place.exists()
     resumed = fitted("cuda", critic=critic, checkpoint=place)
     np.testing.assert_array_equal(resumed.oof_pmi_, whole.oof_pmi_)
+
+
+def stored(settings, steps):
+    """The samples of a run on the CPU, by the step, wherever it is."""
+    _, draw = make_draw(settings, CPU, settings.precision)
+    batches = [draw(torch.tensor([step])) for step in range(steps)]
+    x, y = (torch.stack(side).to(settings.device) for side in zip(*batches, strict=True))
+    return lambda step: (x.index_select(0, step)[0], y.index_select(0, step)[0])
+
+
+def trained(settings, steps, *, spoilt=None, progress=None):
+    """The values of `steps` on stored samples, (steps, cells), on the CPU."""
+    run = make_engine(settings)
+    run.draw, run.generator = stored(settings, steps), None
+    if spoilt is not None:
+        run.flat.values.data[spoilt] = torch.nan
+    return run.run(steps, progress).values
+
+
+def assert_near(found, wanted, limit):
+    torch.testing.assert_close(found, wanted, rtol=limit, atol=limit)
+
+
+class TestFigure1:
+    @pytest.mark.parametrize("precision", ["bf16", "float32"])
+    def test_all_cells(self, precision):
+        curves = run_figure1(replace(FIGURE, precision=precision))
+        assert curves.values.shape == (60, 20)
+        assert np.isfinite(curves.values).all()
+        assert (curves.device, curves.precision) == ("cuda", precision)
+        for task in ("gaussian", "cubic"):
+            assert curves.of(Cell("cpc", task, 0)).max() <= math.log(128)
+            assert curves.of(Cell("pc", task, 0))[0] == pytest.approx(math.log(127), abs=0.5)
+            learnt = curves.of(Cell("cpc", task, 0))
+            assert learnt[-10:].mean() > learnt[:10].mean() + 1.0
+
+    def test_auto_is_bf16(self):
+        curves = run_figure1(replace(SMALL, precision="auto", methods=("pc",), iterations=10))
+        assert curves.precision == "bf16"
+
+    @pytest.mark.parametrize("critic", ["concat", "separable"])
+    @pytest.mark.parametrize("batch_size", [32, 20], ids=["one kernel", "compiled objectives"])
+    def test_as_on_the_cpu(self, batch_size, critic):
+        settings = replace(SMALL, batch_size=batch_size, critic=critic)
+        here = trained(replace(settings, device="cpu"), 20)
+        assert_near(trained(settings, 20), here, 1e-4)
+
+    @pytest.mark.parametrize("hidden", [(64,), (64, 64, 64)], ids=str)
+    @pytest.mark.parametrize("precision", ["bf16", "float32"])
+    def test_networks_that_are_not_fused(self, hidden, precision):
+        settings = replace(SMALL, hidden=hidden, precision=precision, methods=("pc", "cpc"))
+        here = trained(replace(settings, device="cpu", precision="float32"), 10)
+        assert_near(trained(settings, 10), here, 0.05 if precision == "bf16" else 1e-4)
+
+    @pytest.mark.parametrize("precision", ["bf16", "float32"])
+    def test_replayed_is_as_one_by_one(self, precision, monkeypatch):
+        settings = replace(FIGURE, precision=precision)
+        replayed = trained(settings, 20)
+        fewer = trained(settings, 2)  # than are done before the recording
+        monkeypatch.setattr(
+            stream.StreamEngine,
+            "_replay",
+            lambda self, one, steps, shown: stream._repeat(one, steps, shown),
+        )
+        one_by_one = trained(settings, 20)
+        assert_near(replayed, one_by_one, TOLERANCES[precision])
+        assert_near(fewer, one_by_one[:2], TOLERANCES[precision])
+
+    def test_bf16_is_close_to_float32(self):
+        rough, exact = (
+            trained(replace(FIGURE, precision=precision), 10) for precision in ("bf16", "float32")
+        )
+        ratio = [cell.method == "drf" for cell in FIGURE.cells]  # the log of a ratio near zero
+        others = [not one for one in ratio]
+        assert (rough - exact)[:, others].abs().max() < 0.03
+        assert (rough - exact)[:, ratio].abs().median() < 0.03
+        assert not torch.equal(rough, exact)
+
+    @pytest.mark.parametrize("critic", ["concat", "separable"])
+    @pytest.mark.parametrize("precision", ["bf16", "float32"])
+    def test_a_replica_that_is_not_a_number_leaves_the_others_alone(self, precision, critic):
+        settings = replace(FIGURE, precision=precision, critic=critic)
+        alone = trained(settings, 10)
+        lost = PAPER_METHODS.index("drf")
+        values = trained(settings, 10, spoilt=lost)
+        others = torch.arange(20) != lost
+        assert values[:, lost].isnan().all()
+        assert values[:, others].isfinite().all()
+        assert_near(values[:, others], alone[:, others], TOLERANCES[precision])
+
+    def test_every_replayed_batch_is_fresh(self):
+        """Without learning, values differ by their samples alone."""
+        settings = replace(SMALL, learning_rate=0.0, methods=("pc", "cpc"))
+        values = make_engine(settings).run(60).values
+        assert all(len(column.unique()) == 60 for column in values.T)
+        assert_near(make_engine(settings).run(60).values, values, 1e-4)
+        other = make_engine(replace(settings, seed=1)).run(60).values
+        assert (other - values).abs().max() > 0.01
+
+    def test_draws_have_the_right_correlation(self):
+        settings = Figure1(methods=("pc",), iterations=10, batch_size=4000, device="cuda")
+        generator, draw = make_draw(settings, CUDA, "bf16")
+        assert generator.device.type == "cuda"
+        for step in range(10):
+            x, y = draw(torch.tensor([step], device=CUDA))
+            assert x.dtype == y.dtype == torch.float32
+            level = (2.0, 4.0, 6.0, 8.0, 10.0)[step // 2]
+            cube_root = y[1].sign() * y[1].abs() ** (1 / 3)
+            for one, other in ((x[0], y[0]), (x[1], cube_root)):
+                found = (one * other).mean().item()
+                assert found == pytest.approx(math.sqrt(1 - math.exp(-level / 10)), abs=0.02)
+                assert other.square().mean().item() == pytest.approx(1.0, abs=0.03)
+
+    def test_progress(self):
+        told = []
+
+        class Told:
+            def update(self, done, total, detail=""):
+                told.append((done, total))
+
+        make_engine(replace(SMALL, methods=("pc",), iterations=120)).run(120, Told())
+        assert told == [(50, 120), (100, 120)]

@@ -237,10 +237,10 @@ class TestTheorem1:
         assert (folder / "theorem1" / "figure.png").exists()
 
     def test_json_and_the_command_that_is_kept(self, pointdep, folder, short, check_json):
-        words = ("--methods", "pc", "--critic", "separable", "--mi", 0.5, "--json", "-o", "out")
+        words = ("--methods", "pc", "--critic", "separable", "--mi", 1 / 3, "--json", "-o", "out")
         content = pointdep("reproduce", "theorem1", *TINY_THEOREM, *words).json()
         check_json("reproduce theorem1", content)
-        assert (content["methods"], content["rows"], content["mi"]) == (["pc"], [60, 90], 0.5)
+        assert (content["methods"], content["rows"], content["mi"]) == (["pc"], [60, 90], 1 / 3)
         kept = json.loads((folder / "out" / "results.json").read_text())
         again = pointdep(*kept["command"].split()[1:], "--json", "--quiet").json()
         assert again["summary"] == content["summary"] == kept["summary"]

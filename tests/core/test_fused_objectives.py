@@ -121,7 +121,7 @@ class TestKernel:
         for kind, size in product(interpreted.SCORES, interpreted.SIZES):
             value, grad = by_autograd(get_method(*case), interpreted.scores_of(size, kind)[replica])
             values, grads = found[f"{kind} {size}"]
-            torch.testing.assert_close(values[replica], value, rtol=1e-5, atol=2e-5)
+            torch.testing.assert_close(values[replica], value, rtol=5e-5, atol=2e-5)
             # Rounding of a score is a relative error of its exponential.
             largest = grad[grad.isfinite()].abs().max().item()
             torch.testing.assert_close(grads[replica], grad, rtol=1e-4, atol=1e-6 * largest)

@@ -9,14 +9,27 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from pointdep.core.methods import PAPER_METHODS, Method
+from pointdep.core.methods import Method
 
+# As `objective_kernels` numbers them.
+_KINDS = {
+    "cpc": 0,
+    "nwj": 1,
+    "js": 2,
+    "dv": 3,
+    "smile": 4,
+    "variational": 5,
+    "pc": 6,
+    "dm1": 7,
+    "dm2": 8,
+    "drf": 9,
+}
 _SIZES = (16, 32, 64, 128)  # batches whose scores fit the registers of a program
 
 
 def knows(methods: Sequence[Method]) -> bool:
     """Whether the kernel has these methods."""
-    return all(m.key in PAPER_METHODS and not m.options.get("alpha") for m in methods)
+    return all(m.key in _KINDS and not m.options.get("alpha") for m in methods)
 
 
 def fits(scores: Tensor) -> bool:
@@ -33,7 +46,7 @@ class FusedObjectives:
     """The methods of R replicas, as numbers on the device."""
 
     def __init__(self, methods: Sequence[Method], device: torch.device) -> None:
-        kinds = [PAPER_METHODS.index(method.key) for method in methods]
+        kinds = [_KINDS[method.key] for method in methods]
         self.kinds = torch.tensor(kinds, dtype=torch.int32, device=device)
         self.options = torch.tensor([_option(method) for method in methods], device=device)
         self.shifts = torch.tensor([_shift(method) for method in methods], device=device)

@@ -316,6 +316,9 @@ METHODS: Mapping[str, Method] = MappingProxyType({m.key: m.configure() for m in 
 PAPER_METHODS = ("cpc", "nwj", "js", "dv", "smile", "variational", "pc", "dm1", "dm2", "drf")
 """The ten rows of Table 1, in the order of Figure 1."""
 
+LOWER_BOUNDS = PAPER_METHODS[:5]
+"""The upper part of Table 1: the methods before the paper's own."""
+
 # The keys of the estimators that live elsewhere, for those who ask for them here.
 _CLASSICAL = ("cca", "counting", "ksg", "likelihood", "phsic", "ulsif")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pointdep.experiments.drawing import COLOURS, MARKERS, save, style
 from pointdep.experiments.records import Result
 from pointdep.experiments.summary import over_tasks, summarise
 
@@ -15,23 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; markers tell them apart in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A7F00")
-_MARKERS = "osD^vPX*<>"
 _LEAST_ERROR = 1e-3  # nats; smaller errors are drawn here
 
 
 def write_figure(results: Sequence[Result], folder: Path) -> None:
     """figure.png and figure.svg in the folder."""
-    import matplotlib as mpl
-
-    # Without a salt and with a date, the same results would give another SVG each time.
-    with mpl.rc_context({"svg.hashsalt": "pointdep", "font.size": 9}):
-        figure = draw(results)
-        figure.savefig(folder / "figure.png", dpi=150)
-        figure.savefig(folder / "figure.svg", metadata={"Date": None})
+    save(draw(results), folder, "figure", ("png", "svg"))
 
 
+@style()
 def draw(results: Sequence[Result]) -> Figure:
     """One panel a number of rows with the errors of each task, and one of error against seconds."""
     from matplotlib.figure import Figure
@@ -132,4 +125,4 @@ def _draw_seconds(axis: Axes, results: Sequence[Result], estimators: list[str]) 
 
 def _style(k: int) -> tuple[str, str]:
     """Colour and marker of the k-th estimator."""
-    return _COLOURS[k % len(_COLOURS)], _MARKERS[k % len(_MARKERS)]
+    return COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]

@@ -6,11 +6,10 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointdep.core.methods import METHODS, PAPER_METHODS
+from pointdep.core.methods import LOWER_BOUNDS, METHODS, PAPER_METHODS
 from pointdep.errors import InputError
 from pointdep.experiments.text import markdown
 
-_BASELINES = ("cpc", "nwj", "js", "dv", "smile")
 _WIDTH = 100
 _AS_PRINTED = {"dm2": "E_J[s] (Eq. 7)"}
 
@@ -48,7 +47,7 @@ def _row(key: str) -> Row:
     inference = _AS_PRINTED.get(key, method.inferring)
     if method.reading:
         inference += f", with {method.reading}"
-    group = "baselines" if key in _BASELINES else "the paper's own"
+    group = "baselines" if key in LOWER_BOUNDS else "the paper's own"
     return Row(key, method.name, group, method.learning, inference)
 
 

@@ -1,4 +1,4 @@
-"""Rows of cells as a table: aligned for a terminal, or in Markdown."""
+"""Rows of cells as a table, for a terminal or in Markdown, and numbers for its cells."""
 
 from __future__ import annotations
 
@@ -22,3 +22,17 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     escaped = [[text.replace("|", "\\|") for text in row] for row in rows]
     rule = ["---"] * len(rows[0])
     return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], rule, *escaped[1:]))
+
+
+def number(value: float) -> str:
+    """Short, for any size: a count, two digits after the point, or a power of ten."""
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """ "[-0.06, -0.04]", an end that is not known as a dash; nothing where neither is."""
+    if low is None and high is None:
+        return ""
+    return "[{}, {}]".format(*("-" if end is None else number(end) for end in (low, high)))

@@ -230,27 +230,32 @@ class TestPrecision:
         assert small.train_seconds > 0
 
 
-class Clock:
-    """Seconds that pass only where an engine runs: two a step, and a hundred for its first."""
+class Paced:
+    """An engine whose steps take these seconds, one after another."""
 
-    def __init__(self) -> None:
-        self.now, self.first = 0.0, 100.0
+    def __init__(self, *seconds: float) -> None:
+        self.seconds, self.runs = seconds, 0
 
-    def perf_counter(self) -> float:
-        return self.now
-
-    def run(self, steps: int) -> None:
-        self.now += 2.0 * steps + self.first
-        self.first = 0.0
+    def run(self, steps: int) -> SimpleNamespace:
+        assert steps == 1
+        self.runs += 1
+        return SimpleNamespace(train_seconds=self.seconds[self.runs - 1])
 
 
 class TestExpectedSeconds:
     @pytest.mark.parametrize("iterations", [10, 1000, 20_000])
-    def test_is_that_of_a_step_times_the_steps(self, iterations, monkeypatch):
-        clock = Clock()
-        monkeypatch.setattr(run_module, "time", clock)
-        monkeypatch.setattr(run_module, "make_engine", lambda _: SimpleNamespace(run=clock.run))
-        assert expected_seconds(Figure1(iterations=iterations)) == pytest.approx(2 * iterations)
+    def test_is_the_fastest_step_times_the_steps(self, iterations, monkeypatch):
+        """The first, which is slow, or may be skipped in part, is not counted."""
+        engine = Paced(0.01, 0.5, 0.2, 0.3, 0.4, 0.25)
+        monkeypatch.setattr(run_module, "make_engine", lambda _: engine)
+        assert expected_seconds(Figure1(iterations=iterations)) == pytest.approx(0.2 * iterations)
+        assert engine.runs == 6
+
+    def test_does_not_take_long_itself(self, monkeypatch):
+        engine = Paced(9.0, 2.0, 1.9)
+        monkeypatch.setattr(run_module, "make_engine", lambda _: engine)
+        assert expected_seconds(Figure1(iterations=100)) == pytest.approx(190.0)
+        assert engine.runs == 3
 
     def test_here(self):
         large = replace(SMALL, hidden=(64, 64), batch_size=32)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from pointdep.cli import options
 from pointdep.errors import require_whole
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Settings = TypeVar("_Settings", bound="DataclassInstance")
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for figure and numbers.")]
 Critic = Annotated[
@@ -17,7 +22,7 @@ Critic = Annotated[
 ]
 
 
-def chosen(base: Any, **given: Any) -> Any:
+def chosen(base: _Settings, **given: Any) -> _Settings:
     """The settings with the options that were given."""
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 

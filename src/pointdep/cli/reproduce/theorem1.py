@@ -43,7 +43,7 @@ Hidden = Annotated[
 ]
 Activation = Annotated[
     str | None,
-    typer.Option("--activation", show_default="silu", help="silu, relu, gelu, tanh or elu."),
+    typer.Option("--activation", show_default="relu", help="relu, silu, gelu, tanh or elu."),
 ]
 Folds = Annotated[
     int | None,
@@ -113,7 +113,7 @@ def theorem1(
     )
     pick_device(device)  # refuses one that is not there
     prepare_folder(output)
-    with show("Theorem 1", enabled=not quiet) as progress:
+    with show("Theorem 1", enabled=not quiet, left="about") as progress:
         outcome = run_theorem1(settings, progress)
     write_report(outcome, output)
     tell(outcome, output, json=json)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.critics.pair_layers import compiled, finish
-from pointdep.errors import FitWarning
+from pointdep.errors import PointdepWarning
 
 _TILE = 64  # rows of y, and of the units that a product runs over
 _PAIRS = 16  # pairs of rows of x that a program walks over
@@ -52,13 +52,15 @@ def works(device: torch.device, hidden: int, outputs: int) -> bool:
     try:
         error = _error(device, hidden, outputs)
         reason = "" if error < _TOLERANCE else "they give wrong results here"
+    except torch.cuda.OutOfMemoryError:
+        raise
     except Exception as problem:  # whatever Triton raises, there is another way
         reason = f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}"
     if reason:
         warnings.warn(
             f"the kernels for Hopper GPUs are not used ({reason}): training takes about twice as "
             "long",
-            FitWarning,
+            PointdepWarning,
             stacklevel=2,
         )
     return not reason
@@ -123,7 +125,7 @@ def _operands_back(grad: Tensor, weight: Tensor, last_weight: Tensor) -> tuple[T
 def _finish_parts(
     grad: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, *parts: Tensor
 ) -> tuple[Tensor, ...]:
-    """`_finish` of sums over cells that came in parts, (R, parts, ...)."""
+    """`finish` of sums over cells that came in parts, (R, parts, ...)."""
     grad_x, grad_y, product, total = (part.sum(1) for part in parts)
     return finish(grad, weight, bias, last_weight, grad_x, grad_y, product, total.unsqueeze(1))
 
@@ -135,7 +137,7 @@ def _forward(
 
     The parts are to be summed. hx, hy and weight in bfloat16; all contiguous.
     """
-    from pointdep.core.critics import hopper_kernels as kernels
+    from pointdep.core.critics.hopper_forward import forward_kernel
 
     replicas, rows, hidden = hx.shape
     outputs = weight.shape[2]
@@ -143,7 +145,7 @@ def _forward(
     part = bias.new_empty(replicas, blocks, rows, rows)
     gate = torch.empty(replicas, rows, rows, blocks, 4, dtype=torch.int32, device=hx.device)
     programs = replicas * blocks * (rows // _TILE) * split
-    kernels.forward_kernel[(programs,)](
+    forward_kernel[(programs,)](
         hx, hy, weight, bias, last_weight, part, gate, rows, split, hidden, outputs, _PAIRS,
         num_warps=8,
     )  # fmt: skip
@@ -158,7 +160,7 @@ def _backward(
     Shapes (R, parts, n, h) twice, (R, parts, h, k), (R, parts, k). grad: (R, n, n), and the same in
     bfloat16; back: (R, h, k), the weights times w, in bfloat16; all contiguous.
     """
-    from pointdep.core.critics import hopper_kernels as kernels
+    from pointdep.core.critics import hopper_backward as kernels
 
     replicas, rows, hidden = hx.shape
     outputs = back.shape[2]

@@ -4,7 +4,7 @@ Score of row i and column j, all with a leading replica dimension:
 
     h1 = relu(hx_i + hy_j),   z = W'h1 + b,   s = w . relu(z) + c.
 
-Its gradient needs little of what the forward pass made. With d = ds/dL, a number a cell, and the
+Its gradient needs little of what the forward pass made. With d = dL/ds, a number a cell, and the
 gate g = [z > 0], the gradient of z is d w g: only the gate is left of z. So
 
     G = sum over cells of h1 (d g)',   dW = G w',   dw = column sums of W * G + b (sum of d g),
@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_CACHED = 1 << 18  # numbers, a megabyte
+
 
 def pair_scores(dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor) -> Tensor:
     """Scores (R, n, m) of hx: (R, n, h), hy: (R, m, h), products in `dtype`, sums in hx's own.
@@ -31,26 +33,27 @@ def pair_scores(dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor) ->
     """
     from pointdep.core.critics import hopper
 
-    way: Any = _OneByOne if hx.device.type != "cuda" else _AllAtOnce
+    way: Any = _FewByFew if hx.device.type != "cuda" else _AllAtOnce
     if hopper.fits(dtype, hx, hy, weights[0]):
         way = hopper.ByKernels
     scores: Tensor = way.apply(dtype, hx, hy, *weights)
     return scores
 
 
-class _OneByOne(torch.autograd.Function):
-    """One replica after another: what a replica's layers hold fits a CPU's caches, all do not."""
+class _FewByFew(torch.autograd.Function):
+    """A few replicas after another: their layers fit a CPU's caches, those of all do not."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(*tensors)
-        done = [_forward(dtype, *part) for part in _one_by_one(tensors)]
+        done = [_forward(dtype, *part) for part in _few_by_few(tensors, *tensors[:2])]
         ctx.layers = [layers for _, *layers in done]
         return torch.cat([scores for scores, *_ in done])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        parts = _one_by_one([*grads, *ctx.saved_tensors])
+        hx, hy = ctx.saved_tensors[:2]
+        parts = _few_by_few([*grads, *ctx.saved_tensors], hx, hy)
         done = [_backward(*part, *layers) for part, layers in zip(parts, ctx.layers, strict=True)]
         return None, *(torch.cat(column) for column in zip(*done, strict=True))
 
@@ -70,9 +73,11 @@ class _AllAtOnce(torch.autograd.Function):
         return None, *compiled(_backward)(*grads, *ctx.saved_tensors, *ctx.layers)
 
 
-def _one_by_one(tensors: Sequence[Tensor]) -> Iterator[list[Any]]:
-    for replica in range(len(tensors[0])):
-        yield [tensor[replica : replica + 1] for tensor in tensors]
+def _few_by_few(tensors: Sequence[Tensor], hx: Tensor, hy: Tensor) -> Iterator[list[Any]]:
+    """The tensors, cut along the replicas so that a part's first layer is `_CACHED` numbers."""
+    few = max(1, _CACHED // (hx.shape[1] * hy.shape[1] * hx.shape[2]))
+    for first in range(0, len(hx), few):
+        yield [tensor[first : first + few] for tensor in tensors]
 
 
 def _forward(

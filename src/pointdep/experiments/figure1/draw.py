@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS
+from pointdep.experiments.drawing import COLOURS, save, style
 from pointdep.experiments.figure1.curves import Curves
 from pointdep.experiments.figure1.settings import Figure1
 
@@ -20,30 +21,18 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; one is lighter than the other.
-_COLOURS = {"gaussian": "#0072B2", "cubic": "#E69F00"}
+_COLOURS = {"gaussian": COLOURS[0], "cubic": COLOURS[4]}  # one is lighter than the other
 _COLUMNS = 5
-_DPI = 150
 _MANY = 0.02  # of the values: worth a word when off the axis
 _VECTOR_POINTS = 40_000  # of all smooth curves together: keeps the vector files small
-# Without a date, which would make other files of the same curves.
-_FILES: dict[str, dict[str, Any]] = {
-    "png": {},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
 
 
 def write_figure(curves: Curves, folder: Path) -> None:
     """figure1.png, figure1.svg and figure1.pdf; the same curves give the same files."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({"svg.hashsalt": "pointdep", "font.size": 9}):
-        figure = draw(curves)
-        for suffix, metadata in _FILES.items():
-            figure.savefig(folder / f"figure1.{suffix}", dpi=_DPI, metadata=metadata)
+    save(draw(curves), folder, "figure1")
 
 
+@style()
 def draw(curves: Curves) -> Figure:
     """Rows of five panels, in the order of the methods."""
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pointdep.experiments.figure1.curves import Curves
-from pointdep.experiments.figure1.summary import BATCHES, Half, halves
+from pointdep.experiments.figure1.summary import FEWEST_BATCHES, Half, batches_of, halves
 
 CONFIDENCE = 0.95
 NOISE = (
@@ -18,25 +18,31 @@ NOISE = (
     "whole is judged by the mean over the levels of its |bias|, or of the logarithm of its "
     "standard deviation. One is larger than another when the 95 % interval of the difference "
     "(Student's t) lies above zero; within the interval it cannot be told. The standard error is "
-    "that over seeds; with a single seed it is that of batch means, which does not hold what "
-    "differs from seed to seed. A half with a value that is not finite is left out, and a level "
-    "where more than half of the seeds have one; as that leaves out the worst of a curve, one that "
-    "blew up is never found to be the better one, or to grow less: then it cannot be told."
+    "that over seeds; in a run with a single seed it is that of batch means, which does not hold "
+    f"what differs from seed to seed. Of fewer than {FEWEST_BATCHES} batch means, or where a run "
+    "with several seeds has only one left, there is no interval, and it cannot be told. A half "
+    "with a value that is not finite is left out, and a level where more than half of the seeds "
+    "have one; as that leaves out the worst of a curve, one that blew up is never found to be the "
+    "better one, or to grow less: then it cannot be told."
 )
 
-Quantity = Literal["bias", "signed bias", "spread"]
+# |bias|; bias; the logarithm of the mean |bias|; the mean logarithm of the standard deviation.
+Quantity = Literal["bias", "signed bias", "log bias", "spread"]
 Curve = tuple[str, str]  # method and task
 NOT_FINITE, WITHIN_NOISE = "not finite", "within the noise"
-_NO_SPREAD = 1e-12  # nats; a constant curve has this standard deviation, for its logarithm
+TOO_FEW, ONE_LEFT = "too few iterations", "one seed left"
+_NOTHING = 1e-12  # nats; what stands for zero where a logarithm is taken
+_ORDINALS = {2: "second", 3: "third"}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A number with its standard error and the degrees of freedom of that."""
+    """A number with its standard error, the degrees of freedom of that, or why there is none."""
 
     value: float
     stderr: float
     freedom: float
+    why: str = ""
 
     def interval(self) -> tuple[float, float]:
         """Two-sided, with Student's t."""
@@ -56,16 +62,19 @@ class Measured:
 
     def minus(self, other: Measured) -> Measured:
         """The difference of independent numbers, with Welch's degrees of freedom."""
-        stderr = math.hypot(self.stderr, other.stderr)
+        value, stderr = self.value - other.value, math.hypot(self.stderr, other.stderr)
         if stderr == 0 or not math.isfinite(stderr):
-            return Measured(self.value - other.value, stderr, math.inf)
+            return Measured(value, stderr, math.inf, self.why or other.why)
         # As shares of the sum: the fourth powers of large errors would overflow.
         doubt = (self.stderr / stderr) ** 4 / self.freedom
         doubt += (other.stderr / stderr) ** 4 / other.freedom
-        return Measured(self.value - other.value, stderr, 1 / doubt if doubt else math.inf)
+        return Measured(value, stderr, 1 / doubt if doubt else math.inf)
+
+    def plus(self, shift: float) -> Measured:
+        return replace(self, value=self.value + shift)
 
     def times(self, factor: float) -> Measured:
-        return Measured(factor * self.value, abs(factor) * self.stderr, self.freedom)
+        return replace(self, value=factor * self.value, stderr=abs(factor) * self.stderr)
 
 
 @dataclass(frozen=True)
@@ -76,8 +85,9 @@ class Finding:
     ----------
     about: method and task, or what is compared.
     supports: whether it speaks for the claim; None where it does not say.
-    note: why it does not say, or over which levels it is when not all.
+    note: why it does not say, or what stands behind it.
     missing: what would have to be run to have the number.
+    levels: those it is over, where these are not all that it should be over.
     """
 
     about: str
@@ -87,6 +97,7 @@ class Finding:
     supports: bool | None = None
     note: str = ""
     missing: tuple[str, ...] = ()
+    levels: tuple[float, ...] = ()
 
 
 class Evidence:
@@ -106,8 +117,11 @@ class Evidence:
     def larger(self, quantity: Quantity, one: Curve, other: Curve, times: float = 1.0) -> Finding:
         """Is the mean over the levels of `one` larger than (`times` that of) the `other`?
 
-        The value is the difference in nats, or for "spread" the ratio of standard deviations.
+        The value is the difference in nats; for "log bias", which alone takes `times`, the ratio
+        of mean |bias|, and for "spread" that of standard deviations.
         """
+        if times != 1.0 and quantity != "log bias":
+            raise ValueError(f"times={times:g} is for 'log bias', not for {quantity!r}")
         about = f"{one[0]}, {one[1]} against {other[1]}"
         if one[1] == other[1]:
             about = f"{one[0]} against {other[0]}, {one[1]}"
@@ -116,30 +130,52 @@ class Evidence:
         first, second = (self.measured(quantity, curve, weights) for curve in (one, other))
         if first is None or second is None:
             return self.unknown(about, one, other)
-        difference = first.minus(second.times(times))
-        answer = difference.above()
-        why = self._distrust(other if answer else one)
-        ratio = quantity == "spread"
-        return self.finding(about, difference, answer, levels=levels, ratio=ratio, distrust=why)
+        difference = first.minus(second)
+        answer = difference.above(math.log(times))
+        return self.finding(
+            about,
+            difference,
+            answer,
+            ratio=quantity in {"log bias", "spread"},
+            levels=levels if len(levels) < len(self.settings.levels) else (),
+            distrust=self._distrust(other if answer else one),
+        )
 
     def trend(
-        self, quantity: Quantity, curve: Curve, above: float = 0.0, times: float = 1.0
+        self,
+        quantity: Quantity,
+        curve: Curve,
+        *,
+        above: float = 0.0,
+        times: float = 1.0,
+        highest: int | None = None,
     ) -> Finding:
-        """Is (`times`) the slope of the quantity against the true value steeper than `above`?"""
+        """Is (`times`) the slope of the quantity against the true value steeper than `above`?
+
+        highest: over so many of the highest levels alone, and all of them.
+        """
         about = ", ".join(curve)
-        levels = self.levels_of(curve)
-        centred = np.asarray(levels) - np.mean(levels) if levels else np.zeros(0)
-        total = float(np.square(centred).sum())
-        weights = dict(zip(levels, (centred / total).tolist(), strict=True)) if total else {}
-        slope = self.measured(quantity, curve, weights)
+        asked = sorted(self.settings.levels)
+        asked, needed = (asked, 2) if highest is None else (asked[-highest:], highest)
+        if len(asked) < needed and self.ran(curve):
+            return Finding(about, missing=(f"a {_ORDINALS[needed]} level",))
+        levels = tuple(level for level in asked if level in self.levels_of(curve))
+        if len(levels) < needed:
+            return self.unknown(about, curve)
+        centred = np.asarray(levels) - np.mean(levels)
+        weights = (centred / np.square(centred).sum()).tolist()
+        slope = self.measured(quantity, curve, dict(zip(levels, weights, strict=True)))
         if slope is None:
-            if len(self.settings.levels) < 2 and self.ran(curve):
-                return Finding(about, missing=("a second level",))
             return self.unknown(about, curve)
         slope = slope.times(times)
         answer = slope.above(above)
-        why = "" if answer else self._distrust(curve)
-        return self.finding(about, slope, answer, levels=levels, distrust=why)
+        return self.finding(
+            about,
+            slope,
+            answer,
+            levels=levels if len(levels) < len(asked) else (),
+            distrust="" if answer else self._distrust(curve),
+        )
 
     def levels_of(self, *curves: Curve) -> tuple[float, ...]:
         """Those at which at least half of the seeds of every curve are finite."""
@@ -152,7 +188,7 @@ class Evidence:
     def measured(
         self, quantity: Quantity, curve: Curve, weights: Mapping[float, float]
     ) -> Measured | None:
-        """The weighted sum over levels, over the seeds that are finite at all of them."""
+        """The weighted sum over levels, of the seeds that are finite at all of them."""
         by_level = [self._usable(curve, level) for level in weights]
         if not by_level:
             return None
@@ -160,16 +196,18 @@ class Evidence:
         if not seeds:
             return None
         steps = list(zip(weights.values(), by_level, strict=True))
-        sums = [
-            sum(weight * _value(quantity, found[seed]) for weight, found in steps)
+        own = [
+            _sum(quantity, [(weight, found[seed]) for weight, found in steps])
             for seed in sorted(seeds)
         ]
-        if len(sums) > 1:
+        if self.settings.seeds == 1:
+            return own[0]
+        sums = [seed.value for seed in own]
+        if len(sums) == 1:
+            return Measured(sums[0], math.inf, math.inf, ONE_LEFT)
+        with np.errstate(over="ignore"):
             error = float(np.std(sums, ddof=1)) / math.sqrt(len(sums))
             return Measured(float(np.mean(sums)), error, len(sums) - 1)
-        (seed,) = seeds
-        error = math.hypot(*(weight * _error(quantity, found[seed]) for weight, found in steps))
-        return Measured(sums[0], error, BATCHES - 1)
 
     def not_finite(self, curve: Curve) -> int:
         """How many values of the curve are not finite, of all seeds and levels."""
@@ -181,8 +219,7 @@ class Evidence:
         return self.curves.values[:, own]
 
     def _usable(self, curve: Curve, level: float) -> dict[int, Half]:
-        found = self._halves.get((curve, level), [])
-        return {half.seed: half for half in found if not half.not_finite and half.sd is not None}
+        return {half.seed: half for half in self._halves.get((curve, level), []) if _whole(half)}
 
     def finding(
         self,
@@ -190,35 +227,30 @@ class Evidence:
         found: Measured,
         answer: bool | None,
         *,
-        levels: Sequence[float] | None = None,
         ratio: bool = False,
+        levels: tuple[float, ...] = (),
         distrust: str = "",
     ) -> Finding:
         """The number for a report.
 
-        levels: those it is over, where that may not be all. ratio: it is the logarithm of what is
-        reported. distrust: why the answer, if there is one, is not to be believed.
+        ratio: it is the logarithm of what is reported. distrust: why the answer, if there is one,
+        is not to be believed.
         """
-        value, low, high = (_exp(v) if ratio else v for v in (found.value, *found.interval()))
-        notes = [WITHIN_NOISE if answer is None else distrust]
-        if levels is not None and len(levels) < len(self.settings.levels):
-            notes.append(f"MI {', '.join(f'{level:g}' for level in levels)} only")
         return Finding(
             about,
-            value,
-            _known(low),
-            _known(high),
+            *(_reported(end, ratio) for end in (found.value, *found.interval())),
             supports=None if distrust else answer,
-            note="; ".join(note for note in notes if note),
+            note=(found.why or WITHIN_NOISE) if answer is None else distrust,
+            levels=levels,
         )
 
     def _distrust(self, curve: Curve) -> str:
-        lost = any(
-            half.not_finite
+        whole = all(
+            _whole(half)
             for level in self.settings.levels
             for half in self._halves.get((curve, level), [])
         )
-        return f"{', '.join(curve)} blew up" if lost else ""
+        return "" if whole else f"{', '.join(curve)} blew up"
 
     def unknown(self, about: str, *curves: Curve) -> Finding:
         """No number, because a curve was not run or has no finite half."""
@@ -228,32 +260,30 @@ class Evidence:
         return Finding(about, note="" if missing else NOT_FINITE, missing=missing)
 
 
-def opposite(finding: Finding) -> Finding:
-    """The same number for the claim that says the contrary."""
-    return replace(finding, supports=None if finding.supports is None else not finding.supports)
+def _whole(half: Half) -> bool:
+    """Every value is finite, and so are the statistics."""
+    return not half.not_finite and None not in (half.bias, half.sd, half.rmse)
 
 
-def every(answers: Sequence[bool | None]) -> bool | None:
-    """Whether all are true; one that is false decides."""
-    if False in answers:
-        return False
-    return None if None in answers or not answers else True
-
-
-def most(answers: Sequence[bool | None]) -> bool | None:
-    """Whether more than half are true, whatever the unknown ones are."""
-    sure, possible = answers.count(True), len(answers) - answers.count(False)
-    if 2 * sure > len(answers):
-        return True
-    return False if 2 * possible <= len(answers) and answers else None
+def _sum(quantity: Quantity, halves: Sequence[tuple[float, Half]]) -> Measured:
+    """The weighted sum of the halves of one seed, with the error of batch means."""
+    value = sum(weight * _value(quantity, half) for weight, half in halves)
+    errors = [_error(quantity, half) for _, half in halves]
+    stderr = math.hypot(
+        *(weight * error for (weight, _), error in zip(halves, errors, strict=True))
+    )
+    if quantity == "log bias":
+        value, stderr = math.log(max(value, _NOTHING)), stderr / max(value, _NOTHING)
+    freedom = min(batches_of(half.iterations) for _, half in halves) - 1
+    return Measured(value, stderr, freedom, "" if math.isfinite(stderr) else TOO_FEW)
 
 
 def _value(quantity: Quantity, half: Half) -> float:
     assert half.bias is not None
     assert half.sd is not None
     if quantity == "spread":
-        return math.log(max(half.sd, _NO_SPREAD))
-    return abs(half.bias) if quantity == "bias" else half.bias
+        return math.log(max(half.sd, _NOTHING))
+    return half.bias if quantity == "signed bias" else abs(half.bias)
 
 
 def _error(quantity: Quantity, half: Half) -> float:
@@ -261,9 +291,8 @@ def _error(quantity: Quantity, half: Half) -> float:
     return math.inf if error is None else error
 
 
-def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0)) if math.isfinite(value) else (math.inf if value > 0 else 0.0)
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _reported(value: float, ratio: bool) -> float | None:
+    """None where it is not finite; the exponential of what is the logarithm of a ratio."""
+    if not math.isfinite(value) or (ratio and value > 700):
+        return None
+    return math.exp(value) if ratio else value

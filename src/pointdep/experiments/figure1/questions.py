@@ -6,33 +6,45 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from pointdep.core.methods import PAPER_METHODS
-from pointdep.experiments.figure1.evidence import (
-    NOT_FINITE,
-    Evidence,
-    Finding,
-    Quantity,
-    every,
-    most,
-    opposite,
-)
+from pointdep.core.methods import LOWER_BOUNDS, PAPER_METHODS
+from pointdep.experiments.figure1.evidence import NOT_FINITE, Curve, Evidence, Finding, Quantity
 from pointdep.experiments.figure1.settings import paper_method
+from pointdep.experiments.text import interval, number
 
 Answer = tuple[list[Finding], bool | None]
 Judge = Callable[[Evidence], Answer]
 Ask = Callable[[Evidence], list[Finding]]
 
-LOWER_BOUNDS = PAPER_METHODS[:5]
-PLUG_INS = PAPER_METHODS[5:]
+PLUG_INS = tuple(method for method in PAPER_METHODS if method not in LOWER_BOUNDS)
 BUT_CPC = PAPER_METHODS[1:]
 LOW_BIAS = ("smile", *PLUG_INS)
 NOISY = ("nwj", "js", "dv")
 NEAR = 0.1  # nats
-_ROUNDING = 1e-3  # nats
+REACHED = 0.9  # of log(batch size)
+HIGHEST = 3  # levels
 # Those whose inference is finite wherever the scores are: that of `js` overflows by itself.
 _LEARN_JS = ("variational", "smile")
+_NAMES: dict[Quantity, str] = {"bias": "|bias|", "spread": "log sd"}
+
+
+def opposite(finding: Finding) -> Finding:
+    """The same number for the claim that says the contrary."""
+    return replace(finding, supports=None if finding.supports is None else not finding.supports)
+
+
+def every(answers: Sequence[bool | None]) -> bool | None:
+    """Whether all are true; one that is false decides."""
+    if False in answers:
+        return False
+    return None if None in answers or not answers else True
+
+
+def most(answers: Sequence[bool | None]) -> bool | None:
+    """Whether more than half are true, whatever the unknown ones are."""
+    sure, possible = answers.count(True), len(answers) - answers.count(False)
+    if 2 * sure > len(answers):
+        return True
+    return False if 2 * possible <= len(answers) and answers else None
 
 
 def all_of(ask: Ask) -> Judge:
@@ -57,16 +69,51 @@ def most_of(ask: Ask) -> Judge:
 
 def grows(*quantities: Quantity, methods: Sequence[str]) -> Ask:
     """Does it grow with the true value, for each method on each task?"""
+
+    def ask(evidence: Evidence) -> list[Finding]:
+        found = []
+        for quantity in quantities:
+            of = f", {_NAMES[quantity]}" if len(quantities) > 1 else ""
+            for task in evidence.tasks:
+                slopes = [evidence.trend(quantity, (method, task)) for method in methods]
+                found += [replace(slope, about=slope.about + of) for slope in slopes]
+        return found
+
+    return ask
+
+
+def both_grow(methods: Sequence[str]) -> Ask:
+    """Do |bias| and standard deviation both grow with the true value?"""
     return lambda evidence: [
-        evidence.trend(quantity, (method, task))
-        for quantity in quantities
-        for task in evidence.tasks
-        for method in methods
+        _both_grow(evidence, (method, task)) for task in evidence.tasks for method in methods
     ]
 
 
-def falls(quantity: Quantity, method: str) -> Ask:
-    return lambda evidence: [opposite(f) for f in grows(quantity, methods=(method,))(evidence)]
+def not_both_grow(method: str) -> Ask:
+    """Does one of them fall?"""
+    return lambda evidence: [opposite(found) for found in both_grow((method,))(evidence)]
+
+
+def _both_grow(evidence: Evidence, curve: Curve) -> Finding:
+    slopes = {name: evidence.trend(quantity, curve) for quantity, name in _NAMES.items()}
+    told = [
+        " ".join(part for part in (name, _slope(slope), slope.note) if part)
+        for name, slope in slopes.items()
+        if not slope.missing
+    ]
+    bias, spread = slopes.values()
+    return Finding(
+        ", ".join(curve),
+        value=sum(slope.supports is True for slope in (bias, spread)),
+        supports=every([bias.supports, spread.supports]),
+        note="; ".join(told),
+        missing=bias.missing,
+        levels=bias.levels,
+    )
+
+
+def _slope(slope: Finding) -> str:
+    return "" if slope.value is None else f"{number(slope.value)} {interval(slope.low, slope.high)}"
 
 
 def larger(
@@ -125,45 +172,49 @@ def more_on_gaussian(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def below_log_batch(evidence: Evidence) -> list[Finding]:
-    """Does `cpc` stay below log(batch size) while the truth goes above it?"""
-    ceiling = math.log(evidence.settings.batch_size)
-    reached = max(evidence.settings.levels) > ceiling
-    findings = []
-    for task in evidence.tasks:
-        values = evidence.values(("cpc", task))
-        finite = values[np.isfinite(values)]
-        if not finite.size:
-            findings.append(evidence.unknown(f"cpc, {task}", ("cpc", task)))
-            continue
-        highest = float(finite.max())
-        within = highest <= ceiling + _ROUNDING
-        supports = within if reached or not within else None
-        missing = () if supports is not None else (f"a level above {ceiling:.2f}",)
-        findings.append(Finding(f"cpc, {task}", highest, supports=supports, missing=missing))
-    return findings
+def stops_at_log_batch(evidence: Evidence) -> list[Finding]:
+    """Does the mean of `cpc` come close to log(batch size), and stay below, above that level?"""
+    return [_stops_at_log_batch(evidence, ("cpc", task)) for task in evidence.tasks]
+
+
+def _stops_at_log_batch(evidence: Evidence, curve: Curve) -> Finding:
+    size = evidence.settings.batch_size
+    ceiling = math.log(size)
+    about = f"{', '.join(curve)} beside log({size}) = {ceiling:.2f}"
+    levels = sorted(level for level in evidence.settings.levels if level > ceiling)
+    if not levels and evidence.ran(curve):
+        return Finding(about, missing=(f"a level above {ceiling:.2f}",))
+    means = []
+    for level in levels:
+        bias = evidence.measured("signed bias", curve, {level: 1.0})
+        if bias is None:
+            return evidence.unknown(about, curve)
+        means.append(bias.plus(level))
+    if not means:
+        return evidence.unknown(about, curve)
+    below = [opposite_of(mean.above(ceiling)) for mean in means]
+    return evidence.finding(about, means[-1], every([*below, means[-1].above(REACHED * ceiling)]))
 
 
 def like_exponential(method: str) -> Ask:
-    """Does log variance grow by at least one a nat?"""
+    """Does log variance grow by at least one a nat, over the highest levels?"""
     return lambda evidence: [
-        evidence.trend("spread", (method, task), above=1.0, times=2.0) for task in evidence.tasks
+        evidence.trend("spread", (method, task), above=1.0, times=2.0, highest=HIGHEST)
+        for task in evidence.tasks
     ]
 
 
-def less_stable_than_pc(evidence: Evidence) -> list[Finding]:
-    """Blow-ups first; where neither side has one, `variational` against `pc`."""
+def blows_up_beside_pc(evidence: Evidence) -> list[Finding]:
+    """Does what learns I_JS have values that are not finite, where `pc` has none?"""
     findings = []
     for task in evidence.tasks:
         lost = {method: evidence.not_finite((method, task)) for method in (*_LEARN_JS, "pc")}
-        js_lost = sum(lost[method] for method in _LEARN_JS)
+        named = ", ".join(f"{method} {count}" for method, count in lost.items() if count)
         finding = evidence.larger("spread", ("variational", task), ("pc", task))
-        if evidence.ran(("pc", task)) and (js_lost or lost["pc"]):
-            named = ", ".join(f"{method} {count}" for method, count in lost.items() if count)
-            supports = None if js_lost and lost["pc"] else bool(js_lost)
-            note = f"{NOT_FINITE}, values: {named}"
-            finding = replace(finding, supports=supports, note=note, missing=())
-        findings.append(finding)
+        supports = True if evidence.ran(("pc", task)) and named and not lost["pc"] else None
+        note = f"{NOT_FINITE}, values: {named}" if named else "" if finding.missing else ALL_FINITE
+        missing = () if supports else finding.missing
+        findings.append(replace(finding, supports=supports, note=note, missing=missing))
     return findings
 
 

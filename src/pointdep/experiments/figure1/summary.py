@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,16 @@ Floats = NDArray[np.float64]
 
 BATCHES = 20
 """Neighbouring values of a curve resemble each other; the means of this many parts hardly do."""
+FEWEST_BATCHES = 5
+"""Of fewer means the standard deviation says nothing."""
 
 
 @dataclass(frozen=True)
 class Half:
     """One curve over the second half of one level, in nats.
 
-    The statistics are over the finite values, and None where there are none (`sd` and the errors:
-    fewer than two, four).
+    The statistics are over the finite values. They are None where there are too few (one for `bias`
+    and `rmse`, two for `sd`, ten for the errors) or where they overflow.
 
     Attributes
     ----------
@@ -48,14 +49,14 @@ class Half:
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean over the seeds that have a finite value; None where none has.
+    """The mean over the seeds that have the statistic; None where none has it.
 
     Attributes
     ----------
     seeds, blown_up: how many there are, and how many have a value that is not finite.
     iterations, not_finite: values of all seeds, and how many of them are not finite.
     bias, sd: means over seeds of the bias and of the standard deviation within a curve.
-    bias_stderr: over seeds; with a single one, from its batch means.
+    bias_stderr: over seeds; of a run with a single one, from its batch means.
     rmse: root of the mean over seeds of the mean squares.
     """
 
@@ -96,19 +97,25 @@ def summarise(lines: Sequence[Half]) -> list[Summary]:
     return [_mean(*key, members) for key, members in groups.items()]
 
 
+def batches_of(count: int) -> int:
+    """Into how many parts so many values are cut, each of at least two."""
+    return min(BATCHES, count // 2)
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def batch_means_error(values: Floats) -> float | None:
-    """Standard error of the mean of (n,) values that follow each other; None below four."""
-    parts = min(BATCHES, len(values) // 2)
-    if parts < 2:
+    """Standard error of the mean of (n,) values that follow each other; None below ten."""
+    parts = batches_of(len(values))
+    if parts < FEWEST_BATCHES:
         return None
     means = [part.mean() for part in np.array_split(values, parts)]
-    return float(np.std(means, ddof=1)) / math.sqrt(parts)
+    return _known(np.std(means, ddof=1) / math.sqrt(parts))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _half(method: str, task: str, level: float, seed: int, values: Floats) -> Half:
     finite = values[np.isfinite(values)]
     errors = finite - level
-    sd = float(errors.std()) if len(finite) > 1 else None
     return Half(
         method=method,
         task=task,
@@ -116,31 +123,30 @@ def _half(method: str, task: str, level: float, seed: int, values: Floats) -> Ha
         seed=seed,
         iterations=len(values),
         not_finite=len(values) - len(finite),
-        bias=float(errors.mean()) if len(finite) else None,
+        bias=_known(errors.mean()) if len(finite) else None,
         bias_stderr=batch_means_error(errors),
-        sd=sd,
+        sd=_known(errors.std()) if len(finite) > 1 else None,
         log_sd_stderr=_log_sd_error(errors),
-        rmse=float(np.sqrt(np.square(errors).mean())) if len(finite) else None,
+        rmse=_known(np.sqrt(np.square(errors).mean())) if len(finite) else None,
     )
 
 
 def _log_sd_error(errors: Floats) -> float | None:
     """By the delta method from that of the variance: d log sd = d var / (2 var)."""
     squares = np.square(errors - errors.mean()) if len(errors) else errors
-    error = batch_means_error(squares)
-    if error is None or squares.mean() == 0:
-        return error
-    return error / (2 * float(squares.mean()))
+    variance = squares.mean() if len(errors) else 0.0
+    # Divided first: of large values, the squares of the squares would overflow.
+    error = batch_means_error(squares / variance if variance else squares)
+    return None if error is None else error / 2
 
 
 def _mean(method: str, task: str, level: float, members: list[Half]) -> Summary:
     biases = [half.bias for half in members if half.bias is not None]
-    error: float | None
+    rmses = [half.rmse for half in members if half.rmse is not None]
+    error = members[0].bias_stderr if len(members) == 1 else None
     if len(biases) > 1:
-        error = stdev(biases) / math.sqrt(len(biases))
-    else:
-        error = next((half.bias_stderr for half in members if half.bias is not None), None)
-    squares = _mean_of(None if half.rmse is None else half.rmse**2 for half in members)
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = _known(np.std(biases, ddof=1) / math.sqrt(len(biases)))
     return Summary(
         method=method,
         task=task,
@@ -152,10 +158,15 @@ def _mean(method: str, task: str, level: float, members: list[Half]) -> Summary:
         bias=_mean_of(biases),
         bias_stderr=error,
         sd=_mean_of(half.sd for half in members),
-        rmse=None if squares is None else math.sqrt(squares),
+        rmse=_known(math.hypot(*rmses) / math.sqrt(len(rmses))) if rmses else None,
     )
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    with np.errstate(over="ignore"):
+        return _known(np.mean(known)) if known else None
+
+
+def _known(value: float | np.floating) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pointdep.experiments.drawing import COLOURS, MARKERS, save, style
 from pointdep.experiments.theorem1.run import Outcome
 from pointdep.experiments.theorem1.slopes import THEOREM, Slope, Summary, slopes, summarise
 
@@ -15,25 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; markers tell them apart in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A7F00")
-_MARKERS = "osD^vPX"
-FORMATS = ("png", "svg", "pdf")
+_MARGIN = 4.0
 
 
 def write_figure(outcome: Outcome, folder: Path) -> None:
     """figure.png, figure.svg and figure.pdf in the folder."""
-    import matplotlib as mpl
-
-    # Without a salt and with dates, the same results would give other files each time.
-    with mpl.rc_context({"svg.hashsalt": "pointdep", "font.size": 9}):
-        figure = draw(outcome)
-        for suffix in FORMATS:
-            date = {"svg": "Date", "pdf": "CreationDate"}.get(suffix)
-            metadata = None if date is None else {date: None}
-            figure.savefig(folder / f"figure.{suffix}", dpi=150, metadata=metadata)
+    save(draw(outcome), folder, "figure")
 
 
+@style()
 def draw(outcome: Outcome) -> Figure:
     """Left the RMSE with the fitted slopes, right the bias and the standard deviation in it."""
     from matplotlib.figure import Figure
@@ -46,6 +37,10 @@ def draw(outcome: Outcome) -> Figure:
     _draw_parts(right, outcome, lines)
     for axis in (left, right):
         _dress(axis, settings.rows)
+    # A bias that is zero by chance, or an interval from two seeds, would squeeze all else.
+    levels = [level for line in lines for level in (line.rmse, line.in_sample_rmse, line.exact_sd)]
+    low, high = left.get_ylim()
+    left.set_ylim(max(low, min(levels) / _MARGIN), min(high, max(levels) * _MARGIN))
     left.set_ylabel("nats")
     figure.suptitle(
         f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}; "
@@ -59,7 +54,7 @@ def draw(outcome: Outcome) -> Figure:
 def _draw_errors(
     axis: Axes, outcome: Outcome, lines: Sequence[Summary], found: Sequence[Slope]
 ) -> None:
-    """Held out with intervals and solid, in sample dotted; the floor, and a line of slope -1/2."""
+    """Held out with intervals and solid, in sample dotted; one who knows r, and slope -1/2."""
     settings = outcome.settings
     rows = np.array(settings.rows, float)
     for k, method in enumerate(settings.methods):
@@ -82,7 +77,7 @@ def _draw_errors(
             label=f"{method}, in sample: {_said(seen)}",
             **_style(k),
         )
-    _draw_floor(axis, outcome)
+    _draw_exact(axis, outcome)
     # Through the middle of the first method's errors.
     first = [line.rmse for line in lines if line.method == settings.methods[0]]
     middle = np.log(first).mean() - THEOREM * np.log(rows).mean()
@@ -113,15 +108,15 @@ def _draw_parts(axis: Axes, outcome: Outcome, lines: Sequence[Summary]) -> None:
             label=f"{method}: standard deviation",
             **style,
         )
-    _draw_floor(axis, outcome)
+    _draw_exact(axis, outcome)
     axis.set_title("held out: bias and standard deviation over seeds")
 
 
-def _draw_floor(axis: Axes, outcome: Outcome) -> None:
+def _draw_exact(axis: Axes, outcome: Outcome) -> None:
     rows = outcome.settings.rows
     axis.plot(
         rows,
-        [outcome.settings.floor(count) for count in rows],
+        [outcome.settings.exact_sd(count) for count in rows],
         color="black",
         linestyle="--",
         linewidth=1,
@@ -161,8 +156,8 @@ def _said(slope: Slope) -> str:
 def _style(k: int) -> dict[str, Any]:
     """Colour and marker of the k-th method."""
     return {
-        "color": _COLOURS[k % len(_COLOURS)],
-        "marker": _MARKERS[k % len(_MARKERS)],
+        "color": COLOURS[k % len(COLOURS)],
+        "marker": MARKERS[k % len(MARKERS)],
         "markersize": 5.0,
         "linewidth": 1.2,
     }

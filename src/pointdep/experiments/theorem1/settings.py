@@ -24,8 +24,8 @@ class Theorem1:
     rows: numbers of rows n; the slope is fitted over them.
     dim, mi: x and y are Gaussian, of `dim` columns each, with `mi` nats between them.
     critic, hidden, activation: the network, one for all methods and all n, so that methods differ
-        in learning and inference alone. log r of these pairs is smooth: with SiLU `pc` has half
-        the error that it has with the paper's ReLU, or less; with ReLU `drf` does better.
+        in learning and inference alone. ReLU is the paper's; log r of these pairs is smooth, which
+        a smooth activation may suit better.
     folds: networks per estimate; each row is held out from one of them.
     seeds: estimates of each kind, on rows of their own, with seeds `seed`, `seed` + 1, ...
     """
@@ -36,7 +36,7 @@ class Theorem1:
     mi: float = 1.0
     critic: str = "concat"
     hidden: tuple[int, ...] = (64, 64)
-    activation: str = "silu"
+    activation: str = "relu"
     folds: int = 2
     seeds: int = 10
     seed: int = 0
@@ -81,7 +81,7 @@ class Theorem1:
         """The distribution of the pairs."""
         return correlated(self.dim, self.mi)
 
-    def floor(self, rows: int) -> float:
+    def exact_sd(self, rows: int) -> float:
         """Standard deviation of the mean of the exact PMI over so many rows, in nats.
 
         PMI is a quadratic form of Gaussians; its variance is rho^2 for each of the `dim` columns.
@@ -93,7 +93,7 @@ class Theorem1:
         """The command line that asks for this."""
         return (
             f"pointdep reproduce theorem1 --methods {','.join(self.methods)} --rows "
-            f"{','.join(map(str, self.rows))} --dim {self.dim} --mi {self.mi:g} --critic "
+            f"{','.join(map(str, self.rows))} --dim {self.dim} --mi {self.mi} --critic "
             f"{self.critic} --hidden {','.join(map(str, self.hidden))} --activation "
             f"{self.activation} --folds {self.folds} --seeds {self.seeds} --seed {self.seed} "
             f"--device {self.device}"

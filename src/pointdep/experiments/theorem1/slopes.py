@@ -17,7 +17,6 @@ THEOREM = -0.5
 """The exponent of n in the theorem's bound."""
 CONFIDENCE = 0.95
 QUANTITIES = ("held_out", "in_sample")
-_RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,10 @@ class Summary:
 
     Attributes
     ----------
-    rmse, bias, sd: of the held-out estimate, rmse^2 = bias^2 + sd^2; low, high: interval of rmse.
-    in_sample_rmse, in_sample_bias: of the estimate over the rows that the networks saw.
-    exact_rmse: of the mean of the exact PMI over the same rows; floor: what theory has for it.
+    rmse, bias, sd: of the held-out estimate, rmse^2 = bias^2 + sd^2; low, high: 95% interval of
+        rmse, made as that of `Slope`: 93 to 95% for normal errors, less for skewed ones.
+    in_sample_rmse, in_sample_bias: of the estimate over the rows that each network trained on.
+    exact_rmse: of the mean of the exact PMI over the same rows; exact_sd: theory's value for it.
     at_limit, limit_error: mean over the runs (see `Run`). ended_early: networks in all.
     """
 
@@ -43,25 +43,33 @@ class Summary:
     in_sample_rmse: float
     in_sample_bias: float
     exact_rmse: float
-    floor: float
+    exact_sd: float
     at_limit: float
     limit_error: float
     ended_early: int
 
     @property
     def bias_share(self) -> float:
-        """How much of the squared error is bias, from 0 to 1."""
-        return self.bias**2 / self.rmse**2 if self.rmse else 0.0
+        """How much of the squared error is bias, from 0 to 1.
+
+        The mean of so many seeds is off by chance, which is taken away: sd^2 / (seeds - 1) is the
+        square of its standard error. An unbiased estimate is at 0 more often than not.
+        """
+        squared = max(0.0, self.bias**2 - self.sd**2 / (self.seeds - 1))
+        return squared / self.rmse**2 if self.rmse else 0.0
 
 
 @dataclass(frozen=True)
 class Slope:
     """How log RMSE falls with log n: least squares over the numbers of rows, each counting alike.
 
-    low, high: 95% percentile interval over resampled seeds, resampled anew at each number of rows;
-    on simulated errors it holds the truth 9 times in 10 with 5 seeds, and a little more with 10.
+    low, high: 95% interval. Each log RMSE has its variance from leaving out one seed after the
+        other (the jackknife); the slope weights and adds them, with Student's t of Welch's degrees
+        of freedom. On simulated errors at six n, with 5 or 10 seeds and bias none, half or nine
+        tenths of their square, it held the truth in 94 to 96% of 10,000 runs, and in 93 to 95%
+        where the errors are skewed (exponential).
     last, last_low, last_high: between the last two numbers of rows alone, where an error that does
-    not go away shows first.
+        not go away shows first.
     """
 
     method: str
@@ -90,21 +98,21 @@ def summarise(outcome: Outcome) -> list[Summary]:
             runs = _runs(outcome, method, rows)
             held = errors_of(outcome, runs, "held_out")
             seen = errors_of(outcome, runs, "in_sample")
-            low, high = _interval(_resampled_rmse(held[None])[:, 0])
+            low, high = np.exp(combine(np.ones(1), held[None])[1:])
             lines.append(
                 Summary(
                     method=method,
                     rows=rows,
                     seeds=len(runs),
                     rmse=rmse(held),
-                    low=low,
-                    high=high,
+                    low=float(low),
+                    high=float(high),
                     bias=float(held.mean()),
                     sd=float(held.std()),
                     in_sample_rmse=rmse(seen),
                     in_sample_bias=float(seen.mean()),
                     exact_rmse=rmse(errors_of(outcome, runs, "exact")),
-                    floor=settings.floor(rows),
+                    exact_sd=settings.exact_sd(rows),
                     at_limit=fmean(run.at_limit for run in runs),
                     limit_error=fmean(run.limit_error for run in runs),
                     ended_early=sum(run.ended_early for run in runs),
@@ -129,9 +137,24 @@ def slopes(outcome: Outcome) -> list[Slope]:
 def fit_slope(rows: Sequence[int], errors: Floats) -> tuple[float, float, float]:
     """Slope of log RMSE against log rows with its interval; errors: (numbers of rows, seeds)."""
     centred = np.log(rows) - np.log(rows).mean()
-    weights = centred / np.square(centred).sum()
-    value = float(np.log(np.sqrt(np.square(errors).mean(1))) @ weights)
-    return value, *_interval(np.log(_resampled_rmse(errors)) @ weights)
+    return combine(centred / np.square(centred).sum(), errors)
+
+
+def combine(weights: Floats, errors: Floats) -> tuple[float, float, float]:
+    """Weighted sum of log RMSEs with its interval; weights: (k,), errors: (k, seeds)."""
+    from scipy.special import stdtrit
+
+    squares, seeds = np.square(errors), errors.shape[1]
+    value = float(weights @ _log_root(squares.mean(1)))
+    # (k, seeds): each log RMSE without one of the seeds.
+    without = _log_root(squares @ ((1.0 - np.eye(seeds)) / (seeds - 1)))
+    parts = np.square(weights) * (seeds - 1) * without.var(1)
+    variance = parts.sum()
+    if variance == 0:
+        return value, value, value
+    freedom = (seeds - 1) * variance**2 / np.square(parts).sum()
+    reach = float(stdtrit(freedom, (1.0 + CONFIDENCE) / 2.0) * np.sqrt(variance))
+    return value, value - reach, value + reach
 
 
 def rmse(errors: Floats) -> float:
@@ -148,15 +171,6 @@ def _runs(outcome: Outcome, method: str, rows: int) -> list[Run]:
     return [run for run in outcome.runs if run.method == method and run.rows == rows]
 
 
-def _resampled_rmse(errors: Floats) -> Floats:
-    """RMSE of seeds drawn with replacement; errors: (k, seeds) -> (resamples, k)."""
-    count, seeds = errors.shape
-    drawn = np.random.default_rng(0).integers(seeds, size=(_RESAMPLES, count, seeds))
-    found: Floats = np.sqrt(np.square(errors)[np.arange(count)[None, :, None], drawn].mean(-1))
+def _log_root(mean_squares: Floats) -> Floats:
+    found: Floats = 0.5 * np.log(mean_squares)
     return found
-
-
-def _interval(values: Floats) -> tuple[float, float]:
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low, high = np.quantile(values, [tail, 1.0 - tail])
-    return float(low), float(high)
