@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from pointdep.cli.reproduce.figure1 import command_of, duration
+from pointdep.cli.reproduce.figure1 import duration
 from pointdep.core.critics import ACTIVATIONS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.experiments.figure1 import run as figure1_run
@@ -137,6 +137,7 @@ class TestFigure1:
             "batch_size": 8,
             "iterations": 50,
             "hidden": (16, 8),
+            "learning_rate": 0.5,
             "seeds": 2,
             "seed": 7,
             "precision": "float64",
@@ -159,23 +160,37 @@ class TestFigure1:
         assert asked[1] == Figure1(**{**vars(quick), **changed})
 
     def test_the_command_asks_for_the_same(self, pointdep, asked):
-        settings = Figure1(methods=("dm2",), iterations=30, hidden=(9, 7), seed=3, device="cpu")
-        words = command_of(settings).split()
+        settings = Figure1(
+            methods=("dm2",), iterations=30, hidden=(9, 7), learning_rate=0.1 + 0.2, device="cpu"
+        )
+        words = settings.command.split()
         assert words[0] == "pointdep"
         pointdep(*words[1:], "--quiet")
         assert asked == [settings]
+
+    def test_results_of_another_run_are_not_overwritten(self, pointdep, asked, tmp_path):
+        common = ("reproduce", "figure1", "--quick", "--quiet", "--device", "cpu", "-o", tmp_path)
+        kept = tmp_path / "figure1.json"
+        kept.write_text(json.dumps({"command": Figure1(device="cpu").quick().command}))
+        assert pointdep(*common).code == 130  # the same run: it went on
+        for other in (json.dumps({"command": "pointdep reproduce figure1"}), "{}", "no JSON"):
+            kept.write_text(other)
+            outcome = pointdep(*common)
+            assert outcome.code == 2
+            assert "holds the results of another run" in outcome.err
+        assert len(asked) == 1
 
     def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
         common = ("reproduce", "figure1", "--device", "cpu")
         assert pointdep(*common).err == (
             "on this CPU about 9 h 20 min for 20,000 iterations of 20 networks; with --quick about "
-            "2 h 20 min\n" + STOPPED
+            "2 h 48 min\n" + STOPPED
         )
         assert pointdep(*common, "--quick").err == (
-            "on this CPU about 2 h 20 min for 5,000 iterations of 20 networks\n" + STOPPED
+            "on this CPU about 2 h 48 min for 6,000 iterations of 20 networks\n" + STOPPED
         )
-        assert pointdep(*common, "--iterations", 10, "--tasks", "cubic").err == (
-            "on this CPU about 17 s for 10 iterations of 10 networks\n" + STOPPED
+        assert pointdep(*common, "--iterations", 30, "--tasks", "cubic").err == (
+            "on this CPU about 50 s for 30 iterations of 10 networks\n" + STOPPED
         )
         assert pointdep(*common, "--quiet").err == STOPPED
 
@@ -208,7 +223,7 @@ class TestFigure1:
             (("--precision", "float23"), "unknown precision 'float23': did you mean 'float32'"),
             (("--hidden", "wide"), "--hidden 'wide' must be whole numbers, as 64,64"),
             (("--hidden", "16,0"), "--hidden=0 must be at least 1"),
-            (("--iterations", "3"), "iterations=3 must be at least 10"),
+            (("--iterations", "3"), "iterations=3 must be at least 20"),
             (("--batch-size", "1"), "batch_size must be at least 2"),
             (("--seeds", "0"), "seeds=0 must be at least 1"),
             (("--seed", "-1"), "--seed -1 must lie between"),

@@ -380,7 +380,7 @@ class TestWords:
         wide = np.array([[1e-4, 0.2]] * 4)
         assert summarise(outcome_of(wide))[0].high > 1e6
         low, high = draw(outcome_of(wide)).axes[0].get_ylim()
-        assert high < 1.0
+        assert high < 2.0
 
 
 class TestSettings:

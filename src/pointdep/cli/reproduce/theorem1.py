@@ -86,12 +86,12 @@ def theorem1(
 
     The theorem bounds the error of an estimate from n rows by a multiple of n^-1/2. Networks are
     fitted to n Gaussian pairs of known mutual information, n from 300 to 100,000, and the exponent
-    with which the error falls is set beside -1/2. About 15 minutes on two CPU cores, 3 on a GPU.
+    with which the error falls is set beside -1/2. The largest n takes most of the time.
 
     For instance:  pointdep reproduce theorem1 --quick -o theorem1/
     """
     from pointdep.assembly import pick_device
-    from pointdep.experiments.folders import prepare_folder
+    from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.theorem1.report import write_report
     from pointdep.experiments.theorem1.run import run_theorem1
     from pointdep.experiments.theorem1.settings import Theorem1
@@ -113,6 +113,7 @@ def theorem1(
     )
     pick_device(device)  # refuses one that is not there
     prepare_folder(output)
+    refuse_other_results(output / "results.json", settings.command)
     with show("Theorem 1", enabled=not quiet, left="about") as progress:
         outcome = run_theorem1(settings, progress)
     write_report(outcome, output)

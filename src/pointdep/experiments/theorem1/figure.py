@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARGIN = 4.0
+_MARGIN = 10.0
 
 
 def write_figure(outcome: Outcome, folder: Path) -> None:
