@@ -136,12 +136,15 @@ class TestFigure1:
             assert learnt[-10:].mean() > learnt[:10].mean() + 1.0
 
     def test_auto_is_bf16(self):
-        curves = run_figure1(replace(SMALL, precision="auto", methods=("pc",), iterations=10))
+        curves = run_figure1(replace(SMALL, precision="auto", methods=("pc",), iterations=20))
         assert curves.precision == "bf16"
 
-    @pytest.mark.parametrize("critic", ["concat", "separable"])
-    @pytest.mark.parametrize("batch_size", [32, 20], ids=["one kernel", "compiled objectives"])
-    def test_as_on_the_cpu(self, batch_size, critic):
+    @pytest.mark.parametrize(
+        ("critic", "batch_size"),
+        [("concat", 32), ("separable", 32), ("concat", 20)],
+        ids=["concat", "separable", "objectives that are compiled"],
+    )
+    def test_as_on_the_cpu(self, critic, batch_size):
         settings = replace(SMALL, batch_size=batch_size, critic=critic)
         here = trained(replace(settings, device="cpu"), 20)
         assert_near(trained(settings, 20), here, 1e-4)
@@ -190,8 +193,8 @@ class TestFigure1:
         assert_near(values[:, others], alone[:, others], TOLERANCES[precision])
 
     def test_every_replayed_batch_is_fresh(self):
-        """Without learning, values differ by their samples alone."""
-        settings = replace(SMALL, learning_rate=0.0, methods=("pc", "cpc"))
+        """With next to no learning, values differ by their samples alone."""
+        settings = replace(SMALL, learning_rate=1e-30, methods=("pc", "cpc"))
         values = make_engine(settings).run(60).values
         assert all(len(column.unique()) == 60 for column in values.T)
         assert_near(make_engine(settings).run(60).values, values, 1e-4)
@@ -199,13 +202,13 @@ class TestFigure1:
         assert (other - values).abs().max() > 0.01
 
     def test_draws_have_the_right_correlation(self):
-        settings = Figure1(methods=("pc",), iterations=10, batch_size=4000, device="cuda")
+        settings = Figure1(methods=("pc",), iterations=20, batch_size=4000, device="cuda")
         generator, draw = make_draw(settings, CUDA, "bf16")
         assert generator.device.type == "cuda"
-        for step in range(10):
+        for step in range(20):
             x, y = draw(torch.tensor([step], device=CUDA))
             assert x.dtype == y.dtype == torch.float32
-            level = (2.0, 4.0, 6.0, 8.0, 10.0)[step // 2]
+            level = (2.0, 4.0, 6.0, 8.0, 10.0)[step // 4]
             cube_root = y[1].sign() * y[1].abs() ** (1 / 3)
             for one, other in ((x[0], y[0]), (x[1], cube_root)):
                 found = (one * other).mean().item()

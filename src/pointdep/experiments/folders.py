@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pointdep.errors import InputError
@@ -17,3 +18,18 @@ def prepare_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def refuse_other_results(summary: Path, command: str) -> None:
+    """InputError where `summary`, a JSON file of results, is there from another command."""
+    if not summary.exists():
+        return
+    try:
+        before = json.loads(summary.read_text("utf-8"))["command"]
+    except (OSError, ValueError, KeyError, TypeError):
+        before = "something else"
+    if before != command:
+        raise InputError(
+            f"{summary.parent} holds the results of another run ({before}): choose another "
+            "--output, or remove it"
+        )

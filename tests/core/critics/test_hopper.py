@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pointdep.core.critics import hopper
-from pointdep.errors import FitWarning
+from pointdep.errors import PointdepWarning
 
 from . import emulated
 from .test_pair_layers import off, plain, with_gradients
@@ -109,7 +109,7 @@ class TestWorks:
 
         monkeypatch.setattr(hopper, "_forward", forward)
         monkeypatch.setattr(hopper, "_backward", backward)
-        with pytest.warns(FitWarning, match="not used .they give wrong results here"):
+        with pytest.warns(PointdepWarning, match="not used .they give wrong results here"):
             assert not hopper.works(CPU, 256, 256)
 
     def test_what_fails(self, monkeypatch):
@@ -119,7 +119,9 @@ class TestWorks:
             raise ValueError("no such layout\nand a long story")
 
         monkeypatch.setattr(hopper, "_forward", forward)
-        with pytest.warns(FitWarning, match=r"not used \(ValueError: no such layout\): training"):
+        with pytest.warns(
+            PointdepWarning, match=r"not used \(ValueError: no such layout\): training"
+        ):
             assert not hopper.works(CPU, 256, 256)
         assert not hopper.works(CPU, 256, 256)  # without a second warning, which would be an error
 

@@ -76,7 +76,7 @@ class TestPanels:
         assert [line.get_xdata()[0] for line in crosses] == [660, 660]
 
     def test_as_many_panels_as_methods(self):
-        figure = draw(make_curves({"mine": ((0,) * 5, (0,) * 5)}, methods=("pc", "mine", "cpc")))
+        figure = draw(make_curves({"rpc": ((0,) * 5, (0,) * 5)}, methods=("pc", "rpc", "cpc")))
         assert len(figure.axes) == 3
         methods = ("pc", "dv", "cpc", "js", "nwj", "drf", "smile")
         figure = draw(make_curves(methods=methods, tasks=("cubic",), levels=(2.0, 5.0)))

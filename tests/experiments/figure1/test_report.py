@@ -10,12 +10,19 @@ import pandas as pd
 import pytest
 
 import pointdep
+from pointdep.errors import InputError
 from pointdep.experiments.figure1.claims import judge_claims
-from pointdep.experiments.figure1.report import write_curves, write_report
+from pointdep.experiments.figure1.curves import Curves
+from pointdep.experiments.figure1.report import (
+    read_curves,
+    write_again,
+    write_curves,
+    write_report,
+)
 from pointdep.experiments.figure1.summary import halves, summarise
 from pointdep.experiments.figure1.tables import markdown_table, text_claims, text_table
 
-from .synthetic import blow_up, make_curves
+from .synthetic import blow_up, make_curves, with_values
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +61,12 @@ class TestFolder:
         assert {str(v) for v in values[~finite]} == {"nan", "inf", "-inf"}
 
     def test_six_digits(self, tmp_path):
-        curves = make_curves(methods=("pc",), tasks=("cubic",), levels=(2.0,), iterations=2)
-        curves.values[:, 0] = 1 / 3, 123456.789
+        curves = make_curves(methods=("pc",), tasks=("cubic",), levels=(2.0,), iterations=4)
+        curves.values[:, 0] = 1 / 3, 123456.789, -1e-9, 0
         write_curves(curves, tmp_path / "c.csv")
-        expected = "iteration,truth,pc cubic seed 0\n0,2,0.333333\n1,2,123457\n"
-        assert (tmp_path / "c.csv").read_text() == expected
+        lines = (tmp_path / "c.csv").read_text().splitlines()
+        assert lines[0] == "iteration,truth,pc cubic seed 0"
+        assert lines[1:] == ["0,2,0.333333", "1,2,123457", "2,2,-1e-09", "3,2,0"]
 
     def test_numbers(self, folder):
         lines = list(csv.DictReader((folder / "table.csv").open()))
@@ -80,9 +88,17 @@ class TestFolder:
         text = (folder / "figure1.json").read_text()
         content = json.loads(text, parse_constant=pytest.fail)
         assert content["command"] == "pointdep figure1 --seeds 2"
-        assert content["versions"]["pointdep"] == pointdep.__version__
-        assert (content["precision"], content["seeds"]) == ("float32", [3, 4])
-        assert content["device"]
+        assert set(content) == {
+            *("command", "run", "settings", "times", "summary", "by_seed"),
+            *("claims_noise", "claims"),
+        }
+        assert set(content["run"]) == {"versions", "device", "threads", "precision"}
+        assert content["run"]["versions"]["pointdep"] == pointdep.__version__
+        # What was used in "run", what was asked for in "settings".
+        assert content["run"]["precision"] == "float32"
+        assert content["run"]["device"]
+        assert content["settings"]["precision"] == content["settings"]["device"] == "auto"
+        assert (content["settings"]["seeds"], content["settings"]["seed"]) == (2, 3)
         assert content["settings"]["levels"] == [2, 4, 6, 8, 10]
         assert content["times"] == {
             "setup_seconds": 1.5,
@@ -104,6 +120,117 @@ class TestFolder:
         tables = [line for line in page.splitlines() if line.startswith("|")]
         unescaped = {line.replace("\\|", "").count("|") for line in tables}
         assert unescaped == {4, 6}  # three columns, or five
+        assert "\n> (ours, not the paper's)\n" in page
+        assert "| dv, cubic | " in page
+        assert "MI 2, 4, 6 only" in page
+
+
+@pytest.fixture(scope="module", params=[1e200, -1.7e308])
+def enormous(request, tmp_path_factory):
+    made = make_curves(iterations=200)
+    values = made.values.astype(np.float64)
+    values[150:, 3] = request.param  # dv, gaussian
+    curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
+    folder = tmp_path_factory.mktemp("enormous")
+    write_report(curves, folder, "pointdep")
+    return curves, folder
+
+
+class TestEnormousValues:
+    """Finite in float64, though their squares are not."""
+
+    def test_all_files(self, enormous, folder):
+        _, made = enormous
+        assert {path.name for path in made.iterdir()} == {path.name for path in folder.iterdir()}
+        content = json.loads((made / "figure1.json").read_text(), parse_constant=pytest.fail)
+        unknown = [
+            (line["method"], line["level"]) for line in content["summary"] if line["rmse"] is None
+        ]
+        assert unknown == [("dv", 8), ("dv", 10)]
+
+    def test_tables(self, enormous):
+        lines = summarise(halves(enormous[0]))
+        for text in (text_table(lines), markdown_table(lines)):
+            row = next(line for line in text.splitlines() if "dv" in line and "/" not in line)
+            assert row.replace("|", " ").split()[-2:] == ["-", "-"]
+            assert "- where no value is finite, or the statistic is not." in text
+            assert "left out" not in text
+            assert "inf" not in text.replace("infer", "")
+
+    def test_it_is_not_the_better_one(self, enormous):
+        claims = {claim.key: claim for claim in judge_claims(enormous[0])}
+        assert "dv, gaussian blew up" in claims["n2"].because
+
+
+class TestStored:
+    def test_curves(self, folder, curves):
+        read = read_curves(folder)
+        assert read.settings == curves.settings
+        assert read.values.dtype == curves.values.dtype
+        assert np.allclose(read.values, curves.values, rtol=1e-5, atol=0, equal_nan=True)
+        assert (read.setup_seconds, read.train_seconds) == (1.5, 40.0)
+        assert read.precision == "float32"
+
+    def test_judged_again(self, curves, tmp_path):
+        # Made-up seeds are alike to the last digit, unlike any that were drawn.
+        shifts = np.random.default_rng(0).normal(scale=0.01, size=len(curves.cells))
+        drawn = with_values(curves.settings, curves.values + shifts)
+        write_report(drawn, tmp_path, "pointdep")
+        first, again = judge_claims(drawn), judge_claims(read_curves(tmp_path))
+        assert [claim.verdict for claim in again] == [claim.verdict for claim in first]
+        for one, other in zip(first, again, strict=True):
+            for before, after in zip(one.findings, other.findings, strict=True):
+                assert (before.about, before.supports) == (after.about, after.supports)
+                if before.value is None:
+                    assert after.value is None
+                else:
+                    assert after.value == pytest.approx(before.value, rel=1e-3, abs=1e-4)
+
+    def test_float64(self, tmp_path):
+        made = make_curves(methods=("pc", "cpc"), iterations=20, hidden=(3,), precision="float64")
+        values = made.values.astype(np.float64)
+        values[0, 0], values[1, 0] = 1e200, np.inf
+        curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
+        write_report(curves, tmp_path, "pointdep")
+        read = read_curves(tmp_path)
+        assert read.settings == curves.settings
+        assert read.values.dtype == np.float64
+        assert np.allclose(read.values, values, rtol=1e-5, atol=0)
+
+    def test_written_again(self, folder, tmp_path):
+        """Where and with what it ran is kept, not what it is written again with."""
+        stored = tmp_path / "stored"
+        stored.mkdir()
+        (stored / "curves.csv").write_bytes((folder / "curves.csv").read_bytes())
+        content = json.loads((folder / "figure1.json").read_text())
+        run = {
+            "versions": {"python": "3.0", "torch": "0.1"},
+            "device": "an abacus",
+            "threads": 7,
+            "precision": "float32",
+        }
+        (stored / "figure1.json").write_text(json.dumps({**content, "run": run}))
+        write_again(stored, tmp_path / "again")
+        again = json.loads((tmp_path / "again" / "figure1.json").read_text())
+        assert again["run"] == run
+        for name in ("command", "settings", "times"):
+            assert again[name] == content[name]
+        assert (tmp_path / "again" / "claims.md").read_text().count("\n## ") == 25
+        curves = (folder / "curves.csv").read_bytes()
+        assert (tmp_path / "again" / "curves.csv").read_bytes() == curves
+
+    def test_refused(self, folder, tmp_path):
+        with pytest.raises(InputError, match=r"figure1.json is missing: give the folder of"):
+            read_curves(tmp_path)
+        content = json.loads((folder / "figure1.json").read_text())
+        (tmp_path / "figure1.json").write_text(json.dumps(content))
+        with pytest.raises(InputError, match=r"curves.csv is missing"):
+            read_curves(tmp_path)
+        lines = (folder / "curves.csv").read_text().splitlines()
+        for other in (lines[:-1], [lines[0].replace("pc cubic", "pc conic"), *lines[1:]]):
+            (tmp_path / "curves.csv").write_text("\n".join(other))
+            with pytest.raises(InputError, match="not of one run"):
+                read_curves(tmp_path)
 
 
 class TestText:
@@ -148,5 +275,10 @@ class TestText:
 
     def test_claims(self, curves):
         text = text_claims(judge_claims(curves))
-        assert 'e   holds          "CPC has the smallest variance" (main text)' in text
-        assert "Of 25 claims" in text
+        assert 'e   cannot tell    "CPC has the smallest variance" (main text)' in text
+        assert "p   holds          DM II, read out as the paper prints it" in text
+        filled = " ".join(text.split())
+        verdicts = [claim.verdict for claim in judge_claims(curves) if claim.source != "pointdep"]
+        holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
+        assert f"Of 24 claims of the paper {holds} hold, {fails} do not, and of" in filled
+        assert "it cannot be told. Of our own, p: holds." in filled

@@ -138,12 +138,12 @@ class TestDraw:
     @pytest.mark.parametrize("dim", [20, 6])
     @pytest.mark.parametrize("precision", ["float32", "float64"])
     def test_covariance_at_each_level(self, dim, precision):
-        settings = Figure1(methods=("pc",), iterations=10, dim=dim, batch_size=4000, device="cpu")
+        settings = Figure1(methods=("pc",), iterations=20, dim=dim, batch_size=4000, device="cpu")
         _, draw = make_draw(settings, CPU, precision)
-        for step in range(10):
+        for step in range(20):
             x, y = draw(torch.tensor([step]))
             assert x.dtype == y.dtype == getattr(torch, precision)
-            rho = math.sqrt(1 - math.exp(-2 * LEVELS[step // 2] / dim))
+            rho = math.sqrt(1 - math.exp(-2 * LEVELS[step // 4] / dim))
             truth = np.eye(2 * dim)
             truth[:dim, dim:] = truth[dim:, :dim] = rho * np.eye(dim)
             cube_root = y[1].sign() * y[1].abs() ** (1 / 3)
@@ -155,10 +155,10 @@ class TestDraw:
                 assert along == pytest.approx(rho, abs=5 / math.sqrt(4000 * dim))
 
     def test_cubic_is_the_cube_of_what_the_gaussian_task_would_draw(self, monkeypatch):
-        settings = Figure1(methods=("pc",), iterations=10, batch_size=50, device="cpu")
+        settings = Figure1(methods=("pc",), iterations=20, batch_size=50, device="cpu")
         # With one seed for both tasks, they have the same x and the same noise.
         monkeypatch.setattr(run_module, "cell_seed", lambda cell: 7)
-        for step in range(0, 10, 3):
+        for step in range(0, 20, 5):
             x, y = make_draw(settings, CPU, "float64")[1](torch.tensor([step]))
             assert torch.equal(x[0], x[1])
             torch.testing.assert_close(y[1], y[0] * y[0] * y[0])
@@ -183,7 +183,7 @@ class TestBlowUps:
         [("float64", math.nan), ("float64", 1e200), ("float32", math.inf), ("bf16", math.nan)],
     )
     def test_leave_all_other_curves_as_they_are(self, critic, precision, value):
-        settings = replace(SMALL, iterations=10, precision=precision, critic=critic)
+        settings = replace(SMALL, precision=precision, critic=critic)
         alone = run_figure1(settings).values
         for replica in (0, 13):
             values = spoilt(settings, replica, value)
@@ -243,7 +243,7 @@ class Paced:
 
 
 class TestExpectedSeconds:
-    @pytest.mark.parametrize("iterations", [10, 1000, 20_000])
+    @pytest.mark.parametrize("iterations", [20, 1000, 20_000])
     def test_is_the_fastest_step_times_the_steps(self, iterations, monkeypatch):
         """The first, which is slow, or may be skipped in part, is not counted."""
         engine = Paced(0.01, 0.5, 0.2, 0.3, 0.4, 0.25)
@@ -262,4 +262,4 @@ class TestExpectedSeconds:
         assert 0 < expected_seconds(SMALL) < expected_seconds(large)
 
     def test_of_few_iterations(self):
-        assert expected_seconds(replace(SMALL, levels=(2.0,), iterations=2)) > 0
+        assert expected_seconds(replace(SMALL, levels=(2.0,), iterations=4)) > 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from statistics import stdev
 
 import numpy as np
 import pytest
 
+from pointdep.errors import InputError
+from pointdep.experiments.figure1.curves import Curves
 from pointdep.experiments.figure1.settings import Figure1
-from pointdep.experiments.figure1.summary import batch_means_error, halves, summarise
+from pointdep.experiments.figure1.summary import batch_means_error, batches_of, halves, summarise
 
 from .synthetic import with_values
 
@@ -69,6 +72,19 @@ class TestHalves:
         assert found.sd == pytest.approx(big)
         assert math.isfinite(found.rmse)
 
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize("big", [1e200, 1e308])
+    def test_what_overflows_is_unknown(self, big):
+        values = np.repeat(SMALL.truth()[:, None], len(SMALL.cells), axis=1)
+        values[2:4, :] = big
+        values[6:, :] = -big, -big / 2, big, big / 2
+        lines = halves(Curves(SMALL, values, 1.0, 1.0, "cpu", "float64"))
+        for line in (*lines, *summarise(lines)):
+            numbers = [value for value in asdict(line).values() if isinstance(value, float)]
+            assert all(map(math.isfinite, numbers))
+            assert (line.rmse, line.not_finite) == (None, 0)
+        assert (lines[0].bias is None) == (big == 1e308)
+
 
 class TestMeans:
     def test_over_seeds(self):
@@ -88,6 +104,7 @@ class TestMeans:
         found = pick(lines, method="pc", level=3.0)
         assert (found.seeds, found.blown_up, found.not_finite) == (2, 1, 2)
         assert (found.bias, found.sd, found.rmse) == (0.0, 0.0, 0.0)
+        assert found.bias_stderr is None  # one seed does not tell what differs between them
         lost = [1, 1, 1, 1, np.nan, np.nan, np.nan, np.nan]
         found = pick(summarise(halves(made(pc_5=lost, pc_6=lost))), method="pc", level=3.0)
         assert found.bias is found.sd is found.rmse is found.bias_stderr is None
@@ -118,5 +135,16 @@ class TestBatchMeans:
         assert np.mean(errors) == pytest.approx(np.std(truth), rel=0.15)
 
     def test_too_few(self):
-        assert batch_means_error(np.arange(3.0)) is None
-        assert batch_means_error(np.array([1.0, 1.0, 3.0, 3.0])) == pytest.approx(1.0)
+        assert batch_means_error(np.arange(9.0)) is None
+        means = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        expected = stdev(means) / math.sqrt(5)
+        assert batch_means_error(np.repeat(means, 2)) == pytest.approx(expected)
+
+    def test_batches(self):
+        assert [batches_of(count) for count in (2, 10, 39, 40, 2000)] == [1, 5, 19, 20, 20]
+
+
+def test_fewest_iterations():
+    Figure1(iterations=20)
+    with pytest.raises(InputError, match="iterations=19 must be at least 20, 4 for each of the 5"):
+        Figure1(iterations=19)

@@ -22,7 +22,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 # Triton 3.9 has other names for them than 3.6.
-load_async = getattr(async_copy, "async_load", async_copy.async_copy_global_to_shared)
+load_async = (
+    async_copy.async_load
+    if hasattr(async_copy, "async_load")
+    else async_copy.async_copy_global_to_shared
+)
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 
 # Accumulators of 64 x 256, 64 x 128 and 64 x 64 a group of four warps.

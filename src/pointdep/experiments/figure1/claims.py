@@ -9,6 +9,7 @@ from typing import Literal
 from pointdep.experiments.figure1.curves import Curves
 from pointdep.experiments.figure1.evidence import Evidence, Finding
 from pointdep.experiments.figure1.statements import STATEMENTS, Statement
+from pointdep.experiments.text import interval, number
 
 Verdict = Literal["holds", "does not hold", "cannot tell"]
 _VERDICTS: dict[bool | None, Verdict] = {True: "holds", False: "does not hold", None: "cannot tell"}
@@ -55,12 +56,11 @@ def _because(findings: Sequence[Finding]) -> str:
     if no:
         parts.append("against it: " + "; ".join(map(describe, no)))
     elif yes:
-        values = [finding.value for finding in yes if finding.value is not None]
-        parts[0] += f" ({number(min(values))} to {number(max(values))})" if values else ""
+        parts[0] += _range([finding.value for finding in yes if finding.value is not None])
     for reason in dict.fromkeys(finding.note for finding in unsaid if not finding.missing):
         abouts = (f.about for f in unsaid if f.note == reason and not f.missing)
-        parts.append(f"{reason}: {'; '.join(abouts)}")
-    partial = [finding.about for finding in yes if finding.note.endswith(" only")]
+        parts.append(f"open: {'; '.join(abouts)} ({reason})")
+    partial = [finding.about for finding in yes if finding.levels]
     if partial:
         parts.append(f"not over all levels: {'; '.join(partial)}")
     missing = dict.fromkeys(name for finding in unsaid for name in finding.missing)
@@ -73,19 +73,11 @@ def describe(finding: Finding) -> str:
     """ "dm2, cubic -0.05 [-0.06, -0.04]"."""
     if finding.value is None:
         return finding.about
-    if finding.low is None and finding.high is None:
-        return f"{finding.about} {number(finding.value)}"
-    return f"{finding.about} {number(finding.value)} {interval(finding)}"
+    return f"{finding.about} {number(finding.value)} {interval(finding.low, finding.high)}".rstrip()
 
 
-def interval(finding: Finding) -> str:
-    """ "[-0.06, -0.04]", an end that is not finite as a dash."""
-    low, high = ("-" if end is None else number(end) for end in (finding.low, finding.high))
-    return f"[{low}, {high}]"
-
-
-def number(value: float) -> str:
-    """Short, for any size: a count, two digits after the point, or a power of ten."""
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0e}"
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    low, high = number(min(values)), number(max(values))
+    return f" ({low})" if low == high else f" ({low} to {high})"

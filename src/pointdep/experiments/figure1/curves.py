@@ -18,7 +18,7 @@ class Curves:
     ----------
     values: (iterations, cells), in nats; not finite where a method blew up.
     setup_seconds, train_seconds: compiling and capturing, and training.
-    device, precision: what "auto" stood for.
+    device, precision: what "auto" stood for; of a stored run, the name of its device.
     """
 
     settings: Figure1

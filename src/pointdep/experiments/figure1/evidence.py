@@ -17,8 +17,8 @@ NOISE = (
     "Biases and standard deviations are those over the second half of each level; a method as a "
     "whole is judged by the mean over the levels of its |bias|, or of the logarithm of its "
     "standard deviation. One is larger than another when the 95 % interval of the difference "
-    "(Student's t) lies above zero; within the interval it cannot be told. The standard error is "
-    "that over seeds; in a run with a single seed it is that of batch means, which does not hold "
+    "(Student's t) lies above zero; within the interval it cannot be told. A ratio has the interval "
+    "of its logarithm. The standard error is that over seeds; in a run with a single seed it is that of batch means, which does not hold "
     f"what differs from seed to seed. Of fewer than {FEWEST_BATCHES} batch means, or where a run "
     "with several seeds has only one left, there is no interval, and it cannot be told. A half "
     "with a value that is not finite is left out, and a level where more than half of the seeds "
@@ -236,9 +236,12 @@ class Evidence:
         ratio: it is the logarithm of what is reported. distrust: why the answer, if there is one,
         is not to be believed.
         """
+        low, high = found.interval()
         return Finding(
             about,
-            *(_reported(end, ratio) for end in (found.value, *found.interval())),
+            _reported(found.value, ratio),
+            _reported(low, ratio),
+            _reported(high, ratio),
             supports=None if distrust else answer,
             note=(found.why or WITHIN_NOISE) if answer is None else distrust,
             levels=levels,

@@ -20,16 +20,22 @@ BUT_CPC = PAPER_METHODS[1:]
 LOW_BIAS = ("smile", *PLUG_INS)
 NOISY = ("nwj", "js", "dv")
 NEAR = 0.1  # nats
+MUCH = 2.0
 REACHED = 0.9  # of log(batch size)
 HIGHEST = 3  # levels
 # Those whose inference is finite wherever the scores are: that of `js` overflows by itself.
 _LEARN_JS = ("variational", "smile")
+_ALL_FINITE = "all values finite"
 _NAMES: dict[Quantity, str] = {"bias": "|bias|", "spread": "log sd"}
 
 
 def opposite(finding: Finding) -> Finding:
     """The same number for the claim that says the contrary."""
-    return replace(finding, supports=None if finding.supports is None else not finding.supports)
+    return replace(finding, supports=_not(finding.supports))
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
 
 
 def every(answers: Sequence[bool | None]) -> bool | None:
@@ -104,7 +110,7 @@ def _both_grow(evidence: Evidence, curve: Curve) -> Finding:
     bias, spread = slopes.values()
     return Finding(
         ", ".join(curve),
-        value=sum(slope.supports is True for slope in (bias, spread)),
+        value=None if bias.missing else sum(s.supports is True for s in (bias, spread)),
         supports=every([bias.supports, spread.supports]),
         note="; ".join(told),
         missing=bias.missing,
@@ -182,17 +188,13 @@ def _stops_at_log_batch(evidence: Evidence, curve: Curve) -> Finding:
     ceiling = math.log(size)
     about = f"{', '.join(curve)} beside log({size}) = {ceiling:.2f}"
     levels = sorted(level for level in evidence.settings.levels if level > ceiling)
-    if not levels and evidence.ran(curve):
+    if evidence.ran(curve) and not levels:
         return Finding(about, missing=(f"a level above {ceiling:.2f}",))
-    means = []
-    for level in levels:
-        bias = evidence.measured("signed bias", curve, {level: 1.0})
-        if bias is None:
-            return evidence.unknown(about, curve)
-        means.append(bias.plus(level))
-    if not means:
+    biases = [evidence.measured("signed bias", curve, {level: 1.0}) for level in levels]
+    means = [bias.plus(level) for bias, level in zip(biases, levels, strict=True) if bias]
+    if not means or len(means) < len(levels):
         return evidence.unknown(about, curve)
-    below = [opposite_of(mean.above(ceiling)) for mean in means]
+    below = [_not(mean.above(ceiling)) for mean in means]
     return evidence.finding(about, means[-1], every([*below, means[-1].above(REACHED * ceiling)]))
 
 
@@ -212,13 +214,15 @@ def blows_up_beside_pc(evidence: Evidence) -> list[Finding]:
         named = ", ".join(f"{method} {count}" for method, count in lost.items() if count)
         finding = evidence.larger("spread", ("variational", task), ("pc", task))
         supports = True if evidence.ran(("pc", task)) and named and not lost["pc"] else None
-        note = f"{NOT_FINITE}, values: {named}" if named else "" if finding.missing else ALL_FINITE
-        missing = () if supports else finding.missing
-        findings.append(replace(finding, supports=supports, note=note, missing=missing))
+        note = f"{NOT_FINITE}, values: {named}" if named else _ALL_FINITE
+        if finding.missing and supports is None:
+            findings.append(finding)
+            continue
+        findings.append(replace(finding, supports=supports, note=note, missing=()))
     return findings
 
 
-def half_nat_too_high(evidence: Evidence) -> list[Finding]:
+def half_nat_above_dm1(evidence: Evidence) -> list[Finding]:
     """Is `dm2` above `dm1` by 1/(2 eta), at the level that both fit best?"""
     shift = 1 / (2 * float(paper_method("dm2").options["eta"]))
     lowest = {min(evidence.settings.levels): 1.0}

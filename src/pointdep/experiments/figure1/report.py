@@ -1,8 +1,12 @@
-"""The folder a run of Figure 1 leaves: figure, curves, tables, claims and how it was made."""
+"""The folder a run of Figure 1 leaves, and that folder read again.
+
+It holds figure, curves, tables, claims and how they were made.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,34 +14,84 @@ from typing import Any
 import numpy as np
 
 from pointdep.data.writers import write_table
+from pointdep.errors import InputError
 from pointdep.experiments.environment import environment
 from pointdep.experiments.figure1.claims import Claim, judge_claims
 from pointdep.experiments.figure1.curves import Curves
 from pointdep.experiments.figure1.draw import write_figure
 from pointdep.experiments.figure1.evidence import NOISE
+from pointdep.experiments.figure1.settings import Cell, Figure1
 from pointdep.experiments.figure1.summary import Half, Summary, halves, summarise
 from pointdep.experiments.figure1.tables import markdown_claims, markdown_table
 
 MEAN = "mean"
+_CURVES, _JSON = "curves.csv", "figure1.json"
 
 
-def write_report(curves: Curves, folder: Path, command: str) -> None:
+def write_report(
+    curves: Curves, folder: Path, command: str, recorded: Mapping[str, Any] | None = None
+) -> None:
     """Everything into the folder, which is made where it is missing.
 
-    figure1.png, .svg and .pdf; curves.csv; table.csv and table.md; claims.md; figure1.json.
+    curves.csv; table.csv and table.md; claims.md; figure1.png, .svg and .pdf; figure1.json.
+    recorded: the `environment` a stored run was made in; None: this machine's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_seed = halves(curves)
     means = summarise(by_seed)
     claims = judge_claims(curves)
-    write_curves(curves, folder / "curves.csv")
+    write_curves(curves, folder / _CURVES)
     write_numbers(by_seed, means, folder / "table.csv")
     (folder / "table.md").write_text(markdown_table(means), "utf-8")
     (folder / "claims.md").write_text(markdown_claims(claims), "utf-8")
-    content = {"command": command, **as_json(curves, by_seed, means, claims)}
-    text = json.dumps(content, indent=1, allow_nan=False)
-    (folder / "figure1.json").write_text(text + "\n", "utf-8")
     write_figure(curves, folder)
+    surroundings = environment(curves.device) if recorded is None else recorded
+    content = {
+        "command": command,
+        "run": {**surroundings, "precision": curves.precision},
+        **as_json(curves, by_seed, means, claims),
+    }
+    text = json.dumps(content, indent=1, allow_nan=False)
+    (folder / _JSON).write_text(text + "\n", "utf-8")
+
+
+def read_curves(folder: Path) -> Curves:
+    """The curves of a stored run, to six digits, with the settings and times it had."""
+    import pandas as pd
+
+    content = _read_json(folder)
+    asked = content["settings"]
+    settings = Figure1(**{**asked, "hidden": tuple(asked["hidden"])})
+    path = folder / _CURVES
+    if not path.is_file():
+        raise InputError(f"{path} is missing: give the folder of a whole run")
+    table = pd.read_csv(path)
+    names = [_column(cell) for cell in settings.cells]
+    if len(table) != settings.iterations or not {*names} <= {*table.columns}:
+        raise InputError(f"{path} and {_JSON} beside it are not of one run")
+    kind = np.float64 if content["run"]["precision"] == "float64" else np.float32
+    return Curves(
+        settings,
+        table[names].to_numpy().astype(kind),
+        content["times"]["setup_seconds"],
+        content["times"]["train_seconds"],
+        content["run"]["device"],
+        content["run"]["precision"],
+    )
+
+
+def write_again(stored: Path, folder: Path) -> None:
+    """The report of a stored run into another folder, judged by the rules of today."""
+    content = _read_json(stored)
+    write_report(read_curves(stored), folder, content["command"], content["run"])
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / _JSON
+    if not path.is_file():
+        raise InputError(f"{path} is missing: give the folder of a whole run")
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content
 
 
 def write_curves(curves: Curves, path: Path) -> None:
@@ -49,8 +103,12 @@ def write_curves(curves: Curves, path: Path) -> None:
 
     table = pd.DataFrame({"truth": curves.settings.truth()})
     for cell in curves.cells:
-        table[f"{cell.method} {cell.task} seed {cell.seed}"] = curves.of(cell)
+        table[_column(cell)] = curves.of(cell)
     table.to_csv(path, index_label="iteration", float_format="%.6g", na_rep="nan")
+
+
+def _column(cell: Cell) -> str:
+    return f"{cell.method} {cell.task} seed {cell.seed}"
 
 
 def write_numbers(by_seed: list[Half], means: list[Summary], path: Path) -> None:
@@ -65,12 +123,12 @@ def write_numbers(by_seed: list[Half], means: list[Summary], path: Path) -> None
 def as_json(
     curves: Curves, by_seed: list[Half], means: list[Summary], claims: list[Claim]
 ) -> dict[str, Any]:
-    """The run for a program; nothing in it is nan or infinite."""
+    """The run for a program; nothing in it is nan or infinite.
+
+    "settings" are as asked for, where "auto" may stand for a device and a precision.
+    """
     settings = curves.settings
     return {
-        **environment(curves.device),
-        "precision": curves.precision,
-        "seeds": sorted({cell.seed for cell in curves.cells}),
         "settings": asdict(settings),
         "times": {
             "setup_seconds": curves.setup_seconds,

@@ -74,6 +74,8 @@ class Figure1:
             raise InputError(
                 "batch_size must be at least 2: the other rows are the product samples"
             )
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise InputError(f"learning_rate={self.learning_rate!r} must be positive")
         if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
             raise InputError(f"levels={self.levels} must be finite and not negative")
         if self.iterations < _FEWEST * len(self.levels):
@@ -85,6 +87,17 @@ class Figure1:
     def quick(self) -> Figure1:
         """A smaller version of the same figure, which learns faster for the fewer steps it has."""
         return replace(self, iterations=6000, batch_size=32, hidden=(64, 64), learning_rate=2e-3)
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for this."""
+        return (
+            f"pointdep reproduce figure1 --methods {','.join(self.methods)} --tasks "
+            f"{','.join(self.tasks)} --critic {self.critic} --dim {self.dim} --batch-size "
+            f"{self.batch_size} --iterations {self.iterations} --hidden "
+            f"{','.join(map(str, self.hidden))} --learning-rate {self.learning_rate!r} --seeds "
+            f"{self.seeds} --seed {self.seed} --precision {self.precision} --device {self.device}"
+        )
 
     @property
     def cells(self) -> tuple[Cell, ...]:

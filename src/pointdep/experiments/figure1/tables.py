@@ -5,27 +5,29 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from pointdep.experiments.figure1.claims import Claim, interval, number
+from pointdep.experiments.figure1.claims import Claim
 from pointdep.experiments.figure1.evidence import NOISE, Finding
+from pointdep.experiments.figure1.statements import OURS
 from pointdep.experiments.figure1.summary import Summary
-from pointdep.experiments.text import aligned, markdown
+from pointdep.experiments.text import aligned, interval, markdown, number
 
 WIDTH = 100
 _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
-_MARKED = f"{_MARK} values that are not finite were left out; - where none was finite."
+_MARKED = f"{_MARK} values that are not finite were left out."
+_OURS = "ours, not the paper's"
+_UNKNOWN = "- where no value is finite, or the statistic is not."
 
 
 def text_table(lines: Sequence[Summary]) -> str:
     """Bias / sd and RMSE of each method, task by task; at most 100 columns wide."""
-    parts = []
+    parts: list[str] = []
     for task in dict.fromkeys(line.task for line in lines):
         for name, cell in _CELLS.items():
-            for levels in _in_blocks(lines):
-                rows = _rows(lines, task, levels, cell)
-                rows[0][0] = f"{task}, {name}"
-                parts.append(aligned(rows))
-    notes = [_about(lines)] + [_MARKED] * any(line.not_finite for line in lines)
+            rows = _rows(lines, task, cell)
+            rows[0][0] = f"{task}, {name}"
+            parts += map(aligned, _in_blocks(rows))
+    notes = [_about(lines), *_notes(lines)]
     parts.append("\n".join(textwrap.fill(note, WIDTH) for note in notes))
     return "\n\n".join(parts) + "\n"
 
@@ -35,27 +37,24 @@ def text_claims(claims: Sequence[Claim]) -> str:
     parts = []
     for claim in claims:
         head = f"{claim.key:<3} {claim.verdict:<14} "
-        about = [f'"{claim.quote}" ({claim.source})', f"{claim.quantity}: {claim.because}"]
+        quote = claim.quote if claim.source == OURS else f'"{claim.quote}"'
+        about = [f"{quote} ({claim.source})", f"{claim.quantity}: {claim.because}"]
         filled = [
             textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(head))
             for text, first in zip(about, (head, " " * len(head)), strict=True)
         ]
         parts.append("\n".join(filled))
-    return "\n".join([*parts, "", _count(claims), textwrap.fill(NOISE, WIDTH)]) + "\n"
+    notes = [textwrap.fill(note, WIDTH) for note in (_count(claims), NOISE)]
+    return "\n".join([*parts, "", *notes]) + "\n"
 
 
 def markdown_table(lines: Sequence[Summary]) -> str:
     """Bias / sd, then RMSE: a line a method and a column a level, for each task."""
-    levels = list(dict.fromkeys(line.level for line in lines))
-    parts = ["# Figure 1 in numbers", _about(lines)]
-    if any(line.not_finite for line in lines):
-        parts.append(_MARKED.replace(_MARK, f"\\{_MARK}"))
+    parts = ["# Figure 1 in numbers", " ".join([_about(lines), *_notes(lines)])]
     for task in dict.fromkeys(line.task for line in lines):
         for name, cell in _CELLS.items():
-            rows = _rows(lines, task, levels, cell)
-            rows = [[text.replace(_MARK, f"\\{_MARK}") for text in row] for row in rows]
-            parts += [f"## {task.capitalize()} task, {name}", markdown(rows)]
-    return "\n\n".join(parts) + "\n"
+            parts += [f"## {task.capitalize()} task, {name}", markdown(_rows(lines, task, cell))]
+    return "\n\n".join(parts).replace(_MARK, f"\\{_MARK}") + "\n"
 
 
 def markdown_claims(claims: Sequence[Claim]) -> str:
@@ -67,7 +66,7 @@ def markdown_claims(claims: Sequence[Claim]) -> str:
     for claim in claims:
         parts += [
             f"## {claim.key}: {claim.verdict}",
-            f"> {claim.quote}\n>\n> ({claim.source})",
+            f"> {claim.quote}\n>\n> ({_OURS if claim.source == OURS else claim.source})",
             f"Rule: {claim.rule}",
             markdown([["", claim.quantity, "95 % interval", "supports it", "note"]]
             + [_finding(finding) for finding in claim.findings]),
@@ -90,10 +89,9 @@ def _rmse(line: Summary) -> str:
 _CELLS: dict[str, Callable[[Summary], str]] = {"bias / sd": _bias_sd, "RMSE": _rmse}
 
 
-def _rows(
-    lines: Sequence[Summary], task: str, levels: Sequence[float], cell: Callable[[Summary], str]
-) -> list[list[str]]:
-    """A header, and a row for each method of the task."""
+def _rows(lines: Sequence[Summary], task: str, cell: Callable[[Summary], str]) -> list[list[str]]:
+    """A header with the levels, and a row for each method of the task."""
+    levels = list(dict.fromkeys(line.level for line in lines))
     rows = [["method", *(f"{level:g}" for level in levels)]]
     own = {(line.method, line.level): line for line in lines if line.task == task}
     for method in dict.fromkeys(method for method, _ in own):
@@ -101,11 +99,13 @@ def _rows(
     return rows
 
 
-def _in_blocks(lines: Sequence[Summary], columns: int = 5) -> Iterator[list[float]]:
-    """The levels, as many at a time as a line has room for."""
-    levels = list(dict.fromkeys(line.level for line in lines))
-    for start in range(0, len(levels), columns):
-        yield levels[start : start + columns]
+def _in_blocks(rows: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
+    """The first column with as many others, at most five, as a line has room for."""
+    first = max(len(row[0]) for row in rows)
+    widest = max(len(text) for row in rows for text in row[1:])
+    columns = max(1, min(5, (WIDTH - first) // (2 + widest)))
+    for start in range(1, len(rows[0]), columns):
+        yield [[row[0], *row[start : start + columns]] for row in rows]
 
 
 def _about(lines: Sequence[Summary]) -> str:
@@ -114,22 +114,30 @@ def _about(lines: Sequence[Summary]) -> str:
     return f"{_LEGEND}; {over}."
 
 
+def _notes(lines: Sequence[Summary]) -> list[str]:
+    notes = [_MARKED] if any(line.not_finite for line in lines) else []
+    return notes + [_UNKNOWN] * any(None in (line.bias, line.sd, line.rmse) for line in lines)
+
+
 def _count(claims: Sequence[Claim]) -> str:
-    verdicts = [claim.verdict for claim in claims]
+    """The paper's, and ours one by one."""
+    verdicts = [claim.verdict for claim in claims if claim.source != OURS]
     counts = [verdicts.count(verdict) for verdict in ("holds", "does not hold", "cannot tell")]
-    return "Of {} claims {} hold, {} do not, and of {} it cannot be told.".format(
-        len(claims), *counts
+    ours = [f"{claim.key}: {claim.verdict}" for claim in claims if claim.source == OURS]
+    return "Of {} claims of the paper {} hold, {} do not, and of {} it cannot be told. {}".format(
+        len(verdicts), *counts, f"Of our own, {', '.join(ours)}."
     )
 
 
 def _finding(finding: Finding) -> list[str]:
     answer = {True: "yes", False: "no", None: "open"}[finding.supports]
-    without = finding.low is None and finding.high is None
     missing = f"not run: {', '.join(finding.missing)}" if finding.missing else ""
+    levels = ", ".join(f"{level:g}" for level in finding.levels)
+    over = f"MI {levels} only" if levels else ""
     return [
         finding.about,
         "" if finding.value is None else number(finding.value),
-        "" if without else interval(finding),
+        interval(finding.low, finding.high),
         answer,
-        "; ".join(part for part in (finding.note, missing) if part),
+        "; ".join(part for part in (finding.note, over, missing) if part),
     ]
