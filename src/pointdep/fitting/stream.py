@@ -17,6 +17,7 @@ from torch import Tensor
 from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
+from pointdep.core.critics.pair_layers import one_part_a_thread
 from pointdep.core.fused_objectives import FusedObjectives
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
@@ -98,7 +99,8 @@ class StreamEngine:
                 with torch.cuda.device(self.device):
                     seconds = self._replay(one, steps, shown)
             else:
-                seconds = _repeat(one, steps, shown)
+                with one_part_a_thread():
+                    seconds = _repeat(one, steps, shown)
         return Streamed(values.cpu(), *seconds)
 
     def _step(self, step: Tensor) -> Tensor:

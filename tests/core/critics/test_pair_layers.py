@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pointdep.core.critics import ConcatCritic, pair_layers
-from pointdep.core.critics.pair_layers import pair_scores
+from pointdep.core.critics.pair_layers import one_part_a_thread, pair_scores
 
 from .kinds import draw
 
@@ -199,3 +199,52 @@ class TestInTheCritic:
         critic.pair_dtype = torch.bfloat16
         assert critic.fusable
         assert torch.equal(critic.matrix(x, y), wanted)
+
+
+class TestOnePartAThread:
+    @pytest.fixture
+    def threads(self):
+        before = torch.get_num_threads()
+        yield torch.set_num_threads
+        torch.set_num_threads(before)
+
+    @pytest.mark.parametrize("few", [1, 2])
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_as_without(self, few, count, threads, monkeypatch):
+        monkeypatch.setattr(pair_layers, "_CACHED", few * 6 * 4 * 3)
+        tensors = make((5, 6, 4, 3, 7))
+        threads(1)
+        (scores, grads), _ = both(tensors)
+        threads(count)
+        with one_part_a_thread():
+            (found_scores, found_grads), _ = both(tensors)
+        assert torch.equal(scores, found_scores)
+        assert all(map(torch.equal, grads, found_grads))
+
+    def test_each_has_one_thread_and_the_number_is_as_before(self, threads, monkeypatch):
+        threads(3)
+        seen = []
+
+        def forward(*part):
+            seen.append((torch.get_num_threads(), torch.is_grad_enabled()))
+            return original(*part)
+
+        original = pair_layers._forward
+        monkeypatch.setattr(pair_layers, "_forward", forward)
+        monkeypatch.setattr(pair_layers, "_CACHED", 1)
+        with one_part_a_thread():
+            assert torch.get_num_threads() == 1
+            pair_scores(torch.float64, *make((4, 5, 5, 3, 3)))
+        assert seen == [(1, False)] * 4
+        assert torch.get_num_threads() == 3
+        pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
+        assert seen[4:] == [(3, False)]
+
+    def test_what_goes_wrong_in_one_is_raised(self, threads, monkeypatch):
+        threads(2)
+        monkeypatch.setattr(pair_layers, "_CACHED", 1)
+        tensors = make((3, 5, 5, 4, 3))
+        tensors[2] = tensors[2][:, :2]
+        with pytest.raises(RuntimeError, match="batch2"), one_part_a_thread():
+            pair_scores(torch.float64, *tensors)
+        assert torch.get_num_threads() == 2

@@ -203,8 +203,8 @@ STATEMENTS = (
         "The logarithm of the variance of NWJ grows by at least 1 for each nat of MI over the "
         f"{ask.HIGHEST} highest levels, on every task: the 95 % interval of the slope lies above "
         "1, or below it for the contrary. Omega(e^MI) is asymptotic, which is why the lower levels "
-        "are left out (there, the variance of E_J[s] is the larger part), and it is a theorem "
-        "about the best critic: what does not hold is that networks show it at these levels.",
+        "are left out (there, the variance of E_J[s] is the larger part), and speaks of the best "
+        "critic: judged is whether trained networks show it at these levels, not the theorem.",
         _VARIANCE_SLOPE,
         ask.all_of(ask.like_exponential("nwj")),
     ),
