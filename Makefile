@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow lint bench bench-peers format clean
+.PHONY: demo test test-slow lint bench bench-gpu bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -29,6 +29,12 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/checks.py
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
+	$(BIN)/python benchmarks/figure1_quick.py
+
+# On a Hopper GPU: minutes.
+bench-gpu: $(READY_DEV)
+	$(BIN)/python benchmarks/figure1_speed.py
+	$(BIN)/python benchmarks/figure1_precision.py
 
 # Other libraries, each in an environment of its own, and ours on the same arrays: hours.
 bench-peers: $(READY_DEV)
