@@ -184,10 +184,10 @@ class TestFigure1:
         common = ("reproduce", "figure1", "--device", "cpu")
         assert pointdep(*common).err == (
             "on this CPU about 9 h 20 min for 20,000 iterations of 20 networks; with --quick about "
-            "2 h 48 min\n" + STOPPED
+            "2 h 20 min\n" + STOPPED
         )
         assert pointdep(*common, "--quick").err == (
-            "on this CPU about 2 h 48 min for 6,000 iterations of 20 networks\n" + STOPPED
+            "on this CPU about 2 h 20 min for 5,000 iterations of 20 networks\n" + STOPPED
         )
         assert pointdep(*common, "--iterations", 30, "--tasks", "cubic").err == (
             "on this CPU about 50 s for 30 iterations of 10 networks\n" + STOPPED

@@ -59,7 +59,7 @@ Quick = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help="Smaller, for a CPU: 6,000 iterations on batches of 32, layers 64,64, learning rate "
+        help="Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
         "0.002; a minute or two. Options that are given win.",
     ),
 ]

@@ -86,7 +86,7 @@ class Figure1:
 
     def quick(self) -> Figure1:
         """A smaller version of the same figure, which learns faster for the fewer steps it has."""
-        return replace(self, iterations=6000, batch_size=32, hidden=(64, 64), learning_rate=2e-3)
+        return replace(self, iterations=5000, batch_size=32, hidden=(64, 64), learning_rate=2e-3)
 
     @property
     def command(self) -> str:
