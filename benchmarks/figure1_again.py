@@ -2,8 +2,8 @@
 
     python benchmarks/figure1_again.py figure1/ again/
 
-The first folder is one that `pointdep reproduce figure1` wrote; docs/figure1 is made from the second,
-without curves.csv and the SVG.
+The first folder is one that `pointdep reproduce figure1` wrote; docs/figure1 is made from the
+second, without curves.csv and the SVG.
 """
 
 from __future__ import annotations
