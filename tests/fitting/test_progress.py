@@ -80,3 +80,11 @@ def test_show(capsys):
     assert isinstance(silent, progress.Silent)
     assert isinstance(progress.show("fitting"), progress.Shown)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (599, "599 s"), (600, "10 min"), (3570, "1 h 0 min"), (33600, "9 h 20 min")],
+)
+def test_durations(seconds, said):
+    assert progress.duration(seconds) == said

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pointdep.errors import InputError
 
+_RESULTS = ("figure1.json", "results.json")  # where commands write how results were made
+
 
 def prepare_folder(folder: Path) -> None:
     """Make the folder, or refuse it before anything is run."""
@@ -20,16 +22,17 @@ def prepare_folder(folder: Path) -> None:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from None
 
 
-def refuse_other_results(summary: Path, command: str) -> None:
-    """InputError where `summary`, a JSON file of results, is there from another command."""
-    if not summary.exists():
-        return
-    try:
-        before = json.loads(summary.read_text("utf-8"))["command"]
-    except (OSError, ValueError, KeyError, TypeError):
-        before = "something else"
-    if before != command:
-        raise InputError(
-            f"{summary.parent} holds the results of another run ({before}): choose another "
-            "--output, or remove it"
-        )
+def refuse_other_results(folder: Path, command: str) -> None:
+    """InputError where the folder holds the results of another command than this."""
+    for summary in (folder / name for name in _RESULTS):
+        if not summary.exists():
+            continue
+        try:
+            before = json.loads(summary.read_text("utf-8"))["command"]
+        except (OSError, ValueError, KeyError, TypeError):
+            before = "something else"
+        if before != command:
+            raise InputError(
+                f"{folder} holds the results of another run ({before}): choose another --output, "
+                "or remove it"
+            )

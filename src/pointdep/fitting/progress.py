@@ -79,7 +79,7 @@ class Shown:
         if self._first is None:
             self._first = now, done
         seconds = (now - since) / max(done - before, 1) * (total - done)
-        return f"{self.left} {seconds:.0f} s left"
+        return f"{self.left} {duration(seconds)} left"
 
     def _update_bar(self, done: int, total: int, detail: str) -> None:
         if self._bar is None:
@@ -98,6 +98,14 @@ class Shown:
             self._task = self._bar.add_task(self.title, total=total, detail=detail)
             self._bar.start()
         self._bar.update(self._task, completed=done, total=total, detail=detail)
+
+
+def duration(seconds: float) -> str:
+    """ "40 s", "12 min" or "9 h 20 min"."""
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def show(title: str, *, enabled: bool = True, left: str = "at most") -> Shown | Silent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,14 @@ from pointdep.experiments.figure1.report import (
     write_curves,
     write_report,
 )
+from pointdep.experiments.figure1.settings import Figure1
 from pointdep.experiments.figure1.summary import halves, summarise
-from pointdep.experiments.figure1.tables import markdown_table, text_claims, text_table
+from pointdep.experiments.figure1.tables import (
+    markdown_claims,
+    markdown_table,
+    text_claims,
+    text_table,
+)
 
 from .synthetic import blow_up, make_curves, with_values
 
@@ -243,7 +250,7 @@ class TestText:
         assert ["drf", "0.37", "0.55", "0.82", "1.14", "1.59"] in rows
         assert ["dv", "-0.12/0.22", "-0.30/0.35", "-0.70/0.60", "-", "-"] in rows
         assert "-2.77/2.18*" in text
-        assert "means over 2 seeds" in text
+        assert "means over 2 seeds, RMSE is over all their values" in " ".join(text.split())
         assert "not finite were left out" in text
 
     def test_table_of_a_quiet_run(self):
@@ -255,7 +262,7 @@ class TestText:
         huge = blow_up(curves, "variational", after=0.9, value=-3e38)
         for made in (curves, huge):
             lines = summarise(halves(made))
-            for text in (text_table(lines), text_claims(judge_claims(made))):
+            for text in (text_table(lines), text_claims(judge_claims(made), made.settings)):
                 assert max(map(len, text.splitlines())) <= 100
 
     def test_many_levels(self):
@@ -273,8 +280,25 @@ class TestText:
         assert "| dm1 | -0.08/0.18 | -0.20/0.28 | -0.52/0.49 | -1.29/0.89 | -2.77/2.18\\* |" in text
         assert "## Cubic task, RMSE" in text
 
+    def test_what_was_not_run_is_only_named(self):
+        made = make_curves(methods=("pc",), tasks=("gaussian",))
+        text = text_claims(judge_claims(made), made.settings)
+        assert "CPC has the smallest variance" not in text
+        assert re.search(r"Not run here, so that it cannot be told: .*\be\b", text)
+
+    def test_other_settings_than_the_papers_are_said(self):
+        made = make_curves(methods=("cpc", "pc"))
+        for text in (
+            text_claims(judge_claims(made), made.settings),
+            markdown_claims(judge_claims(made), made.settings),
+        ):
+            filled = " ".join(text.split())
+            assert "not the paper's settings, and the verdicts are about this run alone" in filled
+            assert "methods cpc, pc, not cpc, nwj, js" in filled
+            assert "Of one seed" in filled
+
     def test_claims(self, curves):
-        text = text_claims(judge_claims(curves))
+        text = text_claims(judge_claims(curves), curves.settings)
         assert 'e   cannot tell    "CPC has the smallest variance" (main text)' in text
         assert "p   holds          DM II, read out as the paper prints it" in text
         filled = " ".join(text.split())
@@ -282,3 +306,12 @@ class TestText:
         holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
         assert f"Of 24 claims of the paper {holds} hold, {fails} do not, and of" in filled
         assert "it cannot be told. Of our own, p: holds." in filled
+
+
+def test_departures():
+    assert Figure1(seeds=3, seed=4, precision="float32", device="cpu").departures == ""
+    quick = Figure1().quick().departures
+    assert quick == (
+        "iterations 5000, not 20000; batch size 32, not 128; hidden 64, 64, not 512, 512; "
+        "learning rate 0.002, not 0.001"
+    )

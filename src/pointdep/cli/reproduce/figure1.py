@@ -116,7 +116,7 @@ def figure1(
     settings = smaller if quick else shared.chosen(Figure1(), **given)
     on_cpu = pick_device(device).type == "cpu"
     prepare_folder(output)
-    refuse_other_results(output / "figure1.json", settings.command)
+    refuse_other_results(output, settings.command)
     if on_cpu and not quiet:
         say_how_long(settings, smaller)
     with show("Figure 1", enabled=not quiet, left="about") as progress:
@@ -128,7 +128,9 @@ def figure1(
 def say_how_long(settings: Figure1, smaller: Figure1) -> None:
     """On standard error, before hours begin; and how long the version of --quick would take."""
     from pointdep.experiments.figure1.run import expected_seconds
+    from pointdep.fitting.progress import duration
 
+    print("measuring how fast this CPU is ...", file=sys.stderr, flush=True)
     seconds = expected_seconds(settings)
     less = seconds if settings == smaller else expected_seconds(smaller)
     hint = f"; with --quick about {duration(less)}" if less < seconds / 2 else ""
@@ -140,14 +142,6 @@ def say_how_long(settings: Figure1, smaller: Figure1) -> None:
     )
 
 
-def duration(seconds: float) -> str:
-    """ "40 s", "12 min" or "9 h 20 min"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
 def tell(curves: Curves, output: Path, *, json: bool) -> None:
     """The outcome for a person or a program."""
     from pointdep.experiments.figure1.claims import judge_claims
@@ -157,7 +151,7 @@ def tell(curves: Curves, output: Path, *, json: bool) -> None:
     lines, claims = summarise(halves(curves)), judge_claims(curves)
     if not json:
         print(text_table(lines))
-        print(text_claims(claims))
+        print(text_claims(claims, curves.settings))
         print(f"written: {output}")
         return
     told = "key", "source", "quote", "quantity", "verdict", "because"

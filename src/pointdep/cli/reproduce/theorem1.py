@@ -113,7 +113,7 @@ def theorem1(
     )
     pick_device(device)  # refuses one that is not there
     prepare_folder(output)
-    refuse_other_results(output / "results.json", settings.command)
+    refuse_other_results(output, settings.command)
     with show("Theorem 1", enabled=not quiet, left="about") as progress:
         outcome = run_theorem1(settings, progress)
     write_report(outcome, output)

@@ -43,7 +43,7 @@ def write_report(
     write_curves(curves, folder / _CURVES)
     write_numbers(by_seed, means, folder / "table.csv")
     (folder / "table.md").write_text(markdown_table(means), "utf-8")
-    (folder / "claims.md").write_text(markdown_claims(claims), "utf-8")
+    (folder / "claims.md").write_text(markdown_claims(claims, curves.settings), "utf-8")
     write_figure(curves, folder)
     surroundings = environment(curves.device) if recorded is None else recorded
     content = {

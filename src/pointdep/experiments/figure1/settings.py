@@ -15,6 +15,17 @@ from pointdep.fitting.stream import PRECISIONS
 
 TASKS = ("gaussian", "cubic")
 CRITICS = ("concat", "separable")
+_OF_THE_PAPER = (
+    "methods",
+    "tasks",
+    "levels",
+    "iterations",
+    "dim",
+    "batch_size",
+    "critic",
+    "hidden",
+    "learning_rate",
+)
 _FEWEST = 4  # iterations a level: the second half of fewer has no standard deviation
 
 
@@ -72,7 +83,8 @@ class Figure1:
             require_whole(name, getattr(self, name))
         if self.batch_size < 2:
             raise InputError(
-                "batch_size must be at least 2: the other rows are the product samples"
+                f"batch_size={self.batch_size} must be at least 2: every pair is set against the "
+                "mismatched pairs of its batch"
             )
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate={self.learning_rate!r} must be positive")
@@ -87,6 +99,18 @@ class Figure1:
     def quick(self) -> Figure1:
         """A smaller version of the same figure, which learns faster for the fewer steps it has."""
         return replace(self, iterations=5000, batch_size=32, hidden=(64, 64), learning_rate=2e-3)
+
+    @property
+    def departures(self) -> str:
+        """In what this differs from the paper's experiment; empty where it does not."""
+        paper = Figure1()
+        changed = [n for n in _OF_THE_PAPER if getattr(self, n) != getattr(paper, n)]
+        names = [
+            f"{name.replace('_', ' ')} {_shown(getattr(self, name))}, not "
+            f"{_shown(getattr(paper, name))}"
+            for name in changed
+        ]
+        return "; ".join(names)
 
     @property
     def command(self) -> str:
@@ -125,6 +149,10 @@ class Figure1:
     def correlation(self) -> NDArray[np.float64]:
         """rho of each iteration: MI = -dim/2 log(1 - rho^2)."""
         return np.sqrt(-np.expm1(-2.0 * self.truth() / self.dim))
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _check_method(name: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pointdep.experiments.figure1.claims import Claim
 from pointdep.experiments.figure1.evidence import NOISE, Finding
+from pointdep.experiments.figure1.settings import Figure1
 from pointdep.experiments.figure1.statements import OURS
 from pointdep.experiments.figure1.summary import Summary
 from pointdep.experiments.text import aligned, interval, markdown, number
@@ -16,6 +17,7 @@ _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
 _MARKED = f"{_MARK} values that are not finite were left out."
 _OURS = "ours, not the paper's"
+_WHERE = "The rule of each verdict and all its figures: claims.md."
 _UNKNOWN = "- where no value is finite, or the statistic is not."
 
 
@@ -32,10 +34,16 @@ def text_table(lines: Sequence[Summary]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def text_claims(claims: Sequence[Claim]) -> str:
-    """Verdict, sentence and reason of each claim; at most 100 columns wide."""
-    parts = []
+def text_claims(claims: Sequence[Claim], settings: Figure1) -> str:
+    """Verdict, sentence and reason of each claim; at most 100 columns wide.
+
+    Those of which nothing was run are only named: claims.md has them.
+    """
+    parts, unknown = [], []
     for claim in claims:
+        if claim.findings and all(finding.missing for finding in claim.findings):
+            unknown.append(claim.key)
+            continue
         head = f"{claim.key:<3} {claim.verdict:<14} "
         quote = claim.quote if claim.source == OURS else f'"{claim.quote}"'
         about = [f"{quote} ({claim.source})", f"{claim.quantity}: {claim.because}"]
@@ -44,8 +52,9 @@ def text_claims(claims: Sequence[Claim]) -> str:
             for text, first in zip(about, (head, " " * len(head)), strict=True)
         ]
         parts.append("\n".join(filled))
-    notes = [textwrap.fill(note, WIDTH) for note in (_count(claims), NOISE)]
-    return "\n".join([*parts, "", *notes]) + "\n"
+    notes = [f"Not run here, so that it cannot be told: {', '.join(unknown)}."] if unknown else []
+    notes += [_count(claims), *_caveats(settings), _WHERE]
+    return "\n".join([*parts, "", *(textwrap.fill(note, WIDTH) for note in notes)]) + "\n"
 
 
 def markdown_table(lines: Sequence[Summary]) -> str:
@@ -57,9 +66,14 @@ def markdown_table(lines: Sequence[Summary]) -> str:
     return "\n\n".join(parts).replace(_MARK, f"\\{_MARK}") + "\n"
 
 
-def markdown_claims(claims: Sequence[Claim]) -> str:
+def markdown_claims(claims: Sequence[Claim], settings: Figure1) -> str:
     """Each claim with its rule and every number it rests on."""
-    parts = ["# The paper's claims and what was measured", NOISE, _count(claims)]
+    parts = [
+        "# The paper's claims and what was measured",
+        _count(claims),
+        *_caveats(settings),
+        NOISE,
+    ]
     overview = [["", "claim", "verdict"]]
     overview += [[claim.key, claim.quote, f"**{claim.verdict}**"] for claim in claims]
     parts.append(markdown(overview))
@@ -110,8 +124,9 @@ def _in_blocks(rows: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
 
 def _about(lines: Sequence[Summary]) -> str:
     seeds = max(line.seeds for line in lines)
-    over = "one seed" if seeds == 1 else f"means over {seeds} seeds"
-    return f"{_LEGEND}; {over}."
+    if seeds == 1:
+        return f"{_LEGEND}; one seed."
+    return f"{_LEGEND}; bias and sd are means over {seeds} seeds, RMSE is over all their values."
 
 
 def _notes(lines: Sequence[Summary]) -> list[str]:
@@ -127,6 +142,19 @@ def _count(claims: Sequence[Claim]) -> str:
     return "Of {} claims of the paper {} hold, {} do not, and of {} it cannot be told. {}".format(
         len(verdicts), *counts, f"Of our own, {', '.join(ours)}."
     )
+
+
+def _caveats(settings: Figure1) -> list[str]:
+    """What keeps the verdicts from being about the paper's experiment."""
+    notes = []
+    if settings.departures:
+        notes.append(
+            "These are not the paper's settings, and the verdicts are about this run alone: "
+            f"{settings.departures}."
+        )
+    if settings.seeds == 1:
+        notes.append("Of one seed: another may give other verdicts; --seeds 3 says how far.")
+    return notes
 
 
 def _finding(finding: Finding) -> list[str]:
