@@ -88,3 +88,9 @@ def test_markdown(tmp_path):
         write_markdown(tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         write_markdown(tmp_path / "no" / "table1.md")
+
+
+def test_no_markdown_under_the_name_of_json(tmp_path):
+    with pytest.raises(InputError, match=r"table1.json would hold Markdown: name it \.md"):
+        write_markdown(tmp_path / "table1.json")
+    assert not list(tmp_path.iterdir())

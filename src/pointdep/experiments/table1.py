@@ -23,6 +23,7 @@ NOTES = (
     "dm2: the inference of the paper. Learning ends at s = log r + 1/(2 eta), so that this reads "
     "1/(2 eta) too high; the estimator that users call takes 1/(2 eta) off.",
     "drf: s may fall below zero; the floor, 1e-4, gives it a logarithm.",
+    "tau is 5, lam and eta are 1, as in the paper.",
 )
 
 
@@ -83,6 +84,8 @@ def write_markdown(path: Path) -> None:
     """The page into a file."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file")
+    if path.suffix == ".json":
+        raise InputError(f"{path} would hold Markdown: name it .md, or use --json > {path}")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: the folder {path.parent} does not exist")
     path.write_text(markdown_table(), "utf-8")
