@@ -109,7 +109,7 @@ def _draw_method(axis: Axes, curves: Curves, method: str) -> None:
     )
     axis.set_title(textwrap.fill(METHODS[method].name, 28))
     axis.set(xlim=(0, settings.iterations), ylim=(0, top))
-    axis.locator_params(axis="x", nbins=4)
+    axis.locator_params(axis="x", nbins=4, prune="upper")  # the next panel begins there
     if METHODS[method].bounded_by_batch:
         _draw_ceiling(axis, settings)
     _note_what_is_lost(axis, curves, method)
