@@ -118,6 +118,10 @@ class TestInputs:
         with pytest.raises(InputError, match="running state"):
             engine(("pc", "mine"))
 
+    def test_a_precision_that_is_none_is_refused(self):
+        with pytest.raises(InputError, match="unknown precision 'fp32': did you mean 'tf32'"):
+            engine(precision="fp32")
+
     @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16", "float64"])
     def test_types(self, precision):
         dtype = torch.float64 if precision == "float64" else torch.float32

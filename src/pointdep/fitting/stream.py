@@ -17,11 +17,11 @@ from torch import Tensor
 from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
-from pointdep.core.critics.pair_layers import one_part_a_thread
+from pointdep.core.critics.part_threads import one_part_a_thread
 from pointdep.core.fused_objectives import FusedObjectives
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
-from pointdep.errors import InputError
+from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
 
@@ -62,6 +62,8 @@ class StreamEngine:
         device: torch.device | str = "cpu",
         generator: torch.Generator | None = None,
     ) -> None:
+        if precision not in PRECISIONS:
+            raise unknown_name("precision", precision, PRECISIONS)
         if any(method.gradient is not None for method in methods):
             raise InputError("a method with a running state cannot be trained on a stream")
         self.device, self.precision = torch.device(device), precision

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pointdep.core.critics import ConcatCritic, pair_layers
-from pointdep.core.critics.pair_layers import one_part_a_thread, pair_scores
+from pointdep.core.critics.pair_layers import pair_scores
+from pointdep.core.critics.part_threads import one_part_a_thread
 
 from .kinds import draw
 

@@ -44,7 +44,7 @@ def curves():
 @pytest.fixture(scope="module")
 def folder(curves, tmp_path_factory):
     folder = tmp_path_factory.mktemp("figure1") / "made"
-    write_report(curves, folder, "pointdep figure1 --seeds 2")
+    write_report(curves, folder)
     return folder
 
 
@@ -94,7 +94,7 @@ class TestFolder:
     def test_json(self, folder, curves):
         text = (folder / "figure1.json").read_text()
         content = json.loads(text, parse_constant=pytest.fail)
-        assert content["command"] == "pointdep figure1 --seeds 2"
+        assert content["command"] == curves.settings.command
         assert set(content) == {
             *("command", "run", "settings", "times", "summary", "by_seed"),
             *("claims_noise", "claims"),
@@ -139,7 +139,7 @@ def enormous(request, tmp_path_factory):
     values[150:, 3] = request.param  # dv, gaussian
     curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
     folder = tmp_path_factory.mktemp("enormous")
-    write_report(curves, folder, "pointdep")
+    write_report(curves, folder)
     return curves, folder
 
 
@@ -182,7 +182,7 @@ class TestStored:
         # Made-up seeds are alike to the last digit, unlike any that were drawn.
         shifts = np.random.default_rng(0).normal(scale=0.01, size=len(curves.cells))
         drawn = with_values(curves.settings, curves.values + shifts)
-        write_report(drawn, tmp_path, "pointdep")
+        write_report(drawn, tmp_path)
         first, again = judge_claims(drawn), judge_claims(read_curves(tmp_path))
         assert [claim.verdict for claim in again] == [claim.verdict for claim in first]
         for one, other in zip(first, again, strict=True):
@@ -198,7 +198,7 @@ class TestStored:
         values = made.values.astype(np.float64)
         values[0, 0], values[1, 0] = 1e200, np.inf
         curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
-        write_report(curves, tmp_path, "pointdep")
+        write_report(curves, tmp_path)
         read = read_curves(tmp_path)
         assert read.settings == curves.settings
         assert read.values.dtype == np.float64

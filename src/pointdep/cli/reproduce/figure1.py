@@ -14,8 +14,10 @@ from pointdep.cli.reproduce import shared
 from pointdep.cli.show import print_json
 
 if TYPE_CHECKING:
+    from pointdep.experiments.figure1.claims import Claim
     from pointdep.experiments.figure1.curves import Curves
     from pointdep.experiments.figure1.settings import Figure1
+    from pointdep.experiments.figure1.summary import Summary
 
 Methods = Annotated[
     str | None,
@@ -121,8 +123,8 @@ def figure1(
         say_how_long(settings, smaller)
     with show("Figure 1", enabled=not quiet, left="about") as progress:
         curves = run_figure1(settings, progress)
-    write_report(curves, output, settings.command)
-    tell(curves, output, json=json)
+    lines, claims = write_report(curves, output)
+    tell(curves, lines, claims, output, json=json)
 
 
 def say_how_long(settings: Figure1, smaller: Figure1) -> None:
@@ -142,13 +144,12 @@ def say_how_long(settings: Figure1, smaller: Figure1) -> None:
     )
 
 
-def tell(curves: Curves, output: Path, *, json: bool) -> None:
+def tell(
+    curves: Curves, lines: list[Summary], claims: list[Claim], output: Path, *, json: bool
+) -> None:
     """The outcome for a person or a program."""
-    from pointdep.experiments.figure1.claims import judge_claims
-    from pointdep.experiments.figure1.summary import halves, summarise
     from pointdep.experiments.figure1.tables import text_claims, text_table
 
-    lines, claims = summarise(halves(curves)), judge_claims(curves)
     if not json:
         print(text_table(lines))
         print(text_claims(claims, curves.settings))

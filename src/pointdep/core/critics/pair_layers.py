@@ -17,17 +17,15 @@ relu(z) and over its gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pointdep.core.critics.part_threads import of_each
+
 _CACHED = 1 << 18  # numbers, a megabyte
-_POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("_POOL", default=None)
 
 
 def pair_scores(dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor) -> Tensor:
@@ -51,7 +49,7 @@ class _FewByFew(torch.autograd.Function):
     def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tensor:
         ctx.save_for_backward(*tensors)
         parts = [(dtype, *part) for part in _few_by_few(tensors, *tensors[:2])]
-        done = _of_each(_forward, parts)
+        done = of_each(_forward, parts)
         ctx.layers = [layers for _, *layers in done]
         return torch.cat([scores for scores, *_ in done])
 
@@ -60,7 +58,7 @@ class _FewByFew(torch.autograd.Function):
         hx, hy = ctx.saved_tensors[:2]
         parts = _few_by_few([*grads, *ctx.saved_tensors], hx, hy)
         whole = [(*part, *layers) for part, layers in zip(parts, ctx.layers, strict=True)]
-        done = _of_each(_backward, whole)
+        done = of_each(_backward, whole)
         return None, *(torch.cat(column) for column in zip(*done, strict=True))
 
 
@@ -84,47 +82,6 @@ def _few_by_few(tensors: Sequence[Tensor], hx: Tensor, hy: Tensor) -> Iterator[l
     few = max(1, _CACHED // (hx.shape[1] * hy.shape[1] * hx.shape[2]))
     for first in range(0, len(hx), few):
         yield [tensor[first : first + few] for tensor in tensors]
-
-
-@contextmanager
-def one_part_a_thread() -> Iterator[None]:
-    """Within it torch works on one thread, and `pair_scores` on as many as torch had before.
-
-    Threads that share the work of one small operation wait for each other at its end; where other
-    work keeps one of them from running, that takes ten times as long. Threads with work of their
-    own do not.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(before, "pair-layers", _keep_to_one_thread) as pool:
-            token = _POOL.set(pool if before > 1 else None)
-            try:
-                yield
-            finally:
-                _POOL.reset(token)
-    finally:
-        torch.set_num_threads(before)
-
-
-def _keep_to_one_thread() -> None:
-    torch.get_num_threads()  # the first question in a thread sets the number to that of all
-    torch.set_num_threads(1)
-
-
-def _of_each(
-    function: Callable[..., tuple[Tensor, ...]], parts: Sequence[tuple[Any, ...]]
-) -> list[tuple[Tensor, ...]]:
-    """function(*part) of each part."""
-    pool = _POOL.get()
-    if pool is None:
-        return [function(*part) for part in parts]
-    return list(pool.map(partial(_without_grad, function), parts))
-
-
-def _without_grad(function: Callable[..., Any], part: tuple[Any, ...]) -> Any:
-    with torch.no_grad():  # which is set for each thread by itself
-        return function(*part)
 
 
 def _forward(

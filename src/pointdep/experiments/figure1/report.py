@@ -29,9 +29,9 @@ _CURVES, _JSON = "curves.csv", "figure1.json"
 
 
 def write_report(
-    curves: Curves, folder: Path, command: str, recorded: Mapping[str, Any] | None = None
-) -> None:
-    """Everything into the folder, which is made where it is missing.
+    curves: Curves, folder: Path, recorded: Mapping[str, Any] | None = None
+) -> tuple[list[Summary], list[Claim]]:
+    """Everything into the folder, which is made where it is missing; the numbers and the verdicts.
 
     curves.csv; table.csv and table.md; claims.md; figure1.png, .svg and .pdf; figure1.json.
     recorded: the `environment` a stored run was made in; None: this machine's.
@@ -47,12 +47,13 @@ def write_report(
     write_figure(curves, folder)
     surroundings = environment(curves.device) if recorded is None else recorded
     content = {
-        "command": command,
+        "command": curves.settings.command,
         "run": {**surroundings, "precision": curves.precision},
         **as_json(curves, by_seed, means, claims),
     }
     text = json.dumps(content, indent=1, allow_nan=False)
     (folder / _JSON).write_text(text + "\n", "utf-8")
+    return means, claims
 
 
 def read_curves(folder: Path) -> Curves:
@@ -82,8 +83,7 @@ def read_curves(folder: Path) -> Curves:
 
 def write_again(stored: Path, folder: Path) -> None:
     """The report of a stored run into another folder, judged by the rules of today."""
-    content = _read_json(stored)
-    write_report(read_curves(stored), folder, content["command"], content["run"])
+    write_report(read_curves(stored), folder, _read_json(stored)["run"])
 
 
 def _read_json(folder: Path) -> dict[str, Any]:

@@ -158,8 +158,10 @@ def _shown(value: object) -> str:
 def _check_method(name: str) -> None:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
-    if METHODS[name].estimates != "mutual information" or METHODS[name].gradient:
-        raise InputError(f"method {name!r} cannot be drawn here: choose another")
+    if METHODS[name].estimates != "mutual information":
+        raise InputError(f"method {name!r} infers {METHODS[name].estimates}: choose another")
+    if METHODS[name].gradient is not None:
+        raise InputError(f"method {name!r} has a running state, and cannot be drawn: choose 'dv'")
 
 
 def paper_method(key: str) -> Method:
