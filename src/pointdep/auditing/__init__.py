@@ -1,0 +1,1 @@
+"""Which pairs of a data set are wrong: the cross-fitted audit and its report page."""
