@@ -85,7 +85,7 @@ def null(job: tuple[int, int, int]) -> dict[str, Any]:
     model = PointwiseDependency(random_state=seed, progress=False)
     # The null needs the prepared rows only, so that the fit itself is left out.
     read = model._read(task.x, task.y, None)
-    settings = model._critic_settings(rows)
+    settings = model._critic_settings(rows, 5)
     front = assembly.make_model(settings, get_method("pc"), 5, 5, 5)
     prepared = assembly.prepare(front, read)
     found = permutation_null(settings, prepared, shuffles, progress=Silent())

@@ -28,8 +28,8 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
     made = [PointwiseDependency(random_state=seed, progress=False) for seed in seeds]
     method = get_method("pc")
     read = [one._read(x, y, None) for one, (x, y) in zip(made, pairs, strict=True)]
-    settings = made[0]._critic_settings(len(read[0].x))
     folds, width = len(read[0].splits), (read[0].x.shape[1], read[0].y.shape[1])
+    settings = made[0]._critic_settings(len(read[0].x), max(width))
     fronts = [assembly.make_model(settings, method, folds, *width) for _ in made]
     rows = [assembly.prepare(front, one) for front, one in zip(fronts, read, strict=True)]
     size = len(rows[0].x)
@@ -45,7 +45,7 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
         splits=splits,
     )
     model = assembly.make_model(settings, method, len(splits), *width)
-    options = made[0]._training_options(min(len(s.train) for s in splits), rows[0].seed)
+    options = made[0]._training_options(settings, min(len(s.train) for s in splits), rows[0].seed)
     trained = assembly.train_model(model, stacked, options, keep_unproven=True)
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))

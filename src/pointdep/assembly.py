@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.closed_form import ClosedFormCritic
+from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
@@ -25,6 +26,7 @@ from pointdep.data.sides import SideEncoder
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.mixture import fit_mixture
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.residual import drop_unproven_network
@@ -38,6 +40,8 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
 _DEVICES = ("auto", "cpu", "cuda", "mps")
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
+_HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
+_WIDE = 25  # columns: with more, towers do better than a network on all pairs
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
@@ -50,6 +54,7 @@ class CriticSettings:
     embedding_dim: int
     activation: str
     link: str
+    wide: bool = False
 
     @property
     def is_auto(self) -> bool:
@@ -69,6 +74,8 @@ class CriticSettings:
 
     def pairs_are_cheap(self) -> bool:
         """Whether all pairs of a batch cost one matrix product."""
+        if self.is_auto:
+            return self.wide
         return isinstance(self.critic, tuple | list) or (
             isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
         )
@@ -99,12 +106,27 @@ class PairedRows:
         return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
 
 
-def choose_hidden(critic: Any, hidden: Sequence[int] | str, rows: int) -> Sequence[int] | str:
-    """The default critic's layers where they are left to it: fewer units for fewer rows."""
+def is_wide(method: Method, columns: int) -> bool:
+    """Whether "auto" stands for the default critic of wide data, by the wider side.
+
+    Methods that learn r up to a constant or a function of x cannot be mixed with a closed form.
+    """
+    return columns > _WIDE and method.reference == "none"
+
+
+def choose_hidden(
+    critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
+) -> Sequence[int] | str:
+    """The default critic's layers where they are left to it: fewer units for fewer rows.
+
+    wide: columns of the wider side, for the default critic of wide data.
+    """
     if not (isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)):
         return hidden
     if hidden != "auto":
         return hidden  # a misspelling, which `build_critic` answers
+    if wide:
+        return next(widths for least, widths in _HIDDEN_WIDE if wide >= least)
     return next((widths for least, widths in _HIDDEN if rows >= least), _HIDDEN[-1][1])
 
 
@@ -131,7 +153,8 @@ def make_model(
     """An untrained model of zero weights (the user's modules keep theirs)."""
     activation = settings.activation
     if activation == "auto":
-        activation = _ACTIVATION_RATIO if method.scores_ratio else _ACTIVATION
+        ratio_like = method.scores_ratio or (settings.is_auto and settings.wide)
+        activation = _ACTIVATION_RATIO if ratio_like else _ACTIVATION
     critic = build_critic(
         settings.critic,
         replicas,
@@ -140,8 +163,9 @@ def make_model(
         hidden=settings.hidden,
         embedding_dim=settings.embedding_dim,
         activation=activation,
+        wide=settings.wide,
     )
-    kind = CanonicalMap if settings.is_auto else Standardizer
+    kind = CanonicalMap if settings.is_auto and not settings.wide else Standardizer
     return RatioModel(
         critic,
         kind(replicas, x_dim),
@@ -236,7 +260,8 @@ def train_model(
     """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    for replica, split in enumerate([] if isinstance(model.x_map, CanonicalMap) else rows.splits):
+    has_closed_form = isinstance(model.critic, ClosedFormCritic)  # on normal scores as they are
+    for replica, split in enumerate([] if has_closed_form else rows.splits):
         train = torch.from_numpy(split.train).to(device)
         for standardizer, values, encoder in (
             (model.x_map, rows.x, rows.encoder_x),
@@ -246,7 +271,7 @@ def train_model(
             assert isinstance(standardizer, Standardizer)
             standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
-    if isinstance(model.critic, ResidualCritic):
+    if has_closed_form:
         fit_closed_form(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
@@ -262,13 +287,15 @@ def train_model(
             checkpoint=checkpoint,
         )
         trained = engine.run()
-    judged = isinstance(model.critic, ResidualCritic) and model.methods[0].reference == "none"
+    model.eval()
+    model.requires_grad_(False)
+    if isinstance(model.critic, TowersCritic):
+        fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+    judged = has_closed_form and model.methods[0].reference == "none"
     if judged and not keep_unproven:
         drop_unproven_network(
             model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
         )
-    model.eval()
-    model.requires_grad_(False)
     return trained
 
 

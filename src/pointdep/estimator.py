@@ -162,13 +162,14 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         rows = self._read(X, Y, groups)
         if method.uses_product:
             require_product_rows(rows.splits, rows.codes, method.key)
-        settings = self._critic_settings(len(rows.x))
+        settings = self._critic_settings(len(rows.x), max(rows.x.shape[1], rows.y.shape[1]))
         model = assembly.make_model(
             settings, method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
         )
         rows = assembly.prepare(model, rows)
         found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y)
-        options = self._training_options(min(len(s.train) for s in rows.splits), rows.seed)
+        smallest = min(len(s.train) for s in rows.splits)
+        options = self._training_options(settings, smallest, rows.seed)
         checkpoint = None
         if self.checkpoint is not None:
             said = {**persistence.saved_params(self), "options": repr(options)}
@@ -379,15 +380,19 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 self._settings, assembly.to_device(rows, device), shuffles, progress=progress
             )
 
-    def _critic_settings(self, rows: int) -> assembly.CriticSettings:
-        hidden = assembly.choose_hidden(self.critic, self.hidden, rows)
+    def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
+        """Of so many rows, with so many columns on the wider side."""
+        wide = assembly.is_wide(get_method(self.method, self.method_options), columns)
+        hidden = assembly.choose_hidden(self.critic, self.hidden, rows, wide=columns if wide else 0)
         return assembly.CriticSettings(
-            self.critic, hidden, self.embedding_dim, self.activation, self.link
+            self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
         )
 
-    def _training_options(self, smallest: int, seed: int) -> TrainingOptions:
+    def _training_options(
+        self, settings: assembly.CriticSettings, smallest: int, seed: int
+    ) -> TrainingOptions:
         batch, block = assembly.batch_shape(
-            self._critic_settings(smallest),
+            settings,
             get_method(self.method, self.method_options),
             smallest,
             self.batch_size,

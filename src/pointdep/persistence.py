@@ -64,7 +64,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
-    settings = replace(made._critic_settings(rows), hidden=made.hidden_)
+    columns = max(encoder_x.dim, encoder_y.dim)
+    settings = replace(made._critic_settings(rows, columns), hidden=made.hidden_)
     model = assembly.make_model(settings, method, replicas, encoder_x.dim, encoder_y.dim)
     _load_weights(model, tensors, path)
     made._set_fitted(model.to(assembly.pick_device(device)), encoder_x, encoder_y, rows)

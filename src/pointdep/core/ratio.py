@@ -69,12 +69,14 @@ class RatioModel(nn.Module):
 
         x: (n, dx), y: (m, dy), each returned where it was.
         """
-        device = self.constant.device
-        mapped = [
-            torch.cat([front(part.to(device)).to(side.device) for part in torch.split(side, _ROWS)])
-            for front, side in ((self.x_front, x), (self.y_front, y))
-        ]
-        return mapped[0], mapped[1]
+        return self.prepare_side(x, "x"), self.prepare_side(y, "y")
+
+    @torch.no_grad()
+    def prepare_side(self, rows: Tensor, side: str) -> Tensor:
+        """`prepare` of one side alone, "x" or "y"."""
+        front = self.x_front if side == "x" else self.y_front
+        parts = torch.split(rows, _ROWS)
+        return torch.cat([front(part.to(self.constant.device)).to(rows.device) for part in parts])
 
     def select(self, replicas: Sequence[int]) -> RatioModel:
         """A copy that holds only these replicas."""
@@ -111,16 +113,63 @@ class RatioModel(nn.Module):
         x, y = self.x_map(x), self.y_map(y)
         return self._read_out(self.critic.pairs(x, y)) - self._reference(x)
 
-    def log_ratio_matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        """log r of all pairs, in blocks. x: (R, n, dx), y: (R, m, dy) -> (R, n, m)."""
+    def log_ratio_matrix(self, x: Tensor, y: Tensor, offset: Tensor | None = None) -> Tensor:
+        """log r of all pairs, in blocks. x: (R, n, dx), y: (R, m, dy) -> (R, n, m).
+
+        offset: that of x, where it is known already.
+        """
         x, y = self.x_map(x), self.y_map(y)
         raw = self.critic.matrix_in_blocks(x, y)
-        return self._read_out(raw) - self._reference(x).unsqueeze(-1)
+        offset = self._reference(x) if offset is None else offset
+        return self._read_out(raw) - offset.unsqueeze(-1)
 
-    def log_ratio_blocks(self, x: Tensor, y: Tensor) -> Tensor:
-        """log r within blocks. x: (R, G, b, dx), y: (R, G, b, dy) -> (R, G, b, b)."""
+    def offset(self, x: Tensor) -> Tensor:
+        """What is taken off the read-out. x: (R, n, dx) -> (R, n), or (R, 1) where it is constant.
+
+        For `cpc` it costs as much as many pairs.
+        """
+        return self._reference(self.x_map(x))
+
+    @property
+    def has_inner(self) -> bool:
+        """Whether there are vectors whose inner product is log r or a first guess of its rank."""
+        return self.critic.has_inner and (self._adds or not self.reference.shape[1])
+
+    @property
+    def inner_is_exact(self) -> bool:
+        """Whether `inner_x` and `inner_y` give log r itself, the mean over the replicas."""
+        return self.has_inner and self._adds and self.critic.inner_is_all
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors of x, (n, R e), and its own term, (n,), all replicas together; x: (n, dx).
+
+        Where `inner_is_exact`, log r = vector_x . vector_y + own_x + own_y; else that is the part
+        of the critic's output that can be searched.
+        """
+        mapped = self.x_map(x.expand(self.replicas, *x.shape))
+        vectors, own = self.critic.inner_x(mapped)
+        if self._adds:
+            own = own + self._read_out(torch.zeros_like(own)) - self._reference(mapped)
+        return vectors.transpose(0, 1).flatten(1) / self.replicas, own.mean(0)
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same of y: (m, dy) -> (m, R e), and (m,) or None where it has no term of its own."""
+        vectors, own = self.critic.inner_y(self.y_map(y.expand(self.replicas, *y.shape)))
+        return vectors.transpose(0, 1).flatten(1), None if own is None else own.mean(0)
+
+    @property
+    def _adds(self) -> bool:
+        """Whether log r is the critic's output plus something, rather than a curve of it."""
+        curved = any(method.scores_ratio for method in self.methods)
+        return self.link == "log_ratio" or (self.link == "score" and not curved)
+
+    def log_ratio_blocks(self, x: Tensor, y: Tensor, offset: Tensor | None = None) -> Tensor:
+        """log r within blocks. x: (R, G, a, dx), y: (R, G, b, dy) -> (R, G, a, b).
+
+        offset: that of x, (R, G a) or (R, 1), where it is known already.
+        """
         x, y = self.x_map(x), self.y_map(y)
-        offset = self._reference(x.flatten(1, 2))
+        offset = self._reference(x.flatten(1, 2)) if offset is None else offset
         if offset.shape[1] > 1:
             offset = offset.view(x.shape[:-1]).unsqueeze(-1)
         else:

@@ -1,4 +1,4 @@
-"""The part of the default critic that is not trained: canonical coordinates and correlations."""
+"""The part of the default critics that is not trained: canonical coordinates and correlations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from pointdep.core import objectives
-from pointdep.core.canonical import canonical_correlations
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.canonical import Canonical, canonical_correlations
+from pointdep.core.critics.closed_form import ClosedFormCritic
+from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
 from pointdep.fitting.batches import held_out_cells
@@ -38,24 +39,17 @@ def fit_closed_form(
     down together as long as that makes the implied classifier better there, to zero where the data
     are nothing like Gaussian.
     """
-    critic, x_map, y_map = model.critic, model.x_map, model.y_map
-    assert isinstance(critic, ResidualCritic)
-    assert isinstance(x_map, CanonicalMap)
-    assert isinstance(y_map, CanonicalMap)
+    critic = model.critic
+    assert isinstance(critic, ClosedFormCritic)
     for replica, split in enumerate(splits):
         train = torch.from_numpy(split.train).to(x.device)
         own = None if groups is None else groups[train]
-        found = canonical_correlations(x[train].cpu(), y[train].cpu(), own)
-        x_map.set_linear(replica, found.x_mean, found.x_weight)
-        y_map.set_linear(replica, found.y_mean, found.y_weight)
-        critic.correlations[replica] = 0.0
-        critic.correlations[replica, : len(found.correlations)] = found.correlations.to(
-            critic.correlations
-        )
-    _fit_modulated(x_map, y_map, x, y, splits, groups)
+        _set(model, replica, canonical_correlations(x[train].cpu(), y[train].cpu(), own))
+    if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
+        _fit_modulated(model.x_map, model.y_map, x, y, splits, groups)
     rows = [split.stop for split in splits]
     cells, _ = held_out_cells(x, y, rows, block=_BLOCK, seed=seed, groups=groups)
-    u, v = x_map(cells.x), y_map(cells.y)
+    u, v = model.x_map(cells.x), model.y_map(cells.y)
     full = critic.correlations.clone()
     best_value, best = None, full
     for scale in _SCALES:
@@ -70,6 +64,23 @@ def fit_closed_form(
         best = torch.where(better.unsqueeze(1), critic.correlations, best)
         best_value = torch.where(better, value, best_value)
     critic.correlations = best
+
+
+def _set(model: RatioModel, replica: int, found: Canonical) -> None:
+    """Give a replica its coordinates and correlations, where its critic looks for them."""
+    critic, x_map, y_map = model.critic, model.x_map, model.y_map
+    if isinstance(critic, TowersCritic):
+        critic.set_canonical(replica, found)
+        return
+    assert isinstance(critic, ClosedFormCritic)
+    assert isinstance(x_map, CanonicalMap)
+    assert isinstance(y_map, CanonicalMap)
+    x_map.set_linear(replica, found.x_mean, found.x_weight)
+    y_map.set_linear(replica, found.y_mean, found.y_weight)
+    critic.correlations[replica] = 0.0
+    critic.correlations[replica, : len(found.correlations)] = found.correlations.to(
+        critic.correlations
+    )
 
 
 def _fit_modulated(

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.flags import MEANINGS, Flag
 
@@ -19,7 +19,7 @@ _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their
 def determined_flags(model: RatioModel) -> list[Flag]:
     """Whether some direction of y is a function of x up to rounding; for sides of numbers."""
     critic = model.critic
-    if not isinstance(critic, ResidualCritic) or float(critic.correlations.max()) < _DETERMINED:
+    if not isinstance(critic, ClosedFormCritic) or float(critic.correlations.max()) < _DETERMINED:
         return []
     message = (
         f"{MEANINGS['determined']}; the estimate is a lower bound. Look for a column that both "

@@ -1,4 +1,4 @@
-"""Whether the default critic's network earned its place."""
+"""Whether the network of a default critic earned its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.batches import Cells, held_out_cells
 from pointdep.fitting.splits import Split
@@ -22,7 +22,7 @@ _BUDGET = 1 << 22  # numbers alive at a time
 def closed_form_only(model: RatioModel) -> RatioModel:
     """A copy of the model without its network."""
     copy = model.select(range(model.replicas))
-    assert isinstance(copy.critic, ResidualCritic)
+    assert isinstance(copy.critic, ClosedFormCritic)
     copy.critic.silence()
     return copy
 
@@ -51,14 +51,20 @@ def drop_unproven_network(
         one, other = model.select([replica]), without.select([replica])
         gains.append(_losses(other, cells) - _losses(one, cells))
         rows.append(torch.from_numpy(index[index >= 0]).to(x.device))
-    gain = torch.cat(gains)
-    names = torch.cat(rows)  # a row that stops several replicas is still one draw
-    error = _error_of_mean(gain, names if groups is None else groups[names])
-    kept = float(gain.mean()) > _PROOF * error
+    kept = proven(torch.cat(gains), torch.cat(rows), groups)
     if not kept:
-        assert isinstance(model.critic, ResidualCritic)
+        assert isinstance(model.critic, ClosedFormCritic)
         model.critic.silence()
     return kept
+
+
+def proven(gain: Tensor, rows: Tensor, groups: Tensor | None) -> bool:
+    """Whether the mean of gain (n,), of the rows numbered (n,), is above zero beyond chance.
+
+    A row that stops several replicas, or a group of rows, is still one draw.
+    """
+    error = _error_of_mean(gain, rows if groups is None else groups[rows])
+    return float(gain.mean()) > _PROOF * error
 
 
 def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
@@ -84,7 +90,11 @@ def _losses(model: RatioModel, cells: Cells) -> Tensor:
         ],
         1,
     ).flatten(0, 2)
-    joint, product = cells.joint.flatten(0, 1), cells.product.flatten(0, 1)
+    return row_losses(scores, cells.joint.flatten(0, 1), cells.product.flatten(0, 1))
+
+
+def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
+    """Of log r and weights of cells, all (N, b): the losses of the rows that are not padding."""
     others = product.sum(1).clamp(min=1.0)
     shift = others.log().unsqueeze(1)
     own = (F.softplus(shift - scores) * joint).sum(1)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.residual import closed_form_only
 from pointdep.fitting.splits import Split
@@ -86,10 +86,10 @@ def fitting_bias(
     """
     draws = len(x) if groups is None else len(torch.unique(groups))
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
-    if isinstance(model.critic, ResidualCritic) and model.critic.silent:
+    if isinstance(model.critic, ClosedFormCritic) and model.critic.silent:
         resolution = math.hypot(resolution, _UNPROVEN / draws)
     own, other = _means(model, x, y, splits)
-    if not isinstance(model.critic, ResidualCritic):
+    if not isinstance(model.critic, ClosedFormCritic):
         return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)
     own_closed, other_closed = _means(closed_form_only(model), x, y, splits)
     closed, gain = own_closed - other_closed, other - other_closed

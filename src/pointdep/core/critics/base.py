@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 
 import torch
@@ -18,6 +19,7 @@ class Critic(nn.Module):
 
     stacked = True
     informed = False  # whether the weights it starts from are an estimate already
+    has_inner = False  # whether `inner_x` and `inner_y` are there
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
@@ -29,6 +31,23 @@ class Critic(nn.Module):
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of all pairs. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
+        raise NotImplementedError
+
+    @property
+    def inner_is_all(self) -> bool:
+        """Whether the score is what `inner_x` and `inner_y` give, and nothing besides."""
+        return self.has_inner
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What of x meets y in an inner product, (R, n, e), and the term of x alone, (R, n).
+
+        The score, or the part of it that can be searched, is ``vector_x . vector_y + own_x +
+        own_y``. x: (R, n, dx).
+        """
+        raise NotImplementedError
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same of y: (R, m, dy) -> (R, m, e), and (R, m) or None where there is no own term."""
         raise NotImplementedError
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
@@ -45,7 +64,9 @@ class Critic(nn.Module):
     def matrix_in_blocks(self, x: Tensor, y: Tensor, budget: int = 1 << 24) -> Tensor:
         """`matrix` of x: (R, n, dx), y: (R, m, dy), with about `budget` numbers alive at a time."""
         cells = max(1, budget // (self.replicas * self.cell_width()))
-        columns = max(1, min(y.shape[1], cells))
+        # Nearly square and of one width: each row of x and of y is then embedded few times.
+        widest = max(1, math.isqrt(cells), cells // max(1, x.shape[1]))
+        columns = max(1, math.ceil(y.shape[1] / math.ceil(max(1, y.shape[1]) / widest)))
         rows = max(1, cells // columns)
         return torch.cat(
             [

@@ -14,6 +14,7 @@ from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, SeparableCritic
 from pointdep.core.critics.layers import ACTIVATIONS
 from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.critics.user import EncoderCritic, ModuleCritic
 from pointdep.errors import InputError, require_whole, unknown_name
 
@@ -33,8 +34,12 @@ def build_critic(
     hidden: Sequence[int] | str = "auto",
     embedding_dim: int = 64,
     activation: str = "silu",
+    wide: bool = False,
 ) -> Critic:
-    """A named critic, the user's module, or the inner product of the user's two encoders."""
+    """A named critic, the user's module, or the inner product of the user's two encoders.
+
+    wide: make "auto" the default critic of data with many columns.
+    """
     if isinstance(critic, nn.Module):
         return _trainable(ModuleCritic(replicas, critic))
     if isinstance(critic, tuple | list):
@@ -48,12 +53,10 @@ def build_critic(
     if activation not in ACTIVATIONS:
         raise unknown_name("activation", activation, ACTIVATIONS)
     widths = _widths(_HIDDEN_AUTO if critic == "auto" else _HIDDEN, hidden)
-    if critic in {"auto", "concat"}:
-        kind = ResidualCritic if critic == "auto" else ConcatCritic
-        return kind(replicas, x_dim, y_dim, hidden=widths, activation=activation)
-    if critic == "separable":
+    if critic == "separable" or (critic == "auto" and wide):
         require_whole("embedding_dim", embedding_dim)
-        return SeparableCritic(
+        towers = SeparableCritic if critic == "separable" else TowersCritic
+        return towers(
             replicas,
             x_dim,
             y_dim,
@@ -61,6 +64,9 @@ def build_critic(
             embedding_dim=embedding_dim,
             activation=activation,
         )
+    if critic in {"auto", "concat"}:
+        kind = ResidualCritic if critic == "auto" else ConcatCritic
+        return kind(replicas, x_dim, y_dim, hidden=widths, activation=activation)
     if critic == "bilinear":
         return BilinearCritic(replicas, x_dim, y_dim)
     if x_dim != y_dim:

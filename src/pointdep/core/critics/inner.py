@@ -14,6 +14,8 @@ from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
 class _InnerProduct(Critic):
     """s(x, y) = embed_x(x) . embed_y(y) + bias."""
 
+    has_inner = True
+
     def __init__(self, replicas: int) -> None:
         super().__init__(replicas)
         self.bias = nn.Parameter(torch.zeros(replicas, 1))
@@ -33,6 +35,12 @@ class _InnerProduct(Critic):
     def embed_y(self, y: Tensor) -> Tensor:
         """y: (R, ..., m, dy) -> (R, ..., m, e)."""
         raise NotImplementedError
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.embed_x(x), self.bias.expand(x.shape[:-1])
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.embed_y(y), None
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         return (self.embed_x(x) * self.embed_y(y)).sum(-1) + self.bias

@@ -80,6 +80,8 @@ class ModuleCritic(_Copies):
 class EncoderCritic(_Copies):
     """The inner product of the user's two encoders, (n, dx) -> (n, e) and (m, dy) -> (m, e)."""
 
+    has_inner = True
+
     def __init__(self, replicas: int, encoder_x: nn.Module, encoder_y: nn.Module) -> None:
         super().__init__(replicas, nn.ModuleDict({"x": encoder_x, "y": encoder_y}))
 
@@ -90,6 +92,12 @@ class EncoderCritic(_Copies):
     def embed_y(self, y: Tensor) -> Tensor:
         """y: (R, ..., m, dy) -> (R, ..., m, e)."""
         return self._embed("y", y)
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.embed_x(x), x.new_zeros(x.shape[:-1])
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.embed_y(y), None
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         code_x, code_y = self._embeddings(x, y)
