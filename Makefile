@@ -5,13 +5,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow lint bench bench-gpu bench-peers format clean
+.PHONY: browser demo test test-slow lint bench bench-gpu bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
 
-test: $(READY_DEV) lint
+test: $(READY_DEV) lint browser
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+# The report page is tested in Chromium, got where it can be; without it those tests are skipped.
+browser:
+	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && export DEBIAN_FRONTEND=noninteractive && { timeout 120 apt-get -qq update; \
+	  timeout 300 apt-get -qq install -y --no-install-recommends chromium chromium-driver; } \
+	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the report page are skipped"
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -q -m slow
@@ -27,6 +34,7 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/gaussians.py
 	$(BIN)/python benchmarks/default_critic.py
 	$(BIN)/python benchmarks/checks.py
+	$(BIN)/python benchmarks/report_page.py
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
 	$(BIN)/python benchmarks/figure1_quick.py

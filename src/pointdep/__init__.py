@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pointdep import objectives
+    from pointdep.auditing.audit import audit
+    from pointdep.auditing.result import Audit
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
     from pointdep.conditional.estimator import ConditionalDependency
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
+    from pointdep.retrieval.metrics import retrieval_metrics
+    from pointdep.retrieval.result import Retrieved
 
 _HOME = {
+    "Audit": "pointdep.auditing.result",
     "CLASSICAL": "pointdep.classical.methods",
     "ClassicalDependency": "pointdep.classical.estimator",
     "ConditionalDependency": "pointdep.conditional.estimator",
@@ -32,12 +37,16 @@ _HOME = {
     "Method": "pointdep.core.methods",
     "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
+    "Retrieved": "pointdep.retrieval.result",
+    "audit": "pointdep.auditing.audit",
     "objectives": "pointdep.objectives",
+    "retrieval_metrics": "pointdep.retrieval.metrics",
 }
 
 __all__ = [
     "CLASSICAL",
     "METHODS",
+    "Audit",
     "ClassicalDependency",
     "ConditionalDependency",
     "DataWarning",
@@ -47,8 +56,11 @@ __all__ = [
     "Method",
     "PointdepError",
     "PointwiseDependency",
+    "Retrieved",
     "__version__",
+    "audit",
     "objectives",
+    "retrieval_metrics",
 ]
 
 

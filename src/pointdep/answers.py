@@ -19,6 +19,7 @@ from pointdep.fitting.progress import show
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.normalised import normalised_pmi
 from pointdep.inference.scoring import score_matrix, score_pairs, score_replicas
+from pointdep.retrieval.answers import Retrieval
 
 Array32 = NDArray[np.float32]
 
@@ -26,7 +27,7 @@ ANSWER_SEED = 0  # answers about given rows do not depend on the state of any ge
 _MANY_OUTSIDE = 0.01
 
 
-class PairAnswers:
+class PairAnswers(Retrieval):
     """PMI and what follows from it, for an estimator with a fitted model and its encoders."""
 
     model_: RatioModel

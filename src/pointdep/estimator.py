@@ -48,13 +48,14 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses; "concat", "separable", "bilinear" or "inner"; or your own module, called as
+        it misses (with more than 25 columns on a side, two encoders); "concat", "separable", "bilinear" or "inner"; or your own module, called as
         ``module(x, y)`` on paired rows and giving (n,) scores; or a pair of your own encoders
         ``(encoder_x, encoder_y)``, whose inner product is the score.
     hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
         with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
-        `embedding_dim` is for "separable"; activation "auto" is ReLU for methods whose score is r,
-        such as `drf`, and SiLU otherwise.
+        its encoders of wide data have (256, 256), or (512, 512) above 128 columns.
+        `embedding_dim` is for "separable" and those encoders; activation "auto" is ReLU for them
+        and for methods whose score is r, such as `drf`, and SiLU otherwise.
     link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
         positive; or "asinh", r - 1/r, which does so too and suits `drf` better. "auto" is the
         score, and log r with the critic "auto", which takes no other.

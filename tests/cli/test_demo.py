@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pointdep.cli import demo
 from pointdep.cli.app import run
@@ -13,17 +17,19 @@ from pointdep.data.digits import digit_halves
 
 
 @pytest.fixture(scope="module")
-def shown():
-    """Exit code, standard output and the result behind it."""
-    import contextlib
-    import io
+def page(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo") / "page.html"
 
+
+@pytest.fixture(scope="module")
+def shown(page):
+    """Exit code, standard output and the result behind it."""
     results = []
     out = io.StringIO()
     as_json = demo.as_json
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         patch.setattr(demo, "as_json", lambda result: results.append(result) or as_json(result))
-        code = run(["demo", "--json", "--quiet"])
+        code = run(["demo", "--json", "--quiet", "-o", str(page)])
     return code, out.getvalue(), results[0]
 
 
@@ -53,14 +59,18 @@ def test_swaps_are_found(content):
     assert content["planted_among_lowest"] >= planted / 2
     assert content["planted_below_zero"] >= planted / 2
     assert content["below_zero"] - content["planted_below_zero"] <= 0.1 * (1797 - planted)
+    assert content["planted_suspects"] >= content["suspects"] / 2 > 0
 
 
 def test_counts_against_a_plain_recount(content, shown):
-    pmi, swapped = shown[2].model.oof_pmi_, digit_halves(swapped=0.05, seed=0).swapped
+    pmi, swapped = shown[2].audit.table["pmi"], digit_halves(swapped=0.05, seed=0).swapped
     lowest = sorted(range(1797), key=lambda row: pmi[row])
     assert content["planted_among_lowest"] == sum(swapped[row] for row in lowest[:90])
     assert content["below_zero"] == sum(value < 0 for value in pmi)
     assert content["planted_below_zero"] == sum(pmi[row] < 0 for row in np.flatnonzero(swapped))
+    suspects = np.flatnonzero(shown[2].audit.table["suspect"])
+    assert content["suspects"] == len(suspects)
+    assert content["planted_suspects"] == sum(swapped[row] for row in suspects)
     assert [entry["row"] for entry in content["lowest"]] == lowest[:10]
     assert [entry["swapped"] for entry in content["lowest"]] == [
         bool(swapped[row]) for row in lowest[:10]
@@ -79,8 +89,27 @@ def test_what_a_person_reads(content, shown, capsys):
     others = content["below_zero"] - below
     assert f"{caught} of the 90 planted swaps are among the 90 pairs of lowest PMI" in out
     assert f"{below} have a PMI below zero,\nand so have {others} of the 1707 pairs" in out
-    assert "pointdep mi x.npy y.npy" in out
+    assert f"{content['suspects']} suspects,\n{content['planted_suspects']} of them planted" in out
     assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_page_shows_the_halves(content, page):
+    assert content["output"] == str(page)
+    text = page.read_text("utf-8")
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    halves = digit_halves(swapped=0.05, seed=0)
+    for side, expected in (("x", halves.x), ("y", halves.y)):
+        assert len(data["media"][side]) == 1797
+        kind, address = data["media"][side]["17"]
+        assert kind == "image"
+        picture = Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
+        pixels = np.asarray(picture, dtype=float).ravel()
+        np.testing.assert_allclose(pixels, expected[17] * 255 / 16, atol=1)
+
+
+def test_a_page_that_cannot_be_written(capsys):
+    assert run(["demo", "-o", "nowhere/page.html"]) == 2
+    assert "the folder nowhere does not exist" in capsys.readouterr().err
 
 
 def test_pictures():

@@ -11,8 +11,8 @@ from pointdep import CLASSICAL, METHODS
 from pointdep.core.critics import CRITICS
 from pointdep.data.readers import SUFFIXES
 
-COMMANDS = ["demo", "mi", "fit", "score", "bench", "reproduce"]
-REPRODUCED = ["table1", "figure1", "theorem1"]
+COMMANDS = ["demo", "mi", "fit", "score", "retrieve", "audit", "bench", "reproduce"]
+REPRODUCED = ["table1", "figure1", "theorem1", "table2", "figure3"]
 WITH_OPTIONS = [*((name,) for name in COMMANDS[:-1]), *(("reproduce", name) for name in REPRODUCED)]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 
+from pointdep.cli.reproduce import words as words_cli
 from pointdep.core.critics import ACTIVATIONS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.experiments.figure1 import run as figure1_run
@@ -17,11 +20,17 @@ from pointdep.experiments.figure1.settings import CRITICS, PRECISIONS, TASKS, Fi
 from pointdep.experiments.theorem1 import run as theorem1_run
 from pointdep.experiments.theorem1.settings import CRITICS as THEOREM_CRITICS
 from pointdep.experiments.theorem1.settings import Theorem1
+from pointdep.experiments.words import figure3 as figure3_run
+from pointdep.experiments.words import table2 as table2_run
+from pointdep.experiments.words.settings import Figure3, Table2
 from pointdep.fitting.options import TrainingOptions
 
 TINY_FIGURE = (
     *("--methods", "cpc,pc", "--dim", 2, "--batch-size", 4, "--iterations", 20, "--hidden", 4),
     *("--device", "cpu"),
+)
+TINY_WORDS = (
+    *("--batch-size", 16, "--epochs", 2, "--hidden", 8, "--embedding-dim", 4, "--device", "cpu"),
 )
 TINY_THEOREM = (
     *("--rows", "60,90", "--dim", 2, "--hidden", 4, "--seeds", 2, "--device", "cpu", "--quiet"),
@@ -41,8 +50,15 @@ def asked(monkeypatch):
         found.append(settings)
         raise KeyboardInterrupt
 
+    def stop_words(settings, pairs, progress=None):
+        stop(settings)
+
     monkeypatch.setattr(figure1_run, "run_figure1", stop)
     monkeypatch.setattr(theorem1_run, "run_theorem1", stop)
+    monkeypatch.setattr(table2_run, "run_table2", stop_words)
+    monkeypatch.setattr(figure3_run, "run_figure3", stop_words)
+    monkeypatch.setattr(table2_run, "expected_seconds_table2", lambda *_: 337.2)
+    monkeypatch.setattr(figure3_run, "expected_seconds_figure3", lambda *_: 33.0)
     monkeypatch.setattr(
         figure1_run, "expected_seconds", lambda settings: 1.68 * settings.iterations
     )
@@ -56,7 +72,9 @@ def short(monkeypatch):
 
 
 class TestHelp:
-    @pytest.mark.parametrize("command", [(), ("figure1",), ("table1",), ("theorem1",)])
+    @pytest.mark.parametrize(
+        "command", [(), ("figure1",), ("table1",), ("theorem1",), ("table2",), ("figure3",)]
+    )
     def test_is_quick(self, command):
         heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
         arguments = ["reproduce", *command, "--help"]
@@ -67,12 +85,16 @@ class TestHelp:
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
     @pytest.mark.parametrize(
-        ("command", "settings"), [("figure1", Figure1()), ("theorem1", Theorem1())]
+        ("command", "settings"),
+        [
+            *(("figure1", Figure1()), ("theorem1", Theorem1())),
+            *(("table2", Table2()), ("figure3", Figure3())),
+        ],
     )
     def test_the_defaults_in_it_are_the_settings(self, pointdep, command, settings):
         text = " ".join(pointdep("reproduce", command, "--help").out.split())
         shown = dict(re.findall(r"--([a-z-]+) <\w+> (?:(?! --).)*?\[default: \(?([^)\]]+)", text))
-        assert len(shown) >= 11
+        assert len(shown) >= 10
         for option, default in shown.items():
             if (command, option) == ("figure1", "methods"):
                 assert default == "the ten of the paper"
@@ -80,6 +102,11 @@ class TestHelp:
                 continue
             if option == "output":
                 assert default == command
+                continue
+            if option == "test-words":
+                assert default == "5000, at most a fifth"
+                assert settings.split_sizes(37_622)[1] == 5000
+                assert settings.split_sizes(20_000)[1] == 4000
                 continue
             value = getattr(settings, option.replace("-", "_"))
             said = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
@@ -93,6 +120,11 @@ class TestHelp:
         quick = Figure1().quick()
         assert f"{quick.iterations:,} iterations on batches of {quick.batch_size}" in figure
         assert f"layers {','.join(map(str, quick.hidden))}" in figure
+        fewer = Table2().quick()
+        for command in ("table2", "figure3"):
+            text = " ".join(pointdep("reproduce", command, "--help").out.split())
+            assert f"{fewer.epochs} epochs on batches of {fewer.batch_size}, layers" in text
+            assert f"layers {','.join(map(str, fewer.hidden))}" in text
         small = Theorem1().quick()
         assert f"up to {small.rows[-1]:,} rows, {small.seeds} seeds" in theorem
         assert f"layers {','.join(map(str, small.hidden))}" in theorem
@@ -288,6 +320,148 @@ class TestTheorem1:
     )
     def test_refused(self, refused, arguments, message):
         refused(message, "reproduce", "theorem1", *arguments)
+
+
+@pytest.fixture
+def words(folder):
+    """words.npz, and the same as audio.vec and text.vec: 130 words, sixty-fourths as numbers."""
+    random = np.random.default_rng(0)
+    audio = np.round(64 * random.normal(size=(130, 3))) / 64
+    text = np.round(64 * (audio[:, :2] + 0.3 * random.normal(size=(130, 2)))) / 64
+    names = [f"w{row}{'ly' if row % 3 else 's'}" for row in range(130)]
+    np.savez("words.npz", words=np.array(names), audio=audio, text=text)
+    for file, side in (("audio.vec", audio), ("text.vec", text)):
+        lines = [f"130 {side.shape[1]}"]
+        for name, row in zip(names, side, strict=True):
+            lines.append(f"{name} {' '.join(map(str, row))}")
+        (folder / file).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.usefixtures("words")
+class TestWords:
+    """`table2` and `figure3`, which share their options."""
+
+    @pytest.mark.parametrize(
+        ("command", "settings", "said"),
+        [("table2", Table2, "337 s for 3"), ("figure3", Figure3, "33 s for 6")],
+    )
+    def test_without_options_it_is_the_papers(self, pointdep, asked, command, settings, said):
+        """But for the batches: of 130 words none has 512."""
+        common = ("reproduce", command, "--data", "words.npz", "--device", "cpu")
+        outcome = pointdep(*common, "--batch-size", 32)
+        files = ("--data", "words.npz")
+        assert asked == [settings(files=files, batch_size=32, device="cpu")]
+        assert (outcome.code, outcome.out) == (130, "")
+        assert outcome.err == f"on this CPU about {said} networks\n{STOPPED}"
+        assert pointdep(*common, "--batch-size", 32, "--quiet").err == STOPPED
+
+    @pytest.mark.parametrize(
+        ("command", "settings", "own"),
+        [
+            ("table2", Table2, {"methods": ("drf", "js"), "draws": 4}),
+            ("figure3", Figure3, {"folds": 3}),
+        ],
+    )
+    def test_options(self, pointdep, asked, command, settings, own):
+        given = {
+            "test_words": 30,
+            "batch_size": 8,
+            "epochs": 7,
+            "hidden": (9, 8),
+            "embedding_dim": 5,
+            "learning_rate": 0.25,
+            "seed": 3,
+            "device": "cpu",
+            **own,
+        }
+        options = []
+        for name, value in given.items():
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            options += [f"--{name.replace('_', '-')}", text]
+        files = ("--audio", "audio.vec", "--text", "text.vec")
+        pointdep("reproduce", command, *files, *options, "--quiet")
+        assert asked == [settings(files=files, **given)]
+        pointdep(*shlex.split(asked[0].command)[1:], "--quiet")
+        assert asked[1] == asked[0]
+        pointdep("reproduce", command, *files, "--quick", "--batch-size", 20, "--quiet")
+        assert asked[2] == settings(**{**vars(settings(files=files).quick()), "batch_size": 20})
+
+    def test_table2(self, pointdep, folder, check_json):
+        vectors = ("--audio", "audio.vec", "--text", "text.vec")
+        outcome = pointdep("reproduce", "table2", *vectors, *TINY_WORDS, "--draws", 2)
+        assert outcome.code == 0, outcome.err
+        assert "s for 3 networks" in outcome.err
+        assert outcome.out.startswith("method ")
+        assert outcome.out.endswith("written: table2\n")
+        kept = json.loads((folder / "table2" / "results.json").read_text())
+        data = ("--data", "words.npz", "--quiet", "--json", "-o", "again")
+        repeated = pointdep("reproduce", "table2", *data, *TINY_WORDS, "--draws", 2).json()
+        check_json("reproduce table2", repeated)
+        assert repeated["matching"] == kept["matching"]
+        assert repeated["output"] == "again"
+
+    def test_figure3(self, pointdep, folder, check_json):
+        data = ("--data", "words.npz", "--folds", 2)
+        outcome = pointdep("reproduce", "figure3", *data, *TINY_WORDS)
+        assert outcome.code == 0, outcome.err
+        assert "s for 3 networks" in outcome.err
+        assert outcome.out.startswith("PMI, nats ")
+        assert outcome.out.endswith("written: figure3\n")
+        kept = json.loads((folder / "figure3" / "results.json").read_text())
+        again = shlex.split(kept["command"])[1:]
+        repeated = pointdep(*again, "--quiet", "--json").json()  # into the same folder
+        check_json("reproduce figure3", repeated)
+        assert repeated["pmi"] == kept["pmi"]
+
+    @pytest.mark.parametrize("command", ["table2", "figure3"])
+    def test_results_of_another_run_are_not_overwritten(self, refused, folder, command):
+        (folder / "kept").mkdir()
+        (folder / "kept" / "results.json").write_text('{"command": "pointdep reproduce other"}')
+        options = ("--data", "words.npz", *TINY_WORDS, "-o", "kept")
+        refused("kept holds the results of another run", "reproduce", command, *options)
+
+    @pytest.mark.parametrize("command", ["table2", "figure3"])
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((), "give --audio FILE.vec and --text FILE.vec, or --data"),
+            (("--audio", "audio.vec"), "give --audio FILE.vec and --text FILE.vec, or --data"),
+            (("--data", "words.npz", "--text", "text.vec"), "--data stands alone"),
+            (("--data", "x.npz"), "x.npz does not exist"),
+            (("--data", "words.npz"), "130 words are too few: 26 would test"),
+            (("--data", "words.npz", "--test-words", 7), "test_words=7 must be at least 21"),
+            (("--data", "words.npz", "--epochs", 0), "epochs=0 must be at least 1"),
+            (("--data", "words.npz", "--hidden", "wide"), "--hidden 'wide' must be whole numbers"),
+            (("--data", "words.npz", "--device", "gpu"), "unknown device 'gpu'"),
+            (("--data", "words.npz", "--batch-size", 8, "-o", "x.npy"), "x.npy is a file"),
+            (("--date", "words.npz"), r"--data.*see pointdep reproduce"),
+        ],
+    )
+    def test_refused(self, refused, command, arguments, message):
+        refused(message, "reproduce", command, *arguments)
+
+    def test_words_that_do_not_agree(self, refused, folder):
+        lines = (folder / "text.vec").read_text().splitlines()
+        lines[5], lines[6] = lines[6], lines[5]
+        (folder / "text.vec").write_text("\n".join(lines) + "\n")
+        files = ("--audio", "audio.vec", "--text", "text.vec")
+        refused(
+            "line 6 is 'w4ly' in audio.vec and 'w5ly' in text.vec", "reproduce", "table2", *files
+        )
+
+    def test_large_files_are_announced(self, pointdep, asked, monkeypatch):
+        monkeypatch.setattr(words_cli, "_LARGE", 100)
+        files = ("--audio", "audio.vec", "--text", "text.vec", "--batch-size", 16)
+        common = ("reproduce", "figure3", *files, "--device", "cpu")
+        assert pointdep(*common).err.startswith("reading audio.vec and text.vec ...\n")
+        assert pointdep(*common, "--quiet").err == STOPPED
+
+    def test_only_for_one_of_them(self, refused):
+        data = ("--data", "words.npz")
+        refused("unknown method 'pcc'", "reproduce", "table2", *data, "--methods", "pcc")
+        refused("'cpc' needs more than the pair", "reproduce", "table2", *data, "--methods", "cpc")
+        refused("draws=1 must be at least 2", "reproduce", "table2", *data, "--draws", 1)
+        refused("folds=1 must be at least 2", "reproduce", "figure3", *data, "--folds", 1)
 
 
 def test_what_cannot_be_reproduced(refused):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,3 +51,68 @@ class Audit:
     folds: int
     method: str
     flags: tuple[Flag, ...]
+
+    @property
+    def suspects(self) -> pd.DataFrame:
+        """The lines of the table that are suspects, worst first."""
+        return self.table[self.table["suspect"]].sort_values("rank")
+
+    def to_html(
+        self,
+        path: str | Path,
+        show_x: Any = None,
+        show_y: Any = None,
+        title: str | None = None,
+        media: int = 200,
+        media_size: int = 96,
+        progress: bool = True,
+    ) -> None:
+        """Write the report page: one file that works without a network.
+
+        show_x, show_y: what a person knows the rows by, one value a row: texts, numbers (n,) or
+        (n, d), pictures (n, h, w) or (n, h, w, 3), or names of picture and sound files. media: how
+        many rows, worst first, have their pictures and sounds in the page; media_size: the most
+        pixels a picture is wide or high there.
+        """
+        from pointdep.auditing.report.page import write_page
+
+        write_page(
+            self,
+            path,
+            show_x=show_x,
+            show_y=show_y,
+            title=title,
+            media=media,
+            media_size=media_size,
+            progress=progress,
+        )
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the table as .csv."""
+        self._write(Path(path), ".csv")
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the table as .parquet."""
+        self._write(Path(path), ".parquet")
+
+    def __str__(self) -> str:
+        from pointdep.auditing.report.words import finding
+
+        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the finding and the worst rows."""
+        from html import escape
+
+        from pointdep.auditing.report.words import finding
+
+        worst = self.table.sort_values("rank").head(10)
+        table: str = worst.to_html(index=False, float_format="{:.3g}".format)
+        return f"<p>{escape(finding(self))}</p>{table}"
+
+    def _write(self, path: Path, suffix: str) -> None:
+        from pointdep.data.writers import check_writable, write_table
+
+        check_writable(path, (suffix,))
+        columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
+        write_table(path, columns)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import typer
 
 import pointdep
-from pointdep.cli import bench, demo, fit, mi, score
-from pointdep.cli.reproduce import figure1, table1, theorem1
+from pointdep.cli import audit, bench, demo, fit, mi, retrieve, score
+from pointdep.cli.reproduce import figure1, figure3, table1, table2, theorem1
 from pointdep.errors import PointdepError, PointdepWarning
 
 _KEPT = {
@@ -50,12 +50,16 @@ app.command(name="demo")(_guarded(demo.demo))
 app.command(name="mi")(_guarded(mi.mi))
 app.command(name="fit")(_guarded(fit.fit))
 app.command(name="score")(_guarded(score.score))
+app.command(name="retrieve")(_guarded(retrieve.retrieve))
+app.command(name="audit")(_guarded(audit.audit))
 app.command(name="bench")(_guarded(bench.bench))
 
 paper = typer.Typer(rich_markup_mode=None)
 paper.command(name="table1")(_guarded(table1.table1))
 paper.command(name="figure1")(_guarded(figure1.figure1))
 paper.command(name="theorem1")(_guarded(theorem1.theorem1))
+paper.command(name="table2")(_guarded(table2.table2))
+paper.command(name="figure3")(_guarded(figure3.figure3))
 app.add_typer(paper, name="reproduce")
 
 

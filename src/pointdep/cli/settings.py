@@ -1,10 +1,10 @@
-"""The options that `mi` and `fit` share, as one object."""
+"""The options that `mi`, `fit` and `audit` share, as one object."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -93,13 +93,19 @@ def refuse_for_classical(method: str, names: list[str]) -> None:
         raise InputError(f"--method {method} trains no networks: leave out {listed}")
 
 
-def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Show typer the parameter `settings` of a command as one option for each of its fields."""
+def takes_settings(
+    command: Callable[..., None], without: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Show typer the parameter `settings` of a command as one option for each of its fields.
+
+    without: fields that mean nothing to the command, and keep their defaults.
+    """
     hints = get_type_hints(Settings, include_extras=True)
+    taken = [field for field in fields(Settings) if field.name not in without]
     by_name = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(field.name, by_name, default=field.default, annotation=hints[field.name])
-        for field in fields(Settings)
+        for field in taken
     ]
     shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -107,7 +113,7 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def spread(**values: Any) -> None:
-        settings = Settings(**{field.name: values.pop(field.name) for field in fields(Settings)})
+        settings = Settings(**{field.name: values.pop(field.name) for field in taken})
         command(**values, settings=settings)
 
     spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]

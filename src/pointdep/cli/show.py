@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pointdep
 if TYPE_CHECKING:
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.estimator import PointwiseDependency
+    from pointdep.fitting.flags import Flag
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
 
@@ -31,6 +33,15 @@ def estimate_as_json(
 ) -> dict[str, Any]:
     """The part that `mi`, `fit` and `demo` share."""
     return {
+        **found_as_json(found),
+        "folds": _networks(model),
+        "flags": flags_as_json(model.flags_),
+    }
+
+
+def found_as_json(found: MIEstimate) -> dict[str, Any]:
+    """An estimate and its method."""
+    return {
         "estimate": {
             "estimates": found.estimates,
             "nats": found.nats,
@@ -44,9 +55,12 @@ def estimate_as_json(
             "rows": found.rows,
         },
         "method": found.method,
-        "folds": _networks(model),
-        "flags": [{"name": f.name, "message": f.message} for f in model.flags_],
     }
+
+
+def flags_as_json(flags: Sequence[Flag]) -> list[dict[str, str]]:
+    """Names and messages."""
+    return [{"name": flag.name, "message": flag.message} for flag in flags]
 
 
 def check_as_json(check: RatioCheck, plot: Path | None) -> dict[str, Any]:

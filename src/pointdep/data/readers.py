@@ -50,6 +50,14 @@ def read_pairs(
     return _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
 
 
+def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:
+    """One side, as something as_side accepts; name: of the option --NAME-columns, for errors.
+
+    columns: as in read_pairs; key: the array to prefer in a file that holds several.
+    """
+    return _one_side(Path(path), columns, key, name)
+
+
 def read_column(path: Path, column: str | None) -> Array:
     """(rows,) one column of a file, such as the groups of the rows; column may be left out when the
     file holds only one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,13 +16,13 @@ from pointdep.errors import InputError
 SUFFIXES = (".csv", ".npy", ".parquet")
 
 
-def check_writable(path: Path) -> None:
-    """InputError when write_table could not write path; call it before a long computation."""
+def check_writable(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+    """InputError when path could not be written; call it before a long computation."""
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in suffixes:
         raise InputError(
             f"{path} has the unknown suffix {path.suffix!r}: "
-            f"tables are written as {', '.join(SUFFIXES)}"
+            f"the files written here are {', '.join(suffixes)}"
         )
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file")
@@ -41,11 +42,18 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
     path = Path(path)
     check_writable(path)
     _check_columns(path, columns)
+    with whole_file(path) as file:
+        _write(file, path.suffix.lower(), columns)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write in, which takes the place of path when all went well."""
     target = path.resolve()  # through a link to the file it names, rather than replacing the link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as file:
-            _write(file, path.suffix.lower(), columns)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)

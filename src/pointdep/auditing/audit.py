@@ -1,0 +1,207 @@
+"""`audit`: every pair of a data set, scored by models that did not see it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from pointdep.auditing.chance import (
+    estimate_contamination,
+    mismatched_shares,
+    posteriors,
+    q_values,
+)
+from pointdep.auditing.duplicates import duplicates
+from pointdep.auditing.partners import find_partners
+from pointdep.auditing.result import Audit, Contamination
+from pointdep.data.sides import as_side
+from pointdep.errors import DataWarning, InputError
+from pointdep.estimator import PointwiseDependency
+from pointdep.fitting.progress import show
+from pointdep.inference.out_of_fold import held_out_blocks
+from pointdep.inference.scoring import score_replicas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pointdep.assembly import PairedRows
+
+_LEAST_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000  # rows whose better partner is looked for
+
+
+def audit(
+    X: Any,
+    Y: Any,
+    groups: Any = None,
+    folds: int = 5,
+    fdr: float = 0.1,
+    contamination: float | None = None,
+    *,
+    model: PointwiseDependency | None = None,
+    random_state: Any = None,
+    device: str = "auto",
+    progress: bool = True,
+) -> Audit:
+    """Which pairs are wrong? PMI of every row by models that did not see it, worst first.
+
+    X, Y, groups: as `PointwiseDependency.fit` takes them; one column of categories as Y is the case
+    of wrong labels.
+    folds: models trained, each of which scores the rows it did not see.
+    fdr: the share of good pairs that is accepted among the suspects.
+    contamination: the share of pairs that came together by chance, where it is known; otherwise it
+        is estimated from above.
+    model: an estimator that is not fitted, to be used instead of the default one, with its own
+        folds, random state, device and progress.
+    """
+    for name, value in (("fdr", fdr), ("contamination", contamination)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
+    fitted = _estimator(model, folds, random_state, device, progress).fit(X, Y, groups=groups)
+    rows = fitted._fitted_rows("audit", "pointdep.audit")
+    pmi = fitted.oof_pmi_
+    if np.isnan(pmi).any():
+        raise InputError(
+            f"{int(np.isnan(pmi).sum())} rows are not scored by any model that did not see them: "
+            "use folds of at least 2, or a cv whose test parts cover all rows"
+        )
+    shares = mismatched_shares(pmi, _mismatched(fitted, rows))
+    found = estimate_contamination(shares)
+    if contamination is not None:
+        found = Contamination(contamination, given=True)
+    elif not _dependent(fitted):
+        _warn_of_independence()
+    posterior = posteriors(pmi, shares, found.share)
+    q_value = q_values(pmi, posterior)
+    table = _table(fitted, rows, posterior, q_value, fdr, _labels(Y, fitted))
+    return Audit(
+        table=table,
+        mutual_information=fitted.mutual_information(),
+        check=fitted.check(),
+        contamination=found,
+        fdr=fdr,
+        folds=fitted.n_replicas_,
+        method=fitted.method,
+        flags=fitted.flags_,
+    )
+
+
+def _estimator(
+    model: PointwiseDependency | None, folds: int, random_state: Any, device: str, progress: bool
+) -> PointwiseDependency:
+    if model is None:
+        return PointwiseDependency(
+            folds=folds, random_state=random_state, device=device, progress=progress
+        )
+    if not isinstance(model, PointwiseDependency):
+        raise InputError("model must be a PointwiseDependency, such as PointwiseDependency()")
+    fresh: PointwiseDependency = clone(model)
+    return fresh
+
+
+def _dependent(fitted: PointwiseDependency) -> bool:
+    return fitted.mutual_information().ci[0] > 0.0
+
+
+def _warn_of_independence() -> None:
+    warnings.warn(
+        "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, "
+        "and the suspects mean nothing",
+        DataWarning,
+        stacklevel=3,
+    )
+
+
+def _mismatched(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32]:
+    """PMI of x with the y of other rows, both unseen by the model that is asked."""
+    parts = [(fitted.model_.select([r]), s.report) for r, s in enumerate(rows.splits)]
+    ratios, _, product, _ = held_out_blocks(parts, rows.x, rows.y, seed=rows.seed, codes=rows.codes)
+    found: NDArray[np.float32] = ratios[product > 0].numpy()
+    return found
+
+
+def _table(
+    fitted: PointwiseDependency,
+    rows: PairedRows,
+    posterior: NDArray[np.float64],
+    q_value: NDArray[np.float64],
+    fdr: float,
+    labels: NDArray[Any] | None,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    pmi = fitted.oof_pmi_
+    order = np.argsort(pmi, kind="stable")
+    rank = np.empty(len(pmi), np.int64)
+    rank[order] = np.arange(1, len(pmi) + 1)
+    suspect = q_value <= fdr
+    doubtful = order[: min(max(int(suspect.sum()), _LEAST_DOUBTFUL), _MOST_DOUBTFUL)]
+    with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
+        partners = find_partners(
+            fitted.model_,
+            rows.x,
+            rows.y,
+            rows.splits,
+            pmi,
+            doubtful,
+            codes=rows.codes,
+            progress=progress,
+        )
+    columns: dict[str, Any] = {
+        "row": np.arange(len(pmi)),
+        "pmi": pmi,
+        "stderr": _stderr(fitted, rows),
+        "posterior": posterior,
+        "q_value": q_value,
+        "suspect": suspect,
+        "below_zero": pmi < 0,
+        "rank": rank,
+        "better_partner": _whole(partners.row),
+        "better_partner_pmi": partners.pmi,
+    }
+    if labels is not None:
+        better = pd.Series(labels[partners.row], dtype=object)
+        columns["better_label"] = better.where(partners.row >= 0, None)
+    columns["swapped_with"] = _whole(partners.swapped)
+    columns["duplicate_of"] = _whole(duplicates(rows.x, rows.y))
+    return pd.DataFrame(columns)
+
+
+def _whole(rows: NDArray[np.int64]) -> Any:
+    """Row numbers as pandas keeps whole numbers of which some are missing."""
+    import pandas as pd
+
+    return pd.Series(rows, dtype="Int64").where(rows >= 0)
+
+
+def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
+    """The labels (n,) where y is one column of categories."""
+    raw = as_side(Y, "Y", discrete=fitted.encoder_y_.discrete)
+    if raw.numeric is not None or len(raw.categorical) != 1:
+        return None
+    labels: NDArray[Any] = raw.categorical[0][1]
+    return labels
+
+
+def _stderr(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32]:
+    """The standard error of the out-of-fold PMI, (n,): how much it changes with the other rows.
+
+    The jackknife by parts, over the replicas that trained on the row: of these each left out
+    another part of the others. With fewer than two of them, over all replicas.
+    """
+    count = len(rows.splits)
+    if count < 2:
+        return np.full(len(rows.x), np.nan, np.float32)
+    saw = np.ones((count, len(rows.x)), dtype=bool)
+    for replica, split in enumerate(rows.splits):
+        saw[replica, split.report] = False
+    saw[:, saw.sum(0) < 2] = True
+    with show("scoring", enabled=fitted.progress) as progress:
+        scores = score_replicas(fitted.model_, rows.x, rows.y, progress).double().numpy()
+    mean = np.where(saw, scores, 0.0).sum(0) / saw.sum(0)
+    variance = np.where(saw, np.square(scores - mean), 0.0).sum(0) / saw.sum(0)
+    found: NDArray[np.float32] = np.sqrt(fitted.jackknife_ * variance).astype(np.float32)
+    return found

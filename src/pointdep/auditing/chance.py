@@ -1,0 +1,82 @@
+"""Which pairs came together by chance: functions of PMI, of pairs and of mismatched pairs.
+
+With a share eps of chance pairs in the data the fitted ratio is r_obs = eps + (1 - eps) r, and a
+pair is a chance pair with probability eps / r_obs. Far below zero a fitted log r is an
+extrapolation, so r_obs is not read from it but counted: of all mismatched pairs a share t has a PMI
+at most as high as this pair's. Chance pairs have a uniform t, and r_obs is the density of t over
+the pairs of the data, which rises with t.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.auditing.result import Contamination
+
+Array = NDArray[np.float64]
+
+_FEWEST = 15  # pairs: a share counted on fewer is chance itself
+
+
+def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Array:
+    """Of mismatched pairs (m,), the share that has at most the PMI of each pair (n,), in (0, 1)."""
+    up_to = np.searchsorted(np.sort(mismatched), pmi, side="right")
+    return (up_to + 0.5) / (len(mismatched) + 1)
+
+
+def estimate_contamination(shares: Array) -> Contamination:
+    """The least density of `shares`, (n,), over an interval from 0: an upper bound of eps.
+
+    It is eps where some genuine pairs are impossible (inf r = 0), and above it where even the least
+    likely pairs are sometimes genuine.
+    """
+    ordered = np.sort(shares)
+    counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
+    first = min(_FEWEST, len(ordered)) - 1
+    density = counts[first:] / (len(ordered) * ordered[first:])
+    least = int(density.argmin())
+    share = min(float(density[least]), 1.0)
+    return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
+
+
+def observed_ratio(shares: Array) -> Array:
+    """r_obs of each pair, (n,): the rising density of `shares` of highest likelihood (Grenander).
+
+    The slope of the greatest convex function below their cumulative distribution.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    values, inverse, counts = np.unique(shares, return_inverse=True, return_counts=True)
+    widths = np.diff(np.concatenate([[0.0], values, [1.0]]))
+    heights = np.append(counts / len(shares), 0.0) / widths
+    slopes: Array = isotonic_regression(heights, sample_weight=widths)
+    found: Array = slopes[inverse]
+    return found
+
+
+def posteriors(pmi: NDArray[np.floating], shares: Array, contamination: float) -> Array:
+    """The probability that each pair is a chance pair, (n,): eps / r_obs.
+
+    Above zero, where there are many pairs like it, PMI itself may say that r_obs is larger.
+    """
+    ratio = observed_ratio(shares)
+    above = pmi > 0
+    ratio[above] = np.maximum(ratio[above], np.exp(pmi[above].astype(np.float64)))
+    return np.minimum(contamination / np.maximum(ratio, np.finfo(np.float64).tiny), 1.0)
+
+
+def q_values(pmi: NDArray[np.floating], posterior: Array) -> Array:
+    """Of each pair (n,) and all with a lower PMI, the expected share of good ones.
+
+    Pairs of equal PMI have one q-value.
+    """
+    order = np.lexsort((-posterior, pmi))
+    running = np.cumsum(1.0 - posterior[order]) / np.arange(1, len(pmi) + 1)
+    ordered = pmi[order]
+    last = np.searchsorted(ordered, ordered, side="right") - 1
+    found = np.empty(len(pmi))
+    found[order] = np.maximum.accumulate(running[last])
+    return found

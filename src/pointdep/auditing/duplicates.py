@@ -1,0 +1,130 @@
+"""Rows that are nearly the same pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Rows = NDArray[np.int64]
+
+_LEAST_COLUMNS = 8  # with fewer, rows lie close by chance
+_NEIGHBOURS = 10
+_CLOSE = 0.1  # of the distance to the tenth neighbour
+_PROJECTED = 32  # columns that neighbours are looked for in
+_EQUAL = 1e-6
+_BLOCK = 1 << 24  # distances alive at a time
+_FLAT_ROWS, _CELLS, _PER_CELL = 20_000, 8, 64
+_MOST_ROWS = 1_000_000  # with more only equal rows are looked for
+
+
+def duplicates(x: Tensor, y: Tensor) -> Rows:
+    """For each pair (n,) the first row that is (nearly) the same in x and in y, -1 for none.
+
+    x: (n, dx), y: (n, dy), columns of about one scale. Nearly the same are two pairs that lie
+    closer than a tenth of the distance to their tenth neighbour, on both sides. Pairs that repeat
+    by nature, as those of few distinct values do, are not duplicates.
+    """
+    rows = torch.cat([x, y], 1).cpu()
+    found = np.full(len(rows), -1, dtype=np.int64)
+    first = _first_equal(rows)
+    distinct = np.flatnonzero(first == np.arange(len(rows)))
+    if 2 * len(distinct) < len(rows):
+        return found
+    copies = first != np.arange(len(rows))
+    found[copies] = first[copies]
+    if rows.shape[1] >= _LEAST_COLUMNS and _NEIGHBOURS < len(distinct) <= _MOST_ROWS:
+        index = torch.from_numpy(distinct)
+        near = _first_near(rows[index], x.shape[1])
+        close = near >= 0
+        found[distinct[close]] = distinct[near[close]]
+        moved = found[found]  # a copy of a row that is itself near an earlier one
+        found = np.where((found >= 0) & (moved >= 0), moved, found)
+    return found
+
+
+def _first_equal(rows: Tensor) -> Rows:
+    """The first row with the same values, (n,)."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(rows.shape[1], 2, generator=generator, dtype=torch.float64)
+    keys = (rows.double() @ weights).numpy()
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    found: Rows = first[inverse.reshape(-1)].astype(np.int64)
+    return found
+
+
+def _first_near(rows: Tensor, x_dim: int) -> Rows:
+    """The earliest neighbour that is nearly the same on both sides, (n,), -1 for none."""
+    near, distances = _neighbours(_projected(rows))
+    scale = distances[:, -1]
+    suspected = distances <= 4 * _CLOSE * scale[:, None]  # projections shorten distances unevenly
+    found = np.full(len(rows), -1, dtype=np.int64)
+    for row in np.flatnonzero(suspected.any(1)):
+        others = near[row]
+        squares = (rows[row] - rows[torch.from_numpy(others)]).square()
+        total = squares.sum(1)
+        limit = _CLOSE**2 * total.max()
+        # Each side may hold its own share of the distance, so that neither differs alone.
+        sides = [squares[:, :x_dim].sum(1), squares[:, x_dim:].sum(1)]
+        parts = [x_dim / rows.shape[1], 1 - x_dim / rows.shape[1]]
+        close = (total <= limit).numpy()
+        for side, part in zip(sides, parts, strict=True):
+            close &= (side <= limit * part + _EQUAL).numpy()
+        earlier = others[close & (others < row)]
+        if len(earlier):
+            found[row] = earlier.min()
+    return found
+
+
+def _projected(rows: Tensor) -> Tensor:
+    if rows.shape[1] <= _PROJECTED:
+        return rows.float()
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(rows.shape[1], _PROJECTED, generator=generator) / _PROJECTED**0.5
+    projected: Tensor = rows.float() @ matrix
+    return projected
+
+
+def _neighbours(rows: Tensor) -> tuple[Rows, NDArray[np.float32]]:
+    """Numbers of the nearest rows and their distances, (n, 10), nearest first, itself left out."""
+    try:
+        squares, numbers = _by_faiss(rows.numpy())
+    except ImportError:
+        squares, numbers = _by_blocks(rows)
+    order = np.argsort(numbers == np.arange(len(rows))[:, None], axis=1, kind="stable")
+    kept = order[:, :_NEIGHBOURS]  # itself goes last, where it was found
+    distances = np.sqrt(np.maximum(np.take_along_axis(squares, kept, 1), 0.0))
+    return np.take_along_axis(numbers, kept, 1).astype(np.int64), distances
+
+
+def _by_faiss(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], Rows]:
+    import faiss
+
+    rows = np.ascontiguousarray(rows)
+    flat = faiss.IndexFlatL2(rows.shape[1])
+    index: Any = flat
+    if len(rows) > _FLAT_ROWS:
+        # Rows that are nearly the same lie in the same cell, or in the next.
+        index = faiss.IndexIVFFlat(flat, rows.shape[1], int(len(rows) ** 0.5))
+        index.cp.max_points_per_centroid = _PER_CELL
+        index.train(rows)
+        index.nprobe = _CELLS
+    index.add(rows)
+    squares, numbers = index.search(rows, _NEIGHBOURS + 1)
+    missing = numbers < 0  # fewer rows in the cells than asked for
+    return np.where(missing, np.float32(np.inf), squares), np.where(missing, 0, numbers)
+
+
+def _by_blocks(rows: Tensor) -> tuple[NDArray[np.float32], Rows]:
+    found = []
+    lengths = rows.square().sum(1)
+    step = max(1, _BLOCK // len(rows))
+    for first in range(0, len(rows), step):
+        part = slice(first, min(first + step, len(rows)))
+        block = lengths[part, None] + lengths[None] - 2 * rows[part] @ rows.T
+        found.append(block.topk(_NEIGHBOURS + 1, largest=False))
+    squares, numbers = (torch.cat(side).numpy() for side in zip(*found, strict=True))
+    return squares, numbers

@@ -1,0 +1,128 @@
+"""Who a doubtful x belongs to instead, and which pairs exchanged their y."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.core.ratio import RatioModel
+from pointdep.fitting.progress import Progress
+from pointdep.fitting.splits import Split
+from pointdep.inference.scoring import score_matrix
+from pointdep.retrieval.search import top_k
+
+Rows = NDArray[np.int64]
+
+_LOOKED_AT = 5  # candidates per row: the best may be of the row's own group
+_MOST_SWAPS = 2_000  # rows among which exchanges are looked for
+_ODDS = 10.0  # to one, that two rows exchanged their y
+
+
+@dataclass(frozen=True)
+class Partners:
+    """For every row (n,): the row whose y belongs to its x more and its PMI; -1 and NaN for none.
+
+    swapped: the row with which it seems to have exchanged y, or -1.
+    """
+
+    row: Rows
+    pmi: NDArray[np.float32]
+    swapped: Rows
+
+
+def find_partners(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    pmi: NDArray[np.float32],
+    doubtful: Rows,
+    *,
+    codes: NDArray[np.int64] | None = None,
+    progress: Progress,
+) -> Partners:
+    """Of the doubtful rows, worst first, each asked of a replica that did not see it.
+
+    x: (n, dx), y: (n, dy), prepared; pmi: (n,) out of fold. Equal y are one candidate, named by the
+    first row that has it; the y of a row's own group is none.
+    """
+    found = Partners(
+        np.full(len(x), -1, np.int64),
+        np.full(len(x), np.nan, np.float32),
+        np.full(len(x), -1, np.int64),
+    )
+    candidates, of_row = _distinct(y)
+    listed = y[torch.from_numpy(candidates).to(y.device)]
+    owner = _owners(splits, len(x))
+    k = min(_LOOKED_AT, len(candidates))
+    done = 0
+    for replica in np.unique(owner[doubtful]):
+        rows = doubtful[owner[doubtful] == replica]
+        asked = x[torch.from_numpy(rows).to(x.device)]
+        best = top_k(model.select([int(replica)]), asked, listed, k, measure_recall=False)
+        for row, numbers, values in zip(rows, best.indices, best.pmi, strict=True):
+            for number, value in zip(numbers, values, strict=True):
+                other = candidates[number]
+                own = number == of_row[row] or (codes is not None and codes[other] == codes[row])
+                if not own and value > pmi[row]:
+                    found.row[row], found.pmi[row] = other, value
+                    break
+        done += len(rows)
+        progress.update(done, len(doubtful), "doubtful rows")
+    _find_swaps(model, x, y, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
+    return found
+
+
+def _find_swaps(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    owner: Rows,
+    pmi: NDArray[np.float32],
+    rows: Rows,
+    swapped: Rows,
+) -> None:
+    """Write into `swapped`: both belong to the other's y, more than to any other doubtful row's.
+
+    A row that exchanged its y did so with any of the others: the odds are r r' to their number.
+    """
+    if len(rows) < 2:
+        return
+    matrix = np.empty((len(rows), len(rows)))
+    index = torch.from_numpy(rows)
+    for replica in np.unique(owner[rows]):
+        own = owner[rows] == replica
+        asked = x[index[torch.from_numpy(own)].to(x.device)]
+        one = model.select([int(replica)])
+        matrix[own] = score_matrix(one, asked, y[index.to(y.device)])
+    both = matrix + matrix.T
+    gains = np.minimum(matrix - pmi[rows][:, None], (matrix - pmi[rows][:, None]).T)
+    both[(np.minimum(matrix, matrix.T) <= 0) | (gains <= 0)] = -np.inf
+    np.fill_diagonal(both, -np.inf)
+    best = both.argmax(1)
+    for row, other in enumerate(best):
+        if best[other] == row and both[row, other] > math.log(_ODDS * len(rows)):
+            swapped[rows[row]] = rows[other]
+
+
+def _distinct(y: Tensor) -> tuple[Rows, Rows]:
+    """The first row of each distinct y, (c,), in order, and the candidate of each row, (n,)."""
+    _, first, inverse = np.unique(y.cpu().numpy(), axis=0, return_index=True, return_inverse=True)
+    order = first.argsort()
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return first[order].astype(np.int64), position[inverse.reshape(-1)]
+
+
+def _owners(splits: Sequence[Split], rows: int) -> Rows:
+    """A replica that did not see the row, (rows,)."""
+    owner = np.full(rows, -1, np.int64)
+    for replica, split in enumerate(splits):
+        owner[split.report] = replica
+    return owner

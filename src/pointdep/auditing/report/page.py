@@ -1,0 +1,176 @@
+"""The page itself: one file with its style, its scripts and its data inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pointdep.auditing.report import media as embedding
+from pointdep.auditing.report.content import Shown, as_shown
+from pointdep.auditing.report.media import Media, embed
+from pointdep.auditing.report.packing import LONG_ROWS, pack_table, shorten, to_script
+from pointdep.auditing.report.words import cards, finding, histogram
+from pointdep.data.writers import check_writable, whole_file
+from pointdep.errors import InputError, require_whole
+from pointdep.fitting.progress import show
+
+if TYPE_CHECKING:
+    from pointdep.auditing.result import Audit
+
+SUFFIXES = (".html", ".htm")
+_SCRIPTS = tuple(
+    f"{name}.js" for name in ("data", "rows", "table", "download", "controls", "charts", "start")
+)
+
+
+def check_page(path: Path) -> None:
+    """InputError when the page could not be written; call it before a long computation."""
+    check_writable(path, SUFFIXES)
+    if find_spec("plotly") is None:
+        raise InputError("the report page needs plotly: pip install plotly")
+
+
+def write_page(
+    audit: Audit,
+    path: str | Path,
+    *,
+    show_x: Any = None,
+    show_y: Any = None,
+    title: str | None = None,
+    media: int = 200,
+    media_size: int = 96,
+    progress: bool = True,
+) -> None:
+    """Write the page, all of it or nothing; the arguments are those of `Audit.to_html`."""
+    path = Path(path)
+    check_page(path)
+    content = render(
+        audit,
+        show_x=show_x,
+        show_y=show_y,
+        title=title,
+        media=media,
+        media_size=media_size,
+        progress=progress,
+    )
+    with whole_file(path) as file:
+        # A lone surrogate, as of a damaged file name, is in no UTF-8.
+        file.write(content.encode("utf-8", "replace"))
+
+
+def render(
+    audit: Audit,
+    *,
+    show_x: Any = None,
+    show_y: Any = None,
+    title: str | None = None,
+    media: int = 200,
+    media_size: int = 96,
+    progress: bool = False,
+) -> str:
+    """The text of the page."""
+    require_whole("media", media, least=0)
+    require_whole("media_size", media_size, least=8)
+    rows = len(audit.table)
+    sides = [as_shown(show_x, rows, "show_x"), as_shown(show_y, rows, "show_y")]
+    with show("pictures and sounds", enabled=progress) as shown:
+        embedded = embed(sides[0], sides[1], _worst(audit, media), media_size, shown)
+    first = {int(row) for row in audit.suspects["row"].head(LONG_ROWS)}
+    texts, length = shorten([side.texts if side else None for side in sides], first)
+    data = {
+        **pack_table(audit.table),
+        "x": texts[0],
+        "y": texts[1],
+        "media": {"x": embedded.x, "y": embedded.y},
+        "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
+        "histogram": histogram(audit.table["pmi"]),
+        "reliability": [
+            {"predicted": one.predicted, "observed": one.observed, "stderr": one.stderr}
+            for one in audit.check.reliability
+        ],
+    }
+    limits = _limits(sides, embedded, min(media, rows), length)
+    return _fill(audit, data, title or "Which pairs are wrong?", limits)
+
+
+def _worst(audit: Audit, count: int) -> Iterable[tuple[int, int | None]]:
+    """The rows of lowest rank, each with its better partner."""
+    table = audit.table.sort_values("rank").head(count)
+    has_partner = table["better_partner"].notna()
+    for row, has, partner in zip(table["row"], has_partner, table["better_partner"], strict=True):
+        yield int(row), int(partner) if has else None
+
+
+def _has_media(side: Shown | None) -> bool:
+    return side is not None and side.has_media
+
+
+def _limits(
+    sides: list[Shown | None], embedded: Media, count: int, length: int | None
+) -> list[str]:
+    """What the page leaves out, said on it."""
+    said = []
+    if any(map(_has_media, sides)):
+        said.append(
+            f"Pictures and sounds are inside this page for the {count:,} worst rows, sounds up to "
+            f"{embedding.SOUND_BYTES / 1e6:g} MB each, {embedding.TOTAL_BYTES / 1e6:g} MB in all."
+        )
+    if embedded.left_out:
+        said.append(f"{embedded.left_out:,} of them did not fit and are left out.")
+    if length is not None:
+        said.append(
+            f"Texts are cut at {length:,} characters, those of the first {LONG_ROWS:,} suspects at "
+            "1,000."
+        )
+    return said
+
+
+def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> str:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    import pointdep
+
+    script = "(() => {\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
+    plotly = _plotly()
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("page.html")).render(
+        title=title,
+        finding=finding(audit),
+        cards=cards(audit),
+        audit=audit,
+        warnings=dict.fromkeys([str(flag) for flag in audit.flags]),
+        limits=limits,
+        version=pointdep.__version__,
+        style=Markup(_asset("page.css")),
+        script=Markup(script),
+        plotly=Markup(plotly),
+        hashes=[_hash(script), _hash(plotly)],
+        data=Markup(to_script(data)),
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("pointdep.auditing.report") / "assets" / name).read_text("utf-8")
+
+
+def _plotly() -> str:
+    """The charting library, as the installed package has it."""
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    if "</script" in script.lower() or "<!--" in script:
+        raise InputError("this version of plotly cannot stand inside a page: install another one")
+    return script.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _hash(script: str) -> str:
+    """As a Content-Security-Policy names a script that may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

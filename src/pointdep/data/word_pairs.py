@@ -1,0 +1,109 @@
+"""Words with a vector of their sound and one of their text: two .vec files, or one .npz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.data.files import read_npz, read_vec
+from pointdep.errors import InputError
+
+_KEYS = ("words", "audio", "text")
+
+
+@dataclass(frozen=True, eq=False)
+class WordPairs:
+    """words: (n,) strings, no two the same; audio: (n, dx) and text: (n, dy), float32, finite."""
+
+    words: NDArray[np.str_]
+    audio: NDArray[np.float32]
+    text: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def read_word_pairs(
+    *, audio: Path | None = None, text: Path | None = None, data: Path | None = None
+) -> WordPairs:
+    """The pairs of two .vec files, `audio` and `text`, or of one .npz file, `data`."""
+    if data is not None and (audio is not None or text is not None):
+        raise InputError("--data stands alone: give either it or --audio and --text")
+    if data is not None:
+        return read_npz_pairs(data)
+    if audio is None or text is None:
+        raise InputError(
+            "no word vectors were named: give --audio FILE.vec and --text FILE.vec, or --data "
+            "FILE.npz with the arrays words, audio and text"
+        )
+    return read_vec_pairs(audio, text)
+
+
+def read_vec_pairs(audio: Path, text: Path) -> WordPairs:
+    """Two files in word2vec's text format, with the same words in the same order."""
+    (heard, audio_rows), (read, text_rows) = read_vec(audio), read_vec(text)
+    for row, (one, other) in enumerate(zip(heard, read, strict=False)):
+        if one != other:
+            raise InputError(
+                f"line {row + 2} is {one!r} in {audio} and {other!r} in {text}: both files must "
+                "have the same words in the same order"
+            )
+    if len(heard) != len(read):
+        raise InputError(
+            f"{audio} has {len(heard)} words and {text} has {len(read)}: both files must have the "
+            "same words in the same order"
+        )
+    return _checked(f"{audio}", heard, {f"{audio}": audio_rows, f"{text}": text_rows})
+
+
+def read_npz_pairs(path: Path) -> WordPairs:
+    """An archive with `words` (strings or bytes), `audio` and `text` (a row a word)."""
+    arrays = read_npz(path, _KEYS)
+    words = arrays["words"]
+    if words.ndim != 1 or words.dtype.kind not in "US":
+        raise InputError(f"{path}: words must be one column of strings, not {words.dtype}")
+    for key in _KEYS[1:]:
+        if arrays[key].ndim != 2 or arrays[key].dtype.kind not in "fiu":
+            raise InputError(f"{path}: {key} must be numbers, a row of them for each word")
+        if len(arrays[key]) != len(words):
+            raise InputError(
+                f"{path} has {len(words)} words and {len(arrays[key])} rows of {key}: each word "
+                "needs one row"
+            )
+    spelt = [_decoded(path, word) for word in words.tolist()]
+    return _checked(f"{path}", spelt, {f"{path}, {key}": arrays[key] for key in _KEYS[1:]})
+
+
+def _decoded(path: Path, word: str | bytes) -> str:
+    if isinstance(word, str):
+        return word
+    try:
+        return word.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the word {word!r} is not UTF-8 text") from None
+
+
+def _checked(path: str, words: Sequence[str], sides: dict[str, NDArray[Any]]) -> WordPairs:
+    """InputError for a word that comes twice, or a number that is none."""
+    seen: dict[str, int] = {}
+    for row, word in enumerate(words):
+        if word in seen:
+            raise InputError(
+                f"{path}: the word {word!r} stands in row {seen[word]} and in row {row} (from 0): "
+                "every word must come once"
+            )
+        seen[word] = row
+    for name, side in sides.items():
+        broken = np.flatnonzero(~np.isfinite(side).all(1))
+        if len(broken):
+            raise InputError(
+                f"{name}: the vector of {words[broken[0]]!r} (row {broken[0]}, from 0) holds a "
+                "value that is not finite"
+            )
+    audio, text = (np.asarray(side, dtype=np.float32) for side in sides.values())
+    return WordPairs(np.array(words), audio, text)

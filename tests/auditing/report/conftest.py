@@ -1,0 +1,123 @@
+"""A real Chromium, started once, without a network."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-background-networking",
+         "--disable-dev-shm-usage", "--window-size=1280,1000")  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The driver, or a skipped test where there is no Chromium."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield started
+    started.quit()
+
+
+@dataclass
+class Page:
+    """A report in the browser, and what can be seen of it."""
+
+    driver: Any
+    path: Path
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def at(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def load(self):
+        self.driver.get(self.path.as_uri())
+        self.wait("document.documentElement.dataset.ready === 'yes'")
+        return self
+
+    def wait(self, condition):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 20, 0.05).until(lambda _: self.js(f"return {condition}"))
+
+    def column(self, label):
+        """The texts of one column, as they stand in the table."""
+        code = (
+            "return [...document.querySelectorAll('#body td')].filter("
+            "c => c.dataset.label === arguments[0]).map(c => c.innerText.trim())"
+        )
+        return self.js(code, label)
+
+    @property
+    def rows(self):
+        return [int(text) for text in self.column("Row")]
+
+    @property
+    def count(self):
+        """How many rows the page says it shows."""
+        return int(self.at("#count").text.split()[0].replace(",", ""))
+
+    def sort(self, name):
+        self.at(f"#head th:nth-child({self.headers.index(name) + 1}) button").click()
+
+    @property
+    def headers(self):
+        return [
+            cell.text.split()[0] for cell in self.driver.find_elements("css selector", "#head th")
+        ]
+
+    def show(self, which):
+        self.at(f"input[value={which}]").click()
+
+    def begin_again(self):
+        """As it was when it was opened, which takes longer."""
+        self.js("document.getElementById('everything').click()")
+        if self.js("return document.querySelector('#head th').ariaSort !== 'ascending'"):
+            self.sort("Rank")
+        self.show("suspects")
+        return self
+
+    def search(self, text):
+        field = self.at("#search")
+        field.clear()
+        field.send_keys(text)
+
+    def set_range(self, low, high):
+        for name, value in (("#low", low), ("#high", high)):
+            field = self.at(name)
+            field.clear()
+            field.send_keys(value, "\t")
+
+
+@pytest.fixture
+def quiet_console(chromium):
+    """After the test, the console must have stayed empty."""
+    chromium.get_log("browser")
+    yield
+    assert chromium.get_log("browser") == []
+    for name in ("setEmulatedMedia", "clearDeviceMetricsOverride"):
+        chromium.execute_cdp_cmd(f"Emulation.{name}", {})
+
+
+@pytest.fixture
+def open_page(chromium, quiet_console, tmp_path):
+    """Write the report of an audit and open it."""
+
+    def load(audit, **options):
+        audit.to_html(tmp_path / "report.html", progress=False, **options)
+        return Page(chromium, tmp_path / "report.html").load()
+
+    return load

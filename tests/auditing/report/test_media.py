@@ -1,0 +1,141 @@
+"""Pictures and sounds: in the page as they are, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import struct
+import wave
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pointdep.auditing.report import media
+from pointdep.auditing.report.content import Shown, as_shown
+from pointdep.auditing.report.media import embed
+from pointdep.fitting.progress import Silent
+
+from .helpers import make_audit
+
+
+def embedded(side, rows=(0,), pixels=96):
+    return embed(side, None, [(row, None) for row in rows], pixels, Silent()).x
+
+
+def decoded(entry):
+    kind, address = entry
+    assert kind == "image"
+    head, content = address.split(",")
+    assert head in ("data:image/png;base64", "data:image/jpeg;base64")
+    return Image.open(io.BytesIO(base64.b64decode(content)))
+
+
+def write_sound(path, seconds=0.1):
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        count = int(8000 * seconds)
+        tone = [int(8000 * math.sin(i / 3)) for i in range(count)]
+        file.writeframes(struct.pack(f"<{count}h", *tone))
+
+
+def test_small_arrays_are_exact():
+    random = np.random.default_rng(0)
+    for shape in ((3, 4, 8), (3, 4, 8, 1), (3, 4, 8, 3)):
+        pictures = random.integers(0, 256, shape).astype(np.uint8)
+        found = embedded(as_shown(pictures, 3, "x"), rows=(0, 2))
+        assert list(found) == [0, 2]
+        np.testing.assert_array_equal(np.asarray(decoded(found[2])), pictures[2].squeeze())
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".webp", ".bmp"])
+def test_files_are_made_small(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    Image.new("RGB", (600, 300), (200, 30, 30)).save(path)
+    image = decoded(embedded(as_shown([str(path)], 1, "x"))[0])
+    assert image.size == (96, 48)
+    assert np.abs(np.asarray(image.convert("RGB")).mean((0, 1)) - [200, 30, 30]).max() < 6
+
+
+def test_transparent_and_deep_pictures(tmp_path):
+    Image.new("RGBA", (20, 20), (0, 0, 0, 0)).save(tmp_path / "a.png")
+    Image.new("I;16", (20, 20)).save(tmp_path / "b.png")
+    Image.new("CMYK", (200, 20)).save(tmp_path / "c.jpg")
+    names = [str(tmp_path / name) for name in ("a.png", "b.png", "c.jpg")]
+    found = embedded(as_shown(names, 3, "x"), rows=range(3))
+    assert [decoded(entry).mode for entry in found.values()] == ["RGBA", "RGB", "RGB"]
+
+
+def test_a_sound_is_the_file(tmp_path):
+    write_sound(tmp_path / "a.wav")
+    kind, address = embedded(as_shown([str(tmp_path / "a.wav")], 1, "x"))[0]
+    assert kind == "audio"
+    content = base64.b64decode(address.removeprefix("data:audio/wav;base64,"))
+    assert content == (tmp_path / "a.wav").read_bytes()
+
+
+def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(media, "SOUND_BYTES", 1000)
+    write_sound(tmp_path / "long.wav", 1)
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n then nothing")
+    (tmp_path / "folder.png").mkdir()
+    names = ["missing.png", "missing.mp3", "broken.png", "long.wav", "folder.png"]
+    side = as_shown([str(tmp_path / name) for name in names], 5, "x")
+    assert list(embedded(side, rows=range(5)).values()) == [
+        ("said", "file not found"),
+        ("said", "file not found"),
+        ("said", "file is no picture that can be read"),
+        ("said", "sound of 0.0 MB, too long for this page"),
+        ("said", "file not found"),
+    ]
+
+
+def test_a_huge_picture_is_not_unpacked(tmp_path, monkeypatch):
+    Image.new("L", (200, 200)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30_000)
+    side = as_shown([str(tmp_path / "a.png")], 1, "x")
+    assert embedded(side)[0] == ("said", "file is no picture that can be read")
+
+
+def test_the_better_partner_is_there_and_the_rest_is_not():
+    pictures = Shown([""] * 6, pictures=np.zeros((6, 2, 2), np.uint8))
+    found = embed(pictures, pictures, [(3, 5), (1, None)], 96, Silent())
+    assert sorted(found.x) == [1, 3]
+    assert sorted(found.y) == [1, 3, 5]
+
+
+def test_the_page_stays_small(monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 32, 32)).astype(np.uint8)
+    side = Shown([""] * 20, pictures=noise)
+    one = embed(side, None, [(0, None)], 96, Silent())
+    monkeypatch.setattr(media, "TOTAL_BYTES", 5 * one.size + 100)
+    found = embed(side, None, [(row, None) for row in range(20)], 96, Silent())
+    assert list(found.x) == [0, 1, 2, 3, 4]
+    assert found.left_out == 15
+    assert found.size <= media.TOTAL_BYTES
+
+
+def test_in_the_browser(open_page, tmp_path):
+    write_sound(tmp_path / "a.wav")
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 4, 8)).astype(np.uint8)
+    sounds = [str(tmp_path / name) for name in ("a.wav", "gone.wav", "a.wav", "a.wav")]
+    audit = make_audit([-5.0, -4.0, -3.0, 1.0], better_partner={0: 3}, swapped_with={1: 2})
+    page = open_page(audit, show_x=pictures, show_y=sounds, media=2)
+    page.wait("[...document.images].every(one => one.complete)")
+    assert page.js("return [...document.images].map(i => [i.naturalWidth, i.naturalHeight])") == [
+        [8, 4],
+        [8, 4],
+    ]
+    assert page.js("return document.images[0].alt") == "x of row 0"
+    code = "const s = document.querySelector('audio'); s.preload = 'auto'; s.load()"
+    page.js(code)
+    page.wait("document.querySelector('audio').duration > 0")
+    assert page.js("return document.querySelector('audio').duration") == pytest.approx(0.1)
+    assert "file not found" in page.column("y")[1]
+    assert page.column("x")[2] == "not in this page"
+    notes = page.column("Note")
+    assert notes[0].startswith("better partner: y of row 3")
+    assert notes[1] == "seems swapped with row 2"
+    assert page.js("return document.querySelectorAll('.notes audio').length") == 1
+    assert "for the 2 worst rows" in page.at("main").text

@@ -1,0 +1,117 @@
+"""`pointdep audit`: what it prints and writes, and what it refuses before the work."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from pointdep.auditing.report.content import Shown
+from pointdep.cli.audit import shown_text
+
+FITS = pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning")
+
+
+def data_of(path):
+    """The data inside a page."""
+    text = Path(path).read_text("utf-8")
+    return json.loads(text.split('id="data">')[1].split("</script>")[0])
+
+
+def numbers(packed):
+    return np.frombuffer(base64.b64decode(packed["base64"]), "<" + packed["type"])
+
+
+@FITS
+def test_page_table_and_json_agree(quick, check_json, folder):
+    outcome = quick("audit", "x.npy", "y.npy", "-o", "r.html", "--table", "r.csv", "--json")
+    content = outcome.json()
+    check_json("audit", content)
+    assert content["written"] == ["r.html", "r.csv"]
+    assert sorted(p.name for p in folder.iterdir()) == ["r.csv", "r.html", "x.npy", "y.npy"]
+    table, page = pd.read_csv("r.csv"), data_of("r.html")
+    assert len(table) == page["rows"] == content["estimate"]["rows"] == 200
+    np.testing.assert_allclose(numbers(page["columns"]["pmi"]), table["pmi"], rtol=1e-6)
+    assert content["suspects"] == table["suspect"].sum() == len(numbers(page["suspects"]))
+    assert content["below_zero"] == (table["pmi"] < 0).sum()
+    worst = table.sort_values("rank").head(10)
+    assert [line["row"] for line in content["worst"]] == list(worst["row"])
+    assert [line["pmi"] for line in content["worst"]] == pytest.approx(list(worst["pmi"]))
+    assert "Audit of x.npy and y.npy" in Path("r.html").read_text("utf-8")
+    x = np.load("x.npy")
+    assert page["x"][3] == ", ".join(
+        f"{value:.4g}" if value % 1 else f"{value:.0f}" for value in x[3]
+    )
+
+
+@FITS
+def test_what_a_person_reads(quick, folder):
+    names = [f"name {row}\x1b[31m" for row in range(200)]
+    Path("names.txt").write_text("\n".join(names), "utf-8")
+    outcome = quick("audit", "x.npy", "y.npy", "-o", "t.parquet", "--show-x", "names.txt")
+    assert outcome.code == 0, outcome.err
+    assert "\x1b" not in outcome.out
+    table = pd.read_parquet("t.parquet").sort_values("rank")
+    lines = re.findall(r"^ +(\d+) +(-?\d+\.\d\d) .*  name (\d+)\\x1b\[31m \| ", outcome.out, re.M)
+    assert [int(row) for row, _, _ in lines] == list(table["row"].head(10))
+    assert all(row == name for row, _, name in lines)
+    assert re.search(r"^mutual information +-?\d\.\d+ nats", outcome.out, re.M)
+    assert outcome.out.rstrip().endswith("written: t.parquet")
+
+
+@FITS
+def test_a_table_of_pictures_and_labels(quick, folder, pairs):
+    Path("data").mkdir()
+    for row in range(3):
+        Image.new("L", (8, 8), 40 * row).save(f"data/{row}.png")
+    x = pairs[0]
+    table = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "label": np.where(x[:, 0] > 0, "up", "down")})
+    table["image"] = [f"{row % 4}.png" for row in range(200)]
+    table.to_csv("data/pairs.csv", index=False)
+    columns = ("--x-columns", "a,b", "--y-columns", "label", "--show-x", "image", "--media", 200)
+    outcome = quick("audit", "data/pairs.csv", *columns, "-o", "r.html", "--title", "Up & down")
+    assert outcome.code == 0, outcome.err
+    page = data_of("r.html")
+    assert page["y"] == list(table["label"])
+    assert page["x"][5] == str(Path("data/1.png"))
+    assert page["media"]["x"]["5"][0] == "image"
+    assert page["media"]["x"]["7"] == ["said", "file not found"]
+    assert "<title>Up &amp; down</title>" in Path("r.html").read_text("utf-8")
+
+
+class TestRefused:
+    """Before the fit, so that nobody waits for a mistake."""
+
+    @pytest.mark.parametrize(
+        ("message", "options"),
+        [
+            (r"r\.pdf has the unknown suffix '\.pdf'.*\.html", ("-o", "r.pdf")),
+            (r"r\.html has the unknown suffix.*\.csv, \.parquet", ("--table", "r.html")),
+            ("the folder none does not exist", ("-o", "none/r.html")),
+            ("--show-x 'caption' is neither a column", ("--show-x", "caption")),
+            ("missing.txt does not exist", ("--show-y", "missing.txt")),
+            ("--show-x has 1 rows where the audit has 200", ("--show-x", "one.txt")),
+            ("fdr", ("--fdr", "2")),
+            ("contamination", ("--contamination", "-0.1")),
+            ("folds", ("--folds", "1")),
+        ],
+    )
+    def test_options(self, refused, folder, message, options):
+        Path("one.txt").write_text("one line\n")
+        refused(message, "audit", "x.npy", "y.npy", *options)
+
+
+def test_a_text_on_the_terminal():
+    side = Shown(["a\nb\x1b]0;title\x07", "word " * 20, "\u202egnp.exe", "é犬"])
+    assert shown_text(side, 0) == r"a\nb\x1b]0;title\x07"
+    assert len(shown_text(side, 1)) == 30
+    assert shown_text(side, 1).endswith("…")
+    assert shown_text(side, 2) == r"\u202egnp.exe"
+    assert shown_text(side, 3) == "é犬"
+    assert shown_text(None, 0) == ""

@@ -1,0 +1,167 @@
+"""`pointdep retrieve`: what the library finds, wherever it goes, and what cannot be found."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pointdep import PointwiseDependency
+
+
+@pytest.fixture
+def model(saved_model):
+    return PointwiseDependency.load(saved_model)
+
+
+@pytest.fixture
+def expected(model, pairs):
+    """The table by the library, k = 10."""
+    return as_table(model.retrieve(*pairs))
+
+
+def as_table(found):
+    rows = [
+        (query, position, candidate, pmi)
+        for query, (numbers, values) in enumerate(zip(found.indices, found.pmi, strict=True))
+        for position, (candidate, pmi) in enumerate(zip(numbers, values, strict=True), 1)
+    ]
+    return pd.DataFrame(rows, columns=["query", "position", "candidate", "pmi"])
+
+
+def assert_table(found, expected):
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-5)
+
+
+def test_tables(pointdep, saved_model, expected, folder):
+    for path, read in (("best.csv", pd.read_csv), ("best.parquet", pd.read_parquet)):
+        outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy", "-o", path)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert_table(read(path), expected)
+
+
+def test_standard_output(pointdep, saved_model, expected):
+    outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy")
+    assert outcome.code == 0
+    assert_table(pd.read_csv(io.StringIO(outcome.out)), expected)
+    assert outcome.err.startswith("queries: 200, the best 10 of 200 candidates for each\n")
+    quiet = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--quiet")
+    assert (quiet.out, quiet.err) == (outcome.out, "")
+
+
+def test_the_other_direction(pointdep, saved_model, model, pairs):
+    pointdep("retrieve", saved_model, "y.npy", "x.npy", "--queries", "y", "-k", 3, "-o", "best.csv")
+    assert_table(pd.read_csv("best.csv"), as_table(model.retrieve(*pairs[::-1], 3, queries="y")))
+
+
+def test_one_file_with_both_sides(pointdep, saved_model, pairs, expected):
+    np.savez("both.npz", x=pairs[0], y=pairs[1])
+    pointdep("retrieve", saved_model, "both.npz", "-o", "best.csv")
+    assert_table(pd.read_csv("best.csv"), expected)
+    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+    table.to_csv("both.csv", index=False)
+    columns = ("--query-columns", "a,b", "--candidate-columns", "c,d,e")
+    pointdep("retrieve", saved_model, "both.csv", *columns, "-o", "again.csv")
+    assert_table(pd.read_csv("again.csv"), expected)
+
+
+def test_a_saved_index(pointdep, saved_model, expected):
+    pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "-o", "one.csv")
+    outcome = pointdep(
+        "retrieve", saved_model, "x.npy", "--candidates-index", "index", "-o", "two.csv"
+    )
+    assert outcome.code == 0
+    for name in ("one.csv", "two.csv"):
+        assert_table(pd.read_csv(name), expected)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+def test_faster_indexes(pointdep, saved_model, expected, kind):
+    pytest.importorskip("faiss")
+    content = pointdep(
+        "retrieve", saved_model, "x.npy", "y.npy", "--index", kind, "-o", "best.csv", "--json"
+    ).json()
+    assert kind in content["searched"] or content["exact"]
+    assert content["exact"] or content["recall_queries"] > 0
+    found = pd.read_csv("best.csv").merge(expected, on=["query", "candidate"])
+    recall = 1.0 if content["exact"] else content["recall"]
+    assert len(found) / len(expected) == pytest.approx(recall, abs=0.05)
+
+
+@pytest.mark.parametrize("options", [(), ("--paired", "-o", "best.csv", "--save-index", "index")])
+def test_json(pointdep, saved_model, model, pairs, check_json, options):
+    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--json", *options).json()
+    check_json("retrieve", content)
+    found = model.retrieve(*pairs)
+    assert (content["queries"], content["candidates"], content["k"]) == (200, 200, 10)
+    assert content["exact"] is True
+    assert content["without_partner"] == found.without_partner
+    assert content["output"] == ("best.csv" if options else None)
+    assert content["index"] == ("index" if options else None)
+    if not options:
+        assert content["pairs"] is None
+        return
+    metrics = model.retrieval_metrics(*pairs)
+    assert content["pairs"]["mrr"] == pytest.approx(metrics.mrr)
+    assert {r["k"]: r["share"] for r in content["pairs"]["recall"]} == metrics.recall
+    assert content["pairs"]["matching"] == [{"size": 5, "share": metrics.matching[5]}]
+
+
+def test_what_a_person_reads(pointdep, saved_model, model, pairs):
+    outcome = pointdep(
+        "retrieve", saved_model, "x.npy", "y.npy", "--paired", "--exact", "-k", 2, "-o", "best.csv"
+    )
+    found, metrics = model.retrieve(*pairs, 2), model.retrieval_metrics(*pairs)
+    lines = outcome.out.splitlines()
+    assert lines[0] == "queries     200, the best 2 of 200 candidates for each"
+    assert lines[1].startswith("searched    ")
+    assert lines[1].endswith(": exact")
+    alone = found.without_partner
+    share = f"{alone / 200:.2%}"
+    assert lines[2] == f"no partner  {alone} ({share}), whose best has PMI of 0 or less"
+    told = " ".join(" ".join(lines[3:-1]).split())
+    assert told == f"pairs {str(metrics).partition(': ')[2]}"
+    assert lines[-1] == "written     best.csv"
+
+
+def test_few_candidates(pointdep, saved_model, pairs):
+    for name, values in zip("xy", pairs, strict=True):
+        np.save(f"{name}.npy", values[:3])
+    content = pointdep(
+        "retrieve", saved_model, "x.npy", "y.npy", "-k", 3, "--paired", "--json"
+    ).json()
+    assert content["pairs"]["matching"] == []
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("x.npy",), "CANDIDATES is missing"),
+            (("x.npy", "y.npy", "-k", 201), "k=201 but there are only 200 candidates"),
+            (("x.npy", "y.npy", "--queries", "z"), "unknown --queries 'z'"),
+            (("x.npy", "y.npy", "--index", "hnws"), "did you mean 'hnsw'"),
+            (("x.npy", "y.npy", "--shortlist", 2), "shortlist=2 must be at least 10"),
+            (("x.npy", "y.npy", "-o", "best.npy"), "choose .csv or .parquet"),
+            (("x.npy", "y.npy", "-o", "no/best.csv"), "does not exist"),
+            (("x.npy", "y.npy", "--candidates-index", "i"), "stands for CANDIDATES"),
+            (("x.npy", "--candidates-index", "nowhere"), "no index at nowhere"),
+            (("x.npy", "y.npy", "--save-index", "x.npy"), "x.npy is a file"),
+            (("x.npy", "z.npy"), "z.npy"),
+            (("x.npy", "x.npy"), "Y"),
+        ],
+    )
+    def test_calls(self, refused, saved_model, arguments, message):
+        refused(message, "retrieve", saved_model, *arguments)
+
+    def test_pairs_of_different_length(self, refused, saved_model, pairs):
+        np.save("short.npy", pairs[1][:50])
+        refused(
+            "200 queries and 50 candidates are not pairs",
+            *("retrieve", saved_model, "x.npy", "short.npy", "--paired"),
+        )
+
+    def test_no_model(self, refused):
+        refused("no model at", "retrieve", "nowhere", "x.npy", "y.npy")

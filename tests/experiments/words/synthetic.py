@@ -1,0 +1,59 @@
+"""Words whose sound and text share a few coordinates, and outcomes written down by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pointdep.data.word_pairs import WordPairs
+from pointdep.experiments.words.figure3 import WordPmi
+from pointdep.experiments.words.matching import Matching
+from pointdep.experiments.words.settings import Figure3, Table2
+from pointdep.experiments.words.table2 import Matched
+
+SMALL = {"batch_size": 32, "epochs": 6, "hidden": (32,), "embedding_dim": 8, "device": "cpu"}
+ENDS = ("ly", "s", "ing", "a")
+
+
+def make_words(n, dim=4, noise=0.3, seed=0):
+    """n words; each text is its sound, turned, plus noise."""
+    random = np.random.default_rng(seed)
+    audio = random.normal(size=(n, dim))
+    turn = np.linalg.qr(random.normal(size=(dim, dim)))[0]
+    text = audio @ turn + noise * random.normal(size=(n, dim))
+    words = np.array([f"w{row}{ENDS[row % len(ENDS)]}" for row in range(n)])
+    return WordPairs(words, audio.astype(np.float32), text.astype(np.float32))
+
+
+def make_matching(pmi, method="pc"):
+    """A matching of (n, 5) PMI, the right one first, all else as it would follow."""
+    pmi = np.asarray(pmi, dtype=np.float32)
+    ranks = np.array([1 + sum(other >= row[0] for other in row[1:]) for row in pmi])
+    return Matching(
+        method=method,
+        scores=pmi,
+        pmi=pmi,
+        ranks=ranks,
+        drawn=np.array([0.5, 0.7]),
+        ranks_of_all=ranks,
+        positive=0.1,
+        at_floor=0.0,
+    )
+
+
+def make_matched(*matchings, words=200, **settings):
+    names = tuple(found.method for found in matchings)
+    test = np.array([f"t{row}" for row in range(len(matchings[0].pmi))])
+    curve = np.zeros((100, len(names)))
+    kept = Table2(methods=names, **settings)
+    return Matched(kept, words, test, tuple(matchings), curve, 1.5, "cpu")
+
+
+def make_pmi(in_sample, out_of_sample=None, words=None, **settings):
+    seen = np.asarray(in_sample, dtype=float)
+    unseen = seen if out_of_sample is None else np.asarray(out_of_sample, dtype=float)
+    if words is None:
+        words = make_words(len(seen)).words
+    kept = Figure3(**settings)
+    return WordPmi(
+        kept, len(seen) + 50, np.asarray(words), seen, unseen, unseen[:50], 3, 2.5, "cpu"
+    )

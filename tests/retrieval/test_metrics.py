@@ -1,0 +1,213 @@
+"""The metrics against loops written out by hand, with ties and several right answers."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.helpers import fitted, new_pairs, pairs
+from pointdep import InputError, retrieval_metrics
+from pointdep.retrieval import metrics as metrics_module
+
+
+def of_matrix(scores, **options):
+    """The metrics of a whole matrix, (queries, candidates)."""
+    return retrieval_metrics(lambda rows: scores[rows], *scores.shape, **options)
+
+
+def ranks_by_hand(scores, right):
+    """Walk down each sorted row to the first right answer; right: (queries, candidates)."""
+    ranks = []
+    for row, answers in zip(scores, right, strict=True):
+        order = sorted(range(len(row)), key=lambda j: (-row[j], j))
+        ranks.append(1 + next(at for at, j in enumerate(order) if answers[j]))
+    return np.array(ranks)
+
+
+def chance_to_win(row, answers, m):
+    """Exactly: the wrong ones drawn must all be among those that a right answer beats."""
+    wrong = np.flatnonzero(~answers)
+    chances = []
+    for mine in np.flatnonzero(answers):
+        beaten = sum((row[j], -j) < (row[mine], -mine) for j in wrong)
+        chances.append(comb(int(beaten), m - 1) / comb(len(wrong), m - 1))
+    return np.mean(chances)
+
+
+def example(seed, levels=5, queries=12, candidates=20, groups=4):
+    """Scores with many ties, ids of both sides, and which candidates are right."""
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, levels, (queries, candidates)).astype(float)
+    asked = random.integers(0, groups, queries)
+    given = random.permutation(np.resize(np.arange(groups), candidates))
+    return scores, asked, given, asked[:, None] == given
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 5, 10**6]))
+def test_ranks(seed, levels):
+    scores, asked, ids, right = example(seed, levels)
+    found = of_matrix(scores, relevant=(asked, ids), ks=(1, 3, 20), matching=())
+    ranks = ranks_by_hand(scores, right)
+    assert found.recall == {k: pytest.approx((ranks <= k).mean()) for k in (1, 3, 20)}
+    assert found.mrr == pytest.approx((1 / ranks).mean())
+    assert found.median_rank == np.median(ranks)
+    assert (found.queries, found.candidates, found.matching) == (12, 20, {})
+
+
+def test_pairs_are_the_diagonal():
+    scores = np.random.default_rng(0).integers(0, 4, (30, 30)).astype(float)
+    found = of_matrix(scores)
+    assert found.mrr == pytest.approx((1 / ranks_by_hand(scores, np.eye(30, dtype=bool))).mean())
+    assert found == of_matrix(scores, relevant=(np.arange(30), np.arange(30)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("m", [2, 5, 16])
+def test_matching_by_chance(seed, m):
+    scores, asked, ids, right = example(seed)
+    found = of_matrix(scores, relevant=(asked, ids), matching=(m,), draws=2000)
+    wanted = np.mean([chance_to_win(*row, m) for row in zip(scores, right, strict=True)])
+    assert found.matching[m] == pytest.approx(wanted, abs=0.02)
+
+
+def test_matching_among_many():
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(40, 3000)).round(1)
+    scores[:, 7] += 2.0
+    ids = np.arange(3000)
+    found = of_matrix(scores, relevant=(np.full(40, 7), ids), matching=(5, 60), draws=200)
+    for m in (5, 60):
+        wanted = np.mean([chance_to_win(row, ids == 7, m) for row in scores])
+        assert found.matching[m] == pytest.approx(wanted, abs=0.02)
+
+
+def test_the_distractors_of_the_papers_code():
+    scores = np.random.default_rng(0).normal(size=(23, 23)) + 2 * np.eye(23)
+    won = 0
+    for i in range(23):
+        five = [i, *((i + 5 * j) % 23 for j in range(1, 5))]
+        won += int(np.argmax(scores[i, five]) == 0)
+    found = of_matrix(scores, distractors="shifted", matching=(5,))
+    assert found.matching == {5: pytest.approx(won / 23)}
+    assert 0 < won < 23
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_does_not_change_them(seed):
+    scores, asked, ids, _ = example(seed, levels=10**6)
+    found = of_matrix(scores, relevant=(asked, ids), ks=range(1, 21), matching=())
+    shares = list(found.recall.values())
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    shuffle = np.random.default_rng(seed).permutation(20)
+    moved = of_matrix(
+        scores[:, shuffle], relevant=(asked, ids[shuffle]), ks=range(1, 21), matching=()
+    )
+    words = of_matrix(
+        np.exp(scores / 1e6),
+        relevant=([f"id {i}" for i in asked], [f"id {i}" for i in ids]),
+        ks=range(1, 21),
+        matching=(),
+    )
+    assert moved == found == words
+
+
+def test_blocks_of_queries(monkeypatch):
+    scores, asked, ids, _ = example(1)
+    whole = of_matrix(scores, relevant=(asked, ids))
+    asked_for = []
+
+    def block(rows):
+        asked_for.append(rows.stop - rows.start)
+        return scores[rows].tolist()
+
+    monkeypatch.setattr(metrics_module, "_CELLS", 100)
+    assert retrieval_metrics(block, 12, 20, relevant=(asked, ids)) == whole
+    assert asked_for == [5, 5, 2]
+
+
+@pytest.mark.parametrize("queries", ["x", "y"])
+@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+@pytest.mark.parametrize("method", ["pc", "cpc", "drf"])
+def test_of_a_model(critic, method, queries):
+    model = fitted(method, critic)
+    x, y = new_pairs(critic, 60)
+    matrix = model.pmi_matrix(x, y)
+    matrix = (matrix if queries == "x" else matrix.T).round(3)
+    found = model.retrieval_metrics(x, y, queries=queries, matching=(5,))
+    wanted = of_matrix(matrix.astype(float), matching=(5,))
+    assert found.mrr == pytest.approx(wanted.mrr, abs=0.02)  # rounding may exchange neighbours
+    assert found.median_rank == pytest.approx(wanted.median_rank, abs=1)
+    assert found.matching[5] == pytest.approx(wanted.matching[5], abs=0.02)
+    assert found.recall[100] == 1.0
+
+
+def test_captions_of_one_image():
+    model = fitted("pc", "separable")
+    x, y = pairs(40, seed=3)
+    ids = np.arange(40) // 4
+    found = model.retrieval_metrics(x[::4], y, relevant=(np.arange(10), ids), matching=(5,))
+    right = np.arange(10)[:, None] == ids
+    ranks = ranks_by_hand(model.pmi_matrix(x[::4], y), right)
+    assert found.mrr == pytest.approx((1 / ranks).mean())
+    back = model.retrieval_metrics(
+        x[::4], y, queries="y", relevant=(ids, np.arange(10)), matching=()
+    )
+    assert (back.queries, back.candidates) == (40, 10)
+
+
+def test_equal_candidates_of_a_model_rank_by_number():
+    model = fitted("pc", "separable")
+    x, y = new_pairs(rows=40)
+    copies = np.repeat(y[:1], 40, 0)
+    found = model.retrieval_metrics(x, copies, matching=())
+    assert found.median_rank == 20.5
+    assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
+
+
+def test_words_and_json():
+    found = of_matrix(np.eye(10), ks=(1, 5), matching=(3,))
+    assert str(found) == (
+        "10 queries, 10 candidates: recall 100.0% at 1, 100.0% at 5, mean reciprocal rank 1.000, "
+        "median rank 1, 1:3 matching 100.0%"
+    )
+    assert found.to_dict() == {
+        "queries": 10,
+        "candidates": 10,
+        "recall": {"1": 1.0, "5": 1.0},
+        "mrr": 1.0,
+        "median_rank": 1.0,
+        "matching": {"3": 1.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((4, 5), {}, "4 queries and 5 candidates are not pairs"),
+        ((4, 4), {}, "matching=5 needs 4 wrong candidates for each query, and one has only 3"),
+        ((9, 9), {"ks": (0,)}, "ks=0 must be at least 1"),
+        ((9, 9), {"matching": (1,)}, "matching=1 must be at least 2"),
+        ((9, 9), {"distractors": "shift"}, "did you mean 'shifted'"),
+        ((9, 9), {"distractors": "shifted"}, "more than 20 of them"),
+        ((2, 3), {"relevant": ([0, 1], [0, 0, 2])}, "no candidate has the id of query 1"),
+        ((2, 3), {"relevant": ([0], [0, 0, 2])}, "the ids of the queries have shape"),
+        ((2, 3), {"relevant": "ids"}, "relevant must be two arrays"),
+    ],
+)
+def test_refused(shape, options, message):
+    with pytest.raises(InputError, match=message):
+        of_matrix(np.zeros(shape), **options)
+
+
+def test_scores_that_cannot_be():
+    with pytest.raises(InputError, match=r"shape \(3,\), not \(9, 9\)"):
+        retrieval_metrics(lambda rows: np.zeros(3), 9, 9)
+    with pytest.raises(InputError, match="NaN"):
+        of_matrix(np.full((9, 9), np.nan))

@@ -1,0 +1,316 @@
+"""The search against sorting all of `pmi_matrix`, by every critic and in both directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
+from pointdep import InputError, Retrieved
+from pointdep.retrieval import search as search_module
+from pointdep.retrieval import vectors
+from pointdep.retrieval.search import top_k
+
+K = 5
+METHODS = ("pc", "cpc", "drf", "nwj")
+LOUD = "dv"  # by this method the default critic keeps its network, however short the fit
+
+
+def sorted_matrix(model, x, y, queries):
+    """All PMI, (queries, candidates), and the numbers of the candidates from best to worst."""
+    matrix = model.pmi_matrix(x, y)
+    matrix = matrix if queries == "x" else matrix.T
+    return matrix, np.argsort(-matrix, axis=1, kind="stable")
+
+
+def sides(queries, x, y):
+    return (x, y) if queries == "x" else (y, x)
+
+
+def assert_best(found, matrix, order, k=K, atol=1e-5):
+    """What was found is as good as the first k of the sorted matrix, up to rounding."""
+    best = np.take_along_axis(matrix, order[:, :k], 1)
+    assert found.indices.shape == found.pmi.shape == best.shape
+    assert (found.indices.dtype, found.pmi.dtype) == (np.int64, np.float32)
+    np.testing.assert_allclose(found.pmi, best, rtol=0, atol=atol)
+    there = np.take_along_axis(matrix, found.indices, 1)
+    np.testing.assert_allclose(there, best, rtol=0, atol=atol)
+    assert all(len(set(row)) == k for row in found.indices.tolist())
+
+
+def share_found(indices, order):
+    """How much of the first k of the sorted matrix was found."""
+    rows = zip(indices, order[:, : indices.shape[1]], strict=True)
+    return np.mean([np.isin(row, best).mean() for row, best in rows])
+
+
+@pytest.fixture
+def without_faiss(monkeypatch):
+    monkeypatch.setattr(vectors, "has_faiss", lambda: False)
+
+
+@pytest.mark.parametrize("queries", ["x", "y"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("critic", CRITICS)
+def test_as_sorting_all_pairs(critic, method, queries):
+    model = fitted(method, critic)
+    x, y = new_pairs(critic, 60)
+    x = x[:35]
+    matrix, order = sorted_matrix(model, x, y, queries)
+    asked, given = sides(queries, x, y)
+    for options in ({}, {"exact": True}, {"shortlist": len(given) - 1}):
+        found = model.retrieve(asked, given, K, queries=queries, **options)
+        assert_best(found, matrix, order)
+        assert found.exact or (found.recall == 1.0 and found.recall_queries == len(asked))
+
+
+@pytest.mark.parametrize("queries", ["x", "y"])
+@pytest.mark.parametrize("link", ["log_ratio", "asinh"])
+@pytest.mark.parametrize("method", ["drf", "cpc"])
+def test_links(method, link, queries):
+    model = fit(method=method, link=link, critic="separable")
+    x, y = new_pairs()
+    matrix, order = sorted_matrix(model, x, y, queries)
+    asked, given = sides(queries, x, y)
+    found = model.retrieve(asked, given, K, queries=queries, shortlist=len(given) - 1)
+    assert_best(found, matrix, order)
+
+
+@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+def test_the_blocks_do_not_matter(critic, monkeypatch):
+    from pointdep.retrieval import inner, pairs
+
+    for module, name, size in (
+        (search_module, "_QUERIES", 7),
+        (pairs, "_QUERIES", 6),
+        (pairs, "_CELLS", 200),
+        (pairs, "_LISTED", 500),
+        (inner, "_NUMBERS", 300),
+        (vectors, "_COLUMNS", 11),
+        (vectors, "_CELLS", 33),
+    ):
+        monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(vectors, "has_faiss", lambda: False)
+    model = fitted(LOUD, critic)
+    x, y = new_pairs(critic, 50)
+    for queries in "xy":
+        matrix, order = sorted_matrix(model, x, y, queries)
+        for options in ({}, {"shortlist": 49}):
+            found = model.retrieve(*sides(queries, x, y), K, queries=queries, **options)
+            assert_best(found, matrix, order)
+
+
+@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+def test_one_replica_on_prepared_rows(critic):
+    model = fitted("pc", critic)
+    x, y = (
+        model._encode_side(side, name) for side, name in zip(new_pairs(critic), "xy", strict=True)
+    )
+    one = model.model_.select([1])
+    matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
+    assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
+    assert_best(top_k(one, x, y, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
+
+
+def test_all_candidates_can_be_asked_for():
+    model = fitted("pc", "separable")
+    x, y = new_pairs()
+    found = model.retrieve(x, y, len(y))
+    np.testing.assert_array_equal(np.sort(found.indices, axis=1), [np.arange(len(y))] * len(x))
+
+
+class TestTies:
+    """Equal candidates come in the order of their numbers, and none of them is lost."""
+
+    @pytest.mark.parametrize("faiss", [True, False])
+    @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+    @pytest.mark.parametrize("k", [1, 4, 30, 90])
+    def test_copies(self, critic, k, faiss, monkeypatch):
+        if not faiss:
+            monkeypatch.setattr(vectors, "has_faiss", lambda: False)
+        model = fitted("pc", critic)
+        x, y = new_pairs(critic)
+        kinds = np.random.default_rng(0).permutation(np.repeat(np.arange(4), 25))
+        matrix, _ = sorted_matrix(model, x, y[:4], "x")
+        found = model.retrieve(x, y[kinds], k)
+        for row, numbers in zip(matrix, found.indices, strict=True):
+            best_first = np.argsort(-row)
+            wanted = np.concatenate([np.flatnonzero(kinds == kind) for kind in best_first])
+            np.testing.assert_array_equal(numbers, wanted[:k])
+
+    def test_categories(self):
+        x, _ = pairs()
+        model = fit(x, np.where(x[:, 0] > 0, "right", "left"), critic="separable")
+        labels = np.array(["left", "right"] * 50)
+        found = model.retrieve(x[:20], labels, 3)
+        first = model.pmi_matrix(x[:20], ["left", "right"]).argmax(1)
+        np.testing.assert_array_equal(found.indices, first[:, None] + [0, 2, 4])
+        back = model.retrieve(["left", "right"], x, 10, queries="y")
+        matrix, order = sorted_matrix(model, x, ["left", "right"], "y")
+        assert_best(back, matrix, order, k=10)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+    def test_largest_is_a_stable_sort(self, seed, k):
+        from pointdep.retrieval.ranking import Best, by_value_then_number, largest
+
+        random = np.random.default_rng(seed)
+        values = torch.from_numpy(random.integers(0, 6, (4, 60)))
+        wanted = (-values).argsort(dim=1, stable=True)[:, :k]
+        assert torch.equal(largest(values, k), wanted)
+        best = Best(k)
+        for block in torch.split(values, int(random.integers(1, 61)), 1):
+            best.add(block)
+        assert torch.equal(best.result()[1], wanted)
+        shuffled = torch.from_numpy(random.permuted(np.tile(np.arange(60), (4, 1)), axis=1))
+        found = by_value_then_number(values.gather(1, shuffled), shuffled, k)
+        assert torch.equal(found[1], wanted)
+        assert torch.equal(found[0], values.gather(1, wanted))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["auto", "separable", "concat"]))
+def test_the_order_of_the_candidates_does_not_matter(seed, critic):
+    model = fitted("pc", critic)
+    x, y = new_pairs(critic)
+    shuffle = np.random.default_rng(seed).permutation(len(y))
+    here, there = model.retrieve(x, y, K), model.retrieve(x, y[shuffle], K)
+    np.testing.assert_allclose(there.pmi, here.pmi, rtol=0, atol=1e-5)
+    clear = (np.diff(here.pmi, axis=1) < -1e-4).all(1)
+    assert clear.mean() > 0.5
+    # The last is left out: the one after it may be as good.
+    np.testing.assert_array_equal(
+        shuffle[there.indices][clear][:, :-1], here.indices[clear][:, :-1]
+    )
+
+
+@pytest.mark.parametrize("critic", ["auto", "separable"])
+@pytest.mark.parametrize("queries", ["x", "y"])
+def test_with_and_without_faiss(critic, queries, monkeypatch):
+    pytest.importorskip("faiss")
+    model = fitted("pc", critic)
+    asked, given = sides(queries, *pairs(3000, seed=4))
+    here = model.retrieve(asked[:500], given, 20, queries=queries)
+    monkeypatch.setattr(vectors, "has_faiss", lambda: False)
+    there = model.retrieve(asked[:500], given, 20, queries=queries)
+    np.testing.assert_array_equal(there.indices, here.indices)
+    np.testing.assert_array_equal(there.pmi, here.pmi)
+
+
+class TestNotExact:
+    def test_recall_is_the_share_of_the_true_best(self):
+        model = fitted(LOUD, "auto")
+        assert not model.model_.critic.silent
+        x, y = pairs(100, seed=5)[0], pairs(800, seed=6)[1]
+        _, order = sorted_matrix(model, x, y, "x")
+        found = model.retrieve(x, y, K, shortlist=K)
+        share = share_found(found.indices, order)
+        assert not found.exact
+        assert found.recall_queries == len(x)
+        assert found.recall == pytest.approx(share)
+        assert 0.05 < share < 0.99
+        assert f"recall {share:.1%} of the true best, by 100 queries" in str(found)
+        unmeasured = model.retrieve(x, y, K, shortlist=K, measure_recall=False)
+        assert unmeasured.recall is None
+        assert "recall not measured" in str(unmeasured)
+        np.testing.assert_array_equal(unmeasured.indices, found.indices)
+
+    def test_lists_are_as_long_as_they_need_to_be(self, monkeypatch):
+        monkeypatch.setattr(search_module, "_FEW_PAIRS", 0)
+        monkeypatch.setattr(search_module, "_SHORTEST", 5)
+        monkeypatch.setattr(search_module, "_PER_K", 1)
+        model = fitted(LOUD, "auto")
+        x, y = pairs(100, seed=5)[0], pairs(800, seed=6)[1]
+        _, order = sorted_matrix(model, x, y, "x")
+        found = model.retrieve(x, y, K)
+        assert found.exact or found.recall > 0.95
+        length = None if found.exact else int(found.searched.split()[2])
+        assert length is None or K < length <= 400
+        share = share_found(found.indices, order)
+        assert share > 0.95
+        monkeypatch.setattr(search_module, "_LONGEST", 6)
+        assert "PMI of 6 each" in model.retrieve(x, y, K).searched
+
+    @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+    @pytest.mark.parametrize("critic", ["auto", "separable"])
+    @pytest.mark.parametrize("method", ["pc", LOUD])
+    def test_faster_indexes(self, kind, critic, method):
+        pytest.importorskip("faiss")
+        model = fitted(method, critic)
+        x, y = pairs(60, seed=5)[0], pairs(2000, seed=6)[1]
+        matrix, order = sorted_matrix(model, x, y, "x")
+        found = model.retrieve(x, y, K, index=kind, shortlist=300)
+        share = share_found(found.indices, order)
+        assert not found.exact
+        assert kind in found.searched
+        assert found.recall == pytest.approx(share, abs=0.01)
+        assert share > 0.5
+        np.testing.assert_allclose(
+            found.pmi, np.take_along_axis(matrix, found.indices, 1), rtol=0, atol=1e-5
+        )
+
+    def test_cells_with_fewer_than_k(self):
+        pytest.importorskip("faiss")
+        model = fitted("pc", "separable")
+        x, y = pairs(60, seed=5)[0], pairs(500, seed=6)[1]
+        matrix, order = sorted_matrix(model, x, y, "x")
+        found = model.retrieve(x, y, 200, index="ivf")
+        assert (found.indices >= 0).all()
+        assert_best(found, matrix, order, k=200)
+        assert found.recall == 1.0
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"k": 31}, "k=31 but there are only 30 candidates"),
+            ({"k": 0}, "k=0 must be at least 1"),
+            ({"k": 2.5}, "k=2.5 must be a whole number"),
+            ({"queries": "z"}, "unknown queries 'z'"),
+            ({"index": "hsnw"}, "unknown index 'hsnw': did you mean 'hnsw'"),
+            ({"shortlist": 3}, "shortlist=3 must be at least 10"),
+            ({"exact": True, "index": "hnsw"}, "exact=True looks at all candidates"),
+        ],
+    )
+    def test_options(self, options, message):
+        x, y = new_pairs()
+        with pytest.raises(InputError, match=message):
+            fitted("pc", "separable").retrieve(x, y, **options)
+
+    def test_a_graph_of_what_is_no_inner_product(self):
+        with pytest.raises(InputError, match="this critic is none"):
+            fitted("pc", "concat").retrieve(*new_pairs(), index="hnsw")
+
+    def test_no_faiss(self, without_faiss):
+        with pytest.raises(InputError, match="index='ivf' needs FAISS"):
+            fitted("pc", "separable").retrieve(*new_pairs(), index="ivf")
+
+    def test_rows_of_the_other_side(self):
+        x, y = new_pairs()
+        with pytest.raises(InputError, match="Y"):
+            fitted("pc", "separable").retrieve(x, x, 3)
+        with pytest.raises(InputError, match="X"):
+            fitted("pc", "separable").retrieve(y, y, 3, queries="y")
+        with pytest.raises(InputError, match="Y is missing"):
+            fitted("pc", "separable").retrieve(x, None)
+
+
+def test_what_a_person_reads():
+    found = Retrieved(
+        np.array([[3, 1], [0, 2]]),
+        np.array([[1.5, 0.1], [0.0, -2.0]], np.float32),
+        exact=True,
+        recall=None,
+        recall_queries=0,
+        searched="all pairs",
+        candidates=4,
+    )
+    assert found.without_partner == 1
+    assert str(found) == (
+        "The best 2 of 4 candidates for each of 2 queries, by all pairs (exact); 1 queries have "
+        "none of PMI above 0"
+    )
