@@ -19,7 +19,7 @@ from pointdep.auditing.duplicates import duplicates
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit, Contamination
 from pointdep.data.sides import as_side
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, require_whole
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.progress import show
 from pointdep.inference.out_of_fold import held_out_blocks
@@ -93,6 +93,7 @@ def _estimator(
     model: PointwiseDependency | None, folds: int, random_state: Any, device: str, progress: bool
 ) -> PointwiseDependency:
     if model is None:
+        require_whole("folds", folds, least=2)  # every row needs a model that did not see it
         return PointwiseDependency(
             folds=folds, random_state=random_state, device=device, progress=progress
         )

@@ -19,6 +19,8 @@ from pointdep.auditing.result import Contamination
 Array = NDArray[np.float64]
 
 _FEWEST = 15  # pairs: a share counted on fewer is chance itself
+_NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
+_LEAST_OF_LEAST = 0.25
 
 
 def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Array:
@@ -28,18 +30,34 @@ def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating
 
 
 def estimate_contamination(shares: Array) -> Contamination:
-    """The least density of `shares`, (n,), over an interval from 0: an upper bound of eps.
+    """eps: the density of `shares`, (n,), at 0, where right pairs are rarest.
 
-    It is eps where some genuine pairs are impossible (inf r = 0), and above it where even the least
-    likely pairs are sometimes genuine.
+    The least density over an interval from 0; where the density falls towards 0, so that right
+    pairs are still among those, what a straight line through it gives there. It is eps where some
+    right pairs are impossible (inf r = 0), and above it where even the least likely pairs are
+    sometimes right.
     """
     ordered = np.sort(shares)
-    counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
+    counts = np.arange(1, len(ordered) + 1)
     first = min(_FEWEST, len(ordered)) - 1
-    density = counts[first:] / (len(ordered) * ordered[first:])
+    ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
     least = int(density.argmin())
     share = min(float(density[least]), 1.0)
+    near = ends <= _NEAR
+    if near.sum() >= _FEWEST:
+        line = _at_zero(ends[near], density[near])
+        share = min(share, max(line, _LEAST_OF_LEAST * share))
     return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
+
+
+def _at_zero(ends: Array, density: Array) -> float:
+    """A straight line through the density over intervals from 0 to `ends`, at 0.
+
+    Its variance is as 1 / end.
+    """
+    weights = np.sqrt(ends)
+    columns = np.stack([weights, weights * ends], 1)
+    return float(np.linalg.lstsq(columns, weights * density, rcond=None)[0][0])
 
 
 def observed_ratio(shares: Array) -> Array:

@@ -50,7 +50,7 @@ def find_partners(
     """Of the doubtful rows, worst first, each asked of a replica that did not see it.
 
     x: (n, dx), y: (n, dy), prepared; pmi: (n,) out of fold. Equal y are one candidate, named by the
-    first row that has it; the y of a row's own group is none.
+    first row that has it; a y that only the row's own group has is none.
     """
     found = Partners(
         np.full(len(x), -1, np.int64),
@@ -59,6 +59,7 @@ def find_partners(
     )
     candidates, of_row = _distinct(y)
     listed = y[torch.from_numpy(candidates).to(y.device)]
+    elsewhere = candidates if codes is None else _elsewhere(candidates, of_row, codes)
     owner = _owners(splits, len(x))
     k = min(_LOOKED_AT, len(candidates))
     done = 0
@@ -69,13 +70,14 @@ def find_partners(
         for row, numbers, values in zip(rows, best.indices, best.pmi, strict=True):
             for number, value in zip(numbers, values, strict=True):
                 other = candidates[number]
-                own = number == of_row[row] or (codes is not None and codes[other] == codes[row])
-                if not own and value > pmi[row]:
+                if codes is not None and codes[other] == codes[row]:
+                    other = elsewhere[number]
+                if other >= 0 and number != of_row[row] and value > pmi[row]:
                     found.row[row], found.pmi[row] = other, value
                     break
         done += len(rows)
         progress.update(done, len(doubtful), "doubtful rows")
-    _find_swaps(model, x, y, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
+    _find_swaps(model, x, y, of_row, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
     return found
 
 
@@ -83,6 +85,7 @@ def _find_swaps(
     model: RatioModel,
     x: Tensor,
     y: Tensor,
+    of_row: Rows,
     owner: Rows,
     pmi: NDArray[np.float32],
     rows: Rows,
@@ -90,7 +93,8 @@ def _find_swaps(
 ) -> None:
     """Write into `swapped`: both belong to the other's y, more than to any other doubtful row's.
 
-    A row that exchanged its y did so with any of the others: the odds are r r' to their number.
+    A row that exchanged its y did so with any of the others: the odds are r r' to their number,
+    and where the rows belong to their own y they must beat the r of these too.
     """
     if len(rows) < 2:
         return
@@ -104,10 +108,12 @@ def _find_swaps(
     both = matrix + matrix.T
     gains = np.minimum(matrix - pmi[rows][:, None], (matrix - pmi[rows][:, None]).T)
     both[(np.minimum(matrix, matrix.T) <= 0) | (gains <= 0)] = -np.inf
-    np.fill_diagonal(both, -np.inf)
+    both[of_row[rows][:, None] == of_row[rows]] = -np.inf  # nobody exchanges equal y
     best = both.argmax(1)
+    own_ratio = np.maximum(pmi[rows], 0.0)
     for row, other in enumerate(best):
-        if best[other] == row and both[row, other] > math.log(_ODDS * len(rows)):
+        odds = both[row, other] - own_ratio[row] - own_ratio[other]
+        if best[other] == row and odds > math.log(_ODDS * len(rows)):
             swapped[rows[row]] = rows[other]
 
 
@@ -118,6 +124,15 @@ def _distinct(y: Tensor) -> tuple[Rows, Rows]:
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return first[order].astype(np.int64), position[inverse.reshape(-1)]
+
+
+def _elsewhere(candidates: Rows, of_row: Rows, codes: NDArray[np.int64]) -> Rows:
+    """The first row of each candidate in another group than its first row's, (c,), -1 for none."""
+    found = np.full(len(candidates), -1, np.int64)
+    others = np.flatnonzero(codes != codes[candidates[of_row]])
+    numbers, first = np.unique(of_row[others], return_index=True)
+    found[numbers] = others[first]
+    return found
 
 
 def _owners(splits: Sequence[Split], rows: int) -> Rows:

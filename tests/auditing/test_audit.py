@@ -1,0 +1,347 @@
+"""`audit` as a whole, on small data whose wrong pairs are known."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pointdep import PointwiseDependency
+from pointdep.auditing.audit import audit
+from pointdep.errors import DataWarning, FitWarning, InputError
+
+COLUMNS = {
+    "row": "int64",
+    "pmi": "float32",
+    "stderr": "float32",
+    "posterior": "float64",
+    "q_value": "float64",
+    "suspect": "bool",
+    "below_zero": "bool",
+    "rank": "int64",
+    "better_partner": "Int64",
+    "better_partner_pmi": "float32",
+    "swapped_with": "Int64",
+    "duplicate_of": "Int64",
+}
+ROWS = 400
+EXCHANGED = {10: 20, 20: 10, 150: 399, 399: 150}
+COPIED = 30  # has the y of row 40
+TWICE = {200: 5}  # row 200 is row 5 again
+
+
+def quick(**options):
+    settings = {
+        "hidden": (16,),
+        "max_epochs": 5,
+        "folds": 3,
+        "random_state": 0,
+        "device": "cpu",
+        "progress": False,
+    }
+    return PointwiseDependency(**{**settings, **options})
+
+
+def audited(*data, **options):
+    """Without the warnings that so short a fit earns."""
+    options.setdefault("model", quick())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return audit(*data, **options)
+
+
+def pairs(rows=ROWS, dim=6, seed=0):
+    """y is a turned x and a tenth of noise."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, dim))
+    turned = np.linalg.qr(random.normal(size=(dim, dim)))[0]
+    return x, x @ turned + 0.1 * random.normal(size=(rows, dim))
+
+
+def wrong_pairs():
+    x, y = pairs()
+    for row, other in TWICE.items():
+        x[row], y[row] = x[other], y[other]
+    for row, other in EXCHANGED.items():
+        if row < other:
+            y[[row, other]] = y[[other, row]]
+    y[COPIED] = y[40]
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def data():
+    return wrong_pairs()
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    return audited(*data)
+
+
+class TestTable:
+    def test_columns(self, found):
+        assert {name: str(kind) for name, kind in found.table.dtypes.items()} == COLUMNS
+        assert list(found.table) == list(COLUMNS)
+        assert list(found.table["row"]) == list(range(ROWS))
+
+    def test_pmi_is_that_of_the_estimator(self, found, data):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)
+            fitted = quick().fit(*data)
+        np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
+        assert found.mutual_information == fitted.mutual_information()
+        assert found.check.passed == fitted.check().passed
+        assert found.flags == fitted.flags_
+        assert found.folds == 3
+        assert found.method == "pc"
+
+    def test_rank_counts_from_the_lowest_pmi(self, found):
+        table = found.table
+        assert sorted(table["rank"]) == list(range(1, ROWS + 1))
+        assert table.loc[table["rank"] == 1, "pmi"].item() == table["pmi"].min()
+        assert table.sort_values("rank")["pmi"].is_monotonic_increasing
+
+    def test_marks_follow_from_numbers(self, found):
+        table = found.table
+        assert (table["suspect"] == (table["q_value"] <= found.fdr)).all()
+        assert (table["below_zero"] == (table["pmi"] < 0)).all()
+        assert table["posterior"].between(0, 1).all()
+        assert table["q_value"].between(0, 1).all()
+        worst_first = table.sort_values("rank")
+        assert worst_first["posterior"].is_monotonic_decreasing
+        assert worst_first["q_value"].is_monotonic_increasing
+
+    def test_standard_errors(self, found):
+        errors = found.table["stderr"]
+        assert np.isfinite(errors).all()
+        assert (errors > 0).all()
+        # What differs between the models is more for pairs that are far from any of the fit.
+        wrong = [*EXCHANGED, COPIED]
+        assert errors[wrong].median() > 5 * errors.median()
+
+
+class TestWhatIsWrong:
+    def test_suspects(self, found):
+        suspects = set(found.suspects["row"])
+        assert suspects >= {*EXCHANGED, COPIED}
+        assert len(suspects) <= len(EXCHANGED) + 3
+        assert 0 < found.contamination.share < 0.1
+        assert not found.contamination.given
+
+    def test_exchanged_rows_name_each_other(self, found):
+        named = found.table["swapped_with"].dropna()
+        assert named.to_dict() == EXCHANGED
+
+    def test_better_partners(self, found):
+        table = found.table
+        for row, other in EXCHANGED.items():
+            assert table.loc[row, "better_partner"] == other
+            assert table.loc[row, "better_partner_pmi"] > 0
+        given = table["better_partner"].notna()
+        assert (given == table["better_partner_pmi"].notna()).all()
+        assert (table["better_partner_pmi"] > table["pmi"])[given].all()
+        assert (table["better_partner"] != table["row"])[given].all()
+
+    def test_duplicates(self, found):
+        assert found.table["duplicate_of"].dropna().to_dict() == TWICE
+
+    def test_near_duplicates_of_wider_data(self):
+        x, y = pairs(300)
+        x[100], y[100] = x[4] + 1e-3, y[4] - 1e-3
+        found = audited(x, y, model=quick(folds=2, max_epochs=2))
+        assert found.table["duplicate_of"].dropna().to_dict() == {100: 4}
+
+    def test_contamination_that_is_given(self, data, found):
+        given = audited(*data, contamination=0.01)
+        assert given.contamination.share == 0.01
+        assert given.contamination.given
+        assert given.contamination.stderr is None
+        np.testing.assert_array_equal(given.table["pmi"], found.table["pmi"])
+        one, other = found.table["posterior"], given.table["posterior"]
+        between = (one < 1) & (other < 1)
+        ratio = 0.01 / found.contamination.share
+        np.testing.assert_allclose(other[between], ratio * one[between])
+
+    def test_fdr(self, data, found):
+        generous = audited(*data, fdr=0.6)
+        assert generous.fdr == 0.6
+        suspect = generous.table["suspect"]
+        assert (suspect == (found.table["q_value"] <= 0.6)).all()
+        assert suspect.sum() > found.table["suspect"].sum()
+
+
+def test_the_same_random_state_gives_the_same_table(data, found):
+    pd.testing.assert_frame_equal(audited(*data).table, found.table)
+    other = audited(*data, model=quick(random_state=1)).table
+    assert not np.array_equal(other["pmi"], found.table["pmi"])
+
+
+def test_options_without_a_model():
+    x, y = pairs(60)
+    settings = {"folds": 2, "random_state": 3, "device": "cpu", "progress": False}
+    found = audited(x, y, model=None, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        fitted = PointwiseDependency(**settings).fit(x, y)
+    assert found.folds == 2
+    np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
+
+
+def test_a_model_is_left_as_it_was():
+    model = quick()
+    audited(*pairs(100), model=model)
+    assert not hasattr(model, "model_")
+
+
+@pytest.fixture(scope="module")
+def groups():
+    """Two x that are almost the same, as two pictures of one thing, each with its y."""
+    x, y = pairs(200)
+    x, y = np.repeat(x, 2, 0), np.repeat(y, 2, 0)
+    random = np.random.default_rng(1)
+    x = x + 0.02 * random.normal(size=x.shape)
+    y = y + 0.02 * random.normal(size=y.shape)
+    y[[10, 11, 100, 101]] = y[[100, 101, 10, 11]]
+    return x, y, np.arange(400) // 2
+
+
+class TestGroups:
+    def test_a_better_partner_is_of_another_group(self, groups):
+        x, y, codes = groups
+        table = audited(x, y, codes).table
+        named = table["better_partner"].dropna().astype(int)
+        assert len(named) >= 4
+        assert (codes[named] != codes[named.index]).all()
+        for row, group in ((10, 50), (11, 50), (100, 5), (101, 5)):
+            assert codes[table.loc[row, "better_partner"]] == group
+            assert table.loc[row, "suspect"]
+
+    def test_without_groups_it_is_the_neighbour(self, groups):
+        x, y, codes = groups
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            named = audited(x, y).table["better_partner"].dropna().astype(int)
+        assert (codes[named] == codes[named.index]).any()
+
+
+@pytest.fixture(scope="module")
+def flipped():
+    """Four clouds with names; six rows have the name of another."""
+    random = np.random.default_rng(0)
+    names = np.array(["ash", "elm", "fir", "oak"])
+    kind = random.integers(0, 4, ROWS)
+    x = 6 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])[kind] + random.normal(size=(ROWS, 2))
+    wrong = np.array([7, 70, 150, 222, 300, 391])
+    told = kind.copy()
+    told[wrong] = (kind[wrong] + random.integers(1, 4, 6)) % 4
+    return x, names[told], names[kind], wrong
+
+
+@pytest.fixture(scope="module")
+def by_label(flipped):
+    x, told, _, _ = flipped
+    return audited(x, told, model=quick(max_epochs=20))
+
+
+class TestLabels:
+    def test_better_labels(self, flipped, by_label):
+        _, told, truth, wrong = flipped
+        table = by_label.table
+        assert list(table) == [*list(COLUMNS)[:10], "better_label", *list(COLUMNS)[10:]]
+        assert list(table.loc[wrong, "better_label"]) == list(truth[wrong])
+        assert (table["better_label"].notna() == table["better_partner"].notna()).all()
+        named = table["better_partner"].dropna().astype(int)
+        assert list(told[named]) == list(table.loc[named.index, "better_label"])
+        assert (told[named] != told[named.index]).all()
+
+    def test_flipped_labels_are_the_suspects(self, flipped, by_label):
+        wrong = set(flipped[3])
+        assert set(by_label.table.nsmallest(6, "rank")["row"]) == wrong
+        assert wrong <= set(by_label.suspects["row"])
+        assert len(by_label.suspects) <= 8
+
+    def test_labels_of_whole_numbers(self, flipped):
+        x, told, truth, wrong = flipped
+        names = sorted(set(told))
+        numbers = np.array([names.index(one) for one in told])
+        table = audited(x, numbers, model=quick(max_epochs=20)).table
+        assert [names[int(label)] for label in table.loc[wrong, "better_label"]] == list(
+            truth[wrong]
+        )
+
+    def test_rows_of_one_label_exchanged_nothing(self, flipped, by_label):
+        told = flipped[1]
+        named = by_label.table["swapped_with"].dropna().astype(int)
+        assert (told[named] != told[named.index]).all()
+
+
+def test_a_table_with_strings():
+    random = np.random.default_rng(0)
+    kind = np.array(["left", "right"])[random.integers(0, 2, 300)]
+    number = random.normal(size=300)
+    number[17] = 0.0
+    y = np.where(kind == "left", 1.0, -1.0) + number + 0.1 * random.normal(size=300)
+    y[17] = -y[17]
+    found = audited(pd.DataFrame({"kind": kind, "number": number}), y, model=quick(max_epochs=20))
+    assert found.table["rank"].idxmin() == 17
+    assert found.table.loc[17, "suspect"]
+    assert "better_label" not in found.table
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_tables_come_back_as_they_were(found, tmp_path, suffix):
+    path = tmp_path / f"table.{suffix}"
+    getattr(found, f"to_{suffix}")(path)
+    again = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
+    assert list(again) == list(COLUMNS)
+    for name in COLUMNS:
+        wanted = found.table[name].astype(float).to_numpy()
+        np.testing.assert_allclose(again[name].astype(float), wanted, rtol=1e-6)
+
+
+def test_independent_sides_are_warned_of():
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(2, 200, 2))
+    with pytest.warns(DataWarning, match="no dependence beyond chance"):
+        found = audited(x, y, model=quick(max_epochs=2))
+    assert len(found.table) == 200
+    # Who says how many are wrong is not told that the estimate means nothing.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        audited(x, y, model=quick(max_epochs=2), contamination=0.05)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("message", "options"),
+        [
+            ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
+            (r"fdr=1\.0 must lie", {"fdr": 1.0}),
+            ("contamination=2 must lie between 0 and 1", {"contamination": 2}),
+            (r"contamination=-0\.1 must lie", {"contamination": -0.1}),
+            ("contamination=nan must lie", {"contamination": float("nan")}),
+            ("model must be a PointwiseDependency", {"model": "pc"}),
+            ("model must be a PointwiseDependency", {"model": PointwiseDependency}),
+            ("folds=1 must be at least 2", {"model": None, "folds": 1}),
+            (r"folds=2\.5 must be a whole number", {"model": None, "folds": 2.5}),
+        ],
+    )
+    def test_before_the_fit(self, monkeypatch, message, options):
+        def fit(*args, **kwargs):
+            raise AssertionError("fitted")
+
+        monkeypatch.setattr(PointwiseDependency, "fit", fit)
+        with pytest.raises(InputError, match=message):
+            audited(*pairs(60), **options)
+
+    def test_a_model_that_does_not_score_all_rows(self):
+        with pytest.raises(InputError, match=r"48 rows are not scored .* folds of at least 2"):
+            audited(*pairs(60), model=quick(folds=1, max_epochs=1))
+
+    def test_rows_that_do_not_pair(self):
+        x, y = pairs(60)
+        with pytest.raises(InputError, match="rows"):
+            audited(x, y[:59])

@@ -1,0 +1,275 @@
+"""From PMI to the probability of a chance pair: against loops, a hull by hand, and known truth."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep.auditing.chance import (
+    estimate_contamination,
+    mismatched_shares,
+    observed_ratio,
+    posteriors,
+    q_values,
+)
+
+# Whole numbers, so that pairs tie with each other and with mismatched pairs.
+whole = st.lists(st.integers(-6, 6), min_size=1, max_size=40).map(lambda v: np.array(v, float))
+CURVES = {
+    "cubed": lambda v: v**3,
+    "sinh": np.sinh,
+    "stretched": lambda v: 7.0 * v,
+    "two slopes": lambda v: np.where(v > 0, 0.1 * v, 3.0 * v),
+}
+
+
+def drawn_shares(eps, genuine, rows, random):
+    """(rows,): a share eps uniform, the others as `genuine` draws them."""
+    chance = random.random(rows) < eps
+    return np.where(chance, random.random(rows), genuine(rows))
+
+
+class TestMismatchedShares:
+    @settings(deadline=None)
+    @given(whole, whole)
+    def test_by_a_loop(self, pmi, mismatched):
+        wanted = [
+            (sum(other <= own for other in mismatched) + 0.5) / (len(mismatched) + 1) for own in pmi
+        ]
+        np.testing.assert_allclose(mismatched_shares(pmi, mismatched), wanted)
+
+    @settings(deadline=None)
+    @given(whole, whole)
+    def test_never_zero_or_one(self, pmi, mismatched):
+        far = np.concatenate([pmi, [-1e9, 1e9]])
+        shares = mismatched_shares(far, mismatched)
+        assert shares.min() > 0.0
+        assert shares.max() < 1.0
+
+    @settings(deadline=None)
+    @given(whole, whole, st.sampled_from(list(CURVES)))
+    def test_a_rising_curve_of_pmi_changes_nothing(self, pmi, mismatched, curve):
+        """Only the order counts, and of PMI above zero its size: below zero r is counted."""
+        bend = CURVES[curve]
+        shares = mismatched_shares(pmi, mismatched)
+        again = mismatched_shares(bend(pmi), bend(mismatched))
+        np.testing.assert_array_equal(again, shares)
+        below = pmi <= 0
+        np.testing.assert_array_equal(
+            posteriors(bend(pmi), again, 0.1)[below], posteriors(pmi, shares, 0.1)[below]
+        )
+
+    def test_chance_pairs_are_uniform(self):
+        random = np.random.default_rng(0)
+        shares = mismatched_shares(random.normal(size=4000), random.normal(size=50_000))
+        counts = np.histogram(shares, bins=20, range=(0, 1))[0]
+        assert np.square(counts - 200).sum() / 200 < 43.8  # chi-squared of 19, one in a thousand
+
+
+class TestContamination:
+    @pytest.mark.parametrize("eps", [0.03, 0.1, 0.3])
+    @pytest.mark.parametrize("rows", [600, 5000])
+    def test_where_good_pairs_are_never_low(self, eps, rows):
+        random = np.random.default_rng(rows)
+        found = [
+            estimate_contamination(
+                drawn_shares(eps, lambda n: random.uniform(0.99, 1.0, n), rows, random)
+            )
+            for _ in range(100)
+        ]
+        shares = np.array([one.share for one in found])
+        # The least of many noisy densities lies somewhat below their common expectation.
+        assert 0.8 * eps < shares.mean() < 1.2 * eps
+        assert np.mean([one.share + 2 * one.stderr > eps for one in found]) > 0.8
+        assert np.median([one.stderr for one in found]) < 0.3 * eps + 0.01
+        assert not any(one.given for one in found)
+
+    @pytest.mark.parametrize("eps", [0.03, 0.1, 0.3])
+    def test_an_upper_bound_where_good_pairs_are_sometimes_low(self, eps):
+        """The density of good pairs is 1.3 t^0.3, above zero all over."""
+        random = np.random.default_rng(1)
+        found = [
+            estimate_contamination(
+                drawn_shares(eps, lambda n: random.beta(1.3, 1.0, n), 2000, random)
+            ).share
+            for _ in range(50)
+        ]
+        assert np.mean(found) > eps
+        assert min(found) > 0.8 * eps
+        assert max(found) <= 1.0
+
+    @pytest.mark.parametrize("eps", [0.05, 0.2])
+    def test_pairs_of_five_symbols(self, eps):
+        """There are two values of PMI: pairs that tie are counted together."""
+        random = np.random.default_rng(2)
+        y = random.integers(0, 5, 4000)
+        x = np.where(random.random(4000) < eps, random.integers(0, 5, 4000), y)
+        low, high = math.log(eps), math.log(eps + (1 - eps) * 5)
+        pmi = np.where(x == y, high, low)
+        mismatched = np.where(random.permutation(x) == y, high, low)
+        shares = mismatched_shares(pmi, mismatched)
+        assert estimate_contamination(shares).share == pytest.approx(eps, rel=0.15)
+        posterior = posteriors(pmi, shares, eps)
+        # Unequal symbols only meet by chance; of equal ones eps / 5 did, of all eps / 5 + 1 - eps.
+        np.testing.assert_allclose(posterior[pmi == low], 1.0, atol=0.15)
+        wanted = (eps / 5) / (eps / 5 + 1 - eps)
+        np.testing.assert_allclose(posterior[pmi == high], wanted, rtol=0.05)
+
+    def test_by_hand(self):
+        """Twenty pairs, of which the first fifteen lie closest together at 0.5."""
+        shares = np.concatenate([np.linspace(0.1, 0.5, 15), np.full(5, 0.9)])
+        found = estimate_contamination(shares)
+        # 15 of 20 up to 0.5, and all 20 up to 0.9: 1.5 and 1.11, and never above one.
+        assert found.share == 1.0
+        shares[:15] = np.linspace(0.9, 0.95, 15)
+        shares[15:] = 0.99
+        assert estimate_contamination(shares).share == pytest.approx(15 / (20 * 0.95))
+        assert estimate_contamination(shares).stderr == pytest.approx(
+            15 / (20 * 0.95) / math.sqrt(15)
+        )
+
+    def test_few_rows(self):
+        found = estimate_contamination(np.array([0.9, 0.99]))
+        assert found.share == 1.0
+        assert found.stderr == pytest.approx(1 / math.sqrt(2))
+
+
+def hull_slopes(shares):
+    """Slopes of the greatest convex function below the points of the distribution, by hand.
+
+    The lower convex hull of (0, 0), (t, share of pairs up to t) and (1, 1), corner after corner:
+    the next one is where the line from this one rises least.
+    """
+    points = [(0.0, 0.0)]
+    points += [(t, float((shares <= t).mean())) for t in sorted(set(shares.tolist()))] + [
+        (1.0, 1.0)
+    ]
+    corners, at = [], 0
+    while at < len(points) - 1:
+        slopes = [
+            (points[k][1] - points[at][1]) / (points[k][0] - points[at][0])
+            for k in range(at + 1, len(points))
+        ]
+        least = min(slopes)
+        following = max(k for k, s in enumerate(slopes) if s <= least + 1e-12) + at + 1
+        corners.append((points[at][0], points[following][0], least))
+        at = following
+    return corners
+
+
+def slope_at(corners, share):
+    return next(slope for first, last, slope in corners if first < share <= last)
+
+
+shares_of_pairs = st.lists(st.integers(1, 99), min_size=1, max_size=60).map(
+    lambda v: np.array(v) / 100
+)
+
+
+class TestObservedRatio:
+    @settings(deadline=None)
+    @given(shares_of_pairs)
+    def test_the_hull_by_hand(self, shares):
+        corners = hull_slopes(shares)
+        assert sum((b - a) * slope for a, b, slope in corners) == pytest.approx(1.0)
+        wanted = [slope_at(corners, share) for share in shares]
+        np.testing.assert_allclose(observed_ratio(shares), wanted, rtol=1e-9)
+
+    @settings(deadline=None)
+    @given(shares_of_pairs)
+    def test_it_rises_and_is_a_density(self, shares):
+        order = np.argsort(shares)
+        ratio = observed_ratio(shares)[order]
+        assert (np.diff(ratio) >= -1e-12).all()
+        assert (ratio >= 0).all()
+        widths = np.diff(np.concatenate([[0.0], shares[order]]))
+        assert (widths * ratio).sum() <= 1.0 + 1e-9
+
+    def test_a_density_that_is_known(self):
+        """0.1 + 0.9 * 5 t^4."""
+        random = np.random.default_rng(0)
+        shares = drawn_shares(0.1, lambda n: random.beta(5.0, 1.0, n), 20_000, random)
+        wanted = 0.1 + 4.5 * shares**4
+        middle = (shares > 0.2) & (shares < 0.95)
+        error = np.abs(observed_ratio(shares) / wanted - 1)[middle]
+        assert error.mean() < 0.05
+        assert error.max() < 0.5
+
+
+class TestPosteriors:
+    @settings(deadline=None)
+    @given(whole, whole, st.floats(0.001, 0.999))
+    def test_a_probability_that_falls_with_pmi(self, pmi, mismatched, eps):
+        pmi, mismatched = 0.5 * pmi, 0.5 * mismatched
+        found = posteriors(pmi, mismatched_shares(pmi, mismatched), eps)
+        assert (found >= 0).all()
+        assert (found <= 1).all()
+        assert (np.diff(found[np.argsort(pmi)]) <= 1e-12).all()
+        above = pmi > 0
+        assert (found[above] <= np.minimum(1.0, eps / np.exp(pmi[above])) + 1e-12).all()
+
+    def test_more_contamination_more_doubt(self):
+        random = np.random.default_rng(0)
+        pmi, mismatched = random.normal(1, 1, 300), random.normal(-2, 2, 3000)
+        shares = mismatched_shares(pmi, mismatched)
+        low, high = (posteriors(pmi, shares, eps) for eps in (0.01, 0.1))
+        assert (low <= high).all()
+        doubtful = high < 1
+        np.testing.assert_allclose(low[doubtful], 0.1 * high[doubtful])
+
+
+class TestQValues:
+    @settings(deadline=None)
+    @given(whole, st.integers(0, 2**32 - 1))
+    def test_the_running_mean_by_hand(self, pmi, seed):
+        """Of a posterior that falls with PMI: the mean of 1 - posterior of all up to this PMI."""
+        levels = np.sort(np.random.default_rng(seed).random(13))[::-1]
+        posterior = levels[(pmi + 6).astype(int)]
+        found = q_values(pmi, posterior)
+        wanted = [
+            np.mean([1 - p for p, m in zip(posterior, pmi, strict=True) if m <= own]) for own in pmi
+        ]
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+    @settings(deadline=None)
+    @given(whole, st.integers(0, 2**32 - 1))
+    def test_rising_and_equal_for_ties(self, pmi, seed):
+        """Whatever the posterior."""
+        posterior = np.random.default_rng(seed).random(len(pmi))
+        found = q_values(pmi, posterior)
+        order = np.argsort(pmi, kind="stable")
+        assert (np.diff(found[order]) >= 0).all()
+        for value in np.unique(pmi):
+            assert len(np.unique(found[pmi == value])) == 1
+        assert ((found >= 0) & (found <= 1)).all()
+
+
+def log_ratio(x, y, rho):
+    """Of Gaussian pairs, summed over the columns."""
+    rest = 1 - rho**2
+    exponent = (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * rest)
+    return (-0.5 * math.log(rest) - exponent).sum(-1)
+
+
+@pytest.mark.parametrize(("eps", "rho", "columns"), [(0.05, 0.95, 3), (0.1, 0.8, 5), (0.3, 0.9, 3)])
+def test_the_share_of_good_pairs_among_suspects(eps, rho, columns):
+    """The PMI is exact, eps is known: at fdr 0.1 no more than a tenth of the suspects are good."""
+    random = np.random.default_rng(0)
+    good, recall = [], []
+    for _ in range(40):
+        x, noise, other = random.normal(size=(3, 1000, columns))
+        chance = random.random(1000) < eps
+        y = np.where(chance[:, None], other, rho * x + math.sqrt(1 - rho**2) * noise)
+        turned = np.stack([np.roll(y, k, 0) for k in range(1, 11)])
+        # What a perfect fit to these data gives: chance pairs are among them.
+        pmi, mismatched = (
+            np.log(eps + (1 - eps) * np.exp(log_ratio(x, side, rho))) for side in (y, turned)
+        )
+        shares = mismatched_shares(pmi, mismatched.ravel())
+        suspect = q_values(pmi, posteriors(pmi, shares, eps)) <= 0.1
+        good.append(np.mean(~chance[suspect]) if suspect.any() else 0.0)
+        recall.append(np.mean(suspect[chance]))
+    assert np.mean(good) < 0.1 + 2 * np.std(good) / math.sqrt(40)
+    assert np.mean(recall) > 0.4

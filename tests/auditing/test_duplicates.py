@@ -1,0 +1,165 @@
+"""Rows that are nearly the same pair: planted ones are found, and no others."""
+
+import builtins
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.auditing import duplicates as module
+from pointdep.auditing.duplicates import duplicates
+
+ROWS = 2000
+
+
+def gaussians(rows, x_dim, y_dim, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, x_dim))
+    y = random.normal(size=(rows, y_dim))
+    y[:, 0] += x[:, 0]
+    return torch.from_numpy(x).float(), torch.from_numpy(y).float()
+
+
+def plant(x, y, copies, *, noise=0.0, sides="xy", seed=1):
+    """Write row i, with noise, over row j for each j: i of `copies`."""
+    generator = torch.Generator().manual_seed(seed)
+    for late, early in copies.items():
+        for side, name in ((x, "x"), (y, "y")):
+            if name in sides:
+                drawn = torch.randn(side.shape[1], generator=generator)
+                side[late] = side[early] + noise * drawn
+
+
+def found_in(x, y):
+    found = duplicates(x, y)
+    return {int(row): int(found[row]) for row in np.flatnonzero(found >= 0)}
+
+
+@pytest.fixture(params=["faiss", "blocks", "cells"])
+def way(request, monkeypatch):
+    """Each way of looking for neighbours; the last is that of many rows."""
+    if request.param == "blocks":
+        hide_faiss(monkeypatch)
+        monkeypatch.setattr(module, "_BLOCK", 300 * ROWS)  # several blocks
+        return
+    pytest.importorskip("faiss")
+    if request.param == "cells":
+        monkeypatch.setattr(module, "_FLAT_ROWS", 500)
+
+
+def hide_faiss(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "faiss":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+@pytest.mark.parametrize("dims", [(5, 3), (10, 10), (60, 40), (96, 4)])
+def test_planted_copies_point_to_the_first_row(noise, dims):
+    x, y = gaussians(ROWS, *dims)
+    copies = {700: 3, 1999: 3, 1200: 1100, 5: 0}
+    plant(x, y, copies, noise=noise)
+    assert found_in(x, y) == copies
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("dims", [(4, 4), (10, 10), (50, 50), (99, 1)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_gaussian_rows_have_none(dims, seed):
+    assert found_in(*gaussians(ROWS, *dims, seed=seed)) == {}
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (2, 3), (6, 1)])
+def test_few_columns_have_only_equal_rows(dims):
+    """There rows lie close by chance: what is nearly the same is not named."""
+    x, y = gaussians(ROWS, *dims)
+    equal, near = {900: 3, 1400: 3}, {50: 40}
+    plant(x, y, equal)
+    plant(x, y, near, noise=1e-3)
+    assert found_in(x, y) == equal
+
+
+@pytest.mark.usefixtures("way")
+def test_the_same_on_one_side_is_another_pair():
+    """As one picture with two captions, or one caption of two pictures."""
+    x, y = gaussians(ROWS, 20, 20)
+    plant(x, y, {100: 7}, sides="x")
+    plant(x, y, {200: 8}, sides="y")
+    plant(x, y, {300: 9})
+    assert found_in(x, y) == {300: 9}
+
+
+def test_a_narrow_side_that_differs():
+    """One column of y among a hundred: it must be nearly the same too."""
+    x, y = gaussians(ROWS, 99, 1)
+    plant(x, y, {100: 7, 200: 8})
+    y[100] = y[7] + 0.5
+    assert found_in(x, y) == {200: 8}
+
+
+def test_an_equal_row_of_a_row_that_is_near():
+    x, y = gaussians(ROWS, 10, 10)
+    plant(x, y, {50: 10}, noise=1e-3)
+    plant(x, y, {60: 50})
+    assert found_in(x, y) == {50: 10, 60: 10}
+
+
+def test_few_distinct_values_repeat_by_nature():
+    random = np.random.default_rng(0)
+    x = torch.from_numpy(np.eye(5, dtype=np.float32)[random.integers(0, 5, ROWS)])
+    y = torch.from_numpy(np.eye(4, dtype=np.float32)[random.integers(0, 4, ROWS)])
+    assert found_in(x, y) == {}
+
+
+def test_numbers_with_a_label():
+    """A label ties by nature, the numbers beside it do not."""
+    x, _ = gaussians(ROWS, 12, 1)
+    y = torch.from_numpy(np.eye(3, dtype=np.float32)[np.random.default_rng(0).integers(0, 3, ROWS)])
+    assert found_in(x, y) == {}
+    x[500], y[500] = x[2], y[2]
+    x[600], y[600] = x[4], 1 - y[4]  # the same numbers with another label
+    assert found_in(x, y) == {500: 2}
+
+
+@pytest.mark.parametrize("rows", [2, 3, 10, 11, 12])
+def test_few_rows(rows):
+    x, y = gaussians(rows, 6, 6)
+    assert found_in(x, y) == {}
+    plant(x, y, {rows - 1: 0})
+    assert found_in(x, y) == {rows - 1: 0}
+
+
+def test_both_ways_find_the_same_neighbours():
+    pytest.importorskip("faiss")
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 12))).float()
+    by_faiss, by_blocks = module._by_faiss(rows.numpy()), module._by_blocks(rows)
+    exact = torch.cdist(rows.double(), rows.double()).square().numpy()
+    for squares, numbers in (by_faiss, by_blocks):
+        np.testing.assert_allclose(squares, np.sort(exact, 1)[:, :11], atol=1e-4)
+        assert (numbers == np.argsort(exact, 1)[:, :11]).mean() > 0.999
+
+
+def test_neighbours_leave_the_row_itself_out():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 9))).float()
+    rows[7] = rows[250]  # where the row itself need not come first
+    numbers, distances = module._neighbours(rows)
+    assert numbers.shape == distances.shape == (300, 10)
+    assert not (numbers == np.arange(300)[:, None]).any()
+    assert numbers[7, 0] == 250
+    assert numbers[250, 0] == 7
+    assert (np.diff(distances, axis=1) >= 0).all()
+
+
+def test_more_rows_than_are_searched(monkeypatch):
+    """Only equal rows are then looked for."""
+    monkeypatch.setattr(module, "_MOST_ROWS", 1000)
+    x, y = gaussians(ROWS, 10, 10)
+    plant(x, y, {700: 3}, noise=1e-3)
+    plant(x, y, {1700: 12})
+    assert found_in(x, y) == {1700: 12}
