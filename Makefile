@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: browser demo test test-slow lint bench bench-gpu bench-peers format clean
+.PHONY: browser demo test test-slow lint bench bench-data bench-gpu bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -35,6 +35,8 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/default_critic.py
 	$(BIN)/python benchmarks/checks.py
 	$(BIN)/python benchmarks/report_page.py
+	$(BIN)/python benchmarks/faiss_search.py
+	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
 	$(BIN)/python benchmarks/figure1_quick.py
@@ -43,6 +45,13 @@ bench: $(READY_DEV)
 bench-gpu: $(READY_DEV)
 	$(BIN)/python benchmarks/figure1_speed.py
 	$(BIN)/python benchmarks/figure1_precision.py
+
+# On data of your own copy: make bench-data WORDS=words.npz MNIST=mnist/ (folder of idx.gz files).
+bench-data: $(READY_DEV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt cleanlab
+	$(BIN)/python benchmarks/retrieval.py --words $(WORDS) --mnist $(MNIST)
+	$(BIN)/python benchmarks/planted.py --words $(WORDS) --mnist $(MNIST)
+	$(BIN)/python benchmarks/labels.py --mnist $(MNIST)
 
 # Other libraries, each in an environment of its own, and ours on the same arrays: hours.
 bench-peers: $(READY_DEV)

@@ -130,6 +130,21 @@ class TestContamination:
             15 / (20 * 0.95) / math.sqrt(15)
         )
 
+    @pytest.mark.parametrize("eps", [0.05, 0.2])
+    def test_a_density_that_falls_to_zero_is_followed_there(self, eps):
+        """Of shares at the quantiles of eps t + (1 - eps) t^2 the density up to t is a line."""
+        levels = np.arange(1, 2001) / 2000
+        slope = 1 - eps
+        shares = (np.sqrt(eps**2 + 4 * slope * levels) - eps) / (2 * slope)
+        least = eps + slope * shares[14]
+        assert least > 1.05 * eps
+        assert estimate_contamination(shares).share == pytest.approx(eps, rel=1e-6)
+
+    def test_a_curve_is_not_followed_below_a_quarter(self):
+        """Up to t the density of the quantiles of t^3 is t^2: a line through it goes below 0."""
+        shares = (np.arange(1, 100_001) / 100_000) ** (1 / 3)
+        assert estimate_contamination(shares).share == pytest.approx(0.25 * shares[14] ** 2)
+
     def test_few_rows(self):
         found = estimate_contamination(np.array([0.9, 0.99]))
         assert found.share == 1.0

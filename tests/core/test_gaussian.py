@@ -8,7 +8,11 @@ import torch
 from scipy import linalg
 from scipy.stats import multivariate_normal
 
-from pointdep.core.gaussian import gaussian_log_ratio, gaussian_mutual_information
+from pointdep.core.gaussian import (
+    gaussian_log_ratio,
+    gaussian_mutual_information,
+    gaussian_terms,
+)
 
 CORRELATIONS = torch.tensor([0.9, -0.5, 0.1, 0.0], dtype=torch.float64)
 
@@ -61,6 +65,29 @@ def test_leading_dimensions():
     all_pairs = gaussian_log_ratio(u[0][:, None], v[0][None], CORRELATIONS)
     assert all_pairs.shape == (5, 5)
     torch.testing.assert_close(all_pairs.diagonal(), got[0])
+
+
+@pytest.mark.parametrize("lead", [(), (4,)])
+def test_terms_make_the_log_ratio_of_all_pairs(lead):
+    """By a loop over pairs; u and v of different numbers, other correlations for each replica."""
+    generator = torch.Generator().manual_seed(3)
+    u, v = (
+        2 * torch.randn(2, *lead, rows, 4, generator=generator, dtype=torch.float64)
+        for rows in (3, 5)
+    )
+    correlations = torch.stack([CORRELATIONS, CORRELATIONS.flip(0)])
+    own_u, own_v, cross = gaussian_terms(u, v, correlations)
+    assert own_u.shape == (2, *lead, 3)
+    assert own_v.shape == (2, *lead, 5)
+    assert cross.shape == (2, *lead, 3, 4)
+    got = own_u.unsqueeze(-1) + own_v.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+    for replica in range(2):
+        for i in range(3):
+            for j in range(5):
+                wanted = gaussian_log_ratio(
+                    u[replica, ..., i, :], v[replica, ..., j, :], correlations[replica]
+                )
+                torch.testing.assert_close(got[replica, ..., i, j], wanted)
 
 
 def test_mutual_information():

@@ -38,7 +38,7 @@ def estimate_contamination(shares: Array) -> Contamination:
     sometimes right.
     """
     ordered = np.sort(shares)
-    counts = np.arange(1, len(ordered) + 1)
+    counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
     first = min(_FEWEST, len(ordered)) - 1
     ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
     least = int(density.argmin())

@@ -77,7 +77,7 @@ def find_partners(
                     break
         done += len(rows)
         progress.update(done, len(doubtful), "doubtful rows")
-    _find_swaps(model, x, y, of_row, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
+    _find_swaps(model, x, y, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
     return found
 
 
@@ -85,7 +85,6 @@ def _find_swaps(
     model: RatioModel,
     x: Tensor,
     y: Tensor,
-    of_row: Rows,
     owner: Rows,
     pmi: NDArray[np.float32],
     rows: Rows,
@@ -108,7 +107,7 @@ def _find_swaps(
     both = matrix + matrix.T
     gains = np.minimum(matrix - pmi[rows][:, None], (matrix - pmi[rows][:, None]).T)
     both[(np.minimum(matrix, matrix.T) <= 0) | (gains <= 0)] = -np.inf
-    both[of_row[rows][:, None] == of_row[rows]] = -np.inf  # nobody exchanges equal y
+    np.fill_diagonal(both, -np.inf)
     best = both.argmax(1)
     own_ratio = np.maximum(pmi[rows], 0.0)
     for row, other in enumerate(best):

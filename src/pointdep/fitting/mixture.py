@@ -95,7 +95,7 @@ def _logistic(columns: Tensor, target: Tensor, shift: Tensor) -> tuple[float, ..
         gradient = columns.T @ (belongs - target)
         spread = columns * (belongs * (1 - belongs)).unsqueeze(1)
         hessian = columns.T @ spread
-        step = torch.linalg.lstsq(hessian, gradient.unsqueeze(1)).solution.squeeze(1)
+        step = torch.linalg.pinv(hessian, hermitian=True) @ gradient  # a part may be constant
         # Bounded, so that the first steps do not overshoot.
         step = step / max(1.0, float(step.abs().max()) / _LONGEST_STEP)
         weights = weights - step

@@ -15,6 +15,7 @@ from pointdep.core.critics import (
     SeparableCritic,
 )
 from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.transforms import CanonicalMap
 
 X_DIM, Y_DIM = 3, 5
@@ -56,8 +57,20 @@ def residual(replicas: int) -> ResidualCritic:
     return critic
 
 
+def towers(replicas: int) -> TowersCritic:
+    """With a closed form of its own and a mixture of its own for each replica, as it answers."""
+    critic = TowersCritic(replicas, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4)
+    critic.correlations = torch.linspace(0.1, 0.9, 3 * replicas).view(replicas, 3)
+    for seed, name in enumerate(("x_mean", "y_mean", "x_weight", "y_weight")):
+        place = getattr(critic, name)
+        place.copy_(0.5 * draw(*place.shape, seed=seed))
+    critic.mixture.copy_(torch.tensor([0.7, 1.2, -0.3]) + 0.1 * torch.arange(replicas).view(-1, 1))
+    return critic.eval()
+
+
 KINDS = {
     "auto": residual,
+    "auto, wide": towers,
     "concat": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
     "concat, one hidden layer": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
     "separable": lambda r: SeparableCritic(r, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4),

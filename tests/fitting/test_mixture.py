@@ -1,0 +1,226 @@
+"""How much of each part of the default critic of wide data is right."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from pointdep import PointwiseDependency
+from pointdep.core.critics import BilinearCritic
+from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.gaussian import gaussian_log_ratio
+from pointdep.core.methods import METHODS
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import Standardizer
+from pointdep.errors import FitWarning
+from pointdep.fitting import mixture
+from pointdep.fitting.mixture import fit_mixture
+
+from .closed_forms import split_of
+
+RHO = 0.6
+SIGNS = 3  # columns of signs; one column of normal numbers comes before them
+DIM = 1 + SIGNS
+
+
+def signs_and_normal(rows, *, seed=0):
+    """Column 0 normal, the others signs; column k of x and column k of y correlate by RHO."""
+    random = np.random.default_rng(seed)
+    x, noise = random.standard_normal((2, rows, DIM))
+    y = RHO * x + math.sqrt(1 - RHO**2) * noise
+    signs = np.sign(x[:, 1:])
+    x[:, 1:] = signs
+    y[:, 1:] = np.where(random.random((rows, SIGNS)) < (1 + RHO) / 2, signs, -signs)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def model_of(replicas, *, scale=1.0, linear=True):
+    """Its closed form is right about the normal column, its towers, scaled, about the signs.
+
+    Of signs log r = sum_k atanh(RHO) x_k y_k + log(1 - RHO^2) / 2.
+    """
+    critic = TowersCritic(replicas, DIM, DIM, hidden=(4,), embedding_dim=DIM)
+    critic.towers = BilinearCritic(replicas, DIM, DIM)
+    weight = torch.zeros(DIM, DIM)
+    weight[1:, 1:] = scale * math.atanh(RHO) * torch.eye(SIGNS)
+    critic.towers.product.weight.data[:] = weight
+    for side in (critic.x_weight, critic.y_weight):
+        side[:] = torch.eye(DIM)
+    critic.correlations[:, 0] = RHO if linear else 0.0
+    maps = Standardizer(replicas, DIM), Standardizer(replicas, DIM)
+    made = RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio").double()
+    return made.eval().requires_grad_(False)
+
+
+SPLITS = [split_of(10, 1500, 10), split_of(10, 1500, 10, start=1520)]
+CONSTANT = SIGNS * 0.5 * math.log(1 - RHO**2)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 0.5])
+def test_both_parts_take_part_where_both_are_right(scale):
+    x, y = signs_and_normal(3040)
+    model = model_of(2, scale=scale)
+    fit_mixture(model, x, y, SPLITS, seed=0)
+    a, b, c = model.critic.mixture[0].tolist()
+    assert torch.equal(*model.critic.mixture)
+    assert a == pytest.approx(1.0, abs=0.2)
+    assert scale * b == pytest.approx(1.0, abs=0.1)
+    assert c == pytest.approx(CONSTANT, abs=0.1)
+    new = signs_and_normal(500, seed=1)
+    told = model.select([0]).log_ratio_pairs(*(side[None] for side in new))[0]
+    normal = gaussian_log_ratio(new[0][:, :1], new[1][:, :1], torch.tensor([RHO]).double())
+    exact = normal + math.atanh(RHO) * (new[0] * new[1])[:, 1:].sum(1) + CONSTANT
+    assert float((told - exact).square().mean().sqrt()) < 0.2
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_towers_alone_where_the_closed_form_says_nothing(scale):
+    x, y = signs_and_normal(3040)
+    y[:, 0] = y[:, 0].roll(1)
+    model = model_of(2, scale=scale)
+    fit_mixture(model, x, y, SPLITS, seed=0)
+    a, b, c = model.critic.mixture[0].tolist()
+    assert a == 0.0
+    assert scale * b == pytest.approx(1.0, abs=0.1)
+    assert c == pytest.approx(CONSTANT, abs=0.1)
+
+
+def test_a_closed_form_of_zeros():
+    x, y = signs_and_normal(3040)
+    model = model_of(2, linear=False)
+    fit_mixture(model, x, y, SPLITS, seed=0)
+    a, b, c = model.critic.mixture[0].tolist()
+    assert a == 0.0
+    assert (b, c) == (pytest.approx(1.0, abs=0.1), pytest.approx(CONSTANT, abs=0.1))
+
+
+def test_a_closed_form_that_helps_by_chance_does_not_take_part(monkeypatch):
+    """Sixty stopping rows, whose normal columns have nothing to do with each other."""
+
+    def shares_of_the_closed_form():
+        found = []
+        for seed in range(20):
+            x, y = signs_and_normal(80, seed=seed)
+            y[:, 0] = y[:, 0].roll(1)
+            model = model_of(1)
+            model.critic.correlations[:, 0] = 0.1
+            fit_mixture(model, x, y, [split_of(10, 60, 10)], seed=seed)
+            found.append(float(model.critic.mixture[0, 0]))
+        return np.array(found)
+
+    assert (shares_of_the_closed_form() > 0).sum() <= 3
+    monkeypatch.setattr(mixture, "proven", lambda *_: True)
+    assert (shares_of_the_closed_form() > 0).sum() >= 6
+
+
+def test_only_stopping_rows_count():
+    x, y = signs_and_normal(3040)
+    model, other = model_of(2), model_of(2)
+    fit_mixture(model, x, y, SPLITS, seed=0)
+    stop = np.concatenate([split.stop for split in SPLITS])
+    rest = np.setdiff1d(np.arange(3040), stop)
+    x[rest], y[rest] = 99.0, -99.0
+    fit_mixture(other, x, y, SPLITS, seed=0)
+    assert torch.equal(model.critic.mixture, other.critic.mixture)
+
+
+def test_groups_are_not_each_others_counter_examples():
+    """Every row twice: without groups some mismatched pairs are pairs, and less is believed."""
+    x, y = (side.repeat_interleave(2, 0) for side in signs_and_normal(60))
+    splits = [split_of(4, 112, 4)]
+    plain, grouped = model_of(1), model_of(1)
+    fit_mixture(plain, x, y, splits, seed=0)
+    fit_mixture(grouped, x, y, splits, seed=0, groups=torch.arange(120) // 2)
+    b_plain, b_grouped = (float(m.critic.mixture[0, 1]) for m in (plain, grouped))
+    assert b_plain < b_grouped
+
+
+def test_at_most_so_many_rows_of_a_replica(monkeypatch):
+    monkeypatch.setattr(mixture, "_MOST_ROWS", 100)
+    x, y = signs_and_normal(3040)
+    parts = mixture._parts(model_of(1), x, y, SPLITS[0].stop, 0, None)
+    assert len(parts[4]) == 100
+    assert set(parts[4].tolist()) <= set(SPLITS[0].stop.tolist())
+    assert parts[2].sum() == 100
+
+
+@pytest.mark.parametrize("pairs", [0.5, 0.05])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_against_scikit_learn(pairs, columns):
+    random = np.random.default_rng(0)
+    values = np.column_stack([random.normal(size=(4000, columns)), np.ones(4000)])
+    odds = values @ np.array([0.5, 1.4, -0.3])[-columns - 1 :] + math.log(pairs / (1 - pairs))
+    target = (random.random(4000) < 1 / (1 + np.exp(-odds))).astype(float)
+    shift = math.log((1 - target.mean()) / target.mean())
+    found = mixture._logistic(
+        torch.from_numpy(values), torch.from_numpy(target), torch.tensor(shift)
+    )
+    fitted = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=1000)
+    wanted = fitted.fit(values, target).coef_[0]
+    wanted[-1] += shift
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_a_column_of_zeros_has_no_say():
+    """The closed form where it was scaled down to nothing."""
+    random = np.random.default_rng(0)
+    values = np.column_stack([np.zeros(500), random.normal(size=500), np.ones(500)])
+    target = torch.from_numpy((random.normal(size=500) < values[:, 1]).astype(float))
+    both = mixture._logistic(torch.from_numpy(values), target, torch.tensor(0.0))
+    alone = mixture._logistic(torch.from_numpy(values[:, 1:]), target, torch.tensor(0.0))
+    assert both[0] == pytest.approx(0.0, abs=1e-9)
+    assert both[1:] == pytest.approx(alone)
+
+
+def fitted(x, y, **options):
+    """Small towers, and no warning that the fit is short."""
+    settings = {
+        "hidden": (64,),
+        "embedding_dim": 16,
+        "folds": 2,
+        "max_epochs": 30,
+        "random_state": 0,
+        "device": "cpu",
+        "progress": False,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return PointwiseDependency(**{**settings, **options}).fit(x, y)
+
+
+class TestWholeFits:
+    def test_gaussian_pairs_are_left_to_the_closed_form(self):
+        random = np.random.default_rng(0)
+        rho = np.zeros(30)
+        rho[:5] = 0.8
+        x, noise = random.normal(size=(2, 2000, 30))
+        y = rho * x + np.sqrt(1 - rho**2) * noise
+        turned = [np.linalg.qr(random.normal(size=(30, 30)))[0] for _ in range(2)]
+        model = fitted(x @ turned[0], y @ turned[1], max_epochs=5)
+        exact = gaussian_log_ratio(*(torch.from_numpy(s) for s in (x, y, rho))).numpy()
+        error = model.oof_pmi_ - exact
+        assert isinstance(model.model_.critic, TowersCritic)
+        assert model.model_.critic.silent
+        assert np.sqrt(np.square(error).mean()) < 0.35 * exact.std()
+        assert np.corrcoef(model.oof_pmi_, exact)[0, 1] > 0.94
+        assert abs(model.mutual_information().nats - exact.mean()) < 0.15
+
+    def test_towers_answer_where_nothing_is_linear(self):
+        """The size of three columns of x sets three columns of y, out of thirty."""
+        random = np.random.default_rng(0)
+        x, y = random.normal(size=(2, 3000, 30))
+        y[:, :3] = 3 * (np.abs(x[:, :3]) - 0.8) + 0.3 * y[:, :3]
+        model = fitted(x, y, hidden=(64, 64), learning_rate=3e-3)
+        critic = model.model_.critic
+        assert not critic.silent
+        a, b, _ = critic.mixture[0].tolist()
+        assert a == 0.0
+        assert 0.5 < b < 2.0
+        found = model.mutual_information()
+        assert found.ci[0] > 0.5
+        assert np.mean(model.oof_pmi_ > 0) > 0.6
+        shuffled = model.pmi(x, np.roll(y, 1, 0))
+        assert model.oof_pmi_.mean() > shuffled.mean() + 0.5
