@@ -19,6 +19,8 @@ from pointdep.auditing.result import Contamination
 Array = NDArray[np.float64]
 
 _FEWEST = 15  # pairs: a share counted on fewer is chance itself
+_GROWTH = 1.5  # of the numbers of pairs on which it is counted
+_CAUTION = 0.5  # standard errors
 _NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
 _LEAST_OF_LEAST = 0.25
 
@@ -32,22 +34,32 @@ def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating
 def estimate_contamination(shares: Array) -> Contamination:
     """eps: the density of `shares`, (n,), at 0, where right pairs are rarest.
 
-    The least density over an interval from 0; where the density falls towards 0, so that right
-    pairs are still among those, what a straight line through it gives there. It is eps where some
-    right pairs are impossible (inf r = 0), and above it where even the least likely pairs are
-    sometimes right.
+    The least density over some intervals from 0, less half a standard error, because with too high
+    a share right pairs become suspects. Where the density falls towards 0, so that right pairs are
+    still among those, what a straight line through it gives there. It is about eps where some right
+    pairs are impossible (inf r = 0), and above it where even the least likely pairs are sometimes
+    right.
     """
     ordered = np.sort(shares)
     counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
-    first = min(_FEWEST, len(ordered)) - 1
-    ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
-    least = int(density.argmin())
-    share = min(float(density[least]), 1.0)
-    near = ends <= _NEAR
+    density = counts / (len(ordered) * ordered)
+    few = min(_FEWEST, len(ordered))
+    places = np.unique(np.minimum(_growing(few, len(ordered)), len(ordered))) - 1
+    errors = density[places] / np.sqrt(counts[places])
+    lowered = density[places] - _CAUTION * errors
+    least = int(lowered.argmin())
+    share = min(float(lowered[least]), 1.0)
+    near = (ordered <= _NEAR) & (counts >= few)
     if near.sum() >= _FEWEST:
-        line = _at_zero(ends[near], density[near])
+        line = _at_zero(ordered[near], density[near])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
-    return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
+    return Contamination(share, given=False, stderr=float(errors[least]))
+
+
+def _growing(first: int, last: int) -> NDArray[np.int64]:
+    """first, and on by a factor, to last: the least of many close ones would be low by chance."""
+    steps = math.ceil(math.log(last / first) / math.log(_GROWTH)) + 1
+    return (first * _GROWTH ** np.arange(steps)).astype(np.int64)
 
 
 def _at_zero(ends: Array, density: Array) -> float:
@@ -61,7 +73,7 @@ def _at_zero(ends: Array, density: Array) -> float:
 
 
 def observed_ratio(shares: Array) -> Array:
-    """r_obs of each pair, (n,): the rising density of `shares` of highest likelihood (Grenander).
+    """r_obs of each pair, (n,): the rising density of `shares` (Grenander).
 
     The slope of the greatest convex function below their cumulative distribution.
     """
