@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep import assembly, storage
+from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.sides import SideEncoder
@@ -24,6 +25,7 @@ def save(estimator: Any, path: Path) -> None:
     about = {
         "params": estimator.fit_params_,
         "hidden": estimator.hidden_,
+        "wide": isinstance(estimator.model_.critic, TowersCritic),
         "encoder_x": estimator.encoder_x_.to_dict(),
         "encoder_y": estimator.encoder_y_.to_dict(),
         "rows": estimator.n_rows_,
@@ -52,6 +54,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         encoder_y = SideEncoder.from_dict(about["encoder_y"])
         made.hidden_ = _hidden(about["hidden"])
         rows, replicas = int(about["rows"]), int(about["replicas"])
+        wide = bool(about.get("wide", False))  # early models have no such entry
         made.history_ = about["history"]
         made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
         made.oof_pmi_ = tensors["oof_pmi"].numpy()
@@ -64,8 +67,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
-    columns = max(encoder_x.dim, encoder_y.dim)
-    settings = replace(made._critic_settings(rows, columns), hidden=made.hidden_)
+    settings = replace(made._critic_settings(rows, 0), hidden=made.hidden_, wide=wide)
     model = assembly.make_model(settings, method, replicas, encoder_x.dim, encoder_y.dim)
     _load_weights(model, tensors, path)
     made._set_fitted(model.to(assembly.pick_device(device)), encoder_x, encoder_y, rows)

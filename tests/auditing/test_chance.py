@@ -80,9 +80,9 @@ class TestContamination:
             for _ in range(100)
         ]
         shares = np.array([one.share for one in found])
-        # The least of some noisy densities, lowered, lies below their common expectation.
-        assert 0.75 * eps < shares.mean() < 1.05 * eps
-        assert np.mean([one.share + 2.5 * one.stderr > eps for one in found]) > 0.8
+        # The least of many noisy densities lies somewhat below their common expectation.
+        assert 0.8 * eps < shares.mean() < 1.2 * eps
+        assert np.mean([one.share + 2 * one.stderr > eps for one in found]) > 0.8
         assert np.median([one.stderr for one in found]) < 0.3 * eps + 0.01
         assert not any(one.given for one in found)
 
@@ -121,40 +121,34 @@ class TestContamination:
         """Twenty pairs, of which the first fifteen lie closest together at 0.5."""
         shares = np.concatenate([np.linspace(0.1, 0.5, 15), np.full(5, 0.9)])
         found = estimate_contamination(shares)
-        # 15 of 20 up to 0.5, and all 20 up to 0.9: 1.5 and 1.11, less half an error of each.
-        assert found.share == pytest.approx(1 / 0.9 * (1 - 0.5 / math.sqrt(20)))
+        # 15 of 20 up to 0.5, and all 20 up to 0.9: 1.5 and 1.11, and never above one.
+        assert found.share == 1.0
         shares[:15] = np.linspace(0.9, 0.95, 15)
         shares[15:] = 0.99
-        lowered = 1 - 0.5 / math.sqrt(15)
-        assert estimate_contamination(shares).share == pytest.approx(15 / (20 * 0.95) * lowered)
+        assert estimate_contamination(shares).share == pytest.approx(15 / (20 * 0.95))
         assert estimate_contamination(shares).stderr == pytest.approx(
             15 / (20 * 0.95) / math.sqrt(15)
         )
 
-    def test_never_above_one(self):
-        assert estimate_contamination(np.linspace(0.01, 0.2, 200)).share == 1.0
-
-    @pytest.mark.parametrize("eps", [0.05, 0.1])
+    @pytest.mark.parametrize("eps", [0.05, 0.2])
     def test_a_density_that_falls_to_zero_is_followed_there(self, eps):
         """Of shares at the quantiles of eps t + (1 - eps) t^2 the density up to t is a line."""
         levels = np.arange(1, 2001) / 2000
         slope = 1 - eps
         shares = (np.sqrt(eps**2 + 4 * slope * levels) - eps) / (2 * slope)
-        least = (eps + slope * shares[14]) * (1 - 0.5 / math.sqrt(15))
+        least = eps + slope * shares[14]
         assert least > 1.05 * eps
         assert estimate_contamination(shares).share == pytest.approx(eps, rel=1e-6)
 
     def test_a_curve_is_not_followed_below_a_quarter(self):
         """Up to t the density of the quantiles of t^3 is t^2: a line through it goes below 0."""
         shares = (np.arange(1, 100_001) / 100_000) ** (1 / 3)
-        assert estimate_contamination(shares).share == pytest.approx(
-            0.25 * shares[14] ** 2 * (1 - 0.5 / math.sqrt(15))
-        )
+        assert estimate_contamination(shares).share == pytest.approx(0.25 * shares[14] ** 2)
 
     def test_few_rows(self):
         found = estimate_contamination(np.array([0.9, 0.99]))
-        assert found.share == pytest.approx(1 / 0.99 * (1 - 0.5 / math.sqrt(2)))
-        assert found.stderr == pytest.approx(1 / 0.99 / math.sqrt(2))
+        assert found.share == 1.0
+        assert found.stderr == pytest.approx(1 / math.sqrt(2))
 
 
 def hull_slopes(shares):

@@ -2,7 +2,7 @@
 
 With a share eps of chance pairs in the data the fitted ratio is r_obs = eps + (1 - eps) r, and a
 pair is a chance pair with probability eps / r_obs. Far below zero a fitted log r is an
-extrapolation, so r_obs is not read from it but counted: of all mismatched pairs a share t has a PMI
+extrapolation, so r_obs is first of all counted: of all mismatched pairs a share t has a PMI
 at most as high as this pair's. Chance pairs have a uniform t, and r_obs is the density of t over
 the pairs of the data, which rises with t.
 """
@@ -19,8 +19,7 @@ from pointdep.auditing.result import Contamination
 Array = NDArray[np.float64]
 
 _FEWEST = 15  # pairs: a share counted on fewer is chance itself
-_GROWTH = 1.5  # of the numbers of pairs on which it is counted
-_CAUTION = 0.5  # standard errors
+_OF_SAY = 100  # pairs: with so many to count, PMI has half a say
 _NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
 _LEAST_OF_LEAST = 0.25
 
@@ -34,32 +33,22 @@ def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating
 def estimate_contamination(shares: Array) -> Contamination:
     """eps: the density of `shares`, (n,), at 0, where right pairs are rarest.
 
-    The least density over some intervals from 0, less half a standard error, because with too high
-    a share right pairs become suspects. Where the density falls towards 0, so that right pairs are
-    still among those, what a straight line through it gives there. It is about eps where some right
-    pairs are impossible (inf r = 0), and above it where even the least likely pairs are sometimes
-    right.
+    The least density over an interval from 0; where the density falls towards 0, so that right
+    pairs are still among those, what a straight line through it gives there. It is eps where some
+    right pairs are impossible (inf r = 0), and above it where even the least likely pairs are
+    sometimes right.
     """
     ordered = np.sort(shares)
     counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
-    density = counts / (len(ordered) * ordered)
-    few = min(_FEWEST, len(ordered))
-    places = np.unique(np.minimum(_growing(few, len(ordered)), len(ordered))) - 1
-    errors = density[places] / np.sqrt(counts[places])
-    lowered = density[places] - _CAUTION * errors
-    least = int(lowered.argmin())
-    share = min(float(lowered[least]), 1.0)
-    near = (ordered <= _NEAR) & (counts >= few)
+    first = min(_FEWEST, len(ordered)) - 1
+    ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
+    least = int(density.argmin())
+    share = min(float(density[least]), 1.0)
+    near = ends <= _NEAR
     if near.sum() >= _FEWEST:
-        line = _at_zero(ordered[near], density[near])
+        line = _at_zero(ends[near], density[near])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
-    return Contamination(share, given=False, stderr=float(errors[least]))
-
-
-def _growing(first: int, last: int) -> NDArray[np.int64]:
-    """first, and on by a factor, to last: the least of many close ones would be low by chance."""
-    steps = math.ceil(math.log(last / first) / math.log(_GROWTH)) + 1
-    return (first * _GROWTH ** np.arange(steps)).astype(np.int64)
+    return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
 
 
 def _at_zero(ends: Array, density: Array) -> float:
@@ -90,12 +79,15 @@ def observed_ratio(shares: Array) -> Array:
 def posteriors(pmi: NDArray[np.floating], shares: Array, contamination: float) -> Array:
     """The probability that each pair is a chance pair, (n,): eps / r_obs.
 
-    Above zero, where there are many pairs like it, PMI itself may say that r_obs is larger.
+    r_obs is counted, and PMI may only say that it is larger: above zero as it stands; below, the
+    less the more pairs there are to count, this one and those with a lower PMI.
     """
-    ratio = observed_ratio(shares)
-    above = pmi > 0
-    ratio[above] = np.maximum(ratio[above], np.exp(pmi[above].astype(np.float64)))
-    return np.minimum(contamination / np.maximum(ratio, np.finfo(np.float64).tiny), 1.0)
+    pmi = pmi.astype(np.float64)
+    counted = np.log(np.maximum(observed_ratio(shares), np.finfo(np.float64).tiny))
+    counts = np.searchsorted(np.sort(pmi), pmi, side="right")
+    say = _OF_SAY / (_OF_SAY + counts)
+    said = np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted)
+    return np.exp(np.minimum(math.log(contamination) - np.maximum(counted, said), 0.0))
 
 
 def q_values(pmi: NDArray[np.floating], posterior: Array) -> Array:

@@ -9,11 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.fitting.data_flags import repeat_by_nature, row_keys
+
 Rows = NDArray[np.int64]
 
-_LEAST_COLUMNS = 8  # with fewer, rows lie close by chance
 _NEIGHBOURS = 10
 _CLOSE = 0.1  # of the distance to the tenth neighbour
+_EXPECTED = 0.05  # rows of the data that may lie so close by chance
 _PROJECTED = 32  # columns that neighbours are looked for in
 _EQUAL = 1e-6
 _BLOCK = 1 << 24  # distances alive at a time
@@ -25,18 +27,19 @@ def duplicates(x: Tensor, y: Tensor) -> Rows:
     """For each pair (n,) the first row that is (nearly) the same in x and in y, -1 for none.
 
     x: (n, dx), y: (n, dy), columns of about one scale. Nearly the same are two pairs that lie
-    closer than a tenth of the distance to their tenth neighbour, on both sides. Pairs that repeat
-    by nature, as those of few distinct values do, are not duplicates.
+    closer than a tenth of the distance to their tenth neighbour, on both sides, and closer than
+    rows of these data would by chance. Pairs that repeat by nature, as those of few distinct values
+    do, are not duplicates.
     """
     rows = torch.cat([x, y], 1).cpu()
     found = np.full(len(rows), -1, dtype=np.int64)
+    if repeat_by_nature(x, y):
+        return found
     first = _first_equal(rows)
     distinct = np.flatnonzero(first == np.arange(len(rows)))
-    if 2 * len(distinct) < len(rows):
-        return found
     copies = first != np.arange(len(rows))
     found[copies] = first[copies]
-    if rows.shape[1] >= _LEAST_COLUMNS and _NEIGHBOURS < len(distinct) <= _MOST_ROWS:
+    if _NEIGHBOURS < len(distinct) <= _MOST_ROWS:
         index = torch.from_numpy(distinct)
         near = _first_near(rows[index], x.shape[1])
         close = near >= 0
@@ -48,10 +51,7 @@ def duplicates(x: Tensor, y: Tensor) -> Rows:
 
 def _first_equal(rows: Tensor) -> Rows:
     """The first row with the same values, (n,)."""
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.rand(rows.shape[1], 2, generator=generator, dtype=torch.float64)
-    keys = (rows.double() @ weights).numpy()
-    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(row_keys(rows), return_index=True, return_inverse=True)
     found: Rows = first[inverse.reshape(-1)].astype(np.int64)
     return found
 
@@ -60,13 +60,14 @@ def _first_near(rows: Tensor, x_dim: int) -> Rows:
     """The earliest neighbour that is nearly the same on both sides, (n,), -1 for none."""
     near, distances = _neighbours(_projected(rows))
     scale = distances[:, -1]
-    suspected = distances <= 4 * _CLOSE * scale[:, None]  # projections shorten distances unevenly
+    least = min(_CLOSE, _chance_ratio(distances, len(rows)))
+    suspected = distances <= 4 * least * scale[:, None]  # projections shorten distances unevenly
     found = np.full(len(rows), -1, dtype=np.int64)
     for row in np.flatnonzero(suspected.any(1)):
         others = near[row]
         squares = (rows[row] - rows[torch.from_numpy(others)]).square()
         total = squares.sum(1)
-        limit = _CLOSE**2 * total.max()
+        limit = least**2 * total.max()
         # Each side may hold its own share of the distance, so that neither differs alone.
         sides = [squares[:, :x_dim].sum(1), squares[:, x_dim:].sum(1)]
         parts = [x_dim / rows.shape[1], 1 - x_dim / rows.shape[1]]
@@ -77,6 +78,19 @@ def _first_near(rows: Tensor, x_dim: int) -> Rows:
         if len(earlier):
             found[row] = earlier.min()
     return found
+
+
+def _chance_ratio(distances: NDArray[np.float32], rows: int) -> float:
+    """The nearest neighbour over the tenth, that hardly a row of the data has by chance.
+
+    In d dimensions a row has a neighbour within a share q of the tenth's distance with a
+    probability of about 10 q^d; d is estimated from the outer neighbours (Levina and Bickel, 2005),
+    which lie beyond a few copies.
+    """
+    outer = distances[:, _NEIGHBOURS // 2 :]
+    logs = np.log(np.maximum(outer[:, -1:], 1e-30) / np.maximum(outer[:, :-1], 1e-30))
+    dimension = 1.0 / max(float(np.median(logs.mean(1))), 1e-3)
+    return float((_EXPECTED / (_NEIGHBOURS * rows)) ** (1.0 / dimension))
 
 
 def _projected(rows: Tensor) -> Tensor:

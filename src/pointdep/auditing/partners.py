@@ -19,7 +19,7 @@ from pointdep.retrieval.search import top_k
 
 Rows = NDArray[np.int64]
 
-_LOOKED_AT = 5  # candidates per row: the best may be of the row's own group
+_MOST_LOOKED_AT = 1_000  # candidates per row: the best may be of the row's own group
 _MOST_SWAPS = 2_000  # rows among which exchanges are looked for
 _ODDS = 10.0  # to one, that two rows exchanged their y
 
@@ -61,7 +61,7 @@ def find_partners(
     listed = y[torch.from_numpy(candidates).to(y.device)]
     elsewhere = candidates if codes is None else _elsewhere(candidates, of_row, codes)
     owner = _owners(splits, len(x))
-    k = min(_LOOKED_AT, len(candidates))
+    k = min(_of_own_group(doubtful, of_row, codes) + 1, _MOST_LOOKED_AT, len(candidates))
     done = 0
     for replica in np.unique(owner[doubtful]):
         rows = doubtful[owner[doubtful] == replica]
@@ -77,8 +77,18 @@ def find_partners(
                     break
         done += len(rows)
         progress.update(done, len(doubtful), "doubtful rows")
-    _find_swaps(model, x, y, owner, pmi, doubtful[:_MOST_SWAPS], found.swapped)
+    rows = doubtful[:_MOST_SWAPS]
+    _find_swaps(model, x, y, owner, pmi, rows, found.swapped, codes)
     return found
+
+
+def _of_own_group(doubtful: Rows, of_row: Rows, codes: NDArray[np.int64] | None) -> int:
+    """The most candidates that a doubtful row's own group, or the row itself, has."""
+    if codes is None:
+        return 1
+    own = np.unique(np.stack([codes, of_row]), axis=1)[0]  # one entry a group and candidate
+    groups, counts = np.unique(own, return_counts=True)
+    return int(counts[np.isin(groups, codes[doubtful])].max())
 
 
 def _find_swaps(
@@ -89,6 +99,7 @@ def _find_swaps(
     pmi: NDArray[np.float32],
     rows: Rows,
     swapped: Rows,
+    codes: NDArray[np.int64] | None,
 ) -> None:
     """Write into `swapped`: both belong to the other's y, more than to any other doubtful row's.
 
@@ -107,7 +118,8 @@ def _find_swaps(
     both = matrix + matrix.T
     gains = np.minimum(matrix - pmi[rows][:, None], (matrix - pmi[rows][:, None]).T)
     both[(np.minimum(matrix, matrix.T) <= 0) | (gains <= 0)] = -np.inf
-    np.fill_diagonal(both, -np.inf)
+    names = rows if codes is None else codes[rows]
+    both[names[:, None] == names] = -np.inf  # within a group every y belongs to every x
     best = both.argmax(1)
     own_ratio = np.maximum(pmi[rows], 0.0)
     for row, other in enumerate(best):

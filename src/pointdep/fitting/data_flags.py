@@ -13,6 +13,7 @@ from pointdep.fitting.flags import MEANINGS, Flag
 
 _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
+_KEYED = 1 << 16  # rows at a time
 _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
 
 
@@ -36,9 +37,7 @@ def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     """
     counts = _occurrences(torch.cat([x, y], 1))
     repeated = int((counts > 1).sum())
-    if len(counts) < _DISTINCT * len(x) or repeated <= _REPEATED * len(counts):
-        return []
-    if max(len(_occurrences(x)), len(_occurrences(y))) < _ONE_SIDE * len(counts):
+    if repeated <= _REPEATED * len(counts) or repeat_by_nature(x, y):
         return []
     message = (
         f"{MEANINGS['duplicated_rows']}: {repeated} distinct pairs occur more than once, so the "
@@ -47,10 +46,23 @@ def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     return [Flag("duplicated_rows", (), message)]
 
 
-def _occurrences(rows: Tensor) -> NDArray[np.int64]:
-    """How often each distinct row of (n, d) occurs."""
+def repeat_by_nature(x: Tensor, y: Tensor) -> bool:
+    """Whether equal pairs are no copies: there are few distinct ones, or they meet by chance."""
+    pairs = len(_occurrences(torch.cat([x, y], 1)))
+    if pairs < _DISTINCT * len(x):
+        return True
+    return max(len(_occurrences(x)), len(_occurrences(y))) < _ONE_SIDE * pairs
+
+
+def row_keys(rows: Tensor) -> NDArray[np.float64]:
+    """(n,): equal for equal rows of (n, d), and for hardly any others."""
     weights = torch.rand(
         rows.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    _, counts = np.unique((rows.cpu().double() @ weights).numpy(), return_counts=True)
-    return counts
+    parts = [(part.cpu().double() @ weights).numpy() for part in torch.split(rows, _KEYED)]
+    return np.concatenate(parts)
+
+
+def _occurrences(rows: Tensor) -> NDArray[np.int64]:
+    """How often each distinct row of (n, d) occurs."""
+    return np.unique(row_keys(rows), return_counts=True)[1]

@@ -50,7 +50,7 @@ def fit_mixture(
     target = joint[used]
     shift = (product.sum() / joint.sum()).log()
     columns = torch.stack([closed[used], towers[used], torch.ones_like(target)], 1)
-    columns = columns.clamp(-_REACH, _REACH).double()
+    columns = columns.clamp(-_REACH, _REACH).cpu().double()  # not every device has float64
     alone = _logistic(columns[:, 1:], target, shift)
     both = _logistic(columns, target, shift)
     chosen = (0.0, *alone)
