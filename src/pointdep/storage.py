@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def check_target(path: Path) -> None:
     if path.is_file():
         raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
     if path.is_dir():
-        _require_replaceable(path)
+        require_replaceable(path, {_ABOUT, _WEIGHTS}, _read_about, "a model")
     parent = path.resolve().parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"
@@ -74,19 +75,24 @@ def check_target(path: Path) -> None:
         ) from None
 
 
-def _require_replaceable(path: Path) -> None:
-    """Saving replaces the whole folder, so it may hold a model and nothing else."""
+def require_replaceable(
+    path: Path, own: set[str], read: Callable[[Path], object], what: str
+) -> None:
+    """Saving replaces the whole folder, so it may hold such a thing and nothing else.
+
+    own: names of its files; read: raises ModelFileError where it is none; what: "a model".
+    """
     found = {entry.name for entry in path.iterdir()}
-    foreign = found - {_ABOUT, _WEIGHTS}
+    foreign = found - own
     if not foreign and found:
         try:
-            _read_about(path)
+            read(path)
         except ModelFileError:
             foreign = found
     if foreign:
         raise InputError(
             f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, or "
-            "one with nothing but a model, to be replaced"
+            f"one with nothing but {what}, to be replaced"
         )
 
 

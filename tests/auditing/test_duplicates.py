@@ -75,14 +75,29 @@ def test_gaussian_rows_have_none(dims, seed):
     assert found_in(*gaussians(ROWS, *dims, seed=seed)) == {}
 
 
-@pytest.mark.parametrize("dims", [(1, 1), (2, 3), (6, 1)])
-def test_few_columns_have_only_equal_rows(dims):
-    """There rows lie close by chance: what is nearly the same is not named."""
+@pytest.mark.parametrize(("dims", "near"), [((1, 1), {}), ((2, 3), {50: 40}), ((6, 1), {50: 40})])
+def test_few_columns(dims, near):
+    """In a plane rows lie as close by chance: what is nearly the same is not named."""
     x, y = gaussians(ROWS, *dims)
-    equal, near = {900: 3, 1400: 3}, {50: 40}
+    equal = {900: 3, 1400: 3}
     plant(x, y, equal)
-    plant(x, y, near, noise=1e-3)
-    assert found_in(x, y) == equal
+    plant(x, y, {50: 40}, noise=1e-3)
+    assert found_in(x, y) == equal | near
+
+
+@pytest.mark.parametrize("columns", [4, 6, 20])
+def test_rows_on_a_curve_lie_close_by_chance(columns):
+    """Many columns of one latent number are as crowded as one column."""
+    random = np.random.default_rng(columns)
+    angle = random.uniform(0, 3, (ROWS, 1))
+    x, y = (np.sin(angle * random.uniform(0.5, 2, (1, columns))) for _ in range(2))
+    assert found_in(torch.from_numpy(x).float(), torch.from_numpy(y).float()) == {}
+
+
+def test_a_data_set_stacked_three_times():
+    x, y = gaussians(300, 5, 5)
+    found = found_in(x.repeat(3, 1), y.repeat(3, 1))
+    assert found == {row: row % 300 for row in range(300, 900)}
 
 
 @pytest.mark.usefixtures("way")

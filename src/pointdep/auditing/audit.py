@@ -18,6 +18,7 @@ from pointdep.auditing.chance import (
 from pointdep.auditing.duplicates import duplicates
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit, Contamination
+from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, require_whole
 from pointdep.estimator import PointwiseDependency
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 
     from pointdep.assembly import PairedRows
 
+_FOLDS = 5
+_LARGE_SHARE, _FEW = 0.3, 30  # a share of the rows, and rows: fewer cannot be counted well
+_INDEPENDENT = (
+    "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
+    "suspects are named"
+)
+_WEAK = (
+    "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
+    "like chance, and then many suspects are right; give contamination= where you know the share"
+)
 _LEAST_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000  # rows whose better partner is looked for
 
 
@@ -37,7 +48,7 @@ def audit(
     X: Any,
     Y: Any,
     groups: Any = None,
-    folds: int = 5,
+    folds: int = _FOLDS,
     fdr: float = 0.1,
     contamination: float | None = None,
     *,
@@ -53,29 +64,29 @@ def audit(
     folds: models trained, each of which scores the rows it did not see.
     fdr: the share of good pairs that is accepted among the suspects.
     contamination: the share of pairs that came together by chance, where it is known; otherwise it
-        is estimated from above.
-    model: an estimator that is not fitted, to be used instead of the default one, with its own
+        is estimated.
+    model: an estimator to be used instead of the default one (a copy of it is fitted), with its own
         folds, random state, device and progress.
     """
     for name, value in (("fdr", fdr), ("contamination", contamination)):
         if value is not None and not 0.0 < value < 1.0:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
-    fitted = _estimator(model, folds, random_state, device, progress).fit(X, Y, groups=groups)
+    fitted = _estimator(model, folds, random_state, device, progress)
+    _require_each_once(fitted, X, Y, groups)
+    fitted.fit(X, Y, groups=groups)
     rows = fitted._fitted_rows("audit", "pointdep.audit")
     pmi = fitted.oof_pmi_
-    if np.isnan(pmi).any():
-        raise InputError(
-            f"{int(np.isnan(pmi).sum())} rows are not scored by any model that did not see them: "
-            "use folds of at least 2, or a cv whose test parts cover all rows"
-        )
     shares = mismatched_shares(pmi, _mismatched(fitted, rows))
     found = estimate_contamination(shares)
     if contamination is not None:
         found = Contamination(contamination, given=True)
-    elif not _dependent(fitted):
-        _warn_of_independence()
     posterior = posteriors(pmi, shares, found.share)
     q_value = q_values(pmi, posterior)
+    if contamination is None and fitted.mutual_information().ci[0] <= 0.0:
+        q_value = np.ones_like(q_value)
+        _warn(_INDEPENDENT)
+    elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
+        _warn(f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}")
     table = _table(fitted, rows, posterior, q_value, fdr, _labels(Y, fitted))
     return Audit(
         table=table,
@@ -86,6 +97,7 @@ def audit(
         folds=fitted.n_replicas_,
         method=fitted.method,
         flags=fitted.flags_,
+        answered=_what_answered(fitted),
     )
 
 
@@ -99,21 +111,39 @@ def _estimator(
         )
     if not isinstance(model, PointwiseDependency):
         raise InputError("model must be a PointwiseDependency, such as PointwiseDependency()")
+    if folds != _FOLDS or random_state is not None or device != "auto":
+        raise InputError("folds, random_state and device are those of model: set them there")
     fresh: PointwiseDependency = clone(model)
     return fresh
 
 
-def _dependent(fitted: PointwiseDependency) -> bool:
-    return fitted.mutual_information().ci[0] > 0.0
+def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any) -> None:
+    """Refuse, before the fit, folds or a cv that do not score each row once."""
+    if fitted.cv is None and fitted.folds != 1:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit says the same again
+        rows = fitted._read(X, Y, groups)
+    times = np.zeros(len(rows.x), dtype=np.int64)
+    for split in rows.splits:
+        times[split.report] += 1
+    if (times != 1).any():
+        raise InputError(
+            f"row {int((times != 1).argmax())} is scored by {int(times[times != 1][0])} models "
+            "that did not see it, and each row needs one: use folds of at least 2, or a cv whose "
+            "test parts hold every row once, such as KFold"
+        )
 
 
-def _warn_of_independence() -> None:
-    warnings.warn(
-        "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, "
-        "and the suspects mean nothing",
-        DataWarning,
-        stacklevel=3,
-    )
+def _what_answered(fitted: PointwiseDependency) -> str:
+    critic = fitted.model_.critic
+    if not isinstance(critic, ClosedFormCritic):
+        return ""
+    return "closed form alone" if critic.silent else "closed form and network"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=3)
 
 
 def _mismatched(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32]:
@@ -167,7 +197,8 @@ def _table(
         better = pd.Series(labels[partners.row], dtype=object)
         columns["better_label"] = better.where(partners.row >= 0, None)
     columns["swapped_with"] = _whole(partners.swapped)
-    columns["duplicate_of"] = _whole(duplicates(rows.x, rows.y))
+    with show("looking for duplicates", enabled=fitted.progress):
+        columns["duplicate_of"] = _whole(duplicates(rows.x, rows.y))
     return pd.DataFrame(columns)
 
 

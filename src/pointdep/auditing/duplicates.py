@@ -84,12 +84,14 @@ def _chance_ratio(distances: NDArray[np.float32], rows: int) -> float:
     """The nearest neighbour over the tenth, that hardly a row of the data has by chance.
 
     In d dimensions a row has a neighbour within a share q of the tenth's distance with a
-    probability of about 10 q^d; d is estimated from the outer neighbours (Levina and Bickel, 2005),
-    which lie beyond a few copies.
+    probability of about 10 q^d. The logarithm of the tenth's distance over the j-th's has the
+    expectation (1/j + ... + 1/9) / d, from which d is estimated, by outer neighbours, which lie
+    beyond a few copies (after Levina and Bickel, 2005).
     """
-    outer = distances[:, _NEIGHBOURS // 2 :]
-    logs = np.log(np.maximum(outer[:, -1:], 1e-30) / np.maximum(outer[:, :-1], 1e-30))
-    dimension = 1.0 / max(float(np.median(logs.mean(1))), 1e-3)
+    outer = np.arange(_NEIGHBOURS // 2, _NEIGHBOURS - 1)  # from the sixth to the ninth
+    logs = np.log(np.maximum(distances[:, -1:], 1e-30) / np.maximum(distances[:, outer], 1e-30))
+    expected = np.mean([sum(1 / i for i in range(j + 1, _NEIGHBOURS)) for j in outer])
+    dimension = expected / max(float(np.median(logs.mean(1))), 1e-3)
     return float((_EXPECTED / (_NEIGHBOURS * rows)) ** (1.0 / dimension))
 
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Contamination:
-    """The share of chance pairs: `share` is used; it is an upper bound unless some pairs cannot be.
+    """The share of pairs that came together by chance.
 
-    given: the user said it. stderr: of an estimated share, None where it was given.
+    given: the user said it. Otherwise it is estimated, with the standard error `stderr`, from the
+    lowest PMI: too high where even the least likely pairs are sometimes right.
     """
 
     share: float
@@ -32,7 +33,7 @@ class Audit:
 
     table: one line a row of the data, in the order of the data, with the columns
         row: its number, from 0;
-        pmi, stderr: out of fold, and its standard error (NaN where there is none);
+        pmi, stderr: out of fold, and how much it changes with the rows of the fit;
         posterior: the probability that the pair came together by chance;
         q_value: the expected share of good pairs among this one and all worse ones;
         suspect: q_value <= fdr; below_zero: pmi < 0; rank: 1 is the worst;
@@ -41,6 +42,7 @@ class Audit:
         better_label: the same where y is one column of categories, else missing from the table;
         swapped_with: the row with which this one seems to have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing.
+    answered: what gave PMI, such as "closed form and network", or "".
     """
 
     table: pd.DataFrame
@@ -51,6 +53,7 @@ class Audit:
     folds: int
     method: str
     flags: tuple[Flag, ...]
+    answered: str = ""
 
     @property
     def suspects(self) -> pd.DataFrame:

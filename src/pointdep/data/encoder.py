@@ -272,6 +272,11 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     """Refuse names and ids: a category that comes once says nothing about any other row."""
     count = column.values.size
     if count > MOST_CATEGORIES or (count > 50 and 2 * count > rows):
+        if column.values.dtype.kind != "U":
+            raise InputError(
+                f"{column_label(side, column.name)} has {count} different numbers in {rows} rows, "
+                "which are not categories: leave discrete unset for this side, or bin the column"
+            )
         odd = _not_numbers(column.values)
         if 2 * len(odd) < count:
             what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"

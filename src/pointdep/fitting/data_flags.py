@@ -13,7 +13,7 @@ from pointdep.fitting.flags import MEANINGS, Flag
 
 _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
-_KEYED = 1 << 16  # rows at a time
+_KEYED = 1 << 14  # rows at a time
 _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
 
 
@@ -59,8 +59,9 @@ def row_keys(rows: Tensor) -> NDArray[np.float64]:
     weights = torch.rand(
         rows.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    parts = [(part.cpu().double() @ weights).numpy() for part in torch.split(rows, _KEYED)]
-    return np.concatenate(parts)
+    # Not a matrix product, which may round equal rows differently by where they stand.
+    parts = [(part.cpu().double() * weights).sum(1) for part in torch.split(rows, _KEYED)]
+    return torch.cat(parts).numpy()
 
 
 def _occurrences(rows: Tensor) -> NDArray[np.int64]:

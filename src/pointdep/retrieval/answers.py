@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.data.sides import SideEncoder, as_side
+from pointdep.data.sides import RawSide, SideEncoder, as_side
 from pointdep.errors import InputError
 from pointdep.fitting.progress import show
 from pointdep.retrieval.index import CandidateIndex, build_index, fingerprint, other
@@ -21,7 +21,7 @@ from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_met
 from pointdep.retrieval.result import Retrieved
 from pointdep.retrieval.saved import read_index
 from pointdep.retrieval.scores import query_scores
-from pointdep.retrieval.search import check_side, search, top_k
+from pointdep.retrieval.search import check_side, default_k, search, top_k
 
 
 class Retrieval:
@@ -36,7 +36,7 @@ class Retrieval:
         self,
         X: Any,
         candidates: Any,
-        k: int = 10,
+        k: int | None = None,
         *,
         queries: str = "x",
         exact: bool = False,
@@ -48,6 +48,7 @@ class Retrieval:
 
         queries: "x" where the rows of X are x, and the candidates y; "y" for the other direction.
         candidates: rows of the other side, or what `index` made of them.
+        k: None for 10, or all candidates where there are fewer.
         exact: score every pair. Critics that are an inner product are searched exactly in any case
             (unless `index` says otherwise); of the default critic the closed form is searched, and
             PMI itself computed for the best of that search. Where pairs are
@@ -60,9 +61,12 @@ class Retrieval:
         """
         check_is_fitted(self, "model_")
         check_side("queries", queries)
-        asked = self._encode_side(X, queries)
+        hint = f"did you mean queries={other(queries)!r}?"
+        asked = self._encode_side(X, queries, hint)
         if not isinstance(candidates, CandidateIndex):
-            sides = (asked, self._encode_side(candidates, other(queries)))
+            given = self._encode_side(candidates, other(queries), hint)
+            sides = (asked, given)
+            k = default_k(len(given), shortlist) if k is None else k
             with show("searching", enabled=self.progress, left="about") as progress:
                 return top_k(
                     self.model_,
@@ -76,6 +80,7 @@ class Retrieval:
                     progress=progress,
                 )
         self._require_own(candidates, queries, index)
+        k = default_k(len(candidates), shortlist) if k is None else k
         with show("searching", enabled=self.progress, left="about") as progress:
             return search(
                 self.model_,
@@ -92,7 +97,7 @@ class Retrieval:
         """Candidates of one side made ready for `retrieve`: "flat", "hnsw" or "ivf"."""
         check_is_fitted(self, "model_")
         check_side("side", side)
-        rows = self._encode_side(candidates, side)
+        rows = self._encode_side(candidates, side, f"did you mean side={other(side)!r}?")
         with show("indexing", enabled=self.progress, left="about") as progress:
             return build_index(self.model_, rows, side, kind, progress)
 
@@ -109,19 +114,25 @@ class Retrieval:
         queries: str = "x",
         relevant: Relevant | None = None,
         ks: Sequence[int] = (1, 10, 100),
-        matching: Sequence[int] = (5,),
+        matching: Sequence[int] | None = None,
         draws: int = 20,
         distractors: str = "random",
         random_state: int = 0,
     ) -> RetrievalMetrics:
         """How well the right candidates are found: recall at k, mean reciprocal rank, 1:m matching.
 
-        Every pair of X and Y is scored. The options are those of `pointdep.retrieval_metrics`.
+        Every pair of X and Y is scored. The options are those of `pointdep.retrieval_metrics`, but
+        where the candidates are categories and `relevant` is None, all that have the value of
+        candidate i are right for query i.
         """
         check_is_fitted(self, "model_")
         check_side("queries", queries)
         x, y = self._encode_side(X, "x"), self._encode_side(Y, "y")
         asked, given = (len(x), len(y)) if queries == "x" else (len(y), len(x))
+        side = other(queries)
+        if relevant is None and asked == given and self._encoder(side).discrete:
+            ids = _ids_by_value(self._read_side(Y if side == "y" else X, side))
+            relevant = (ids, ids)
         scores = query_scores(self.model_, x, y, queries)
 
         with show("ranking", enabled=self.progress, left="about") as progress:
@@ -143,13 +154,33 @@ class Retrieval:
                 random_state=random_state,
             )
 
-    def _encode_side(self, rows: Any, side: str) -> Tensor:
-        """Rows of one side, as the model takes them, on the CPU."""
-        encoder = self.encoder_x_ if side == "x" else self.encoder_y_
+    def _encode_side(self, rows: Any, side: str, hint: str = "") -> Tensor:
+        """Rows of one side, as the model takes them, on the CPU.
+
+        hint: ends the error about rows that are none of this side, but could be of the other.
+        """
         if rows is None:
             raise InputError(f"{side.upper()} is missing: give rows of {side}")
-        raw = as_side(rows, side.upper(), discrete=encoder.discrete)
-        return self.model_.prepare_side(torch.from_numpy(encoder.encode(raw)), side)
+        try:
+            encoded = self._encoder(side).encode(self._read_side(rows, side))
+        except InputError as error:
+            if hint and self._can_be(rows, other(side)):
+                raise InputError(f"{error}; {hint}") from None
+            raise
+        return self.model_.prepare_side(torch.from_numpy(encoded), side)
+
+    def _can_be(self, rows: Any, side: str) -> bool:
+        try:
+            self._encoder(side).encode(self._read_side(rows, side))
+        except InputError:
+            return False
+        return True
+
+    def _read_side(self, rows: Any, side: str) -> RawSide:
+        return as_side(rows, side.upper(), discrete=self._encoder(side).discrete)
+
+    def _encoder(self, side: str) -> SideEncoder:
+        return self.encoder_x_ if side == "x" else self.encoder_y_
 
     def _require_own(self, made: CandidateIndex, queries: str, kind: str) -> None:
         """Refuse an index of another model, or of the side that asks."""
@@ -157,10 +188,17 @@ class Retrieval:
             raise InputError("candidates: this index was made with another model: make it again")
         if made.side == queries:
             raise InputError(
-                f"candidates: this index holds {made.side}, and so do the queries: set "
-                f"queries={other(queries)!r}, or make the index with side={other(queries)!r}"
+                f"candidates: this index holds {made.side}, and the queries are {queries} too: set "
+                f"queries={other(queries)!r}, or take an index of {other(queries)}"
             )
         if kind not in ("flat", made.kind):
             raise InputError(
                 f"index={kind!r} but the candidates are a {made.kind} index already: leave it out"
             )
+
+
+def _ids_by_value(raw: RawSide) -> NDArray[np.int64]:
+    """One number for all rows of the same categories, (rows,)."""
+    codes = [np.unique(values, return_inverse=True)[1] for _, values in raw.categorical]
+    ids: NDArray[np.int64] = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
+    return ids

@@ -39,24 +39,44 @@ def nearest(
 def scan(vectors: Vectors, queries: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The same, all vectors being looked at, and of equal ones the first taken."""
     parts = []
-    for rows in torch.split(torch.arange(len(queries)), max(1, _CELLS // vectors.count)):
-        products, longest = _all_products(vectors, queries[rows])
+    kept = _first_of_equals(vectors, k)
+    for rows in torch.split(torch.arange(len(queries)), max(1, _CELLS // len(kept))):
+        products, longest = _all_products(vectors, kept, queries[rows])
         least = products.topk(k, dim=1).values[:, -1]
         slack = _ROUNDING * longest * queries[rows].norm(dim=1)
         near = products >= (least - slack).unsqueeze(1)
         for row, close in zip(rows.tolist(), near, strict=True):
-            numbers = close.nonzero().view(1, -1)
+            numbers = kept[close].view(1, -1)
             pmi = _pmi(vectors, queries[row : row + 1], own[row : row + 1], numbers)
             parts.append(by_value_then_number(pmi, numbers, k))
     pmi, numbers = (torch.cat(side) for side in zip(*parts, strict=True))
     return pmi, numbers
 
 
-def _all_products(vectors: Vectors, queries: Tensor) -> tuple[Tensor, float]:
-    """Inner products with all vectors, (n, m), and the length of the longest of these."""
-    products, longest = [], 0.0
+def _first_of_equals(vectors: Vectors, k: int) -> Tensor:
+    """Numbers, in their order, of all vectors but those that k equal ones precede.
+
+    The others are never among the k best. Equal ones are looked for in each block alone.
+    """
+    kept = []
     for first in range(0, vectors.count, _COLUMNS):
         block = vectors.block(first, min(first + _COLUMNS, vectors.count))
+        # Equal rows have equal keys and so come together; the rows themselves are then compared.
+        weights = torch.linspace(1, 2, block.shape[1], dtype=torch.float64, device=block.device)
+        order = (block.double() * weights).sum(1).sort(stable=True).indices
+        ordered, place = block[order], torch.arange(len(block), device=block.device)
+        begins = torch.ones_like(place, dtype=torch.bool)
+        begins[1:] = (ordered[1:] != ordered[:-1]).any(1)
+        place = place - torch.where(begins, place, 0).cummax(0).values
+        kept.append(first + order[place < k].sort().values)
+    return torch.cat(kept)
+
+
+def _all_products(vectors: Vectors, numbers: Tensor, queries: Tensor) -> tuple[Tensor, float]:
+    """Inner products with these vectors, (n, m), and the length of the longest of them."""
+    products, longest = [], 0.0
+    for part in torch.split(numbers, _COLUMNS):
+        block = vectors.take(part.unsqueeze(0))[0]
         products.append(queries @ block.T)
         longest = max(longest, float(block.norm(dim=1).max()))
     return torch.cat(products, 1), longest

@@ -11,6 +11,7 @@ from pointdep.errors import InputError
 from pointdep.retrieval.relevance import Relevance
 
 DISTRACTORS = ("random", "shifted")
+DEFAULT_SIZE = 5  # the paper's
 _SHIFT = 5  # the paper's code takes every fifth row after the right one
 _SPARSE = 50  # times as many wrong candidates as are drawn, or more: equal ones are then rare
 
@@ -26,8 +27,8 @@ class Matching:
         self.draws = 1 if self.shifted else draws
         if self.shifted and not (right.paired and _SHIFT * self.wrong < right.candidates):
             raise InputError(
-                f"distractors='shifted' with matching={size} needs pairs, and more than "
-                f"{_SHIFT * self.wrong} of them: use distractors='random'"
+                f"distractors='shifted' with matching={size} needs one right candidate for "
+                f"each query, and more than {_SHIFT * self.wrong} of them: use distractors='random'"
             )
         if right.fewest_wrong < self.wrong:
             raise InputError(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.retrieval.matching import DISTRACTORS, Matching
+from pointdep.retrieval.matching import DEFAULT_SIZE, DISTRACTORS, Matching
 from pointdep.retrieval.relevance import Relevance, Relevant, read_relevant
 
 __all__ = ["Relevant", "RetrievalMetrics", "retrieval_metrics"]
@@ -61,7 +61,7 @@ def retrieval_metrics(
     *,
     relevant: Relevant | None = None,
     ks: Sequence[int] = (1, 10, 100),
-    matching: Sequence[int] = (5,),
+    matching: Sequence[int] | None = None,
     draws: int = 20,
     distractors: str = "random",
     random_state: int = 0,
@@ -74,14 +74,16 @@ def retrieval_metrics(
         the candidates, two arrays: equal ids are right. A query may have several right answers, but
         needs one.
     matching: sizes m of the choice: one right answer and m - 1 wrong candidates, drawn `draws`
-        times. With distractors="shifted" these are the candidates i + 5, i + 10, ... of query i,
+        times. None for 5, left out where a query has fewer than 4 wrong candidates. With distractors="shifted" these are the candidates i + 5, i + 10, ... of query i,
         from the start again after the last, as in the paper's code.
 
     The rank of a right answer is 1 + the candidates that score higher + the wrong ones that score
     the same and have a lower number; in matching too, of equal scores the lower number wins.
     """
-    _check(queries, candidates, ks, matching, draws, distractors)
+    _check(queries, candidates, ks, matching or (), draws, distractors)
     right = read_relevant(relevant, queries, candidates)
+    if matching is None:
+        matching = (DEFAULT_SIZE,) if right.fewest_wrong >= DEFAULT_SIZE - 1 else ()
     games = [Matching(m, right, distractors, draws, random_state) for m in matching]
     ranks = np.empty(queries)
     won = np.zeros(len(games))

@@ -21,7 +21,7 @@ from pointdep.retrieval.vectors import (
     read_faiss,
     write_faiss,
 )
-from pointdep.storage import put_in_place
+from pointdep.storage import put_in_place, require_replaceable
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
@@ -65,18 +65,7 @@ def check_index_target(path: Path) -> None:
     if not path.resolve().parent.is_dir():
         raise InputError(f"cannot write {path}: {path.resolve().parent} is no folder")
     if path.is_dir():
-        found = {entry.name for entry in path.iterdir()}
-        foreign = found - {_ABOUT, _TENSORS, _FAISS}
-        if not foreign and found:
-            try:
-                _read_about(path)
-            except ModelFileError:
-                foreign = found
-        if foreign:
-            raise InputError(
-                f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, "
-                "or one with nothing but an index, to be replaced"
-            )
+        require_replaceable(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
 
 
 def read_index(path: Path, model: RatioModel) -> CandidateIndex:

@@ -36,6 +36,7 @@ _FEW_PAIRS = 1 << 24  # by all replicas: so few are all scored, sooner than sear
 _LISTED = 1 << 20  # numbers of candidates alive at a time
 _SHORTEST, _USUAL, _LONGEST = 200, 1000, 5000  # lists of candidates to be scored
 _PER_K = 10
+_DEFAULT_K = 10
 
 
 def top_k(
@@ -147,6 +148,14 @@ def choose_way(
     if exact or few or not model.has_inner or length >= candidates:
         return "all"
     return "lists"
+
+
+def default_k(candidates: int, shortlist: int | None) -> int:
+    """How many are found for each query where nobody says: what can be had, 10 at most."""
+    if shortlist is not None:
+        require_whole("shortlist", shortlist)
+        candidates = min(candidates, shortlist)
+    return min(_DEFAULT_K, candidates)
 
 
 def check_side(name: str, side: str) -> None:

@@ -20,14 +20,14 @@ def finding(audit: Audit) -> str:
     rows, count = len(audit.table), int(audit.table["suspect"].sum())
     if count == 0:
         return (
-            f"None of the {rows:,} pairs is a suspect: no group of pairs could be named of which "
-            f"{percent(audit.fdr)} or fewer would be right."
+            f"None of the {rows:,} pairs is a suspect: no pairs could be named of which only "
+            f"{percent(audit.fdr)} would be right."
         )
     verb = "is a suspect" if count == 1 else "are suspects"
-    return (
-        f"{count:,} of {rows:,} pairs {verb}: "
-        f"about {percent(audit.fdr)} of these, or fewer, are expected to be right."
-    )
+    expected = "it looks as if x and y came together by chance"
+    if count > 1:
+        expected = f"about {percent(audit.fdr)} of these are expected to be right"
+    return f"{count:,} of {rows:,} pairs {verb}: {expected}."
 
 
 def cards(audit: Audit) -> list[dict[str, str]]:
@@ -72,7 +72,10 @@ def share_in_words(contamination: Contamination) -> str:
         return "share of pairs that came together by chance, as given"
     error = contamination.stderr
     reach = "" if error is None else f" ± {percent(error)}"
-    return f"estimated share of pairs that came together by chance{reach}, an upper bound"
+    return (
+        f"estimated share of pairs that came together by chance{reach}; lower where right pairs "
+        "look like chance too"
+    )
 
 
 def percent(share: float) -> str:
