@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from pointdep import PointwiseDependency, audit
 
-FACTORS, NOISE = 20, 0.7
+FACTORS, NOISE = 20, 3.0
 
 
 def views(rows: int, dim: int, seed: int) -> tuple[Array, Array]:

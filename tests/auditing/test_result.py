@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from pointdep.auditing.report import page
 from pointdep.errors import InputError
 
 from .report.helpers import make_audit, some_pmi
@@ -45,13 +44,6 @@ def test_files_of_another_kind(audit, tmp_path):
         audit.to_html(tmp_path / "rows.csv")
     with pytest.raises(InputError, match="media=-1 must be at least 0"):
         audit.to_html(tmp_path / "rows.html", media=-1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_plotly(audit, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs plotly: pip install plotly"):
-        audit.to_html(tmp_path / "rows.html")
     assert list(tmp_path.iterdir()) == []
 
 

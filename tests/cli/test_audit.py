@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 from PIL import Image
 
 from pointdep.auditing.report.content import Shown
-from pointdep.cli.audit import shown_text
+from pointdep.cli import audit
+from pointdep.cli.audit_show import shown_text
 
 FITS = pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning")
 
@@ -63,6 +65,33 @@ def test_what_a_person_reads(quick, folder):
     assert all(row == name for row, _, name in lines)
     assert re.search(r"^mutual information +-?\d\.\d+ nats", outcome.out, re.M)
     assert outcome.out.rstrip().endswith("written: t.parquet")
+    assert list(table.sort_index()["shown_x"]) == names
+    better = re.findall(r"  (row \d+|-) +name \d+", outcome.out)
+    partners = table["better_partner"].head(10)
+    assert better == ["-" if pd.isna(one) else f"row {int(one)}" for one in partners]
+    assert re.search(r"^method +pc: closed form (alone|and network)$", outcome.out, re.M)
+
+
+@FITS
+@pytest.mark.parametrize("passed", [True, False])
+def test_the_check_is_not_the_judge_of_suspects(quick, folder, monkeypatch, passed):
+    really = audit.run_audit
+
+    def run_audit(*arguments):
+        found = really(*arguments)
+        return replace(found, check=replace(found.check, passed=passed))
+
+    monkeypatch.setattr(audit, "run_audit", run_audit)
+    np.save("pictures.npy", np.zeros((200, 4, 4)))
+    names = [f"=name {row}" for row in range(200)]
+    Path("names.txt").write_text("\n".join(names), "utf-8")
+    shown = ("--show-x", "pictures.npy", "--show-y", "names.txt", "--table", "t.csv")
+    outcome = quick("audit", "x.npy", "y.npy", *shown)
+    said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is"
+    assert (said in " ".join(outcome.out.split())) is not passed
+    table = pd.read_csv("t.csv")
+    assert list(table["shown_y"]) == names
+    assert "shown_x" not in table  # pictures have no texts
 
 
 @FITS
@@ -75,13 +104,28 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
     table["image"] = [f"{row % 4}.png" for row in range(200)]
     table.to_csv("data/pairs.csv", index=False)
     columns = ("--x-columns", "a,b", "--y-columns", "label", "--show-x", "image", "--media", 200)
-    outcome = quick("audit", "data/pairs.csv", *columns, "-o", "r.html", "--title", "Up & down")
+    outputs = ("-o", "r.html", "--table", "rows.parquet", "--title", "Up & down")
+    outcome = quick("audit", "data/pairs.csv", *columns, *outputs)
     assert outcome.code == 0, outcome.err
+    rows = pd.read_parquet("rows.parquet")
+    assert list(rows["shown_x"]) == [str(Path("data") / name) for name in table["image"]]
+    assert "shown_y" not in rows
+    lines = re.findall(r"^ +(\d+) .*  (\w+|-) +\S+ \| (\w+)$", outcome.out, re.M)
+    assert [int(row) for row, _, _ in lines] == list(rows.sort_values("rank")["row"].head(10))
+    for row, better, given in lines:
+        label = rows["better_label"][int(row)]
+        assert better == ("-" if pd.isna(label) else label)
+        assert given == table["label"][int(row)]
+    assert any(better != "-" for _, better, _ in lines)
     page = data_of("r.html")
     assert page["y"] == list(table["label"])
     assert page["x"][5] == str(Path("data/1.png"))
-    assert page["media"]["x"]["5"][0] == "image"
-    assert page["media"]["x"]["7"] == ["said", "file not found"]
+    kind, number = page["media"]["x"]["5"]
+    assert kind == "image"
+    contents = page["media"]["contents"]
+    assert contents[number].startswith("data:image/png;base64,")
+    assert len(contents) == 4  # three pictures, and that one is not found
+    assert page["media"]["x"]["7"] == ["said", contents.index("file not found")]
     assert "<title>Up &amp; down</title>" in Path("r.html").read_text("utf-8")
 
 

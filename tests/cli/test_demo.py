@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pointdep.auditing.report.words import caveat
 from pointdep.cli import demo
 from pointdep.cli.app import run
 from pointdep.data.digits import digit_halves
@@ -91,6 +92,8 @@ def test_what_a_person_reads(content, shown, capsys):
     assert f"{below} have a PMI below zero,\nand so have {others} of the 1707 pairs" in out
     assert f"{content['suspects']} suspects,\n{content['planted_suspects']} of them planted" in out
     assert max(map(len, out.splitlines())) <= 100
+    found = shown[2].audit
+    assert (caveat(found.check) in " ".join(out.split())) is not found.check.passed
 
 
 def test_the_page_shows_the_halves(content, page):
@@ -100,8 +103,9 @@ def test_the_page_shows_the_halves(content, page):
     halves = digit_halves(swapped=0.05, seed=0)
     for side, expected in (("x", halves.x), ("y", halves.y)):
         assert len(data["media"][side]) == 1797
-        kind, address = data["media"][side]["17"]
+        kind, number = data["media"][side]["17"]
         assert kind == "image"
+        address = data["media"]["contents"][number]
         picture = Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
         pixels = np.asarray(picture, dtype=float).ravel()
         np.testing.assert_allclose(pixels, expected[17] * 255 / 16, atol=1)

@@ -391,7 +391,9 @@ class TestWords:
         outcome = pointdep("reproduce", "table2", *vectors, *TINY_WORDS, "--draws", 2)
         assert outcome.code == 0, outcome.err
         assert "s for 3 networks" in outcome.err
-        assert outcome.out.startswith("method ")
+        assert outcome.out.startswith("This is not the paper's experiment: 130 words that are not")
+        assert "\n\nmethod " in outcome.out
+        assert "this run alone, which is not the paper's experiment. Of one seed" in outcome.out
         assert outcome.out.endswith("written: table2\n")
         kept = json.loads((folder / "table2" / "results.json").read_text())
         data = ("--data", "words.npz", "--quiet", "--json", "-o", "again")
@@ -405,7 +407,8 @@ class TestWords:
         outcome = pointdep("reproduce", "figure3", *data, *TINY_WORDS)
         assert outcome.code == 0, outcome.err
         assert "s for 3 networks" in outcome.err
-        assert outcome.out.startswith("PMI, nats ")
+        assert outcome.out.startswith("This is not the paper's experiment: 130 words that are not")
+        assert "\n\nPMI, nats " in outcome.out
         assert outcome.out.endswith("written: figure3\n")
         kept = json.loads((folder / "figure3" / "results.json").read_text())
         again = shlex.split(kept["command"])[1:]
@@ -428,7 +431,7 @@ class TestWords:
             (("--audio", "audio.vec"), "give --audio FILE.vec and --text FILE.vec, or --data"),
             (("--data", "words.npz", "--text", "text.vec"), "--data stands alone"),
             (("--data", "x.npz"), "x.npz does not exist"),
-            (("--data", "words.npz"), "130 words are too few: 26 would test"),
+            (("--data", "words.npz"), "104 of 130 words would train, where batches of 512 need"),
             (("--data", "words.npz", "--test-words", 7), "test_words=7 must be at least 21"),
             (("--data", "words.npz", "--epochs", 0), "epochs=0 must be at least 1"),
             (("--data", "words.npz", "--hidden", "wide"), "--hidden 'wide' must be whole numbers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -99,6 +100,12 @@ def test_json(pointdep, saved_model, model, pairs, check_json, options):
     assert content["exact"] is True
     assert content["without_partner"] == found.without_partner
     assert content["output"] == ("best.csv" if options else None)
+    if options:
+        assert content["found"] is None
+    else:
+        assert [row["query"] for row in content["found"]] == list(range(200))
+        assert [row["candidates"] for row in content["found"]] == found.indices.tolist()
+        assert [row["pmi"] for row in content["found"]] == found.pmi.tolist()
     assert content["index"] == ("index" if options else None)
     if not options:
         assert content["pairs"] is None
@@ -126,13 +133,56 @@ def test_what_a_person_reads(pointdep, saved_model, model, pairs):
     assert lines[-1] == "written     best.csv"
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_pairs_alone_are_an_answer_and_no_table(pointdep, saved_model, options):
+    """As with a file, which is the last line then."""
+    common = ("retrieve", saved_model, "x.npy", "y.npy", "--paired", *options)
+    outcome, filed = pointdep(*common), pointdep(*common, "-o", "best.csv")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == filed.out.removesuffix("written     best.csv\n")
+    assert "1:5 matching" in outcome.out
+
+
 def test_few_candidates(pointdep, saved_model, pairs):
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:3])
-    content = pointdep(
-        "retrieve", saved_model, "x.npy", "y.npy", "-k", 3, "--paired", "--json"
-    ).json()
+    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--paired", "--json").json()
+    assert content["k"] == 3
     assert content["pairs"]["matching"] == []
+
+
+class TestTables:
+    """A model that knows its columns by name takes them from wider files."""
+
+    @pytest.fixture
+    def named(self, pairs, folder, like_quick):
+        """A table of all columns and more, and a model of some of them."""
+        table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+        table.insert(1, "note", 1.5)
+        table.to_csv("both.csv", index=False)
+        table[["e", "d", "c"]].to_parquet("y.parquet")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = like_quick().fit(table[["a", "b"]], table[["c", "d", "e"]])
+        model.save(folder / "named")
+        return as_table(model.retrieve(table[["a", "b"]], table[["c", "d", "e"]]))
+
+    @pytest.mark.parametrize("files", [("both.csv",), ("both.csv", "y.parquet")])
+    def test_columns_by_name(self, pointdep, named, files):
+        outcome = pointdep("retrieve", "named", *files, "-o", "best.csv")
+        assert outcome.code == 0, outcome.err
+        assert_table(pd.read_csv("best.csv"), named)
+
+    @pytest.mark.usefixtures("named")
+    def test_columns_that_are_not_there(self, refused):
+        refused(
+            r"y\.parquet has no column 'a': .* columns a, b of x; did you mean --queries y\?$",
+            *("retrieve", "named", "y.parquet", "both.csv"),
+        )
+        refused(
+            r"y\.parquet has no column 'a': the model was fitted on the columns a, b of x$",
+            *("retrieve", "named", "y.parquet", "y.parquet", "--queries", "y"),
+        )
 
 
 class TestRefused:
@@ -140,17 +190,28 @@ class TestRefused:
         ("arguments", "message"),
         [
             (("x.npy",), "CANDIDATES is missing"),
-            (("x.npy", "y.npy", "-k", 201), "k=201 but there are only 200 candidates"),
+            (("x.npy", "y.npy", "-k", 201), "-k 201 but there are only 200 candidates"),
             (("x.npy", "y.npy", "--queries", "z"), "unknown --queries 'z'"),
-            (("x.npy", "y.npy", "--index", "hnws"), "did you mean 'hnsw'"),
-            (("x.npy", "y.npy", "--shortlist", 2), "shortlist=2 must be at least 10"),
-            (("x.npy", "y.npy", "-o", "best.npy"), "choose .csv or .parquet"),
+            (("x.npy", "y.npy", "--index", "hnws"), "unknown --index 'hnws': did you mean 'hnsw'"),
+            (("x.npy", "y.npy", "--shortlist", 2, "-k", 3), "--shortlist 2 must be at least 3"),
+            (("x.npy", "y.npy", "--exact", "--index", "ivf"), "--exact looks.* --index ivf does"),
+            (("x.npy", "y.npy", "-o", "best.npy"), r"written here are \.csv, \.parquet$"),
+            (("x.npy", "y.npy", "-o", "best.txt"), r"written here are \.csv, \.parquet$"),
             (("x.npy", "y.npy", "-o", "no/best.csv"), "does not exist"),
-            (("x.npy", "y.npy", "--candidates-index", "i"), "stands for CANDIDATES"),
+            (
+                ("x.npy", "y.npy", "--candidates-index", "i"),
+                "--candidates-index and CANDIDATES cannot be given together",
+            ),
+            (
+                ("x.npy", "--candidates-index", "i", "--paired"),
+                "--candidates-index and --paired cannot be given together",
+            ),
             (("x.npy", "--candidates-index", "nowhere"), "no index at nowhere"),
             (("x.npy", "y.npy", "--save-index", "x.npy"), "x.npy is a file"),
             (("x.npy", "z.npy"), "z.npy"),
-            (("x.npy", "x.npy"), "Y"),
+            (("x.npy", "x.npy"), "Y has 2 features.*expecting 3 features as input$"),
+            (("y.npy", "x.npy"), r"X has 3 features.*; did you mean --queries y\?$"),
+            (("y.npy", "x.npy", "--save-index", "i"), r"; did you mean --queries y\?$"),
         ],
     )
     def test_calls(self, refused, saved_model, arguments, message):
@@ -159,8 +220,15 @@ class TestRefused:
     def test_pairs_of_different_length(self, refused, saved_model, pairs):
         np.save("short.npy", pairs[1][:50])
         refused(
-            "200 queries and 50 candidates are not pairs",
+            "200 queries and 50 candidates are not pairs.* or leave out --paired",
             *("retrieve", saved_model, "x.npy", "short.npy", "--paired"),
+        )
+
+    def test_an_index_of_the_side_that_asks(self, refused, pointdep, saved_model):
+        pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "--quiet")
+        refused(
+            "this index holds y, and the queries are y too: set --queries x, or take an index of x",
+            *("retrieve", saved_model, "y.npy", "--candidates-index", "index", "--queries", "y"),
         )
 
     def test_no_model(self, refused):

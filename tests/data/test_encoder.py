@@ -264,3 +264,9 @@ def test_numbers_as_text_are_recognised(odd, message):
     values = [*(str(i / 7) for i in range(199)), odd]
     with pytest.raises(InputError, match=message):
         SideEncoder.fit(as_side(values, "Y"), "Y")
+
+
+@pytest.mark.parametrize("values", [np.linspace(0, 1, 600), np.arange(600)])
+def test_so_many_numbers_are_not_categories(values):
+    with pytest.raises(InputError, match="600 different numbers in 600 rows, which are not cat"):
+        SideEncoder.fit(as_side(values, "Y", discrete=True), "Y")

@@ -101,7 +101,7 @@ class TestRefused:
 
     def test_the_side_that_asks(self):
         model, (x, _) = fitted("pc", "separable"), new_pairs()
-        with pytest.raises(InputError, match="holds x, and so do the queries: set queries='y'"):
+        with pytest.raises(InputError, match="holds x, and the queries are x too: set queries='y'"):
             model.retrieve(x, model.index(x, side="x"))
         with pytest.raises(InputError, match="unknown side 'z'"):
             model.index(x, side="z")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.helpers import fitted, new_pairs, pairs
+from estimator.helpers import fit, fitted, new_pairs, pairs
 from pointdep import InputError, retrieval_metrics
 from pointdep.retrieval import metrics as metrics_module
 
@@ -171,6 +171,52 @@ def test_equal_candidates_of_a_model_rank_by_number():
     assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
 
 
+@pytest.mark.parametrize("queries", ["x", "y"])
+def test_categories_of_the_same_value_are_equally_right(queries):
+    random = np.random.default_rng(0)
+    numbers, kinds = random.normal(size=(90, 2)), random.choice(["a", "b", "c"], size=90)
+    data = (numbers, kinds) if queries == "x" else (kinds, numbers)
+    model = fit(*data, critic="separable")
+    found = model.retrieval_metrics(*data, queries=queries, ks=(1,))
+    matrix = model.pmi_matrix(*data)
+    matrix = matrix if queries == "x" else matrix.T
+    best = kinds[matrix.argmax(1)]
+    assert found.recall[1] == pytest.approx((best == kinds).mean())
+    ranks = ranks_by_hand(matrix, kinds[:, None] == kinds)
+    assert found.mrr == pytest.approx((1 / ranks).mean())
+    assert found == model.retrieval_metrics(
+        *data, queries=queries, ks=(1,), relevant=(kinds, kinds)
+    )
+    with pytest.raises(InputError, match="one right candidate for each query"):
+        model.retrieval_metrics(*data, queries=queries, distractors="shifted")
+
+
+def test_the_other_side_may_be_categories():
+    """The candidates are numbers: candidate i alone is right for query i."""
+    random = np.random.default_rng(0)
+    numbers, kinds = random.normal(size=(30, 2)), random.choice(["a", "b"], size=30)
+    model = fit(numbers, kinds, critic="separable")
+    found = model.retrieval_metrics(numbers, kinds, queries="y", matching=())
+    ranks = ranks_by_hand(model.pmi_matrix(numbers, kinds).T, np.eye(30, dtype=bool))
+    assert found.mrr == pytest.approx((1 / ranks).mean())
+
+
+def test_rows_of_several_categories():
+    random = np.random.default_rng(0)
+    kinds = random.choice(["a", "b"], size=(80, 2))
+    x = random.normal(size=(80, 2))
+    model = fit(x, kinds, critic="separable")
+    ids = [f"{first} {second}" for first, second in kinds]
+    assert model.retrieval_metrics(x, kinds) == model.retrieval_metrics(
+        x, kinds, relevant=(ids, ids)
+    )
+
+
+@pytest.mark.parametrize(("candidates", "sizes"), [(4, []), (5, [5])])
+def test_matching_is_left_out_where_there_are_too_few(candidates, sizes):
+    assert list(of_matrix(np.eye(candidates)).matching) == sizes
+
+
 def test_words_and_json():
     found = of_matrix(np.eye(10), ks=(1, 5), matching=(3,))
     assert str(found) == (
@@ -191,12 +237,16 @@ def test_words_and_json():
     ("shape", "options", "message"),
     [
         ((4, 5), {}, "4 queries and 5 candidates are not pairs"),
-        ((4, 4), {}, "matching=5 needs 4 wrong candidates for each query, and one has only 3"),
+        (
+            (4, 4),
+            {"matching": (5,)},
+            "matching=5 needs 4 wrong candidates for each query, and one has only 3",
+        ),
         ((9, 9), {"ks": (0,)}, "ks=0 must be at least 1"),
         ((9, 9), {"matching": (1,)}, "matching=1 must be at least 2"),
         ((9, 9), {"distractors": "shift"}, "did you mean 'shifted'"),
         ((9, 9), {"distractors": "shifted"}, "more than 20 of them"),
-        ((2, 3), {"relevant": ([0, 1], [0, 0, 2])}, "no candidate has the id of query 1"),
+        ((2, 3), {"relevant": ([0, 1], [0, 0, 2])}, "no candidate has the id of query 1, 1:"),
         ((2, 3), {"relevant": ([0], [0, 0, 2])}, "the ids of the queries have shape"),
         ((2, 3), {"relevant": "ids"}, "relevant must be two arrays"),
     ],

@@ -122,6 +122,26 @@ def test_all_candidates_can_be_asked_for():
     np.testing.assert_array_equal(np.sort(found.indices, axis=1), [np.arange(len(y))] * len(x))
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.sampled_from([3, 7, 100]))
+def test_the_first_of_equals(seed, k, block):
+    """Only what k equal vectors precede, in its own block, is left out."""
+    from pointdep.retrieval import inner
+
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 2, (50, 3)).astype(np.float32)
+    made = vectors.TorchVectors(50, 3, torch.device("cpu"))
+    made.add(torch.from_numpy(rows))
+    wanted = []
+    for number, row in enumerate(rows):
+        before = rows[number - number % block : number]
+        if (before == row).all(1).sum() < k:
+            wanted.append(number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inner, "_COLUMNS", block)
+        assert inner._first_of_equals(made, k).tolist() == wanted
+
+
 class TestTies:
     """Equal candidates come in the order of their numbers, and none of them is lost."""
 
@@ -263,6 +283,19 @@ class TestNotExact:
         assert found.recall == 1.0
 
 
+@pytest.mark.parametrize(
+    ("candidates", "shortlist", "k"), [(30, None, 10), (4, None, 4), (30, 3, 3), (1, None, 1)]
+)
+def test_k_where_nobody_says(candidates, shortlist, k):
+    model = fitted(LOUD, "auto")
+    x, y = new_pairs()
+    found = model.retrieve(x, y[:candidates], shortlist=shortlist)
+    assert found.indices.shape == (len(x), k)
+    if shortlist is None:
+        made = model.index(y[:candidates])
+        assert np.array_equal(model.retrieve(x, made).indices, found.indices)
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -272,7 +305,8 @@ class TestRefused:
             ({"k": 2.5}, "k=2.5 must be a whole number"),
             ({"queries": "z"}, "unknown queries 'z'"),
             ({"index": "hsnw"}, "unknown index 'hsnw': did you mean 'hnsw'"),
-            ({"shortlist": 3}, "shortlist=3 must be at least 10"),
+            ({"shortlist": 3, "k": 10}, "shortlist=3 must be at least 10"),
+            ({"shortlist": 0}, "shortlist=0 must be at least 1"),
             ({"exact": True, "index": "hnsw"}, "exact=True looks at all candidates"),
         ],
     )
@@ -291,10 +325,16 @@ class TestRefused:
 
     def test_rows_of_the_other_side(self):
         x, y = new_pairs()
-        with pytest.raises(InputError, match="Y"):
+        with pytest.raises(InputError, match=r"Y has 2 features.*expecting 3 features as input$"):
             fitted("pc", "separable").retrieve(x, x, 3)
-        with pytest.raises(InputError, match="X"):
+        with pytest.raises(InputError, match=r"X has 3 features.*expecting 2 features as input$"):
             fitted("pc", "separable").retrieve(y, y, 3, queries="y")
+        with pytest.raises(InputError, match=r"X has 3 features.*; did you mean queries='y'\?$"):
+            fitted("pc", "separable").retrieve(y, x, 3)
+        with pytest.raises(InputError, match=r"Y has 2 features.*; did you mean queries='x'\?$"):
+            fitted("pc", "separable").retrieve(x, y, 3, queries="y")
+        with pytest.raises(InputError, match=r"Y has 2 features.*; did you mean side='x'\?$"):
+            fitted("pc", "separable").index(x)
         with pytest.raises(InputError, match="Y is missing"):
             fitted("pc", "separable").retrieve(x, None)
 

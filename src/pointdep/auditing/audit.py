@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pointdep.assembly import PairedRows
 
 _FOLDS = 5
+# An epoch of so many rows is long, and the order of the pairs settles before their PMI does.
+_MANY_ROWS, _LESS_PATIENCE = 50_000, 2
 _LARGE_SHARE, _FEW = 0.3, 30  # a share of the rows, and rows: fewer cannot be counted well
 _INDEPENDENT = (
     "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
@@ -72,6 +74,8 @@ def audit(
         if value is not None and not 0.0 < value < 1.0:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
     fitted = _estimator(model, folds, random_state, device, progress)
+    if model is None and _rows(X) >= _MANY_ROWS:
+        fitted.set_params(patience=_LESS_PATIENCE)
     _require_each_once(fitted, X, Y, groups)
     fitted.fit(X, Y, groups=groups)
     rows = fitted._fitted_rows("audit", "pointdep.audit")
@@ -115,6 +119,14 @@ def _estimator(
         raise InputError("folds, random_state and device are those of model: set them there")
     fresh: PointwiseDependency = clone(model)
     return fresh
+
+
+def _rows(X: Any) -> int:
+    """How many there are, as far as can be told before they are read."""
+    try:
+        return len(X)
+    except TypeError:
+        return 0
 
 
 def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any) -> None:

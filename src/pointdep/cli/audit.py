@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pointdep.cli import options
+from pointdep.cli.audit_show import as_json, print_audit
 from pointdep.cli.settings import Settings, takes_settings
-from pointdep.cli.show import (
-    check_as_json,
-    flags_as_json,
-    found_as_json,
-    print_json,
-    print_rows,
-)
+from pointdep.cli.show import print_json
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +24,11 @@ Output = Annotated[
     typer.Option("--output", "-o", help="The report page, .html; or the table, .csv or .parquet."),
 ]
 Table = Annotated[
-    Path | None, typer.Option("--table", help="The table of all rows, .csv or .parquet.")
+    Path | None,
+    typer.Option(
+        "--table",
+        help="The table of all rows, .csv or .parquet, with what --show-x and --show-y name.",
+    ),
 ]
 Fdr = Annotated[
     float,
@@ -56,8 +55,6 @@ Media = Annotated[
 ]
 
 _TABLES = (".csv", ".parquet")
-_WORST = 10
-_SHOWN = 30  # characters of a text on the terminal
 
 
 @partial(takes_settings, without=("confidence",))
@@ -97,8 +94,9 @@ def audit(
         for side, (option, value, values) in enumerate(given)
     ]
     found = run_audit(x, y, groups, method, settings, fdr, contamination, quiet)
+    named = {"shown_x": sides[0] if show_x else None, "shown_y": sides[1] if show_y else None}
     for path in tables:
-        write_table(found, path)
+        write_table(found, path, named)
     if page is not None:
         title = title or f"Audit of {' and '.join(file.name for file in files)}"
         found.to_html(page, sides[0], sides[1], title, media, progress=not quiet)
@@ -142,80 +140,15 @@ def check_outputs(output: Path | None, table: Path | None) -> tuple[Path | None,
     return page, tables
 
 
-def write_table(found: Audit, path: Path) -> None:
-    """By the suffix."""
+def write_table(found: Audit, path: Path, named: dict[str, Shown | None]) -> None:
+    """By the suffix, with a column more for the texts of each side that the user named."""
+    texts = {
+        name: list(side.texts)
+        for name, side in named.items()
+        if side is not None and side.pictures is None
+    }
+    found = replace(found, table=found.table.assign(**texts))
     if path.suffix.lower() == ".csv":
         found.to_csv(path)
     else:
         found.to_parquet(path)
-
-
-def as_json(found: Audit) -> dict[str, Any]:
-    """The result for a program."""
-    share, table = found.contamination, found.table
-    return {
-        **found_as_json(found.mutual_information),
-        "folds": found.folds,
-        "flags": flags_as_json(found.flags),
-        "check": {k: v for k, v in check_as_json(found.check, None).items() if k != "plot"},
-        "fdr": found.fdr,
-        "contamination": {"share": share.share, "given": share.given, "stderr": share.stderr},
-        "suspects": int(table["suspect"].sum()),
-        "below_zero": int(table["below_zero"].sum()),
-        "worst": worst_rows(found),
-    }
-
-
-def worst_rows(found: Audit) -> list[dict[str, Any]]:
-    """The first rows by rank: numbers, and None where a cell is empty."""
-    import pandas as pd
-
-    kinds = {"row": int, "rank": int, "pmi": float, "stderr": float, "posterior": float}
-    kinds |= {"q_value": float, "suspect": bool, "better_partner": int}
-    kinds |= {"better_partner_pmi": float, "swapped_with": int, "duplicate_of": int}
-    kinds |= {"better_label": str}
-    worst = found.table.sort_values("rank").head(_WORST)
-    return [
-        {
-            name: None if pd.isna(line.get(name)) else kind(line[name])
-            for name, kind in kinds.items()
-        }
-        for _, line in worst.iterrows()
-    ]
-
-
-def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> None:
-    """The result for a person."""
-    from pointdep.auditing.report.words import finding, percent, share_in_words
-
-    share = found.contamination
-    below = int(found.table["below_zero"].sum())
-    rows = {
-        "suspects": finding(found),
-        found.mutual_information.estimates: str(found.mutual_information),
-        "chance pairs": f"{percent(share.share)}: {share_in_words(share)}",
-        "below zero": f"{below} ({percent(below / len(found.table))})",
-        "check": str(found.check),
-    }
-    print_rows(rows)
-    print(f"\n{'row':>8} {'PMI':>8} {'chance':>7} {'q':>6}  x | y")
-    for line in worst_rows(found):
-        x, y = (shown_text(side, line["row"]) for side in sides)
-        pmi, posterior, q_value = (
-            nan if line[name] is None else line[name] for name in ("pmi", "posterior", "q_value")
-        )
-        print(f"{line['row']:>8} {pmi:>8.2f} {posterior:>7.3f} {q_value:>6.3f}  {x} | {y}")
-    if written:
-        print(f"\nwritten: {', '.join(written)}")
-    else:
-        print("\nSee all of them:  pointdep audit ... -o report.html")
-
-
-def shown_text(side: Shown | None, row: int) -> str:
-    """The text of a row, short, and with nothing in it that a terminal would act on."""
-    text = "" if side is None else side.texts[row]
-    safe = "".join(
-        character if character.isprintable() else ascii(character)[1:-1]
-        for character in text[: 2 * _SHOWN]
-    )
-    return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pointdep.cli import options
+from pointdep.cli.audit_show import check_rows
 from pointdep.cli.show import flags_as_json, found_as_json, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def write_page(result: Swaps, output: Path) -> None:
 def print_result(result: Swaps) -> None:
     """The result for a person."""
     found = result.audit.mutual_information
-    print_rows({"mutual information": str(found), "check": str(result.audit.check)})
+    print_rows({"mutual information": str(found), **check_rows(result.audit)})
     _print_lowest(result.data, result.pmi, result.order)
     suspects, planted_suspects = result.suspects
     print(

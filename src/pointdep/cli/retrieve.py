@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pointdep.cli import options
+from pointdep.cli.retrieve_input import check_call, options_named, read_both, require_pairs
 from pointdep.cli.score import ModelFolder
 from pointdep.cli.show import print_json, print_rows
-from pointdep.errors import InputError
 
 if TYPE_CHECKING:
     from pointdep.estimator import PointwiseDependency
@@ -28,14 +28,19 @@ CandidateFile = Annotated[
         show_default=False,
     ),
 ]
-K = Annotated[int, typer.Option("-k", help="Candidates to find for each query.")]
+K = Annotated[
+    int | None,
+    typer.Option(
+        "-k", help="Candidates to find for each query.", show_default="10, or all if fewer"
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
         help=".csv or .parquet (query, position, candidate, pmi); without it, CSV on standard "
-        "output.",
+        "output (the answer alone with --paired).",
     ),
 ]
 Queries = Annotated[str, typer.Option("--queries", help="The side that the queries are: x or y.")]
@@ -62,17 +67,25 @@ CandidatesIndex = Annotated[
 Paired = Annotated[
     bool,
     typer.Option(
-        "--paired", help="Row i of both files is a pair: say how often the right one is found."
+        "--paired",
+        help="Row i of both files is a pair: say how often the right one is found. Of categories, "
+        "all of the same value are right.",
     ),
 ]
 QueryColumns = Annotated[
     str | None,
-    typer.Option("--query-columns", help="Columns of the queries in a table, or a key of .npz."),
+    typer.Option(
+        "--query-columns",
+        help="Columns of the queries in a table, or a key of .npz; by "
+        "default those that the model was fitted on.",
+    ),
 ]
 CandidateColumns = Annotated[
     str | None,
     typer.Option(
-        "--candidate-columns", help="Columns of the candidates in a table, or a key of .npz."
+        "--candidate-columns",
+        help="Columns of the candidates in a table, or a key of .npz; by default those that the "
+        "model was fitted on.",
     ),
 ]
 
@@ -81,7 +94,7 @@ def retrieve(
     model: ModelFolder,
     queries_file: QueryFile,
     candidates_file: CandidateFile = None,
-    k: K = 10,
+    k: K = None,
     output: Output = None,
     queries: Queries = "x",
     exact: Exact = False,
@@ -103,28 +116,27 @@ def retrieve(
     Rows count from 0. pmi is above 0 for pairs that come together more often than chance: a query
     whose best candidate has pmi below 0 has no partner among them.
     """
-    from pointdep.data.readers import read_side
     from pointdep.data.writers import write_table
     from pointdep.estimator import PointwiseDependency
 
-    _check(candidates_file, candidates_index, queries, output, save_index, paired)
+    check_call(candidates_file, candidates_index, queries, output, save_index, paired)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
-    keys = ("x", "y") if queries == "x" else ("y", "x")
-    asked = read_side(queries_file, columns=query_columns, key=keys[0], name="query")
-    given: Any
-    if candidates_index is not None:
-        given = fitted.load_index(candidates_index)
-    else:
-        place = candidates_file or _both_in_one(queries_file, query_columns, candidate_columns)
-        given = read_side(place, columns=candidate_columns, key=keys[1], name="candidate")
-    metrics = _metrics(fitted, asked, given, queries) if paired else None
-    if save_index is not None:
-        given = fitted.index(given, side=keys[1], kind=index)
-        given.save(save_index)
-    found = fitted.retrieve(
-        asked, given, k, queries=queries, exact=exact, index=index, shortlist=shortlist
-    )
+    asked, given = read_both(
+        fitted, queries, queries_file, candidates_file or candidates_index,
+        query_columns, candidate_columns, is_index=candidates_index is not None,
+    )  # fmt: skip
+    if paired:
+        require_pairs(asked, given)
+    rows = given
+    with options_named():
+        if save_index is not None:
+            given = fitted.index(rows, side="y" if queries == "x" else "x", kind=index)
+            given.save(save_index)
+        found = fitted.retrieve(
+            asked, given, k, queries=queries, exact=exact, index=index, shortlist=shortlist
+        )
+    metrics = _metrics(fitted, asked, rows, queries) if paired else None
     columns = _columns(found)
     if output is not None:
         write_table(output, columns)
@@ -132,7 +144,7 @@ def retrieve(
         _print_json(found, metrics, output, save_index)
         return
     summary = _summary(found, metrics, output, save_index)
-    if output is not None:
+    if output is not None or paired:
         print_rows(summary)
         return
     _print_table(columns)
@@ -141,50 +153,10 @@ def retrieve(
             print(f"{name}: {value}", file=sys.stderr)
 
 
-def _check(
-    candidates: Path | None,
-    index: Path | None,
-    queries: str,
-    output: Path | None,
-    save_index: Path | None,
-    paired: bool,
-) -> None:
-    """Refuse, before any work is done, what cannot be."""
-    from pointdep.data.writers import check_writable
-    from pointdep.retrieval.saved import check_index_target
-    from pointdep.retrieval.search import check_side
-
-    check_side("--queries", queries)
-    if index is not None and (candidates is not None or paired or save_index is not None):
-        raise InputError(
-            "--candidates-index stands for CANDIDATES, and goes without --save-index and --paired"
-        )
-    if output is not None:
-        check_writable(output)
-        if output.suffix.lower() == ".npy":
-            raise InputError(f"{output}: what is found is a table: choose .csv or .parquet")
-    if save_index is not None:
-        check_index_target(save_index)
-
-
-def _both_in_one(path: Path, query_columns: str | None, candidate_columns: str | None) -> Path:
-    """The file of the queries, where it holds the candidates as well."""
-    from pointdep.data.readers import KEYED
-
-    named = query_columns is not None and candidate_columns is not None
-    if path.suffix.lower() not in KEYED and not named:
-        raise InputError(
-            "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
-            "of both sides in one file by --query-columns and --candidate-columns"
-        )
-    return path
-
-
 def _metrics(fitted: PointwiseDependency, asked: Any, given: Any, queries: str) -> RetrievalMetrics:
-    """1:5 matching as in the paper, where there are as many candidates."""
+    """With 1:5 matching as in the paper, where there are as many candidates."""
     x, y = (asked, given) if queries == "x" else (given, asked)
-    matching = (5,) if len(given) >= 5 else ()
-    return fitted.retrieval_metrics(x, y, queries=queries, matching=matching)
+    return fitted.retrieval_metrics(x, y, queries=queries)
 
 
 def _columns(found: Retrieved) -> dict[str, Any]:
@@ -239,8 +211,18 @@ def _print_json(
         "pairs": None if metrics is None else _metrics_as_json(metrics),
         "index": None if saved is None else str(saved),
         "output": None if output is None else str(output),
+        "found": _found_as_json(found) if output is None else None,
     }
     print_json("retrieve", content)
+
+
+def _found_as_json(found: Retrieved) -> list[dict[str, Any]]:
+    """What the table holds, a query an object."""
+    rows = zip(found.indices.tolist(), found.pmi.tolist(), strict=True)
+    return [
+        {"query": query, "candidates": numbers, "pmi": pmi}
+        for query, (numbers, pmi) in enumerate(rows)
+    ]
 
 
 def _metrics_as_json(metrics: RetrievalMetrics) -> dict[str, Any]:

@@ -61,10 +61,9 @@ class Retrieval:
         """
         check_is_fitted(self, "model_")
         check_side("queries", queries)
-        hint = f"did you mean queries={other(queries)!r}?"
-        asked = self._encode_side(X, queries, hint)
+        asked = self._encode_side(X, queries, f"did you mean queries={other(queries)!r}?")
         if not isinstance(candidates, CandidateIndex):
-            given = self._encode_side(candidates, other(queries), hint)
+            given = self._encode_side(candidates, other(queries))
             sides = (asked, given)
             k = default_k(len(given), shortlist) if k is None else k
             with show("searching", enabled=self.progress, left="about") as progress:

@@ -74,8 +74,9 @@ def retrieval_metrics(
         the candidates, two arrays: equal ids are right. A query may have several right answers, but
         needs one.
     matching: sizes m of the choice: one right answer and m - 1 wrong candidates, drawn `draws`
-        times. None for 5, left out where a query has fewer than 4 wrong candidates. With distractors="shifted" these are the candidates i + 5, i + 10, ... of query i,
-        from the start again after the last, as in the paper's code.
+        times. None for 5, or for nothing where a query has fewer than 4 wrong candidates. With
+        distractors="shifted" these are the candidates i + 5, i + 10, ... of query i, from the start
+        again after the last, as in the paper's code.
 
     The rank of a right answer is 1 + the candidates that score higher + the wrong ones that score
     the same and have a lower number; in matching too, of equal scores the lower number wins.

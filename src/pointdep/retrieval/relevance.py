@@ -59,8 +59,8 @@ def read_relevant(relevant: Relevant | None, queries: int, candidates: int) -> R
     if (begin == end).any():
         query = int(np.argmax(begin == end))
         raise InputError(
-            f"relevant: no candidate has the id of query {query}, {asked[query].item()!r}: leave out "
-            "queries without a right answer"
+            f"relevant: no candidate has the id of query {query}, {asked[query].item()!r}: leave "
+            "out queries without a right answer"
         )
     return Relevance(candidates, order, begin, end, False)
 

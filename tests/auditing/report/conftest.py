@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,34 @@ class Page:
         field = self.at("#search")
         field.clear()
         field.send_keys(text)
+
+    def data(self):
+        """What the page was made of."""
+        return json.loads(self.js("return document.getElementById('data').textContent"))
+
+    def bars(self):
+        """x, width, height and class of each bar, as drawn."""
+        return self.js(
+            "return [...document.querySelectorAll('#histogram .bar')].map(b => ({"
+            "x: Number(b.getAttribute('x')), width: Number(b.getAttribute('width')),"
+            "height: Number(b.getAttribute('height')), kind: b.getAttribute('class')}))"
+        )
+
+    def brush(self, low, high):
+        """Drag the mouse over the bars from one PMI to another, which may lie outside them."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        edges, bars = self.data()["histogram"]["edges"], self.bars()
+        scale = (bars[-1]["x"] - bars[0]["x"]) / (edges[-2] - edges[0])
+        chart = self.at("#histogram")
+        middle = self.js("return arguments[0].clientWidth", chart) / 2
+        start, end = (bars[0]["x"] + (value - edges[0]) * scale - middle for value in (low, high))
+        actions = ActionChains(self.driver, duration=20)
+        actions.move_to_element_with_offset(chart, round(start), 0).click_and_hold()
+        actions.move_by_offset(round((end - start) / 2), 20)
+        actions.move_by_offset(round(end) - round(start) - round((end - start) / 2), 0)
+        actions.release().perform()
+        return 1.5 / scale
 
     def set_range(self, low, high):
         for name, value in (("#low", low), ("#high", high)):

@@ -11,14 +11,14 @@ from pointdep.inference.checks import check_matrix
 from pointdep.inference.mutual_information import MIEstimate
 
 
-def gaussian_check(rows=200, correlation=0.8):
-    """A real check: of the exact log r of Gaussian pairs."""
+def gaussian_check(rows=200, correlation=0.8, wrong=1.0):
+    """A real check: of the log r of Gaussian pairs, exact, or wrong by a factor."""
     random = np.random.default_rng(0)
     x = random.normal(size=(rows, 1))
     y = correlation * x + np.sqrt(1 - correlation**2) * random.normal(size=(rows, 1))
     rest = 1 - correlation**2
     exponent = correlation**2 * (x**2 + y.T**2) - 2 * correlation * x * y.T
-    return check_matrix(-0.5 * np.log(rest) - exponent / (2 * rest))
+    return check_matrix(wrong * (-0.5 * np.log(rest) - exponent / (2 * rest)))
 
 
 def make_audit(pmi, *, suspects=None, flags=(), labels=None, check=None, **columns):

@@ -21,7 +21,10 @@ from .helpers import make_audit
 
 
 def embedded(side, rows=(0,), pixels=96):
-    return embed(side, None, [(row, None) for row in rows], pixels, Silent()).x
+    """row -> kind and content, of the x side."""
+    found = embed(side, None, [(row, None) for row in rows], pixels, Silent())
+    contents = list(found.contents)
+    return {row: (kind, contents[number]) for row, (kind, number) in found.x.items()}
 
 
 def decoded(entry):
@@ -103,6 +106,24 @@ def test_the_better_partner_is_there_and_the_rest_is_not():
     found = embed(pictures, pictures, [(3, 5), (1, None)], 96, Silent())
     assert sorted(found.x) == [1, 3]
     assert sorted(found.y) == [1, 3, 5]
+
+
+def test_each_distinct_picture_is_there_once(tmp_path, monkeypatch):
+    Image.new("RGB", (90, 90), (200, 30, 30)).save(tmp_path / "a.png")
+    (tmp_path / "copy.png").write_bytes((tmp_path / "a.png").read_bytes())
+    Image.new("RGB", (90, 90), (30, 30, 200)).save(tmp_path / "b.png")
+    names = [str(tmp_path / f"{name}.png") for name in ("a", "b", "a", "copy", "a")]
+    opened, really = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or really(path))
+    files = as_shown(names, 5, "x")
+    found = embed(files, files, [(row, None) for row in range(5)], 96, Silent())
+    assert len(opened) == 3
+    assert len(found.contents) == 2
+    assert found.size == sum(map(len, found.contents))
+    assert found.x == found.y == {row: ("image", int(row == 1)) for row in range(5)}
+    arrays = as_shown(np.stack([np.full((4, 8), one, np.uint8) for one in (1, 2, 1)]), 3, "x")
+    found = embed(arrays, None, [(row, None) for row in range(3)], 96, Silent())
+    assert found.x == {0: ("image", 0), 1: ("image", 1), 2: ("image", 0)}
 
 
 def test_the_page_stays_small(monkeypatch):

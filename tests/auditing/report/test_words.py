@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointdep.auditing.report.words import cards, finding, histogram, percent, share_in_words
+from pointdep.auditing.report.words import (
+    cards,
+    caveat,
+    finding,
+    histogram,
+    outer_bars,
+    percent,
+    probability,
+    share_in_words,
+)
 from pointdep.auditing.result import Contamination
 
-from .helpers import make_audit, some_pmi
+from .helpers import gaussian_check, make_audit, some_pmi
 
 
 def test_the_finding():
     found = make_audit(some_pmi(2000), suspects=37)
     assert finding(found) == (
-        "37 of 2,000 pairs are suspects: about 10% of these, or fewer, are expected to be right."
+        "37 of 2,000 pairs are suspects: about 10% of these are expected to be right."
     )
     assert finding(make_audit([0.0, 1.0], suspects=1)).startswith("1 of 2 pairs is a suspect: ")
     assert finding(make_audit([0.0, 1.0], suspects=0)).startswith("None of the 2 pairs")
@@ -36,10 +47,32 @@ def test_the_cards():
     assert note == "95% interval 1.460 to 1.540 nats; 2.164 bits (2.106 to 2.222)"
 
 
+def test_what_answered_is_in_the_card_of_rows():
+    found = make_audit([-2.0, 1.0])
+    assert cards(found)[1]["note"] == "5 folds, method pc"
+    named = replace(found, answered="closed form alone")
+    assert cards(named)[1]["note"] == "5 folds, method pc, closed form alone"
+
+
+def test_only_a_check_that_does_not_pass_wants_a_word():
+    assert caveat(gaussian_check()) == ""
+    for check in (gaussian_check(wrong=2.0), gaussian_check(rows=20)):
+        assert not check.passed
+        assert caveat(check).startswith("Suspects are judged by counting mismatched pairs, so")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "<0.001"), (0.0009, "<0.001"), (0.001, "0.001"), (0.25, "0.250"), (np.nan, "-")],
+)
+def test_probabilities(value, text):
+    assert probability(value) == text
+
+
 def test_where_the_share_comes_from():
     assert share_in_words(Contamination(0.1, given=True)).endswith("as given")
     estimated = share_in_words(Contamination(0.1, given=False, stderr=0.012))
-    assert "± 1.2%, an upper bound" in estimated
+    assert "by chance ± 1.2%; lower where right pairs look like" in estimated
 
 
 @pytest.mark.parametrize(
@@ -57,9 +90,11 @@ def test_every_value_is_in_a_bar_on_its_side_of_zero(values):
     assert len(edges) == len(counts) + 1
     assert (np.diff(edges) > 0).all()
     assert counts.sum() == len(values)
+    low, high = edges[0], edges[-1]
+    assert found["beyond"] == [sum(v < low for v in values), sum(v > high for v in values)]
     if edges[0] < 0 < edges[-1]:
         assert 0 in edges
-        assert counts[edges[1:] <= 0].sum() == sum(value < 0 for value in values)
+    assert counts[edges[1:] <= 0].sum() == sum(value < 0 for value in values)
 
 
 def test_bars_against_a_loop():
@@ -76,4 +111,33 @@ def test_outliers_do_not_squash_the_bars():
     found = histogram(values)
     assert found["edges"][-1] < 10
     assert sum(found["counts"]) == 1000
-    assert histogram([np.nan, np.inf]) == {"edges": [], "counts": []}
+    assert found["beyond"] == [0, 1]
+    assert histogram([np.nan, np.inf]) == {"edges": [], "counts": [], "beyond": [0, 0]}
+
+
+def test_a_twentieth_of_the_rows_far_out_does_not_squash_the_bars_either():
+    random = np.random.default_rng(0)
+    values = np.append(random.normal(3, 1, 570), random.normal(-50, 3, 30))
+    found = histogram(values)
+    edges, counts = np.array(found["edges"]), np.array(found["counts"])
+    assert -8 < edges[0] < -3
+    assert edges[-1] == pytest.approx(values.max(), abs=0.2)
+    assert (counts > 0).sum() > 30
+    assert counts[0] == 30
+    assert outer_bars(found) == [f"30 rows below {edges[0]:.1f} are in the first bar."]
+
+
+def test_the_outer_bars_in_words():
+    one = {"edges": [-20.0, 0.0, 7.0], "beyond": [1, 1234]}
+    assert outer_bars(one) == [
+        "1 row below -20.0 is in the first bar.",
+        "1,234 rows above 7.0 are in the last bar.",
+    ]
+    assert outer_bars(histogram([])) == outer_bars(histogram([0.0, 1.0])) == []
+
+
+def test_rows_of_mostly_one_value():
+    found = histogram([1.0] * 90 + [-4.0] * 10)
+    assert found["edges"][0] <= -4.0
+    assert found["beyond"] == [0, 0]
+    assert sum(found["counts"]) == 100

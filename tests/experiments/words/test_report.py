@@ -10,7 +10,7 @@ import pytest
 
 from pointdep.experiments.words.claims_figure3 import judge_figure3
 from pointdep.experiments.words.claims_table2 import judge_table2
-from pointdep.experiments.words.claims_text import text_claims
+from pointdep.experiments.words.claims_text import text_claims, text_departures
 from pointdep.experiments.words.draw import draw
 from pointdep.experiments.words.figure3 import (
     count_shared,
@@ -105,6 +105,15 @@ class TestTable2:
     def test_the_same_again(self, matched, pairs):
         again = run_table2(matched.settings, pairs)
         assert np.array_equal(again.matchings[0].pmi, matched.matchings[0].pmi)
+
+
+def test_only_another_experiment_is_called_so():
+    paper, other = (Table2(epochs=epochs) for epochs in (100, 3))
+    assert text_departures(paper, 37_622) == ""
+    assert "not the paper's" not in text_claims([], paper, 37_622)
+    for settings, words in ((paper, 37_621), (other, 37_622)):
+        assert text_departures(settings, words).startswith("This is not the paper's experiment: ")
+        assert "not the paper's experiment" in text_claims([], settings, words)
 
 
 class TestFigure3:

@@ -123,12 +123,24 @@ class TestSplit:
         assert not np.array_equal(other[1], test)
 
     @pytest.mark.parametrize(
-        ("settings", "words"),
-        [(Training(), 600), (Training(batch_size=8), 100), (Figure3(folds=2), 1200)],
+        ("settings", "words", "message"),
+        [
+            (Training(), 600, "480 of 600 words would train.* give a smaller --batch-size or --te"),
+            (Training(), 500, "need 512: give a smaller --batch-size, or more words"),
+            (Training(batch_size=8), 100, "20 of 100 words would test.* give --test-words 21, or"),
+            (Training(batch_size=50), 60, "12 of 60 .* --test-words 21 with a smaller --batch-s"),
+            (Training(test_words=99, batch_size=8), 50, "0 of 50 .* --batch-size or --test-words"),
+            (Figure3(folds=2), 1200, "960 of 1200 words would train.* need 1025"),
+        ],
     )
-    def test_too_few_words(self, settings, words):
-        with pytest.raises(InputError, match=f"{words} words are too few"):
+    def test_too_few_words(self, settings, words, message):
+        with pytest.raises(InputError, match=message):
             settings.split_sizes(words)
+
+    def test_the_advice_on_too_few_words_helps(self):
+        assert Training(batch_size=8, test_words=21).split_sizes(100) == (79, 21)
+        assert Training(batch_size=30, test_words=21).split_sizes(60) == (39, 21)
+        assert Training(test_words=21).split_sizes(600) == (579, 21)
 
     def test_each_fold_has_a_batch(self):
         settings = Figure3(batch_size=64, folds=3)

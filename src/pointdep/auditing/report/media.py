@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pointdep.auditing.report.content import SOUNDS, Shown
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from PIL.Image import Image
 
     from pointdep.fitting.progress import Progress
@@ -24,10 +26,15 @@ _SMALL = 64  # pixels below which PNG is both exact and short
 
 @dataclass
 class Media:
-    """Of both sides: row -> (kind, content), kind "image", "audio" or, of a failure, "said"."""
+    """Of both sides: row -> (kind, number), kind "image", "audio" or, of a failure, "said".
 
-    x: dict[int, tuple[str, str]] = field(default_factory=dict)
-    y: dict[int, tuple[str, str]] = field(default_factory=dict)
+    contents: each distinct content once -> its number.
+    """
+
+    x: dict[int, tuple[str, int]] = field(default_factory=dict)
+    y: dict[int, tuple[str, int]] = field(default_factory=dict)
+    contents: dict[str, int] = field(default_factory=dict)
+    files: dict[Path, tuple[str, str]] = field(default_factory=dict)
     size: int = 0
     left_out: int = 0
 
@@ -36,14 +43,28 @@ class Media:
         place = self.x if side == "x" else self.y
         if row in place:
             return
-        entry = _entry(shown, row, pixels)
+        entry = self._entry(shown, row, pixels)
         if entry is None:
             return
-        if self.size + len(entry[1]) > TOTAL_BYTES:
-            self.left_out += 1
-            return
-        self.size += len(entry[1])
-        place[row] = entry
+        kind, content = entry
+        if content not in self.contents:
+            if self.size + len(content) > TOTAL_BYTES:
+                self.left_out += 1
+                return
+            self.size += len(content)
+            self.contents[content] = len(self.contents)
+        place[row] = kind, self.contents[content]
+
+    def _entry(self, shown: Shown, row: int, pixels: int) -> tuple[str, str] | None:
+        """Kind and content of a row; a file that many rows name is read once."""
+        if shown.pictures is not None:
+            return "image", _array(shown.pictures[row], pixels)
+        path = shown.files[row] if shown.files is not None else None
+        if path is None:
+            return None
+        if path not in self.files:
+            self.files[path] = _file(path, pixels)
+        return self.files[path]
 
 
 def embed(
@@ -67,17 +88,14 @@ def embed(
     return media
 
 
-def _entry(shown: Shown, row: int, pixels: int) -> tuple[str, str] | None:
-    if shown.pictures is not None:
-        from PIL import Image
+def _array(pixels_of: NDArray[np.uint8], pixels: int) -> str:
+    from PIL import Image
 
-        array = shown.pictures[row]
-        return "image", _picture(
-            Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array), pixels
-        )
-    path = shown.files[row] if shown.files is not None else None
-    if path is None:
-        return None
+    grey = pixels_of.shape[2:] == (1,)
+    return _picture(Image.fromarray(pixels_of[..., 0] if grey else pixels_of), pixels)
+
+
+def _file(path: Path, pixels: int) -> tuple[str, str]:
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:

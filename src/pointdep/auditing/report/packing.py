@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 TEXT_BYTES = 14_000_000  # of both sides together
 LONG_ROWS = 5000  # whose texts are cut at the greatest length only
-_LENGTHS = (1000, 500, 200, 100, 60, 30, 15)  # to which texts are cut, the first that fits
+LONGEST = 1000
+_LENGTHS = (LONGEST, 500, 200, 100, 60, 30, 15)  # to which texts are cut, the first that fits
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -68,7 +69,7 @@ def shorten(
     keep: rows whose texts are cut at the greatest length only, LONG_ROWS at the most.
     """
     longest = max((len(text) for side in sides if side for text in side), default=0)
-    if longest <= _LENGTHS[0] and _bytes(sides) <= TEXT_BYTES:
+    if longest <= LONGEST and _bytes(sides) <= TEXT_BYTES:
         return list(sides), None
     for length in _LENGTHS:
         cut = [None if side is None else _cut_side(side, length, keep) for side in sides]
@@ -78,7 +79,7 @@ def shorten(
 
 
 def _cut_side(side: Sequence[str], length: int, keep: set[int]) -> list[str]:
-    lengths = (_LENGTHS[0] if row in keep else length for row in range(len(side)))
+    lengths = (LONGEST if row in keep else length for row in range(len(side)))
     return [
         text if len(text) <= most else text[: most - 1] + "…"
         for text, most in zip(side, lengths, strict=True)

@@ -6,17 +6,16 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointdep.auditing.report import media as embedding
 from pointdep.auditing.report.content import Shown, as_shown
 from pointdep.auditing.report.media import Media, embed
-from pointdep.auditing.report.packing import LONG_ROWS, pack_table, shorten, to_script
-from pointdep.auditing.report.words import cards, finding, histogram
+from pointdep.auditing.report.packing import LONG_ROWS, LONGEST, pack_table, shorten, to_script
+from pointdep.auditing.report.words import cards, caveat, finding, histogram, outer_bars
 from pointdep.data.writers import check_writable, whole_file
-from pointdep.errors import InputError, require_whole
+from pointdep.errors import require_whole
 from pointdep.fitting.progress import show
 
 if TYPE_CHECKING:
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".html", ".htm")
 _SCRIPTS = tuple(
-    f"{name}.js" for name in ("data", "rows", "table", "download", "controls", "charts", "start")
+    f"{name}.js"
+    for name in ("data", "rows", "table", "download", "controls", "figure", "charts", "start")
 )
 
 
 def check_page(path: Path) -> None:
     """InputError when the page could not be written; call it before a long computation."""
     check_writable(path, SUFFIXES)
-    if find_spec("plotly") is None:
-        raise InputError("the report page needs plotly: pip install plotly")
 
 
 def write_page(
@@ -86,7 +84,7 @@ def render(
         **pack_table(audit.table),
         "x": texts[0],
         "y": texts[1],
-        "media": {"x": embedded.x, "y": embedded.y},
+        "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
         "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
         "histogram": histogram(audit.table["pmi"]),
         "reliability": [
@@ -99,9 +97,9 @@ def render(
 
 
 def _worst(audit: Audit, count: int) -> Iterable[tuple[int, int | None]]:
-    """The rows of lowest rank, each with its better partner."""
+    """The rows of lowest rank, each with its better partner, which a better label needs not."""
     table = audit.table.sort_values("rank").head(count)
-    has_partner = table["better_partner"].notna()
+    has_partner = table["better_partner"].notna() & ("better_label" not in table)
     for row, has, partner in zip(table["row"], has_partner, table["better_partner"], strict=True):
         yield int(row), int(partner) if has else None
 
@@ -123,10 +121,8 @@ def _limits(
     if embedded.left_out:
         said.append(f"{embedded.left_out:,} of them did not fit and are left out.")
     if length is not None:
-        said.append(
-            f"Texts are cut at {length:,} characters, those of the first {LONG_ROWS:,} suspects at "
-            "1,000."
-        )
+        longer = f", those of the first {LONG_ROWS:,} suspects at {LONGEST:,}"
+        said.append(f"Texts are cut at {length:,} characters{longer * (length < LONGEST)}.")
     return said
 
 
@@ -137,22 +133,23 @@ def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> 
     import pointdep
 
     script = "(() => {\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
-    plotly = _plotly()
+    style = _asset("page.css")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(_asset("page.html")).render(
         title=title,
         finding=finding(audit),
+        caveat=caveat(audit.check),
+        outer_bars=outer_bars(data["histogram"]),
         cards=cards(audit),
         audit=audit,
         warnings=dict.fromkeys([str(flag) for flag in audit.flags]),
         limits=limits,
         version=pointdep.__version__,
-        style=Markup(_asset("page.css")),
+        style=Markup(style),
         script=Markup(script),
-        plotly=Markup(plotly),
-        hashes=[_hash(script), _hash(plotly)],
+        hashes={"script": _hash(script), "style": _hash(style)},
         data=Markup(to_script(data)),
     )
 
@@ -161,16 +158,6 @@ def _asset(name: str) -> str:
     return (files("pointdep.auditing.report") / "assets" / name).read_text("utf-8")
 
 
-def _plotly() -> str:
-    """The charting library, as the installed package has it."""
-    from plotly.offline import get_plotlyjs
-
-    script: str = get_plotlyjs()
-    if "</script" in script.lower() or "<!--" in script:
-        raise InputError("this version of plotly cannot stand inside a page: install another one")
-    return script.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _hash(script: str) -> str:
-    """As a Content-Security-Policy names a script that may run."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+def _hash(text: str) -> str:
+    """As a Content-Security-Policy names a script that may run, or a style that counts."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -6,13 +6,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
     from pointdep.auditing.result import Audit, Contamination
+    from pointdep.inference.checks import RatioCheck
 
 _BINS = 80
+_REACH = 6.0  # spreads of the middle half beyond it that the bars reach
+_STAND = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off."
 
 
 def finding(audit: Audit) -> str:
@@ -43,6 +47,8 @@ def cards(audit: Audit) -> list[dict[str, str]]:
         value = decimals(found.nats)
     rows, suspects = len(table), int(table["suspect"].sum())
     how = f"{audit.folds} folds, method {audit.method}"
+    if audit.answered:
+        how += f", {audit.answered}"
     below = int(table["below_zero"].sum())
     return [
         {"name": found.estimates.capitalize(), "value": value, "note": level},
@@ -78,6 +84,18 @@ def share_in_words(contamination: Contamination) -> str:
     )
 
 
+def caveat(check: RatioCheck) -> str:
+    """What a check that does not pass means for the suspects, or ""."""
+    return "" if check.passed else _STAND
+
+
+def probability(value: float) -> str:
+    """Three decimals, or "-" where it is missing."""
+    if math.isnan(value):
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def percent(share: float) -> str:
     """Two digits that say something, and no decimals where there are whole percents enough."""
     value = 100 * share
@@ -86,22 +104,46 @@ def percent(share: float) -> str:
     return f"{value:.1f}%".replace(".0%", "%") if value < 10 else f"{value:.0f}%"
 
 
-def histogram(pmi: Any, bins: int = _BINS) -> dict[str, list[float]]:
-    """edges and counts of PMI, with an edge at zero; values far out are in the last bins.
+def histogram(pmi: Any, bins: int = _BINS) -> dict[str, Any]:
+    """edges and counts of PMI, with an edge at zero; values far out are in the outer bins.
 
     The outer edges stay where most of the values are, or a few outliers would leave one bar.
+    beyond: how many values lie below the first edge and above the last.
     """
     values = np.asarray(pmi, dtype=np.float64)
     values = values[np.isfinite(values)]
     if not len(values):
-        return {"edges": [], "counts": []}
-    far_low, low, high, far_high = np.quantile(values, (0.0, 0.005, 0.995, 1.0))
-    reach = max(high - low, 1e-3)
-    low, high = max(far_low, low - reach), min(far_high, high + reach)
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
+        return {"edges": [], "counts": [], "beyond": [0, 0]}
+    low, high = _middle(values)
     width = (high - low) / bins
-    first, last = math.floor(low / width), math.ceil(high / width)
-    edges = np.arange(first, last + 1) * width
+    first, last = math.floor(low / width), math.floor(high / width) + 1
+    edges = (np.arange(first, last + 1) * width).round(9)
     counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
-    return {"edges": edges.round(9).tolist(), "counts": counts.tolist()}
+    beyond = [int((values < edges[0]).sum()), int((values > edges[-1]).sum())]
+    return {"edges": edges.tolist(), "counts": counts.tolist(), "beyond": beyond}
+
+
+def _middle(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Where most of the values are. By quartiles, which a tenth of rows far out does not move."""
+    shares = (0.0, 0.1, 0.25, 0.75, 0.9, 1.0)
+    least, tenth, low, high, ninetieth, most = np.quantile(values, shares, method="inverted_cdf")
+    # Where half of the rows have one value, as with few categories, the quartiles are one, too.
+    reach = _REACH * max(high - low, (ninetieth - tenth) / 4) or most - least
+    low, high = max(least, low - reach), min(most, high + reach)
+    if high - low < 1e-3:
+        low, high = low - 0.5, high + 0.5
+    room = (high - low) / 20  # for what lies on the other side of zero
+    low = min(low, max(least, -room)) if least < 0 else low
+    high = max(high, min(most, room)) if most > 0 else high
+    return float(low), float(high)
+
+
+def outer_bars(bars: dict[str, Any]) -> list[str]:
+    """What the outer bars of `histogram` hold beside their own rows, in words."""
+    places = ("below", "first", 0), ("above", "last", -1)
+    return [
+        f"{count:,} {'row' if count == 1 else 'rows'} {side} {bars['edges'][edge]:.1f} "
+        f"{'is' if count == 1 else 'are'} in the {name} bar."
+        for count, (side, name, edge) in zip(bars["beyond"], places, strict=True)
+        if count
+    ]

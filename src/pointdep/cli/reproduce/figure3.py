@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pointdep.cli import options
 from pointdep.cli.reproduce import shared, words
 from pointdep.cli.reproduce.table2 import Quick
-from pointdep.cli.show import print_json
-
-if TYPE_CHECKING:
-    from pointdep.experiments.words.claims import Claim
-    from pointdep.experiments.words.figure3 import WordPmi
 
 Folds = Annotated[
     int | None,
@@ -54,8 +48,9 @@ def figure3(
     from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.words.figure3 import expected_seconds_figure3, run_figure3
-    from pointdep.experiments.words.report import write_figure3
+    from pointdep.experiments.words.report import figure3_as_dict, write_figure3
     from pointdep.experiments.words.settings import Figure3
+    from pointdep.experiments.words.tables import text_figure3
     from pointdep.fitting.progress import show
 
     settings = shared.chosen(
@@ -80,24 +75,9 @@ def figure3(
         words.say_how_long(expected_seconds_figure3(settings, pairs), 1 + settings.folds)
     with show("Figure 3", enabled=not quiet, left="about") as progress:
         found = run_figure3(settings, pairs, progress)
-    tell(found, write_figure3(found, output), output, json=json)
-
-
-def tell(found: WordPmi, claims: list[Claim], output: Path, *, json: bool) -> None:
-    """The outcome for a person or a program."""
-    from pointdep.experiments.words.claims_text import text_claims
-    from pointdep.experiments.words.report import figure3_as_dict
-    from pointdep.experiments.words.tables import text_figure3
-
-    if not json:
-        print(text_figure3(found))
-        print(text_claims(claims, found.settings, found.all_words))
-        print(f"written: {output}")
-        return
-    content = {
-        **asdict(found.settings),
-        "device": found.device,
-        **figure3_as_dict(found, claims),
-        "output": str(output),
-    }
-    print_json("reproduce figure3", content)
+    claims = write_figure3(found, output)
+    if json:
+        content = figure3_as_dict(found, claims)
+        words.tell_json("figure3", settings, found.device, content, output)
+    else:
+        words.tell(settings, found.all_words, text_figure3(found), claims, output)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pointdep.cli import options
 from pointdep.cli.reproduce import shared, words
-from pointdep.cli.show import print_json
-
-if TYPE_CHECKING:
-    from pointdep.experiments.words.claims import Claim
-    from pointdep.experiments.words.table2 import Matched
 
 Methods = Annotated[
     str | None,
@@ -64,9 +58,10 @@ def table2(
     """
     from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
-    from pointdep.experiments.words.report import write_table2
+    from pointdep.experiments.words.report import table2_as_dict, write_table2
     from pointdep.experiments.words.settings import Table2
     from pointdep.experiments.words.table2 import expected_seconds_table2, run_table2
+    from pointdep.experiments.words.tables import text_table2
     from pointdep.fitting.progress import show
 
     settings = shared.chosen(
@@ -92,24 +87,9 @@ def table2(
         words.say_how_long(expected_seconds_table2(settings, pairs), len(settings.methods))
     with show("Table 2", enabled=not quiet, left="about") as progress:
         matched = run_table2(settings, pairs, progress)
-    tell(matched, write_table2(matched, output), output, json=json)
-
-
-def tell(matched: Matched, claims: list[Claim], output: Path, *, json: bool) -> None:
-    """The outcome for a person or a program."""
-    from pointdep.experiments.words.claims_text import text_claims
-    from pointdep.experiments.words.report import table2_as_dict
-    from pointdep.experiments.words.tables import text_table2
-
-    if not json:
-        print(text_table2(matched))
-        print(text_claims(claims, matched.settings, matched.words))
-        print(f"written: {output}")
-        return
-    content = {
-        **asdict(matched.settings),
-        "device": matched.device,
-        **table2_as_dict(matched, claims),
-        "output": str(output),
-    }
-    print_json("reproduce table2", content)
+    claims = write_table2(matched, output)
+    if json:
+        content = table2_as_dict(matched, claims)
+        words.tell_json("table2", settings, matched.device, content, output)
+    else:
+        words.tell(settings, matched.words, text_table2(matched), claims, output)

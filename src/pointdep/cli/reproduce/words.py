@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pointdep.cli.show import print_json
+
 if TYPE_CHECKING:
     from pointdep.data.word_pairs import WordPairs
+    from pointdep.experiments.words.claims import Claim
+    from pointdep.experiments.words.settings import Training
 
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
 
@@ -26,7 +32,9 @@ Data = Annotated[
 TestWords = Annotated[
     int | None,
     typer.Option(
-        "--test-words", show_default="5000, at most a fifth", help="Words kept for the test."
+        "--test-words",
+        show_default="5000, at most a fifth",
+        help="Words kept for the test: at least 21.",
     ),
 ]
 Epochs = Annotated[
@@ -74,3 +82,20 @@ def say_how_long(seconds: float, networks: int) -> None:
         file=sys.stderr,
         flush=True,
     )
+
+
+def tell(settings: Training, words: int, text: str, claims: Sequence[Claim], output: Path) -> None:
+    """The outcome for a person; words: how many; text: the table."""
+    from pointdep.experiments.words.claims_text import text_claims, text_departures
+
+    print(text_departures(settings, words) + text)
+    print(text_claims(claims, settings, words))
+    print(f"written: {output}")
+
+
+def tell_json(
+    command: str, settings: Training, device: str, content: dict[str, Any], output: Path
+) -> None:
+    """The outcome for a program; device: that was used."""
+    head = {**asdict(settings), "device": device}
+    print_json(f"reproduce {command}", {**head, **content, "output": str(output)})

@@ -10,6 +10,8 @@ from pointdep.experiments.words.claims import Claim
 from pointdep.experiments.words.settings import Training
 
 WIDTH = 100
+_OTHER_RUN = "The verdicts are about this run alone, which is not the paper's experiment. "
+_ONE_SEED = "Of one seed: another may give other numbers."
 _WHERE = "The rule of each verdict and all its figures: claims.md."
 
 
@@ -17,11 +19,19 @@ def departures(settings: Training, words: int) -> list[str]:
     """What keeps the verdicts from being about the paper's experiment."""
     said = settings.departures(words)
     if not said:
-        return ["Of one seed: another may give other numbers."]
+        return [_ONE_SEED]
     return [
         f"This is not the paper's experiment, and the verdicts are about this run alone: "
-        f"{'; '.join(said)}. Of one seed: another may give other numbers."
+        f"{'; '.join(said)}. {_ONE_SEED}"
     ]
+
+
+def text_departures(settings: Training, words: int) -> str:
+    """The head of what a terminal shows, where it is not about the paper's experiment; or ""."""
+    said = settings.departures(words)
+    if not said:
+        return ""
+    return textwrap.fill(f"This is not the paper's experiment: {'; '.join(said)}.", WIDTH) + "\n\n"
 
 
 def text_claims(claims: Sequence[Claim], settings: Training, words: int) -> str:
@@ -34,7 +44,8 @@ def text_claims(claims: Sequence[Claim], settings: Training, words: int) -> str:
             for text, first in ((f'"{one.quote}"', head), (one.because, " " * len(head)))
         ]
         parts.append("\n".join(filled))
-    notes = [count(claims), *departures(settings, words), _WHERE]
+    about = _OTHER_RUN if settings.departures(words) else ""
+    notes = [count(claims), about + _ONE_SEED, _WHERE]
     return "\n".join([*parts, "", *(textwrap.fill(note, WIDTH) for note in notes)]) + "\n"
 
 

@@ -69,12 +69,20 @@ class Training:
     def split_sizes(self, words: int) -> tuple[int, int]:
         """How many of so many words train, and how many test."""
         test = self.test_words or min(PAPER_TEST_WORDS, words // 5)
-        least = self.fewest_test_words()
-        if test < least or words - test < self.rows_needed():
+        least, needed = self.fewest_test_words(), self.rows_needed()
+        enough = words >= least + needed
+        if test < least:
+            smaller = "" if enough else " with a smaller --batch-size"
             raise InputError(
-                f"{words} words are too few: {test} would test, where at least {least} must, and "
-                f"{words - test} train, where batches of {self.batch_size} need "
-                f"{self.rows_needed()}; give more words, or smaller --batch-size or --test-words"
+                f"{test} of {words} words would test, where at least {least} must: give "
+                f"--test-words {least}{smaller}, or more words"
+            )
+        if words - test < needed:
+            fewer = " or --test-words" if enough else ""
+            raise InputError(
+                f"{max(words - test, 0)} of {words} words would train, where batches of "
+                f"{self.batch_size} need {needed}: give a smaller --batch-size{fewer}, or more "
+                "words"
             )
         return words - test, test
 

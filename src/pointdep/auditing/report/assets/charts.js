@@ -1,100 +1,109 @@
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { ink: of("ink"), soft: of("soft"), grid: of("grid"), accent: of("accent"), bad: of("bad") };
-}
-
-function layoutOf(xTitle, yTitle) {
-  const { ink, grid, soft } = colours();
-  const axis = (text) => ({
-    title: { text }, color: ink, gridcolor: grid, linecolor: soft, zeroline: false, fixedrange: true,
-  });
-  return {
-    xaxis: axis(xTitle), yaxis: axis(yTitle), margin: { l: 56, r: 12, t: 8, b: 44 },
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: ink, family: "system-ui, sans-serif", size: 12 }, showlegend: false,
-  };
-}
-
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
-
 // PMI as bars, those below zero in another colour; setRange is told what was brushed.
 function makeHistogram(data, range, setRange) {
   const place = document.getElementById("histogram");
   const { edges, counts } = data.histogram;
-  if (!counts.length) return { draw() {} };
+  if (!counts.length) {
+    place.textContent = "No row has a PMI.";
+    return { showRange() {} };
+  }
   const ends = [edges[0], edges[edges.length - 1]];
-  const say = (value) => value.toFixed(2);
-  const names = counts.map((count, i) => {
-    const from = i ? `from ${say(edges[i])} ` : "";
-    const to = i < counts.length - 1 || !i ? `to ${say(edges[i + 1])}` : "and above";
-    return `PMI ${from}${to}: ${count.toLocaleString("en")} rows`;
-  });
+  const xAxis = { title: "PMI (nats)", ends: [Math.min(ends[0], 0), Math.max(ends[1], 0)] };
+  const yAxis = { title: "rows", ends: [0, 1.04 * Math.max(...counts)], least: 1 };
+  let figure, band;
 
-  function band() {
+  function bar(count, i) {
+    const { x, y, top, bottom } = figure;
+    const from = i ? `from ${edges[i].toFixed(2)} ` : "";
+    const to = i < counts.length - 1 || !i ? `to ${edges[i + 1].toFixed(2)}` : "and above";
+    const [left, width] = [x(edges[i]), x(edges[i + 1]) - x(edges[i])];
+    const height = count ? Math.max(bottom - y(count), 1) : 0; // a single row of many is seen, too
+    const kind = edges[i + 1] <= 1e-9 ? "bar below" : "bar";
+    const made = drawn("g", {});
+    made.append(
+      drawn("title", {}, `PMI ${from}${to}: ${count.toLocaleString("en")} rows`),
+      drawn("rect", { class: kind, x: left, width, y: bottom - height, height }),
+      drawn("rect", { class: "pointed", x: left, width, y: top, height: bottom - top }),
+    );
+    return made;
+  }
+
+  function showBand(low, high) {
+    const inside = (value) => Math.min(Math.max(value, xAxis.ends[0]), xAxis.ends[1]);
+    const [left, right] = [low, high].map((value) => figure.x(inside(value)));
+    band.setAttribute("x", Math.min(left, right));
+    band.setAttribute("width", Math.abs(right - left));
+  }
+
+  function showRange() {
     const { low, high } = range();
-    if (low === -Infinity && high === Infinity) return [];
-    const inside = (value) => Math.min(Math.max(value, ends[0]), ends[1]);
-    const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, x0: inside(low), x1: inside(high) };
-    return [{ ...box, fillcolor: colours().accent, opacity: 0.22, line: { width: 0 }, layer: "below" }];
+    if (low === -Infinity && high === Infinity) showBand(ends[0], ends[0]);
+    else showBand(low, high);
   }
 
-  function draw() {
-    const { accent, bad, soft } = colours();
-    const bars = {
-      type: "bar",
-      x: counts.map((_, i) => (edges[i] + edges[i + 1]) / 2),
-      y: counts,
-      width: counts.map((_, i) => edges[i + 1] - edges[i]),
-      marker: { color: counts.map((_, i) => (edges[i + 1] <= 1e-9 ? bad : accent)), line: { width: 0 } },
-      hovertext: names, hoverinfo: "text", selectedpoints: null,
-      unselected: { marker: { opacity: 1 } },
-    };
-    const zero = { type: "line", xref: "x", yref: "paper", x0: 0, x1: 0, y0: 0, y1: 1, line: { color: soft, width: 2, dash: "dot" } };
-    const layout = {
-      ...layoutOf("PMI (nats)", "rows"), bargap: 0, dragmode: "select", selectdirection: "h",
-      shapes: [...band(), zero], selections: [],
-    };
-    layout.xaxis.range = [Math.min(ends[0], 0), Math.max(ends[1], 0)];
-    return Plotly.react(place, [bars], layout, CONFIG);
-  }
-
-  draw();
-  place.on("plotly_selected", (event) => {
-    if (!event?.range) return;
-    const [one, other] = event.range.x;
-    const low = Math.min(one, other);
-    const high = Math.max(one, other);
-    // A brush that reaches the end of the bars means all that lies beyond, too.
-    setRange(low <= ends[0] ? -Infinity : low, high >= ends[1] ? Infinity : high);
+  keepDrawn(place, () => {
+    figure = frame(place, xAxis, yAxis);
+    const { x, top, bottom } = figure;
+    band = drawn("rect", { class: "band", y: top, height: bottom - top });
+    const zero = drawn("line", { class: "zero", x1: x(0), x2: x(0), y1: top, y2: bottom });
+    figure.inner.append(band, zero, ...counts.map(bar));
+    showRange();
   });
-  place.on("plotly_doubleclick", () => setRange(-Infinity, Infinity));
-  return { draw };
+  attachBrush(place, () => figure, showBand, (low, high) => {
+    // A brush that reaches the end of the bars means all that lies beyond, too.
+    if (low === high) showRange();
+    else setRange(low <= ends[0] ? -Infinity : low, high >= ends[1] ? Infinity : high);
+  });
+  place.addEventListener("dblclick", () => setRange(-Infinity, Infinity));
+  return { showRange };
 }
 
-function makeReliability(data) {
-  const place = document.getElementById("reliability");
-  if (!place) return { draw() {} };
-  const points = data.reliability;
-  const reach = points.map((point) => 1.96 * point.stderr);
-  const all = points.flatMap((p, i) => [p.predicted, p.observed - reach[i], p.observed + reach[i]]);
-  const ends = [Math.min(...all) - 0.2, Math.max(...all) + 0.2];
-
-  function draw() {
-    const { accent, soft } = colours();
-    const line = { x: ends, y: ends, mode: "lines", line: { color: soft, width: 1 }, hoverinfo: "skip" };
-    const curve = {
-      x: points.map((point) => point.predicted),
-      y: points.map((point) => point.observed),
-      error_y: { type: "data", array: reach, color: accent, thickness: 1.5, width: 3 },
-      mode: "markers", marker: { color: accent, size: 8 },
-      hovertemplate: "estimated %{x:.2f}, observed %{y:.2f}<extra></extra>",
-    };
-    const layout = layoutOf("log r, as estimated", "log r, as observed");
-    layout.dragmode = false;
-    return Plotly.react(place, [line, curve], layout, CONFIG);
+// A range of x by dragging; of a brush that is given up, or a mere click, onEnd gets equal ends.
+function attachBrush(place, figure, onMove, onEnd) {
+  const least = 4; // pixels
+  let start = null;
+  const pixel = (event) => event.clientX - place.getBoundingClientRect().left;
+  const ends = (event) => [start, pixel(event)].sort((a, b) => a - b).map(figure().valueAt);
+  place.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    start = pixel(event);
+    place.setPointerCapture(event.pointerId);
+  });
+  place.addEventListener("pointermove", (event) => {
+    if (start !== null) onMove(...ends(event));
+  });
+  for (const name of ["pointerup", "pointercancel"]) {
+    place.addEventListener(name, (event) => {
+      if (start === null) return;
+      const done = name === "pointerup" && Math.abs(pixel(event) - start) >= least;
+      const [low, high] = done ? ends(event) : [0, 0];
+      start = null;
+      onEnd(low, high);
+    });
   }
+}
 
-  draw();
-  return { draw };
+// log r as observed on unseen pairs, with its 95% interval, over log r as estimated.
+function drawReliability(data) {
+  const place = document.getElementById("reliability");
+  if (!place) return;
+  const points = data.reliability.map((point) => ({ ...point, reach: 1.96 * point.stderr }));
+  const all = points.flatMap((p) => [p.predicted, p.observed - p.reach, p.observed + p.reach]);
+  const ends = [Math.min(...all) - 0.2, Math.max(...all) + 0.2];
+  keepDrawn(place, () => {
+    const xAxis = { title: "log r, as estimated", ends };
+    const { inner, x, y } = frame(place, xAxis, { title: "log r, as observed", ends });
+    const [low, high] = ends;
+    inner.append(drawn("line", { class: "equal", x1: x(low), x2: x(high), y1: y(low), y2: y(high) }));
+    for (const { predicted, observed, reach } of points) {
+      const at = x(predicted);
+      const said = `estimated ${predicted.toFixed(2)}, observed ${observed.toFixed(2)} ± ${reach.toFixed(2)}`;
+      const point = drawn("g", { class: "point" });
+      point.append(
+        drawn("title", {}, said),
+        drawn("line", { x1: at, x2: at, y1: y(observed - reach), y2: y(observed + reach) }),
+        drawn("circle", { cx: at, cy: y(observed), r: 4 }),
+      );
+      inner.append(point);
+    }
+  });
 }

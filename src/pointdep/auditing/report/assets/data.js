@@ -18,6 +18,7 @@ function readData() {
     const values = unpack(packed.values);
     data.gaps[name] = new Map(Array.from(rows, (row, i) => [row, values[i]]));
   }
+  data.highest = data.pmi.reduce((most, pmi) => (pmi > most && pmi < Infinity ? pmi : most), -Infinity);
   data.suspect = new Uint8Array(raw.rows);
   for (const row of unpack(raw.suspects)) data.suspect[row] = 1;
   data.lower = { x: lowered(raw.x), y: lowered(raw.y) };

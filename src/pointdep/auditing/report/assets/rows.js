@@ -21,7 +21,7 @@ function numberCell(label, text) {
 
 function probability(value) {
   if (Number.isNaN(value)) return "–";
-  return value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(3);
+  return value < 0.001 ? "<0.001" : value.toFixed(3);
 }
 
 function picture(address, description) {
@@ -46,7 +46,8 @@ function sound(address, description) {
 // x or y of a row, as the person knows it.
 function shownAs(data, side, row) {
   const made = element("div");
-  const [kind, content] = data.media[side][row] ?? ["", ""];
+  const [kind, number] = data.media[side][row] ?? ["", -1];
+  const content = data.media.contents[number];
   const description = `${side} of row ${row}`;
   if (kind === "image") made.append(picture(content, description));
   if (kind === "audio") made.append(sound(content, description));
@@ -62,14 +63,20 @@ function shownAs(data, side, row) {
   return made;
 }
 
+// No pair of the data can vouch for a PMI beyond that of all rows.
+function partnerPmi(data, row) {
+  const pmi = data.gaps.better_partner_pmi.get(row);
+  if (pmi === undefined) return "";
+  return pmi > data.highest ? `, PMI > ${data.highest.toFixed(2)}` : `, PMI ${pmi.toFixed(2)}`;
+}
+
 function notesOf(data, row) {
   const notes = [];
   const say = (text) => notes.push(element("p", "", text));
-  const { swapped_with, duplicate_of, better_partner, better_partner_pmi } = data.gaps;
+  const { swapped_with, duplicate_of, better_partner } = data.gaps;
   if (swapped_with.has(row)) say(`seems swapped with row ${swapped_with.get(row)}`);
   if (duplicate_of.has(row)) say(`near-duplicate of row ${duplicate_of.get(row)}`);
-  const pmi = better_partner_pmi.get(row);
-  const how = pmi === undefined ? "" : `, PMI ${pmi.toFixed(2)}`;
+  const how = partnerPmi(data, row);
   if (data.better_label.has(String(row))) {
     say("better label: ");
     notes.at(-1).append(element("strong", "", data.better_label.get(String(row))), how);
