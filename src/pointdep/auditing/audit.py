@@ -16,6 +16,7 @@ from pointdep.auditing.chance import (
     q_values,
 )
 from pointdep.auditing.duplicates import duplicates
+from pointdep.auditing.mismatched import mismatched_pairs
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit, Contamination
 from pointdep.core.critics.closed_form import ClosedFormCritic
@@ -23,7 +24,6 @@ from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, require_whole
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.progress import show
-from pointdep.inference.out_of_fold import held_out_blocks
 from pointdep.inference.scoring import score_replicas
 
 if TYPE_CHECKING:
@@ -80,11 +80,15 @@ def audit(
     fitted.fit(X, Y, groups=groups)
     rows = fitted._fitted_rows("audit", "pointdep.audit")
     pmi = fitted.oof_pmi_
-    shares = mismatched_shares(pmi, _mismatched(fitted, rows))
+    beside = mismatched_pairs(
+        fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
+    )
+    shares = mismatched_shares(pmi, beside.pmi)
+    standings = mismatched_shares(beside.standing, beside.standings)
     found = estimate_contamination(shares)
     if contamination is not None:
         found = Contamination(contamination, given=True)
-    posterior = posteriors(pmi, shares, found.share)
+    posterior = posteriors(pmi, shares, found.share, standings)
     q_value = q_values(pmi, posterior)
     if contamination is None and fitted.mutual_information().ci[0] <= 0.0:
         q_value = np.ones_like(q_value)
@@ -156,14 +160,6 @@ def _what_answered(fitted: PointwiseDependency) -> str:
 
 def _warn(message: str) -> None:
     warnings.warn(message, DataWarning, stacklevel=3)
-
-
-def _mismatched(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32]:
-    """PMI of x with the y of other rows, both unseen by the model that is asked."""
-    parts = [(fitted.model_.select([r]), s.report) for r, s in enumerate(rows.splits)]
-    ratios, _, product, _ = held_out_blocks(parts, rows.x, rows.y, seed=rows.seed, codes=rows.codes)
-    found: NDArray[np.float32] = ratios[product > 0].numpy()
-    return found
 
 
 def _table(

@@ -19,6 +19,7 @@ from pointdep.auditing.result import Contamination
 Array = NDArray[np.float64]
 
 _FEWEST = 15  # pairs: a share counted on fewer is chance itself
+_CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
 _OF_SAY = 100  # pairs: with so many to count, PMI has half a say
 _NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
 _LEAST_OF_LEAST = 0.25
@@ -76,29 +77,39 @@ def observed_ratio(shares: Array) -> Array:
     return found
 
 
-def posteriors(pmi: NDArray[np.floating], shares: Array, contamination: float) -> Array:
+def posteriors(
+    pmi: NDArray[np.floating], shares: Array, contamination: float, standings: Array | None = None
+) -> Array:
     """The probability that each pair is a chance pair, (n,): eps / r_obs.
 
     r_obs is counted, and PMI may only say that it is larger: above zero as it stands; below, the
-    less the more pairs there are to count, this one and those with a lower PMI.
+    less the more pairs there are to count, this one and those with a lower PMI. So may `standings`,
+    (n,), shares as `shares` of how the pair stands among mismatched pairs of its own x and y: what
+    is unlike all other rows has a low PMI with everything, and still belongs to its partner most.
+    They speak where they are clear.
     """
     pmi = pmi.astype(np.float64)
     counted = np.log(np.maximum(observed_ratio(shares), np.finfo(np.float64).tiny))
     counts = np.searchsorted(np.sort(pmi), pmi, side="right")
     say = _OF_SAY / (_OF_SAY + counts)
     said = np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted)
-    return np.exp(np.minimum(math.log(contamination) - np.maximum(counted, said), 0.0))
+    found = np.maximum(counted, said)
+    if standings is not None:
+        found = np.maximum(found, np.log(np.maximum(observed_ratio(standings) / _CLEAR, 1e-300)))
+    return np.exp(np.minimum(math.log(contamination) - found, 0.0))
 
 
 def q_values(pmi: NDArray[np.floating], posterior: Array) -> Array:
-    """Of each pair (n,) and all with a lower PMI, the expected share of good ones.
+    """Of each pair (n,) and all more likely chance pairs, the expected share of good ones.
 
-    Pairs of equal PMI have one q-value.
+    The mean of 1 - posterior. Pairs of equal posterior stand in the order of PMI, and those that
+    are equal in both have one q-value.
     """
-    order = np.lexsort((-posterior, pmi))
+    order = np.lexsort((pmi, -posterior))
     running = np.cumsum(1.0 - posterior[order]) / np.arange(1, len(pmi) + 1)
-    ordered = pmi[order]
-    last = np.searchsorted(ordered, ordered, side="right") - 1
+    _, kind = np.unique(np.stack([-posterior, pmi], 1), axis=0, return_inverse=True)
+    kind = kind.reshape(-1)[order]
+    last = np.searchsorted(kind, kind, side="right") - 1
     found = np.empty(len(pmi))
-    found[order] = np.maximum.accumulate(running[last])
+    found[order] = running[last]
     return found
