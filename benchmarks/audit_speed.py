@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from pointdep import PointwiseDependency, audit
 
-FACTORS, NOISE = 20, 3.0
+FACTORS, NOISE = 20, 1.5
 
 
 def views(rows: int, dim: int, seed: int) -> tuple[Array, Array]:

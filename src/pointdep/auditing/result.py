@@ -35,8 +35,8 @@ class Audit:
         row: its number, from 0;
         pmi, stderr: out of fold, and how much it changes with the rows of the fit;
         posterior: the probability that the pair came together by chance;
-        q_value: the expected share of good pairs among this one and all worse ones;
-        suspect: q_value <= fdr; below_zero: pmi < 0; rank: 1 is the worst;
+        q_value: the expected share of good pairs among this one and all that are as likely wrong;
+        suspect: q_value <= fdr; below_zero: pmi < 0; rank: 1 has the lowest PMI;
         better_partner, better_partner_pmi: the row whose y belongs to this x more, and its PMI,
             missing where it was not looked for or there is none;
         better_label: the same where y is one column of categories, else missing from the table;
