@@ -351,27 +351,27 @@ class TestMistakes:
             audited(x, y[:59])
 
 
-class TestGroupsAreNoPartners:
+@pytest.fixture(scope="module")
+def of_ten():
     """Sixty groups of ten rows: within a group every y belongs to every x; two rows exchanged."""
+    random = np.random.default_rng(3)
+    groups = np.repeat(np.arange(60), 10)
+    centers = random.normal(size=(60, 3))[groups]
+    x, y = (centers + 0.05 * random.normal(size=centers.shape) for _ in range(2))
+    y[[0, 300]] = y[[300, 0]]
+    model = PointwiseDependency(folds=3, random_state=0, progress=False)
+    return audited(x, y, model=model, groups=groups).table, groups
 
-    @pytest.fixture(scope="class")
-    def found(self):
-        random = np.random.default_rng(3)
-        groups = np.repeat(np.arange(60), 10)
-        centers = random.normal(size=(60, 3))[groups]
-        x, y = (centers + 0.05 * random.normal(size=centers.shape) for _ in range(2))
-        y[[0, 300]] = y[[300, 0]]
-        model = PointwiseDependency(folds=3, random_state=0, progress=False)
-        return audited(x, y, model=model, groups=groups).table, groups
 
-    def test_exchanges(self, found):
-        table, groups = found
+class TestGroupsAreNoPartners:
+    def test_exchanges(self, of_ten):
+        table, groups = of_ten
         named = table["swapped_with"].dropna().astype(int)
         assert (groups[named.index] != groups[named]).all()
         assert named.to_dict() == {0: 300, 300: 0}
 
-    def test_a_partner_beyond_the_group(self, found):
-        table, groups = found
+    def test_a_partner_beyond_the_group(self, of_ten):
+        table, groups = of_ten
         for row in (0, 300):  # there are nine rows of its own group before it
             assert groups[int(table["better_partner"][row])] != groups[row]
 
