@@ -1,11 +1,12 @@
 """The default critic of data with more than 25 columns on a side."""
 
+import warnings
 from functools import cache
 
 import numpy as np
 import pytest
 
-from pointdep import METHODS, PointwiseDependency
+from pointdep import METHODS, FitWarning, PointwiseDependency
 
 from .helpers import fit, pairs
 
@@ -98,3 +99,18 @@ def test_a_wide_side_of_categories():
     fitted = fit(x, names, **WIDE, max_epochs=20)
     assert kind_of(fitted) == "TowersCritic"
     assert fitted.mutual_information().ci[0] > 0
+
+
+def test_strong_gaussian_pairs_are_left_to_the_closed_form():
+    """Towers that add next to nothing must not let the closed form be stretched."""
+    random = np.random.default_rng(0)
+    correlation = np.sqrt(-np.expm1(-2 * 5 / 50))  # 5 nats over 50 columns
+    x = random.normal(size=(2000, 50))
+    y = correlation * x + np.sqrt(1 - correlation**2) * random.normal(size=x.shape)
+    model = PointwiseDependency(random_state=0, folds=3, max_epochs=6, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        model.fit(x, y)
+    assert model.model_.critic.silent
+    low, high = model.mutual_information().ci
+    assert low < 5 < high

@@ -17,7 +17,7 @@ from pointdep.fitting.splits import Rows, Split
 _BLOCK = 64
 _MOST_ROWS = 4_000  # per replica
 _REACH = 30.0  # nats: farther out a cell has no more say in the fit
-_LEAST_SHARE = 0.05  # of the closed form: less helps few pairs, and ruins those far out
+_LEAST_SHARE = 0.05  # of each: less helps few pairs, and may ruin those far out
 _STEPS, _LONGEST_STEP, _PRECISION = 100, 0.5, 1e-8
 
 
@@ -54,7 +54,7 @@ def fit_mixture(
     alone = _logistic(columns[:, 1:], target, shift)
     both = _logistic(columns, target, shift)
     chosen = (0.0, *alone)
-    if both[0] >= _LEAST_SHARE and both[1] >= 0.0:
+    if min(both[:2]) >= _LEAST_SHARE:
         losses = [
             row_losses(a * closed + b * towers + c, joint, product) for a, b, c in (chosen, both)
         ]
