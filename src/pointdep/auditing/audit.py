@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FOLDS = 5
 # An epoch of so many rows is long, and the order of the pairs settles before their PMI does.
 _MANY_ROWS, _LESS_PATIENCE = 50_000, 4
-_LARGE_SHARE, _FEW = 0.3, 30  # a share of the rows, and rows: fewer cannot be counted well
+_LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
 _INDEPENDENT = (
     "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
     "suspects are named"

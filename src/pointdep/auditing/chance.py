@@ -18,7 +18,7 @@ from pointdep.auditing.result import Contamination
 
 Array = NDArray[np.float64]
 
-_FEWEST = 15  # pairs: a share counted on fewer is chance itself
+_FEWEST, _LINE = 30, 50  # pairs: a share counted on fewer, or a line through fewer, is chance
 _CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
 _OF_SAY = 100  # pairs: with so many to count, PMI has half a say
 _NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
@@ -46,7 +46,7 @@ def estimate_contamination(shares: Array) -> Contamination:
     least = int(density.argmin())
     share = min(float(density[least]), 1.0)
     near = ends <= _NEAR
-    if near.sum() >= _FEWEST:
+    if near.sum() >= _LINE:
         line = _at_zero(ends[near], density[near])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
     return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
