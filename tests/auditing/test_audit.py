@@ -395,3 +395,23 @@ def test_independent_pairs_have_no_suspects():
     with pytest.warns(DataWarning, match="no suspects are named"):
         found = audited(random.normal(size=(200, 2)), random.normal(size=(200, 2)))
     assert not found.table["suspect"].any()
+
+
+def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
+    """Suspects go first, whatever their PMI; the others by PMI."""
+    from pointdep.auditing import audit as module
+
+    asked = []
+
+    def spy(*arguments, **options):
+        asked.append(arguments[5])
+        return find_partners(*arguments, **options)
+
+    find_partners = module.find_partners
+    monkeypatch.setattr(module, "find_partners", spy)
+    monkeypatch.setattr(module, "q_values", lambda pmi, _: np.where(pmi > np.median(pmi), 0.0, 1.0))
+    table = audited(*pairs(300), contamination=0.1).table
+    looked_at, suspects = asked[0], table.index[table["suspect"]]
+    assert set(looked_at[: len(suspects)]) == set(suspects)
+    lowest = table[~table["suspect"]].nsmallest(100, "pmi").index
+    assert set(looked_at[len(suspects) :]) == set(lowest)

@@ -19,7 +19,6 @@ from pointdep.auditing.duplicates import duplicates
 from pointdep.auditing.mismatched import mismatched_pairs
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit, Contamination
-from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, require_whole
 from pointdep.estimator import PointwiseDependency
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from pointdep.assembly import PairedRows
 
 _FOLDS = 5
-# An epoch of so many rows is long, and the order of the pairs settles before their PMI does.
-_MANY_ROWS, _LESS_PATIENCE = 50_000, 4
 _LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
 _INDEPENDENT = (
     "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
@@ -43,7 +40,8 @@ _WEAK = (
     "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
     "like chance, and then many suspects are right; give contamination= where you know the share"
 )
-_LEAST_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000  # rows whose better partner is looked for
+# Rows whose better partner is looked for: the lowest beside the suspects, and in all.
+_OTHERS_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000
 
 
 def audit(
@@ -74,8 +72,6 @@ def audit(
         if value is not None and not 0.0 < value < 1.0:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
     fitted = _estimator(model, folds, random_state, device, progress)
-    if model is None and _rows(X) >= _MANY_ROWS:
-        fitted.set_params(patience=_LESS_PATIENCE)
     _require_each_once(fitted, X, Y, groups)
     fitted.fit(X, Y, groups=groups)
     rows = fitted._fitted_rows("audit", "pointdep.audit")
@@ -90,7 +86,8 @@ def audit(
         found = Contamination(contamination, given=True)
     posterior = posteriors(pmi, shares, found.share, standings)
     q_value = q_values(pmi, posterior)
-    if contamination is None and fitted.mutual_information().ci[0] <= 0.0:
+    information = fitted.mutual_information()
+    if contamination is None and information.ci[0] <= 0.0:
         q_value = np.ones_like(q_value)
         _warn(_INDEPENDENT)
     elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
@@ -98,14 +95,14 @@ def audit(
     table = _table(fitted, rows, posterior, q_value, fdr, _labels(Y, fitted))
     return Audit(
         table=table,
-        mutual_information=fitted.mutual_information(),
+        mutual_information=information,
         check=fitted.check(),
         contamination=found,
         fdr=fdr,
         folds=fitted.n_replicas_,
         method=fitted.method,
         flags=fitted.flags_,
-        answered=_what_answered(fitted),
+        answered=fitted.model_.answered,
     )
 
 
@@ -125,14 +122,6 @@ def _estimator(
     return fresh
 
 
-def _rows(X: Any) -> int:
-    """How many there are, as far as can be told before they are read."""
-    try:
-        return len(X)
-    except TypeError:
-        return 0
-
-
 def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any) -> None:
     """Refuse, before the fit, folds or a cv that do not score each row once."""
     if fitted.cv is None and fitted.folds != 1:
@@ -149,13 +138,6 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
             "that did not see it, and each row needs one: use folds of at least 2, or a cv whose "
             "test parts hold every row once, such as KFold"
         )
-
-
-def _what_answered(fitted: PointwiseDependency) -> str:
-    critic = fitted.model_.critic
-    if not isinstance(critic, ClosedFormCritic):
-        return ""
-    return "closed form alone" if critic.silent else "closed form and network"
 
 
 def _warn(message: str) -> None:
@@ -177,7 +159,8 @@ def _table(
     rank = np.empty(len(pmi), np.int64)
     rank[order] = np.arange(1, len(pmi) + 1)
     suspect = q_value <= fdr
-    doubtful = order[: min(max(int(suspect.sum()), _LEAST_DOUBTFUL), _MOST_DOUBTFUL)]
+    first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
+    doubtful = first[: min(int(suspect.sum()) + _OTHERS_DOUBTFUL, _MOST_DOUBTFUL)]
     with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
         partners = find_partners(
             fitted.model_,
@@ -232,10 +215,7 @@ def _stderr(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32
     The jackknife by parts, over the replicas that trained on the row: of these each left out
     another part of the others. With fewer than two of them, over all replicas.
     """
-    count = len(rows.splits)
-    if count < 2:
-        return np.full(len(rows.x), np.nan, np.float32)
-    saw = np.ones((count, len(rows.x)), dtype=bool)
+    saw = np.ones((len(rows.splits), len(rows.x)), dtype=bool)
     for replica, split in enumerate(rows.splits):
         saw[replica, split.report] = False
     saw[:, saw.sum(0) < 2] = True

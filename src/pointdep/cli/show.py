@@ -107,10 +107,8 @@ def print_estimate(
 
 def _what_answered(model: PointwiseDependency | ClassicalDependency) -> str:
     """Whether the default critic's network was left in."""
-    silent = getattr(getattr(getattr(model, "model_", None), "critic", None), "silent", None)
-    if silent is None:
-        return ""
-    return ": closed form alone" if silent else ": closed form and network"
+    answered = getattr(getattr(model, "model_", None), "answered", "")
+    return f": {answered}" if answered else ""
 
 
 def check_rows(check: RatioCheck, plot: Path | None) -> dict[str, str]:

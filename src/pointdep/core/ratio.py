@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
+from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
@@ -62,6 +63,13 @@ class RatioModel(nn.Module):
     @property
     def replicas(self) -> int:
         return self.critic.replicas
+
+    @property
+    def answered(self) -> str:
+        """What of a default critic gives log r, in words; "" for other critics."""
+        if not isinstance(self.critic, ClosedFormCritic):
+            return ""
+        return "closed form alone" if self.critic.silent else "closed form and network"
 
     @torch.no_grad()
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
