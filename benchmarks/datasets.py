@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pointdep.data.images.mnist import read_part
 
 Array = NDArray[np.float32]
 
@@ -30,10 +31,8 @@ def words(path: Path) -> Words:
 
 
 def mnist(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images (n, 28, 28) and labels (n,) of "train" or "t10k", from the idx.gz files."""
-    images = _idx(folder / f"{part}-images-idx3-ubyte.gz")
-    labels = _idx(folder / f"{part}-labels-idx1-ubyte.gz")
-    return images, labels.astype(np.int64)
+    """Images (n, 28, 28) and labels (n,) of "train" or "t10k", from the idx files."""
+    return read_part(folder, part)
 
 
 def halves(images: NDArray[np.uint8]) -> tuple[Array, Array]:
@@ -50,10 +49,3 @@ def plant(y: Array, share: float, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     y = y.copy()
     y[rows] = y[np.roll(rows, 1)]  # one cycle has no fixed point
     return y, planted
-
-
-def _idx(path: Path) -> NDArray[np.uint8]:
-    content = gzip.decompress(path.read_bytes())
-    dimensions = content[3]
-    shape = np.frombuffer(content, ">u4", dimensions, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

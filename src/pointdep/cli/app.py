@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 import typer
 
 import pointdep
-from pointdep.cli import audit, bench, demo, fit, mi, retrieve, score
+from pointdep.cli import audit, bench, demo, fit, mi, pretrain, retrieve, score
 from pointdep.cli.reproduce import figure1, figure3, table1, table2, theorem1
 from pointdep.errors import PointdepError, PointdepWarning
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
+    "pretrain": "the same command goes on from the last checkpoint, if there was one",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"
@@ -52,6 +53,7 @@ app.command(name="fit")(_guarded(fit.fit))
 app.command(name="score")(_guarded(score.score))
 app.command(name="retrieve")(_guarded(retrieve.retrieve))
 app.command(name="audit")(_guarded(audit.audit))
+app.command(name="pretrain")(_guarded(pretrain.pretrain))
 app.command(name="bench")(_guarded(bench.bench))
 
 paper = typer.Typer(rich_markup_mode=None)

@@ -118,13 +118,15 @@ def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> A
     return read_column(files[0], column)
 
 
-def parse_options(pairs: list[str] | None) -> dict[str, Any] | None:
+def parse_options(
+    pairs: list[str] | None, option: str = "--method-option"
+) -> dict[str, Any] | None:
     """["eta=2"] -> {"eta": 2}; words stay words."""
     options: dict[str, Any] = {}
     for pair in pairs or []:
         name, separator, text = (part.strip() for part in pair.partition("="))
         if not separator or not name or not text:
-            raise InputError(f"--method-option {pair!r} must be NAME=VALUE, as eta=2")
+            raise InputError(f"{option} {pair!r} must be NAME=VALUE, as eta=2")
         try:
             options[name] = json.loads(text.lower())
         except ValueError:

@@ -12,6 +12,7 @@ MEANINGS = {
     "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "duplicated_rows": "rows occur more than once and stand on both sides of the splits",
     "determined": "part of y is determined by x: the mutual information has no finite value",
+    "collapsed": "the representations are all but constant: they tell no pair from another",
     "reference_too_small": "the stored reference of the read-out is too small for the values found",
 }
 

@@ -1,0 +1,1 @@
+"""Encoders: RealNVP (shallow), AMDIM with its global-to-local costs (deep), ResNet (SimCLR)."""

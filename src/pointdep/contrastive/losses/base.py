@@ -1,0 +1,225 @@
+"""What all losses share: `ContrastiveLoss`, for scores that are logarithms or ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from pointdep.contrastive.losses import collapse
+from pointdep.contrastive.losses.cells import Cells
+from pointdep.contrastive.losses.inputs import check_pairs, group_ids
+from pointdep.contrastive.losses.options import (
+    CriticLike,
+    LossOptions,
+    check_block_size,
+    check_negatives,
+    check_positive,
+)
+from pointdep.contrastive.losses.precision import no_autocast, raised
+from pointdep.contrastive.losses.scores import Scores, dimensions, loss_critic
+from pointdep.core.methods import get_method
+from pointdep.fitting.flags import Flag
+
+_BLOCK = 1 << 24  # numbers alive at a time in `pmi_matrix`
+
+
+class ContrastiveLoss(nn.Module):
+    """``loss(z1, z2, groups=None)``: minus a learning objective of Table 1, to be minimised.
+
+    Row i of z1, (n, d1), and row i of z2, (n, d2), are a pair; the other rows are its negatives.
+
+    Options, all by keyword
+    -----------------------
+    normalize: bring rows to unit length. None: yes for the inner product, no for other critics.
+    clip: bound the scores smoothly, ``clip * tanh(score / clip)``; None: not at all.
+    learn_scale: make the temperature or scale a parameter, kept as its logarithm.
+    critic: "inner", without weights of its own; "bilinear", "separable" or "concat"; a module
+        called on paired rows; or two encoders whose inner product is the score.
+    dims: (d1, d2), or one number for both, where a named critic has weights.
+    negatives: "cross", z1 against z2; or "all", both views against both, as in SimCLR. Then an
+        anchor meets all other representations of either view, and its positive is its other view;
+        a critic with two sides takes the anchor on its x side.
+    symmetric: in "all", the anchors are both views, or z1 alone where it is false. In "cross", CPC
+        takes the mean of its row-wise and column-wise forms; the other objectives are sums over
+        cells and do not change.
+    gather: where `torch.distributed` is initialised, the batch is that of all processes: the value
+        and, after DDP's mean, the gradients are those of one process with all rows. See
+        `pointdep.contrastive.distributed`.
+    block_size: rows of the score matrix at a time. "auto": all of them up to 2^26 numbers, then
+        blocks of about 2^24; blocks are computed again in backward, so that the matrix never lives.
+
+    groups: (n,) whole numbers. Cells between rows of one group are neither positives nor negatives.
+    A row whose whole batch is its group has its positive and no negatives; a batch of one group is
+    an error on the CPU, and a NaN on a device, which is not stopped to look.
+
+    Half precision is raised to float32, and autocast is off inside.
+    """
+
+    method_key: ClassVar[str]
+    monitor: Tensor
+
+    def __init__(
+        self,
+        method_options: Mapping[str, Any],
+        multiplier: float | None,
+        *,
+        normalize: bool | None = None,
+        clip: float | None = None,
+        learn_scale: bool = False,
+        critic: CriticLike = "inner",
+        dims: int | tuple[int, int] | None = None,
+        negatives: Literal["cross", "all"] = "cross",
+        symmetric: bool = True,
+        gather: bool = True,
+        block_size: int | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__()
+        check_positive("clip", clip)
+        check_negatives(negatives)
+        check_block_size(block_size)
+        self.method = get_method(self.method_key, method_options)
+        self.negatives, self.symmetric = negatives, symmetric
+        self.gather, self.block_size = gather, block_size
+        plain = isinstance(critic, str) and critic == "inner"
+        unit = plain if normalize is None else normalize
+        if multiplier is None:
+            multiplier = self._default_multiplier() if plain and unit else 1.0
+        self.dims = None if dims is None else dimensions(str(critic), dims)
+        self.scores = Scores(
+            loss_critic(critic, dims),
+            normalize=unit,
+            multiplier=multiplier,
+            learn=learn_scale,
+            clip=clip,
+        )
+        # The spread and the loss of the last batch: written on the device, read when asked.
+        self.register_buffer("monitor", torch.tensor([math.nan, 0.0]), persistent=False)
+
+    def objective(self, cells: Cells) -> Tensor:
+        """The learning objective of the joined batch, (), maximised."""
+        raise NotImplementedError
+
+    def _default_multiplier(self) -> float:
+        raise NotImplementedError
+
+    def forward(self, z1: Tensor, z2: Tensor, groups: Tensor | None = None) -> Tensor:
+        """Minus the objective, (). z1: (n, d1), z2: (n, d2), groups: (n,) whole numbers."""
+        both = self.negatives == "all"
+        check_pairs(z1, z2, self.dims, same=both or self.scores.critic is None)
+        with no_autocast(z1):
+            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            cells = Cells(
+                self.scores,
+                rows[0],
+                rows[1],
+                group_ids(groups, z1),
+                both_views=both,
+                symmetric=self.symmetric,
+                joined=self.gather,
+                block_size=None if self.block_size == "auto" else self.block_size,
+            )
+            loss = -self.objective(cells)
+            self._record(rows, loss)
+        return loss
+
+    @torch.no_grad()
+    def pmi(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """log r of each pair, (n,), without gradient: a function of that pair alone.
+
+        z1: (n, d1), z2: (n, d2). A read-out with a floor, r >= 1e-4, ends at -9.2.
+        """
+        check_pairs(z1, z2, self.dims, same=self.scores.critic is None)
+        with no_autocast(z1):
+            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
+            return self.method.read_out(self.scores.pairs(anchors, candidates))
+
+    @torch.no_grad()
+    def pmi_matrix(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """log r of all pairs, in blocks. z1: (n, d1), z2: (m, d2) -> (n, m), without gradient."""
+        check_pairs(z1, z2, self.dims, same=self.scores.critic is None, paired=False)
+        with no_autocast(z1):
+            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
+            size = max(1, _BLOCK // max(1, len(z2) * self.scores.cell_width))
+            blocks = [self.scores.cells(part, candidates) for part in torch.split(anchors, size)]
+            return self.method.read_out(torch.cat(blocks))
+
+    @property
+    def spread(self) -> float:
+        """How much the rows of the last batch vary, the smaller of the two sides.
+
+        0 where they are constant, 1 where they are centred; NaN before the first batch. On several
+        processes: of the rows of this one.
+        """
+        return float(self.monitor[0])
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """What is wrong with the last batch: "collapsed" or "diverged"."""
+        value, last = self.monitor.tolist()
+        limit = collapse.NORMALISED if self.scores.normalize else collapse.UNTOUCHED
+        return collapse.flags(value, last, limit)
+
+    @torch.no_grad()
+    def _record(self, rows: list[Tensor], loss: Tensor) -> None:
+        """Keep the spread and the loss without waiting for the device."""
+        if len(rows[0]) < 2:  # one row of several processes: it cannot differ from itself
+            return
+        least = torch.minimum(collapse.spread(rows[0]), collapse.spread(rows[1]))
+        if self.monitor.device != loss.device:  # a loss without weights is easily left behind
+            self.monitor = self.monitor.to(loss.device)
+        self.monitor.copy_(torch.stack([least, loss.detach()]))
+
+
+class LogScoreLoss(ContrastiveLoss):
+    """A loss whose score stands for log r: similarity / temperature."""
+
+    default_temperature: ClassVar[float]
+
+    def __init__(
+        self,
+        method_options: Mapping[str, Any],
+        *,
+        temperature: float | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        check_positive("temperature", temperature)
+        multiplier = None if temperature is None else 1.0 / temperature
+        super().__init__(method_options, multiplier, **options)
+
+    def _default_multiplier(self) -> float:
+        return 1.0 / self.default_temperature
+
+    @property
+    def temperature(self) -> float:
+        """What similarities are divided by, as it is now."""
+        return 1.0 / self.scores.strength
+
+
+class RatioScoreLoss(ContrastiveLoss):
+    """A loss whose score stands for r: scale * similarity."""
+
+    default_scale: ClassVar[float] = 10.0
+
+    def __init__(
+        self,
+        method_options: Mapping[str, Any],
+        *,
+        scale: float | None = None,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        check_positive("scale", scale)
+        super().__init__(method_options, scale, **options)
+
+    def _default_multiplier(self) -> float:
+        return self.default_scale
+
+    @property
+    def scale(self) -> float:
+        """What similarities are multiplied by, as it is now."""
+        return self.scores.strength

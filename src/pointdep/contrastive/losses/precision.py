@@ -1,0 +1,76 @@
+"""Everything in a loss is float32 or float64, whatever the encoder ran in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def no_autocast(tensor: Tensor) -> torch.autocast:
+    """Autocast off on the tensor's device: scores in bfloat16 have two or three digits."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def raised(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in one type: float32 where they are in half precision or whole numbers."""
+    dtype = torch.float32
+    for tensor in tensors:
+        if tensor.dtype not in _HALF and tensor.is_floating_point():
+            dtype = torch.promote_types(dtype, tensor.dtype)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def gram(rows: Tensor) -> Tensor:
+    """rows' rows, (n, d) -> (d, d), without TF32 in value and gradient.
+
+    A sum over all cells stands on these few numbers: TF32's three digits would be all it has.
+    """
+    if not rows.is_cuda or torch.compiler.is_compiling():
+        return rows.T @ rows
+    product: Tensor = _Gram.apply(rows)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _Gram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        with full_float32():
+            return rows.T @ rows
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        rows: Tensor = ctx.saved_tensors[0]
+        with full_float32():
+            return rows @ (gradient + gradient.T)
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """TF32 off in CUDA's matrix products, however it was turned on; as it was afterwards."""
+    matmul = torch.backends.cuda.matmul
+    try:
+        legacy = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by `fp32_precision`, beside which the older setting is unreadable
+        legacy = "highest"
+    if legacy != "highest":
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(legacy)
+        return
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before

@@ -1,0 +1,149 @@
+"""From representations to scores: unit length, critic, temperature or scale, clip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pointdep.core.critics import Critic, EncoderCritic, ModuleCritic, build_critic
+from pointdep.errors import InputError, require_whole, unknown_name
+
+NAMED = ("inner", "bilinear", "separable", "concat")
+"""The critics a loss builds by name."""
+
+
+class Scores(nn.Module):
+    """s(anchor, candidate) = clip(multiplier * critic(anchor, candidate)).
+
+    A critic that is an inner product of two embeddings embeds each row once: `anchors` and
+    `candidates` are then the embeddings, the multiplier and the critic's constants among them.
+    """
+
+    def __init__(
+        self,
+        critic: Critic | None,
+        *,
+        normalize: bool,
+        multiplier: float,
+        learn: bool,
+        clip: float | None,
+    ) -> None:
+        super().__init__()
+        self.critic, self.normalize, self.clip = critic, normalize, clip
+        self._multiplier = multiplier
+        self.log_multiplier = nn.Parameter(torch.tensor(math.log(multiplier))) if learn else None
+
+    @property
+    def multiplier(self) -> Tensor | float:
+        """What similarities are multiplied by."""
+        if self.log_multiplier is None:
+            return self._multiplier
+        return self.log_multiplier.exp()
+
+    @property
+    def strength(self) -> float:
+        """The multiplier as a number; waits for the device where it is learned."""
+        if self.log_multiplier is None:
+            return self._multiplier
+        return math.exp(self.log_multiplier.detach().item())
+
+    @property
+    def inner(self) -> bool:
+        """Whether the critic's score is an inner product of two embeddings, and nothing besides."""
+        return self.critic is None or (self.critic.has_inner and self.critic.inner_is_all)
+
+    @property
+    def cell_width(self) -> int:
+        """How many numbers one cell keeps alive."""
+        return 1 if self.critic is None or self.inner else self.critic.cell_width()
+
+    @property
+    def draws(self) -> bool:
+        """Whether the critic may use random numbers, as a module with dropout does."""
+        return isinstance(self.critic, ModuleCritic | EncoderCritic)
+
+    def rows(self, z: Tensor) -> Tensor:
+        """Representations as the critic sees them, of unit length or untouched, (n, d)."""
+        return F.normalize(z, dim=-1) if self.normalize else z
+
+    def anchors(self, z: Tensor) -> Tensor:
+        """What is kept of `rows` in the place of x. z: (n, d) -> (n, e)."""
+        if not self.inner:
+            return z
+        if self.critic is None:
+            return z * self.multiplier
+        vectors, own = self.critic.inner_x(z.unsqueeze(0))
+        parts = torch.cat([vectors[0], own[0].unsqueeze(-1), torch.ones_like(z[:, :1])], -1)
+        return parts * self.multiplier
+
+    def candidates(self, z: Tensor) -> Tensor:
+        """What is kept of `rows` in the place of y. z: (m, d) -> (m, e)."""
+        if not self.inner or self.critic is None:
+            return z
+        vectors, own = self.critic.inner_y(z.unsqueeze(0))
+        last = torch.zeros_like(z[:, :1]) if own is None else own[0].unsqueeze(-1)
+        return torch.cat([vectors[0], torch.ones_like(last), last], -1)
+
+    def pairs(self, anchors: Tensor, candidates: Tensor) -> Tensor:
+        """Scores of the pairs, (n, e) and (n, e) -> (n,)."""
+        if self.inner:
+            return self._clipped((anchors * candidates).sum(-1))
+        assert self.critic is not None
+        scores = self.critic.pairs(anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
+        return self._clipped(scores * self.multiplier)
+
+    def cells(self, anchors: Tensor, candidates: Tensor) -> Tensor:
+        """Scores of all pairs, (n, e) and (m, e) -> (n, m)."""
+        if self.inner:
+            return self._clipped(anchors @ candidates.T)
+        assert self.critic is not None
+        scores = self.critic.matrix(anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
+        return self._clipped(scores * self.multiplier)
+
+    def _clipped(self, scores: Tensor) -> Tensor:
+        return scores if self.clip is None else self.clip * torch.tanh(scores / self.clip)
+
+
+def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | None:
+    """The critic of a loss: None is the plain inner product, without weights.
+
+    A module is used itself, not a copy, so that an optimiser made beforehand trains it.
+    """
+    if isinstance(critic, nn.Module):
+        own: Critic = ModuleCritic(1, nn.Identity())
+        own.copies = nn.ModuleList([critic])
+        return own
+    if isinstance(critic, tuple | list):
+        if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
+            raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
+        own = EncoderCritic(1, nn.Identity(), nn.Identity())
+        own.copies = nn.ModuleList([nn.ModuleDict({"x": critic[0], "y": critic[1]})])
+        return own
+    if not isinstance(critic, str) or critic not in NAMED:
+        raise unknown_name("critic", critic, NAMED)
+    if critic == "inner":
+        return None
+    made = build_critic(critic, 1, *dimensions(critic, dims))
+    # As torch's own layers do: the initial weights follow torch.manual_seed.
+    seed = int(torch.randint(2**31, ()))
+    made.reset([torch.Generator().manual_seed(seed)])
+    return made
+
+
+def dimensions(critic: str, dims: int | Sequence[int] | None) -> tuple[int, int]:
+    """dims as (d1, d2)."""
+    if dims is None:
+        raise InputError(
+            f"critic={critic!r} has weights, so it needs dims=(d1, d2), the columns of z1 and z2"
+        )
+    pair = (dims, dims) if isinstance(dims, int) else tuple(dims)
+    if len(pair) != 2:
+        raise InputError(f"dims={dims!r} must be one number, or two: the columns of z1 and z2")
+    for dim in pair:
+        require_whole("dims", dim)
+    return pair[0], pair[1]

@@ -1,0 +1,1 @@
+"""Pre-training of encoders: what is trained, the loop, its checkpoints, and what it leaves."""

@@ -1,0 +1,231 @@
+"""The training loop: one device or many through Fabric, and the same run again after a kill."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pointdep.contrastive.pretraining.journal import Entry, Journal
+from pointdep.contrastive.pretraining.order import Order, mix
+from pointdep.contrastive.pretraining.recipe import Recipe
+from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
+from pointdep.data.images import ImageSet
+from pointdep.errors import DivergedError, FitWarning
+from pointdep.fitting.progress import Progress
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+_STEPS_UNSEEN = 50  # on a GPU, between two looks at the loss, which wait for it
+_SHARE_OF_WRITING = 0.05  # at most, of the training time
+
+Evaluate = Callable[[bool], dict[str, list[float]]]
+"""Accuracies of a kind, one a replica, of the features as they are; told whether it is the end."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state is kept, whose it is, and how often it is written, in seconds."""
+
+    path: Path
+    fingerprint: str
+    every: float
+
+
+class Training:
+    """One run: `run` trains until the epochs or the minutes are over."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        images: ImageSet,
+        settings: Settings,
+        fabric: Fabric,
+        journal: Journal,
+        *,
+        checkpoint: Checkpoint | None = None,
+        evaluate: Evaluate | None = None,
+    ) -> None:
+        """images: on the fabric's device, as the recipe prepared them."""
+        assert settings.batch_size is not None
+        assert settings.epochs is not None
+        assert settings.learning_rate is not None
+        self.recipe, self.images, self.settings = recipe, images, settings
+        self.fabric, self.journal, self.checkpoint = fabric, journal, checkpoint
+        self.evaluate = evaluate
+        self.optimizer = recipe.optimizer(settings.learning_rate)
+        self.base_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.module, self.fabric_optimizer = fabric.setup(recipe, self.optimizer)
+        self.order = Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
+        self.steps = settings.epochs * self.order.steps
+        self.step, self.seconds = 0, 0.0
+        self.sums = torch.zeros(recipe.replicas, device=fabric.device)  # of this epoch's losses
+        self.summed = 0
+        self._generator = torch.Generator(fabric.device)
+        self._warned: set[str] = set()
+
+    def run(self, shown: Progress) -> None:
+        """Train on from where the run is."""
+        if self.checkpoint is not None and self.checkpoint.path.exists():
+            self._restore()
+        self._started = time.monotonic() - self.seconds
+        self._written = time.monotonic()
+        self._write_seconds = 0.0
+        on_gpu = self.fabric.device.type == "cuda"
+        with _quick_products(), torch.random.fork_rng(_devices(self.fabric.device)):
+            while not self._over():
+                losses = self.train_step()
+                self.sums += losses
+                self.summed += 1
+                self.step += 1
+                ends = self.step % self.order.steps == 0
+                if ends or not on_gpu or self.step % _STEPS_UNSEEN == 0 or self.step < 3:
+                    self._look(losses, shown)
+                if ends or self._over():
+                    self._end_epoch(shown)
+                self._keep()
+
+    def _over(self) -> bool:
+        return self.step >= self.steps or self._done() >= 1.0
+
+    def _done(self) -> float:
+        """The share of the run that is behind it, by steps or by the clock."""
+        minutes = self.settings.minutes
+        by_clock = self.seconds / (60.0 * minutes) if minutes else 0.0
+        return max(self.step / self.steps, by_clock)
+
+    def train_step(self) -> Tensor:
+        """The losses of the replicas, (R,), before the step."""
+        rank, ranks = self.fabric.global_rank, self.fabric.world_size
+        rows = self.order.batch(self.step, rank, ranks)
+        start = mix(self.settings.seeds[0], self.step, rank)
+        self._generator.manual_seed(start)
+        torch.manual_seed(start)  # dropout's
+        images, step = self.images, self.step
+        batch = self.recipe.batch(images.train, images.train_labels, rows, self._generator)
+        factor = self.recipe.rate(self._done(), step)
+        for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
+            group["lr"] = base * factor
+        losses: Tensor = self.module(batch)
+        self.fabric.backward(losses.sum())
+        if self.recipe.clips_gradient(step):
+            self.fabric.clip_gradients(self.module, self.fabric_optimizer, clip_val=1.0)
+        self.fabric_optimizer.step()
+        self.fabric_optimizer.zero_grad()
+        return losses.detach()
+
+    def _look(self, losses: Tensor, shown: Progress) -> None:
+        """Wait for the device, read the clock, say how far it is."""
+        values = losses.tolist()
+        self.seconds = time.monotonic() - self._started
+        if self.settings.minutes:
+            self.seconds = self.fabric.broadcast(self.seconds)
+        finite = [value for value in values if math.isfinite(value)]
+        if not finite:
+            raise DivergedError(
+                f"the loss is not finite at step {self.step} (epoch {self._epoch()}): lower the "
+                "learning rate, or change the scale of the score"
+            )
+        pace = self.step / max(self.seconds, 1e-9)
+        detail = f"loss {sum(finite) / len(finite):.3f}, {self._rate(pace)}"
+        total = self.steps
+        if self.settings.minutes:
+            # By the clock, in steps of the pace so far.
+            total = min(total, round(self.step / max(self._done(), 1e-9)))
+        shown.update(self.step, max(total, self.step), detail)
+
+    def _rate(self, pace: float) -> str:
+        return f"{pace * self.order.batch_size:.0f} images/s, epoch {self._epoch()}"
+
+    def _epoch(self) -> int:
+        return math.ceil(self.step / self.order.steps)
+
+    def _end_epoch(self, shown: Progress) -> None:
+        entry: Entry = {
+            "epoch": self.step / self.order.steps,
+            "step": self.step,
+            "seconds": self.seconds,
+            "rate": self.optimizer.param_groups[0]["lr"],
+            "images_per_second": self.step * self.order.batch_size / max(self.seconds, 1e-9),
+            "loss": (self.sums / max(self.summed, 1)).tolist(),
+        }
+        self.sums.zero_()
+        self.summed = 0
+        self._warn()
+        every = self.settings.evaluate_every
+        if self.evaluate and (self._over() or (every and self._epoch() % every == 0)):
+            before = time.monotonic()
+            shown.update(self.step, max(self.steps, self.step), "evaluating")
+            entry |= self.evaluate(self._over())
+            self._started += time.monotonic() - before  # training time alone is counted
+        self.journal.add(entry)
+
+    def _warn(self) -> None:
+        """Say each problem once."""
+        for flag in self.recipe.flags:
+            if flag.name not in self._warned:
+                self._warned.add(flag.name)
+                warnings.warn(f"epoch {self._epoch()}: {flag}", FitWarning, stacklevel=2)
+
+    def _keep(self) -> None:
+        """Write the state when it is time, and never for more than a small share of the time."""
+        if self.checkpoint is None or self.fabric.global_rank != 0:
+            return
+        wait = max(self.checkpoint.every, self._write_seconds / _SHARE_OF_WRITING)
+        now = time.monotonic()
+        if now - self._written < wait and not self._over():
+            return
+        write_snapshot(self.checkpoint.path, self._state(), self.checkpoint.fingerprint)
+        self._written = time.monotonic()
+        self._write_seconds = self._written - now
+        self._started += self._write_seconds
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "module": self.recipe.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric._precision.state_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "sums": self.sums,
+            "summed": self.summed,
+            "history": self.journal.entries,
+        }
+
+    def _restore(self) -> None:
+        assert self.checkpoint is not None
+        state = read_snapshot(self.checkpoint.path, self.checkpoint.fingerprint)
+        self.recipe.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.fabric._precision.load_state_dict(state["precision"])
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.sums.copy_(state["sums"])
+        self.summed = state["summed"]
+        self.journal.entries[:] = state["history"]
+
+
+@contextmanager
+def _quick_products() -> Iterator[None]:
+    """TF32 for what is left in float32, and the fastest convolutions; put back afterwards."""
+    products, search = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.benchmark = search
+
+
+def _devices(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []

@@ -1,0 +1,105 @@
+"""What a pre-training run is told, checked before anything is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pointdep.errors import InputError, require_whole, unknown_name
+
+MODELS = ("shallow", "amdim", "simclr")
+OBJECTIVES = ("cpc", "pcc", "drfc", "variational", "dm1", "dm2", "rpc")
+PRECISIONS = ("auto", "32", "bf16", "16")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a model is trained in the paper, or in the recipe it follows."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    width: int
+    depth: int
+
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
+    {
+        # 21,000 iterations on MNIST; width: of the shift nets; depth: couplings.
+        "shallow": Protocol(45, 128, 1e-4, width=512, depth=30),
+        # width: ndf, an eighth of n_rkhs; depth: layers of a residual block.
+        "amdim": Protocol(300, 480, 2e-4, width=192, depth=8),
+        # The rate is that of a batch of 512, and grows with it; depth: 18 or 50.
+        "simclr": Protocol(200, 512, 0.12, width=64, depth=18),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One training run: one network, or for the shallow model a replica an objective and seed.
+
+    Left at None, `epochs`, `batch_size`, `learning_rate`, `width` and `depth` are the protocol's.
+    minutes: training time after which the run ends, the learning rate brought down by then.
+    evaluate_every: epochs between two looks at the features; 0 looks at the end alone.
+    loss: options of the loss, such as temperature, scale, alpha or negatives.
+    """
+
+    model: str
+    objectives: tuple[str, ...] = ("cpc",)
+    seeds: tuple[int, ...] = (0,)
+    epochs: int | None = None
+    minutes: float | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    width: int | None = None
+    depth: int | None = None
+    precision: str = "auto"
+    evaluate_every: int = 0
+    loss: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        if not self.objectives or not self.seeds:
+            raise InputError("at least one objective and one seed are needed")
+        for name, values in (("objective", self.objectives), ("seed", self.seeds)):
+            if len(set(values)) < len(values):
+                raise InputError(f"a {name} is named twice in {values}")
+        for name, value in PROTOCOLS[self.model].__dict__.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        if self.model == "simclr" and self.depth not in (18, 50):
+            raise InputError(f"depth={self.depth} of simclr must be 18 or 50")
+        for name in ("epochs", "width", "depth"):
+            require_whole(name, getattr(self, name))
+        require_whole("batch_size", self.batch_size, least=2)
+        require_whole("evaluate_every", self.evaluate_every, least=0)
+        for name in ("minutes", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name}={value} must be positive")
+
+    def _check_names(self) -> None:
+        named = [("model", self.model, MODELS), ("precision", self.precision, PRECISIONS)]
+        named += [("objective", objective, OBJECTIVES) for objective in self.objectives]
+        for what, name, known in named:
+            if name not in known:
+                raise unknown_name(what, name, known)
+
+    @property
+    def runs(self) -> tuple[tuple[str, int], ...]:
+        """(objective, seed) of each replica."""
+        return tuple((objective, seed) for objective in self.objectives for seed in self.seeds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {**self.__dict__, "loss": dict(self.loss)}
+
+    @classmethod
+    def from_dict(cls, about: Mapping[str, Any]) -> Settings:
+        """The inverse of `as_dict`, after a journey through JSON."""
+        lists = {name: tuple(about[name]) for name in ("objectives", "seeds")}
+        return cls(**{**about, **lists})

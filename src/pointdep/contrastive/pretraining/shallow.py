@@ -1,0 +1,139 @@
+"""The paper's shallow model: two invertible encoders, one a half of the image, and v1' W v2.
+
+All objectives and seeds train at once, as replicas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pointdep.contrastive.distributed import gather
+from pointdep.contrastive.encoders.realnvp import RealNVP
+from pointdep.contrastive.pretraining.order import mix
+from pointdep.contrastive.pretraining.recipe import Recipe
+from pointdep.contrastive.views import halves
+from pointdep.core.critics.layers import ReplicaLinear
+from pointdep.core.method_groups import MethodGroups
+from pointdep.core.methods import Method, get_method
+from pointdep.errors import InputError
+from pointdep.fitting.flags import Flag
+
+METHOD_OF = {
+    "cpc": "cpc",
+    "pcc": "js",
+    "drfc": "drf",
+    "variational": "variational",
+    "dm1": "dm1",
+    "dm2": "dm2",
+    "rpc": "rpc",
+}
+"""The estimator that each objective trains with."""
+
+_CONSTANT = 1e-6  # of the codes' spread between images, relative to their size
+
+
+class Shallow(Recipe):
+    """RealNVP encoders of the upper and of the lower half, (objective, seed) a replica."""
+
+    scaling, regularisation = "minmax", 10.0
+    seed_of: Tensor
+    spread: Tensor
+
+    def __init__(
+        self,
+        runs: Sequence[tuple[str, int]],
+        shape: Sequence[int],
+        *,
+        couplings: int = 30,
+        width: int = 512,
+        loss: Mapping[str, Any] | None = None,
+    ) -> None:
+        """shape: (channels, height, width) of an image."""
+        super().__init__()
+        self.replicas = len(runs)
+        seeds = list(dict.fromkeys(seed for _, seed in runs))
+        self.register_buffer(
+            "seed_of", torch.tensor([seeds.index(seed) for _, seed in runs]), persistent=False
+        )
+        self.methods = [_method(objective, loss or {}) for objective, _ in runs]
+        self.groups = MethodGroups(self.methods)
+        dim = math.prod(shape) // 2
+        self.upper = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
+        self.lower = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
+        self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
+        self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
+        generators = [torch.Generator().manual_seed(mix(seed, 1)) for _, seed in runs]
+        self.upper.reset(generators)
+        self.lower.reset(generators)
+        bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it
+        with torch.no_grad():
+            for weight, generator in zip(self.product.weight, generators, strict=True):
+                weight.copy_((2.0 * torch.rand(dim, dim, generator=generator) - 1.0) * bound)
+
+    @torch.no_grad()
+    def batch(
+        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """-> the upper and the lower halves, (R, n, d) each."""
+        del labels, generator
+        upper, lower = halves(images[rows.flatten()])
+        sides = (side.view(*rows.shape, -1)[self.seed_of] for side in (upper, lower))
+        return next(sides), next(sides)
+
+    def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        upper, lower = (gather(code, 1) for code in (self.upper(batch[0]), self.lower(batch[1])))
+        scores = (self.product(upper) @ lower.transpose(-1, -2)).float()
+        with torch.no_grad():
+            sides = [_spread(upper), _spread(lower)]
+            self.spread.copy_(torch.minimum(*sides))
+        return -self.groups.apply(lambda method, part: method.objective(part), scores)
+
+    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
+        kind = next(self.parameters()).device.type
+        fused = kind in {"cpu", "cuda"} or None
+        return torch.optim.Adam(self.parameters(), lr=learning_rate, fused=fused)
+
+    def compile_parts(self) -> None:
+        self.upper.compile()
+        self.lower.compile()
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The codes of the upper halves, (R, n, d)."""
+        code: Tensor = self.upper(halves(images)[0])
+        return code
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        """Of the two halves of each image, (R, n)."""
+        upper, lower = halves(images)
+        scores: Tensor = (self.product(self.upper(upper)) * self.lower(lower)).sum(-1)
+        return scores.float()
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        constant = tuple((self.spread < _CONSTANT).nonzero().flatten().tolist())
+        if not constant:
+            return ()
+        return (Flag("collapsed", constant, "the codes of all images are the same"),)
+
+
+def _method(objective: str, options: Mapping[str, Any]) -> Method:
+    """With those of the options that it has; alpha belongs to drfc alone."""
+    method = get_method(METHOD_OF[objective])
+    unknown = set(options) - {"alpha", "lam", "eta", "a", "b", "c"}
+    if unknown:
+        raise InputError(
+            f"the shallow model's score is v1' W v2 as it is: it has no {min(unknown)!r}"
+        )
+    return method.configure(**{k: v for k, v in options.items() if k in method.options})
+
+
+def _spread(code: Tensor) -> Tensor:
+    """Mean variance between images relative to the mean square; code: (R, n, d) -> (R,)."""
+    code = code.float()
+    return code.var(1).mean(-1) / code.square().mean((1, 2)).clamp(min=1e-30)

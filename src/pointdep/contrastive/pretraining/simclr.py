@@ -1,0 +1,129 @@
+"""SimCLR: a ResNet with the CIFAR stem, a projection head, and any of the losses between views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
+from pointdep.contrastive.losses import (
+    CPCLoss,
+    DM1Loss,
+    DM2Loss,
+    DRFCLoss,
+    PCCLoss,
+    RPCLoss,
+    VariationalLoss,
+)
+from pointdep.contrastive.losses.base import ContrastiveLoss
+from pointdep.contrastive.pretraining.recipe import Recipe
+from pointdep.contrastive.views import as_rgb, evaluation_view, simclr_views
+from pointdep.fitting.flags import Flag
+
+LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
+    {
+        "cpc": CPCLoss,
+        "pcc": PCCLoss,
+        "drfc": DRFCLoss,
+        "variational": VariationalLoss,
+        "dm1": DM1Loss,
+        "dm2": DM2Loss,
+        "rpc": RPCLoss,
+    }
+)
+"""The loss of each objective."""
+
+_WARM_UP = 0.1  # share of the run in which the rate rises
+_BATCH = 512  # of the protocol's learning rate
+
+
+class SimCLR(Recipe):
+    """Its settings are those of the public recipe for CIFAR-10, for every objective alike."""
+
+    def __init__(
+        self,
+        objective: str,
+        *,
+        depth: int = 18,
+        width: int = 64,
+        batch_size: int = _BATCH,
+        loss: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.encoder = ResNet(depth, width=width)
+        self.head = ProjectionHead(self.encoder.feature_dim)
+        self.loss = LOSSES[objective](**{"negatives": "all", **(loss or {})})
+        self.views, self.plain = simclr_views(), evaluation_view()
+        self._make_views = self.views.apply
+
+    def prepare_images(self, images: Tensor) -> Tensor:
+        return as_rgb(images)
+
+    @torch.no_grad()
+    def batch(
+        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """-> (2, n, 3, h, w)."""
+        del labels
+        chosen = images[rows[0]]
+        height, width = chosen.shape[-2:]
+        return self._make_views(chosen, self.views.draw(len(chosen), height, width, generator))
+
+    def forward(self, views: Tensor) -> Tensor:
+        first, second = self.project(views.flatten(0, 1)).chunk(2)
+        return torch.stack([self.loss(first, second)])
+
+    def project(self, views: Tensor) -> Tensor:
+        """Views, (n, 3, h, w), as `batch` makes them -> what the loss compares, (n, 128)."""
+        if views.device.type == "cuda":
+            views = views.contiguous(memory_format=torch.channels_last)
+        projected: Tensor = self.head(self.encoder(views))
+        return projected
+
+    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            self.parameters(),
+            lr=learning_rate * self.batch_size / _BATCH,
+            momentum=0.9,
+            weight_decay=5e-4,
+            fused=next(self.parameters()).device.type in {"cpu", "cuda"} or None,
+        )
+
+    def rate(self, done: float, step: int) -> float:
+        """Up in a line, then down along a cosine."""
+        del step
+        if done < _WARM_UP:
+            return max(done, 1e-3) / _WARM_UP
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (done - _WARM_UP) / (1.0 - _WARM_UP))))
+
+    def compile_parts(self) -> None:
+        self.encoder.compile()
+        self._make_views = torch.compile(self.views.apply)
+
+    def encode(self, images: Tensor) -> Tensor:
+        views = self.plain(images, torch.Generator(images.device))
+        if views.device.type == "cuda":
+            views = views.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.encoder(views)
+        return features
+
+    @torch.no_grad()
+    def pmi(self, first: Tensor, second: Tensor) -> Tensor:
+        """log r of two views of one image each, both (n, 3, h, w) as `batch` makes them -> (n,)."""
+        return self.loss.pmi(self.project(first), self.project(second))
+
+    @torch.no_grad()
+    def remember(self, images: Tensor, generator: torch.Generator) -> None:
+        if isinstance(self.loss, CPCLoss):
+            rows = torch.arange(len(images), device=images.device)[None]
+            self.loss.set_reference(self.project(self.batch(images, rows, rows, generator)[1]))
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return self.loss.flags

@@ -1,0 +1,61 @@
+"""Small runs of each model, and one that is killed: as a script, MODEL FOLDER STEPS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from pointdep.contrastive.pretraining import loop
+from pointdep.contrastive.pretraining.run import Pretrained, pretrain
+from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.data.images import ImageSet
+
+SMALL = {
+    "shallow": {"width": 16, "depth": 3, "batch_size": 16, "objectives": ("cpc", "drfc")},
+    "amdim": {"width": 4, "depth": 1, "batch_size": 16, "objectives": ("pcc",)},
+    "simclr": {"width": 4, "batch_size": 16, "objectives": ("drfc",)},
+}
+
+
+def some_images(rows: int = 64, seed: int = 0) -> ImageSet:
+    """Of CIFAR-10's shape: four classes, each with a colour of its own under noise."""
+    generator = torch.Generator().manual_seed(seed)
+    colours = torch.randint(60, 200, (4, 3, 1, 1), generator=generator)
+    labels = torch.arange(2 * rows) % 4
+    noise = torch.randint(-40, 40, (2 * rows, 3, 32, 32), generator=generator)
+    pixels = (colours[labels] + noise).clamp(0, 255).to(torch.uint8)
+    names = ("a", "b", "c", "d")
+    parts = pixels[:rows], labels[:rows], pixels[rows:], labels[rows:]
+    return ImageSet("colours", *parts, names, "four colours")
+
+
+def settings(model: str, **changed: object) -> Settings:
+    return Settings(model, **{"epochs": 3, "precision": "32", **SMALL[model], **changed})
+
+
+def train(model: str, folder: Path | None = None, **changed: object) -> Pretrained:
+    return pretrain(
+        some_images(), settings(model, **changed), folder=folder, device="cpu", checkpoint_every=0
+    )
+
+
+def die_after(steps: int) -> None:
+    """Have this process killed once the checkpoint of that step is written."""
+    write = loop.write_snapshot
+
+    def write_and_die(path: Path, state: dict[str, object], fingerprint: str) -> None:
+        write(path, state, fingerprint)
+        if state["step"] == steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    loop.write_snapshot = write_and_die
+    loop._SHARE_OF_WRITING = 1e9  # a checkpoint at every step
+
+
+if __name__ == "__main__":
+    die_after(int(sys.argv[3]))
+    train(sys.argv[1], Path(sys.argv[2]))

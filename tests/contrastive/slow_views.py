@@ -1,0 +1,126 @@
+"""Each operation on one image at a time, written as plainly as can be: the tests' reference.
+
+An image is a (c, h, w) numpy array of float64; the rows drawn for it come as floats.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import math
+import random
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+Image = np.ndarray
+
+
+def resized_crop(image: Image, top: float, left: float, rows: float, columns: float) -> Image:
+    box = image[:, int(top) : int(top + rows), int(left) : int(left + columns)]
+    size = image.shape[1:]
+    enlarged = F.interpolate(
+        torch.from_numpy(box.copy())[None], size=size, mode="bilinear", align_corners=False
+    )
+    return enlarged[0].numpy()
+
+
+def flip(image: Image, flipped: float) -> Image:
+    return image[:, :, ::-1] if flipped else image
+
+
+def reflect_translate(image: Image, down: float, right: float) -> Image:
+    _, height, width = image.shape
+    border = 2 + int(max(abs(down), abs(right)))
+    padded = np.pad(image, ((0, 0), (border, border), (border, border)), mode="reflect")
+    top, left = border - int(down), border - int(right)
+    return padded[:, top : top + height, left : left + width]
+
+
+def luma(red: float, green: float, blue: float) -> float:
+    return 0.2989 * red + 0.587 * green + 0.114 * blue
+
+
+def grey_plane(image: Image) -> Image:
+    _, height, width = image.shape
+    return np.array([[luma(*image[:, i, j]) for j in range(width)] for i in range(height)])
+
+
+def blend(image: Image, other: Image | float, factor: float) -> Image:
+    return np.clip(factor * image + (1 - factor) * other, 0, 1)
+
+
+def hue_shifted(image: Image, shift: float) -> Image:
+    out = np.empty_like(image)
+    for i in range(image.shape[1]):
+        for j in range(image.shape[2]):
+            hue, saturation, value = colorsys.rgb_to_hsv(*image[:, i, j])
+            out[:, i, j] = colorsys.hsv_to_rgb((hue + shift) % 1.0, saturation, value)
+    return out
+
+
+def colour_jitter(
+    image: Image,
+    applied: float,
+    brightness: float,
+    contrast: float,
+    saturation: float,
+    hue: float,
+) -> Image:
+    if not applied:
+        return image
+    image = blend(image, 0.0, brightness)
+    image = blend(image, grey_plane(image).mean(), contrast)
+    image = blend(image, grey_plane(image), saturation)
+    return hue_shifted(image, hue)
+
+
+def grey(image: Image, applied: float) -> Image:
+    return np.stack([grey_plane(image)] * 3) if applied else image
+
+
+def blur(image: Image, applied: float, sigma: float, radius: int) -> Image:
+    if not applied:
+        return image
+    channels, height, width = image.shape
+    steps = range(-radius, radius + 1)
+    weight = {
+        (a, b): math.exp(-(a * a + b * b) / (2 * sigma * sigma)) for a in steps for b in steps
+    }
+    total = sum(weight.values())
+    padded = np.pad(image, ((0, 0), (radius, radius), (radius, radius)), mode="reflect")
+    out = np.zeros_like(image)
+    for c in range(channels):
+        for i in range(height):
+            for j in range(width):
+                for (a, b), w in weight.items():
+                    out[c, i, j] += w / total * padded[c, i + a + radius, j + b + radius]
+    return out
+
+
+def normalise(image: Image, mean: tuple[float, ...], std: tuple[float, ...]) -> Image:
+    return np.stack([(image[c] - mean[c]) / std[c] for c in range(len(mean))])
+
+
+def crop_box(
+    height: int,
+    width: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    numbers: random.Random,
+) -> tuple[int, int, int, int]:
+    """Top, left, height and width of one random box, try after try."""
+    for _ in range(10):
+        area = height * width * numbers.uniform(*scale)
+        shape = math.exp(numbers.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        columns, rows = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+        if 0 < columns <= width and 0 < rows <= height:
+            top = numbers.randint(0, height - rows)
+            return top, numbers.randint(0, width - columns), rows, columns
+    if width / height < ratio[0]:
+        rows, columns = round(width / ratio[0]), width
+    elif width / height > ratio[1]:
+        rows, columns = height, round(height * ratio[1])
+    else:
+        rows, columns = height, width
+    return (height - rows) // 2, (width - columns) // 2, rows, columns

@@ -1,0 +1,367 @@
+"""Each loss against loops over cells, against the core objectives, and against itself."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pointdep.contrastive import losses
+from pointdep.contrastive.losses.moments import identity_applies
+from pointdep.core import objectives
+from pointdep.errors import InputError
+
+from .losses_by_hand import (
+    LOSSES,
+    default_multiplier,
+    loss_by_hand,
+    made,
+    pairs,
+    score_by_hand,
+)
+
+GROUPS = [0, 1, 0, 2, 3, 1]
+CORE = {
+    "cpc": objectives.cpc,
+    "pcc": objectives.js,
+    "variational": objectives.js,
+    "dm1": lambda s, **w: objectives.dm1(s, lam=0.7, **w),
+    "dm2": lambda s, **w: objectives.dm2(s, eta=1.3, **w),
+    "drfc": lambda s, **w: objectives.drf(s, alpha=0.1, **w),
+    "rpc": lambda s, **w: objectives.rpc(s, a=0.9, b=0.05, c=0.8, **w),
+}
+LAYOUTS = list(itertools.product(["cross", "all"], [True, False]))
+
+
+def gradients(value: Tensor, *of: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad(value, of, allow_unused=True)
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
+
+
+def assert_same(first: Tensor, second: Tensor, of: list[Tensor], tolerance: float = 1e-9) -> None:
+    """Value and gradients agree."""
+    torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
+    for a, b in zip(gradients(first, *of), gradients(second, *of), strict=True):
+        torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["no groups", "groups"])
+@pytest.mark.parametrize(("negatives", "symmetric"), LAYOUTS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_loops_over_cells(name, negatives, symmetric, groups):
+    for critic, clip in itertools.product(["inner", "bilinear", "separable", "concat"], [None, 2]):
+        if critic in ("separable", "concat") and (clip or groups):
+            continue  # nothing new, and the loops are slow
+        n = 6 if critic in ("inner", "bilinear") else 4
+        own = None if groups is None else groups[:n]
+        z1, z2 = pairs(n)
+        loss = made(
+            name, critic=critic, dims=3, clip=clip, negatives=negatives, symmetric=symmetric
+        )
+        score = score_by_hand(loss, critic, default_multiplier(name, critic))
+        expected = loss_by_hand(name, score, z1, z2, own, negatives, symmetric)
+        value = loss(z1, z2, None if own is None else torch.tensor(own))
+        assert_same(value, expected, [z1, z2, *loss.parameters()])
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["no groups", "groups"])
+@pytest.mark.parametrize(("negatives", "symmetric"), LAYOUTS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_core_objectives(name, negatives, symmetric, groups):
+    z1, z2 = pairs(6, 8)  # more columns than rows: no identity
+    loss = made(name, negatives=negatives, symmetric=symmetric)
+    ids = torch.arange(6) if groups is None else torch.tensor(groups)
+    value = loss(z1, z2, None if groups is None else ids)
+    x, y = F.normalize(z1, dim=1), F.normalize(z2, dim=1)
+    joint = torch.eye(6, dtype=torch.float64)
+    if negatives == "all":
+        none = torch.zeros_like(joint)
+        joint = torch.cat([torch.cat([none, joint], 1), torch.cat([joint, none], 1)])
+        x = y = torch.cat([x, y])
+        ids = ids.repeat(2)
+    scores = default_multiplier(name, "inner") * x @ y.T
+    product = (ids[:, None] != ids).double()
+    if negatives == "all" and not symmetric:
+        scores, joint, product = scores[:6], joint[:6], product[:6]
+    expected = -CORE[name](scores, joint=joint, product=product)
+    if name == "cpc" and negatives == "cross" and symmetric:
+        other = -CORE[name](scores.T, joint=joint, product=product)
+        expected = (expected + other) / 2
+    assert_same(value, expected, [z1, z2], 1e-12)
+
+
+def test_default_weights_are_the_core_ones():
+    z1, z2 = pairs(7)
+    for loss, objective, multiplier in (
+        (losses.DRFCLoss(), objectives.drf, 10),
+        (losses.RPCLoss(), objectives.rpc, 10),
+        (losses.PCCLoss(), objectives.js, 5),
+        (losses.CPCLoss(symmetric=False), objectives.cpc, 2),
+    ):
+        scores = multiplier * F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T
+        assert_same(loss(z1, z2), -objective(scores), [z1, z2])
+
+
+def test_nt_xent_is_cross_entropy():
+    z1, z2 = pairs(9, 4)
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    logits = (z @ z.T / 0.3).masked_fill(torch.eye(18, dtype=torch.bool), -torch.inf)
+    expected = F.cross_entropy(logits, torch.arange(18).roll(9))
+    loss = losses.CPCLoss(temperature=0.3, negatives="all")(z1, z2)
+    count = torch.tensor(17.0, dtype=torch.float64)
+    assert_same(loss + count.log(), expected, [z1, z2])
+
+
+def test_clip_loss_is_cross_entropy():
+    z1, z2 = pairs(9, 4)
+    logits = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07
+    labels = torch.arange(9)
+    expected = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
+    loss = losses.CPCLoss(temperature=0.07)(z1, z2)
+    count = torch.tensor(9.0, dtype=torch.float64)
+    assert_same(loss + count.log(), expected, [z1, z2])
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("negatives", ["cross", "all"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_blocks(name, negatives, rows):
+    z1, z2 = pairs(11, 3)
+    groups = torch.arange(11) // 2
+    for critic in ("inner", "concat"):
+        options = {"critic": critic, "dims": 3, "negatives": negatives, "clip": 5.0}
+        loss = made(name, **options)
+        for own in (None, groups):
+            values = []
+            for loss.block_size in (100, rows):
+                values.append(loss(z1, z2, own))
+            assert_same(values[0], values[1], [z1, z2, *loss.parameters()], 1e-10)
+
+
+def test_auto_blocks(monkeypatch):
+    from pointdep.contrastive.losses import cells
+
+    z1, z2 = pairs(50)
+    whole = made("cpc")(z1, z2)
+    monkeypatch.setattr(cells, "_WHOLE", 1000)
+    monkeypatch.setattr(cells, "_BLOCK", 160)
+    seen = []
+    score = losses.scores.Scores.cells
+    monkeypatch.setattr(
+        losses.scores.Scores, "cells", lambda s, a, c: seen.append(len(a)) or score(s, a, c)
+    )
+    parts = made("cpc")(z1, z2)
+    assert seen == [3] * 16 + [2]
+    assert_same(whole, parts, [z1, z2])
+    assert len(seen) > 17  # computed again in backward
+
+
+@pytest.mark.parametrize("critic", ["inner", "bilinear", "separable"])
+@pytest.mark.parametrize(("negatives", "symmetric"), LAYOUTS)
+@pytest.mark.parametrize("name", ["drfc", "rpc"])
+def test_identity(name, negatives, symmetric, critic, monkeypatch):
+    z1, z2 = pairs(130, 4)
+    options = {"critic": critic, "dims": 4, "negatives": negatives, "symmetric": symmetric}
+    loss = made(name, learn_scale=True, **options)
+    used = []
+    monkeypatch.setattr(
+        losses.moments, "identity_applies", lambda c: used.append(identity_applies(c)) or used[-1]
+    )
+    crowded = torch.arange(130) % 2
+    few = torch.arange(130) // 3
+    for groups, applies in ((None, True), (few, True), (crowded, False)):
+        value = loss(z1, z2, groups)
+        assert used.pop() is applies
+        monkeypatch.setattr(losses.moments, "identity_applies", lambda _: False)
+        full = loss(z1, z2, groups)
+        monkeypatch.setattr(
+            losses.moments,
+            "identity_applies",
+            lambda c: used.append(identity_applies(c)) or used[-1],
+        )
+        assert_same(value, full, [z1, z2, *loss.parameters()])
+
+
+def test_identity_chunks(monkeypatch):
+    z1, z2 = pairs(40, 4)
+    loss, groups = made("rpc"), torch.arange(40) // 3
+    whole = loss(z1, z2, groups)
+    monkeypatch.setattr(losses.moments, "_CHUNK", 28)
+    assert_same(whole, loss(z1, z2, groups), [z1, z2])
+
+
+def test_identity_in_float32():
+    z1, z2 = (z.detach().float().requires_grad_() for z in pairs(600, 16))
+    wide = (z1.detach().double().requires_grad_(), z2.detach().double().requires_grad_())
+    value = losses.DRFCLoss()(z1, z2)
+    scores = 10 * F.normalize(wide[0], dim=1) @ F.normalize(wide[1], dim=1).T
+    exact = -objectives.drf(scores)
+    assert abs(value.item() - exact.item()) < 1e-5 * abs(exact.item())
+    for a, b in zip(gradients(value, z1, z2), gradients(exact, *wide), strict=True):
+        torch.testing.assert_close(a.double(), b, atol=1e-5 * float(b.abs().max()), rtol=0)
+
+
+def test_tf32_setting_is_left_as_found():
+    from pointdep.contrastive.losses.precision import full_float32
+
+    matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with full_float32():
+            assert matmul.fp32_precision == "ieee"
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+        torch.set_float32_matmul_precision("highest")
+        matmul.fp32_precision = "tf32"
+        with full_float32():
+            assert matmul.fp32_precision == "ieee"
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = "ieee"
+        torch.set_float32_matmul_precision(before)
+
+
+def test_row_without_negatives_and_batch_without():
+    z1, z2 = pairs(4)
+    groups = torch.tensor([0, 0, 0, 1])
+    for name in LOSSES:
+        value = made(name)(z1, z2, groups)
+        assert all(g.isfinite().all() for g in gradients(value, z1, z2))
+        with pytest.raises(InputError, match="one group"):
+            made(name)(z1, z2, torch.zeros(4, dtype=torch.int64))
+
+
+def test_learned_scale():
+    z1, z2 = pairs(6)
+    loss = losses.CPCLoss(temperature=0.25, learn_scale=True).double()
+    assert loss.temperature == pytest.approx(0.25)
+    (log_multiplier,) = loss.parameters()
+    step = 1e-6
+    (gradient,) = gradients(loss(z1, z2), log_multiplier)
+    up = losses.CPCLoss(temperature=0.25 * torch.e**-step)(z1, z2)
+    down = losses.CPCLoss(temperature=0.25 * torch.e**step)(z1, z2)
+    assert gradient.item() == pytest.approx((up - down).item() / (2 * step), rel=1e-6)
+    ratio = losses.DRFCLoss(scale=3.0, learn_scale=True)
+    assert ratio.scale == pytest.approx(3.0)
+    assert losses.DRFCLoss(scale=3.0).state_dict().keys() == set()
+
+
+class Distance(nn.Module):
+    """A critic of the user's own: minus the squared distance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self.rate * (x - y).square().sum(-1)
+
+
+def test_users_critics():
+    z1, z2 = pairs(6)
+    critic = Distance()
+    loss = losses.PCCLoss(critic=critic)
+    scores = -critic.rate * torch.cdist(z1, z2).square()
+    assert_same(loss(z1, z2), -objectives.js(scores), [z1, z2, critic.rate])
+    first, second = nn.Linear(3, 2).double(), nn.Linear(3, 2).double()
+    loss = losses.DRFCLoss(critic=(first, second))
+    scores = first(z1) @ second(z2).T
+    assert_same(loss(z1, z2), -objectives.drf(scores), [z1, z2, first.weight, second.bias])
+    assert {id(p) for p in loss.parameters()} >= {id(first.weight), id(second.weight)}
+
+
+def test_dropout_in_a_critic_is_drawn_once():
+    """Computed again in backward, a block must see the same random numbers."""
+
+    class Dropped(Distance):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return super().forward(F.dropout(x, 0.5), y)
+
+    z1, z2 = (torch.ones(8, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    values = []
+    for rows in (100, 8):
+        torch.manual_seed(0)
+        values.append(losses.PCCLoss(critic=Dropped(), block_size=rows)(z1, z2))
+    assert_same(values[0], values[1], [z1, z2])
+    torch.manual_seed(0)
+    parts = losses.PCCLoss(critic=Dropped(), block_size=3)(z1, z2)
+    torch.manual_seed(1)  # the state at backward is another one
+    first = gradients(parts, z1)
+    torch.manual_seed(0)
+    parts = losses.PCCLoss(critic=Dropped(), block_size=3)(z1, z2)
+    torch.testing.assert_close(first, gradients(parts, z1))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_half_precision_and_autocast(name):
+    z1, z2 = (z.detach().to(torch.bfloat16) for z in pairs(64, 8))
+    for options in ({}, {"critic": "bilinear", "dims": 8}, {"negatives": "all", "clip": 8.0}):
+        loss = made(name, **options).float()
+        exact = loss(z1.float(), z2.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = loss(z1, z2)
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value, exact, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "options"), [("drfc", {}), ("cpc", {"block_size": 7})])
+def test_compiles(name, options):
+    z1, z2 = pairs(12)
+    loss = made(name, **options)
+    compiled = torch.compile(loss, backend="aot_eager")
+    assert_same(compiled(z1, z2), loss(z1, z2), [z1, z2])
+    assert loss.flags == ()
+
+
+def test_misspelt_option_names_the_nearest():
+    with pytest.raises(TypeError, match=r"PCCLoss has no option 'temprature'; did you mean 'temp"):
+        losses.PCCLoss(temprature=0.1)
+    with pytest.raises(TypeError, match="did you mean 'alpha'"):
+        losses.DRFCLoss(alfa=0.1)
+    with pytest.raises(TypeError, match="did you mean 'block_size'"):
+        losses.DM1Loss(blocksize=3)
+    shown = inspect.signature(losses.DM1Loss).parameters
+    assert {"lam", "temperature", "negatives", "critic"} <= set(shown)
+    assert shown["negatives"].default == "cross"
+    assert "scale" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.0}, "temperature=0.0 must be a positive number"),
+        ({"clip": -1}, "clip=-1 must be a positive number"),
+        ({"negatives": "al"}, "did you mean 'all'"),
+        ({"block_size": 0}, "block_size=0 must be at least 1"),
+        ({"critic": "bilinear"}, "needs dims="),
+        ({"critic": "bilinaer"}, "did you mean 'bilinear'"),
+        ({"critic": "bilinear", "dims": (1, 2, 3)}, "must be one number, or two"),
+        ({"critic": (nn.Identity(),)}, "exactly two torch modules"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        losses.CPCLoss(**options)
+
+
+def test_bad_inputs():
+    loss = losses.CPCLoss()
+    z = torch.randn(4, 3)
+    for z1, z2, groups, message in (
+        (z[0], z, None, r"z1 must be a tensor of shape \(rows, columns\), got \(3,\)"),
+        (z, z[:2], None, "z1 has 4 rows and z2 has 2"),
+        (z[:1], z[:1], None, "at least two rows"),
+        (z, torch.randn(4, 5), None, "z1 has 3 columns and z2 has 5"),
+        (z, z, torch.zeros(3, dtype=torch.int64), r"it must be \(4,\)"),
+        (z, z, torch.zeros(4), "whole numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loss(z1, z2, groups)
+    with pytest.raises(InputError, match="z2 has 3 columns where"):
+        losses.PCCLoss(critic="bilinear", dims=(3, 5))(z, z)
+    with pytest.raises(InputError, match="lam=0"):
+        losses.DM1Loss(lam=0)

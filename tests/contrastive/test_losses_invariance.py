@@ -1,0 +1,140 @@
+"""What must not change a loss, and how its read-out behaves."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep.contrastive import losses
+from pointdep.core.methods import METHODS
+from pointdep.errors import InputError
+
+from .losses_by_hand import LOSSES, made, pairs
+
+names = st.sampled_from(sorted(LOSSES))
+layouts = st.tuples(st.sampled_from(["cross", "all"]), st.booleans())
+seeds = st.integers(0, 2**20)
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> None:
+    torch.testing.assert_close(a, b, atol=1e-9, rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(names, layouts, seeds, st.integers(2, 12))
+def test_order_of_rows(name, layout, seed, n):
+    z1, z2 = pairs(n, seed=seed)
+    groups = torch.arange(n) // 2 if n > 3 else torch.arange(n)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    loss = made(name, negatives=layout[0], symmetric=layout[1])
+    close(loss(z1, z2, groups), loss(z1[order], z2[order], groups[order]))
+    close(loss(z1, z2, groups), loss(z1, z2, -7 * groups + 3))
+
+
+@settings(max_examples=40, deadline=None)
+@given(names, layouts, seeds)
+def test_rotation_of_both_sides(name, layout, seed):
+    z1, z2 = pairs(8, 4, seed)
+    turn = torch.linalg.qr(pairs(4, 4, seed + 1)[0].detach()).Q
+    loss = made(name, negatives=layout[0], symmetric=layout[1])
+    close(loss(z1, z2), loss(z1 @ turn, z2 @ turn))
+
+
+@settings(max_examples=40, deadline=None)
+@given(names, layouts, seeds, st.floats(1e-3, 1e3))
+def test_lengths_of_rows(name, layout, seed, factor):
+    z1, z2 = pairs(8, 4, seed)
+    lengths = torch.linspace(1, 3, 8, dtype=torch.float64).unsqueeze(1)
+    loss = made(name, negatives=layout[0], symmetric=layout[1])
+    close(loss(z1, z2), loss(factor * z1, lengths * z2))
+    free = made(name, negatives=layout[0], symmetric=layout[1], normalize=False)
+    assert not torch.equal(free(z1, z2), free(z1, 2 * z2))
+
+
+@settings(max_examples=30, deadline=None)
+@given(names, seeds)
+def test_symmetric_in_its_sides(name, seed):
+    """With all negatives, or in both directions, the inner product knows no first side."""
+    z1, z2 = pairs(7, 3, seed)
+    for negatives in ("cross", "all"):
+        loss = made(name, negatives=negatives)
+        close(loss(z1, z2), loss(z2, z1))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.integers(2, 30))
+def test_cpc_is_bounded(seed, n):
+    z1, z2 = pairs(n, 4, seed)
+    assert -made("cpc", temperature=0.01)(z1, z2) <= math.log(n) + 1e-9
+    assert -made("cpc", temperature=0.01, negatives="all")(z1, z2) <= math.log(2 * n - 1) + 1e-9
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "cpc"])
+def test_pmi_is_the_read_out(name):
+    z1, z2 = pairs(9)
+    loss = made(name)
+    value = loss.pmi(z1, z2)
+    assert value.shape == (9,)
+    assert not value.requires_grad
+    key = {"pcc": "pc", "drfc": "drf"}.get(name, name)
+    method = METHODS[key].configure(**LOSSES[name][1])
+    multiplier = 10 if name in ("drfc", "rpc") else 5
+    similarity = F.cosine_similarity(z1, z2)
+    close(value, method.read_out(multiplier * similarity).detach())
+    matrix = loss.pmi_matrix(z1, z2[:4])
+    assert matrix.shape == (9, 4)
+    close(matrix.diagonal(), value[:4])
+    close(loss.pmi(z1[:1], z2[:1]), value[:1])  # who sits beside it does not matter
+
+
+def test_pmi_of_cpc_is_normalised_over_the_reference():
+    z1, z2 = pairs(9)
+    loss = losses.CPCLoss()
+    with pytest.raises(InputError, match="set_reference"):
+        loss.pmi(z1, z2)
+    _, reference = pairs(40, seed=3)
+    scores = F.normalize(z1, dim=1) @ F.normalize(reference, dim=1).T / 0.5
+    expected = F.cosine_similarity(z1, z2) / 0.5 - scores.exp().mean(1).log()
+    close(loss.pmi(z1, z2, reference), expected.detach())
+    loss.set_reference(reference)
+    close(loss.pmi(z1, z2), expected.detach())
+    close(loss.pmi_matrix(z1, reference).exp().mean(1), torch.ones(9, dtype=torch.float64))
+    close(loss.pmi_matrix(z1, z2).diagonal(), expected.detach())
+    fresh = losses.CPCLoss()
+    fresh.load_state_dict(loss.state_dict())
+    close(fresh.pmi(z1, z2), expected.detach())
+    with pytest.raises(InputError, match="reference has 2"):
+        loss.pmi(z1, z2, reference[:, :2])
+
+
+def test_scores_find_the_ratio():
+    """Trained on pairs of known r, each loss reads out log r: two symbols that mostly agree."""
+    agree = 0.9
+    table = torch.tensor([[agree, 1 - agree], [1 - agree, agree]]) * 2  # r, of even margins
+    torch.manual_seed(0)
+    n = 4000
+    x = torch.arange(n) % 2
+    y = torch.where(torch.rand(n) < agree, x, 1 - x)
+    codes = F.one_hot(x, 2).float(), F.one_hot(y, 2).float()
+    for name in LOSSES:
+        loss = losses.CPCLoss if name == "cpc" else LOSSES[name][0]
+        made_loss = loss(critic="bilinear", dims=2, block_size=n)
+        optimiser = torch.optim.LBFGS(made_loss.parameters(), max_iter=40)
+
+        def closure(loss=made_loss, optimiser=optimiser):
+            optimiser.zero_grad()
+            value = loss(codes[0][:400], codes[1][:400])
+            value.backward()
+            return value
+
+        optimiser.step(closure)
+        symbols = torch.eye(2)
+        if name == "cpc":
+            made_loss.set_reference(codes[1])
+        found = made_loss.pmi_matrix(symbols, symbols).exp()
+        torch.testing.assert_close(found, table, atol=0.15, rtol=0)

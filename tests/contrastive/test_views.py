@@ -1,0 +1,250 @@
+"""Views of a batch against the slow reference, one image at a time, for the same draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep.contrastive.views import (
+    NORMALISE_CIFAR10,
+    NORMALISE_MNIST,
+    Blur,
+    ColourJitter,
+    Flip,
+    Grey,
+    Normalise,
+    ReflectTranslate,
+    ResizedCrop,
+    TwoViews,
+    Views,
+    amdim_views,
+    evaluation_view,
+    simclr_views,
+)
+
+from . import slow_views as slow
+
+SLOW = {
+    ResizedCrop: slow.resized_crop,
+    Flip: slow.flip,
+    ReflectTranslate: slow.reflect_translate,
+    ColourJitter: slow.colour_jitter,
+    Grey: slow.grey,
+}
+
+OPERATIONS = [
+    ResizedCrop(),
+    ResizedCrop(scale=(0.02, 0.3), ratio=(0.3, 3.0)),
+    Flip(),
+    ReflectTranslate(),
+    ColourJitter(0.4, 0.4, 0.4, 0.1),
+    ColourJitter(2.0, 2.0, 2.0, 0.5, p=1.0),
+    Grey(p=0.5),
+    Blur(p=0.7),
+    Blur(p=0.7, sigma=(0.02, 5.0), kernel=9),
+]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def some_images(n: int = 12, height: int = 20, width: int = 20, seed: int = 1) -> torch.Tensor:
+    """Smooth, noisy, extreme and grey images in turn, (n, 3, h, w) in [0, 1]."""
+    images = torch.rand((n, 3, height, width), generator=generator(seed))
+    images[1::4] = images[1::4].round()
+    images[2::4] = images[2::4, :1].expand(-1, 3, -1, -1).clone()
+    images[3::4] = (images[3::4] * 4).round() / 4
+    return images
+
+
+def slowly(operation, image: np.ndarray, row: list[float]) -> np.ndarray:
+    if isinstance(operation, Blur):
+        side = min(image.shape[1:])
+        kernel = operation.kernel or max(3, side // 10 // 2 * 2 + 1)
+        return slow.blur(image, *row, radius=kernel // 2)
+    if isinstance(operation, Normalise):
+        return slow.normalise(image, operation.mean, operation.std)
+    return SLOW[type(operation)](image, *row)
+
+
+def slow_batch(operations, images: torch.Tensor, drawn) -> np.ndarray:
+    out = []
+    for i, image in enumerate(images.double().numpy()):
+        view = image
+        for operation, rows in zip(operations, drawn, strict=True):
+            view = slowly(operation, view, rows[i].tolist())
+        out.append(view)
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+@pytest.mark.parametrize(("height", "width"), [(20, 20), (12, 17)])
+def test_operation_is_the_slow_one(operation, height, width):
+    images = some_images(height=height, width=width)
+    before = images.clone()
+    drawn = operation.draw(len(images), height, width, generator())
+    views = operation.apply(images, drawn)
+    assert views.dtype == torch.float32
+    assert views.shape == images.shape
+    np.testing.assert_allclose(
+        views.numpy(), slow_batch([operation], images, [drawn]), atol=1e-5, rtol=0
+    )
+    assert torch.equal(images, before)
+    assert not torch.equal(views, images)
+
+
+@pytest.mark.parametrize(
+    "recipe", [simclr_views(blur=True), amdim_views()], ids=["simclr", "amdim"]
+)
+def test_recipe_is_the_slow_one(recipe):
+    images = some_images(n=5, height=32, width=32)
+    shared, each = recipe.draw(5, 32, 32, generator())
+    views = recipe.apply(images, (shared, each))
+    assert views.shape == (2, 5, 3, 32, 32)
+    once = torch.from_numpy(slow_batch(recipe.shared.operations, images, shared))
+    for view in (0, 1):
+        own = [rows[view * 5 : view * 5 + 5] for rows in each]
+        expected = slow_batch(recipe.each.operations, once, own)
+        np.testing.assert_allclose(views[view].numpy(), expected, atol=5e-5, rtol=0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_box_is_the_interpolated_box(data):
+    height, width = data.draw(st.integers(1, 24)), data.draw(st.integers(1, 24))
+    rows, columns = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    top = data.draw(st.integers(0, height - rows))
+    left = data.draw(st.integers(0, width - columns))
+    images = some_images(n=2, height=height, width=width)
+    box = torch.tensor([[top, left, rows, columns]], dtype=torch.float32).expand(2, 4)
+    views = ResizedCrop().apply(images, box)
+    np.testing.assert_allclose(
+        views.numpy(), slow_batch([ResizedCrop()], images, [box]), atol=1e-5, rtol=0
+    )
+    # Nothing outside the box is seen, however large it is.
+    outside = torch.full_like(images, 1e30)
+    inside = (..., slice(top, top + rows), slice(left, left + columns))
+    outside[inside] = images[inside]
+    assert torch.equal(ResizedCrop().apply(outside, box), views)
+
+
+def test_hue_at_the_corners_of_the_circle():
+    jitter = ColourJitter(0, 0, 0, 0.5, p=1.0)
+    steps = torch.linspace(0, 1, 5)
+    cube = torch.cartesian_prod(steps, steps, steps).T.reshape(1, 3, 5, 25)
+    for shift in (-0.5, -1 / 3, -1 / 6, 0.0, 1 / 12, 1 / 6, 1 / 3, 0.5):
+        drawn = torch.tensor([[1, 1, 1, 1, shift]])
+        expected = slow.hue_shifted(cube[0].double().numpy(), shift)
+        np.testing.assert_allclose(jitter.apply(cube, drawn)[0].numpy(), expected, atol=1e-5)
+
+
+def test_whole_turns_of_colour():
+    """A third of the circle sends red to green to blue, a half to the complement."""
+    jitter = ColourJitter(0, 0, 0, 0.5, p=1.0)
+    red = torch.zeros(1, 3, 2, 2)
+    red[:, 0] = 1
+    third = jitter.apply(red, torch.tensor([[1, 1, 1, 1, 1 / 3]]))
+    assert third[0, :, 0, 0].tolist() == pytest.approx([0, 1, 0], abs=1e-6)
+    half = jitter.apply(red, torch.tensor([[1, 1, 1, 1, 0.5]]))
+    assert half[0, :, 0, 0].tolist() == pytest.approx([0, 1, 1], abs=1e-6)
+
+
+def test_blur_is_kornia_s():
+    filters = pytest.importorskip("kornia.filters")
+    images = some_images(n=4, height=24, width=30)
+    sigma = torch.tensor([0.1, 0.7, 1.3, 2.0])
+    drawn = torch.stack((torch.ones(4), sigma), 1)
+    expected = filters.gaussian_blur2d(images, (5, 5), sigma[:, None].expand(4, 2), "reflect")
+    torch.testing.assert_close(Blur(kernel=5).apply(images, drawn), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [Flip(p=0), ReflectTranslate(p=0), ColourJitter(0.4, 0.4, 0.4, 0.2, p=0), Grey(p=0), Blur(p=0)],
+    ids=str,
+)
+def test_never_applied_is_the_image_itself(operation):
+    images = some_images()
+    views = Views(operation)(images, generator())
+    assert torch.equal(views, images)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ResizedCrop(scale=(1.0, 1.0), ratio=(1.0, 1.0)),
+        ReflectTranslate(0),
+        ColourJitter(0, 0, 0, 0),
+    ],
+    ids=str,
+)
+def test_options_that_change_nothing(operation):
+    images = some_images()
+    torch.testing.assert_close(Views(operation)(images, generator()), images, atol=1e-6, rtol=0)
+
+
+def test_flip_twice_and_grey_twice():
+    images, always = some_images(), torch.ones(12, 1)
+    assert torch.equal(Flip().apply(Flip().apply(images, always), always), images)
+    grey = Grey().apply(images, always)
+    assert torch.equal(grey[:, 0], grey[:, 1])
+    assert torch.equal(grey[:, 0], grey[:, 2])
+    torch.testing.assert_close(Grey().apply(grey, always), grey, atol=2e-4, rtol=0)
+
+
+def test_bytes_are_scaled():
+    images = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16).expand(2, 3, -1, -1)
+    plain = evaluation_view(normalise=None)(images, generator())
+    assert plain.dtype == torch.float32
+    np.testing.assert_allclose(plain.numpy(), images.numpy() / 255, atol=1e-7)
+    recipe = simclr_views()
+    drawn = recipe.draw(2, 16, 16, generator())
+    torch.testing.assert_close(recipe.apply(images, drawn), recipe.apply(plain, drawn))
+
+
+@pytest.mark.parametrize("normalise", [NORMALISE_CIFAR10, NORMALISE_MNIST], ids=["cifar", "mnist"])
+def test_evaluation_view_is_the_normalised_image(normalise):
+    images = some_images()
+    views = evaluation_view(normalise=normalise)(images, generator())
+    expected = slow_batch([normalise], images, [torch.empty(12, 0)])
+    np.testing.assert_allclose(views.numpy(), expected, atol=1e-5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(6)), st.integers(0, 5))
+def test_an_image_s_view_is_its_own(order, which):
+    """Views follow their images in any order, and do not see the others' pixels."""
+    views = Views(*OPERATIONS)
+    images, drawn = some_images(6), views.draw(6, 20, 20, generator())
+    together = views.apply(images, drawn)
+    permuted = views.apply(images[order], tuple(rows[order] for rows in drawn))
+    torch.testing.assert_close(permuted, together[order], atol=1e-6, rtol=0)
+    others = 1 - images
+    others[which] = images[which]
+    torch.testing.assert_close(
+        views.apply(others, drawn)[which], together[which], atol=1e-6, rtol=0
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000))
+def test_views_stay_in_the_unit_interval(seed):
+    images = some_images(seed=seed)
+    views = Views(*OPERATIONS)(images, generator(seed))
+    assert views.min() >= -1e-6
+    assert views.max() <= 1 + 1e-6
+
+
+def test_shared_flip_is_shared():
+    images = some_images()
+    recipe = TwoViews(shared=Views(Flip()), each=Views())
+    first, second = recipe(images, generator())
+    assert torch.equal(first, second)
+    flipped = (first == images.flip(-1)).flatten(1).all(1)
+    assert 0 < flipped.sum() < len(images)
+    own = TwoViews(shared=Views(), each=Views(Flip()))(images, generator())
+    assert not torch.equal(own[0], own[1])

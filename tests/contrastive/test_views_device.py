@@ -1,0 +1,100 @@
+"""What views owe to the device: one compiled graph, no waiting, few launches, full precision."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pointdep.contrastive.views import Views, amdim_views, evaluation_view, simclr_views
+
+from .test_views import OPERATIONS, generator, some_images
+
+RECIPES = {
+    "simclr": simclr_views(),
+    "simclr blurred": simclr_views(blur=True),
+    "amdim": amdim_views(),
+    "evaluation": evaluation_view(),
+    "all": Views(*OPERATIONS),
+}
+
+# Each of these waits for the device, or has a shape that hangs on values.
+WAITING = ("_local_scalar_dense", "nonzero", "index.Tensor", "masked_select", "lift_fresh", "copy_")
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operations that are not views of memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if not function.is_view:
+            self.names[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_apply_is_one_graph(name):
+    recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
+    drawn = recipe.draw(12, 20, 20, generator())
+    compiled = torch.compile(recipe.apply, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(images, drawn), recipe.apply(images, drawn))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_apply_looks_at_no_value(name):
+    """Tensors without data give views without data."""
+    recipe = RECIPES[name]
+    drawn = torch.utils._pytree.tree_map(
+        lambda rows: rows.to("meta"), recipe.draw(12, 20, 20, generator())
+    )
+    views = recipe.apply(torch.empty((12, 3, 20, 20), dtype=torch.uint8, device="meta"), drawn)
+    assert views.device.type == "meta"
+    assert views.shape[-4:] == (12, 3, 20, 20)
+
+
+@pytest.mark.parametrize(("name", "most"), [("simclr", 145), ("amdim", 100), ("evaluation", 9)])
+def test_few_launches_and_no_waiting(name, most):
+    recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
+    numbers = generator()
+    with Launches() as launches:
+        recipe(images, numbers)
+    assert launches.names.total() <= most
+    assert not [seen for seen in launches.names if any(bad in seen for bad in WAITING)]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_channels_last_gives_the_same(name):
+    recipe, images = RECIPES[name], some_images()
+    drawn = recipe.draw(12, 20, 20, generator())
+    given = images.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(recipe.apply(given, drawn), recipe.apply(images, drawn))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_autocast_takes_no_digits(name):
+    recipe, images = RECIPES[name], some_images()
+    drawn = recipe.draw(12, 20, 20, generator())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        views = recipe.apply(images, drawn)
+    assert torch.equal(views, recipe.apply(images, drawn))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", RECIPES)
+def test_on_cuda_without_waiting(name):
+    recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
+    numbers, there = torch.Generator("cuda").manual_seed(0), images.cuda()
+    recipe(there, numbers)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        drawn = recipe.draw(12, 20, 20, numbers)
+        views = recipe.apply(there, drawn)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    here = torch.utils._pytree.tree_map(lambda rows: rows.cpu(), drawn)
+    torch.testing.assert_close(views.cpu(), recipe.apply(images, here), atol=5e-5, rtol=0)

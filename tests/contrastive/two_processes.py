@@ -1,0 +1,121 @@
+"""What one of two gloo processes computes: ``python -m contrastive.two_processes RANK FOLDER``.
+
+Run in a single process, `joined_*` give what the two together must.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pointdep.contrastive import distributed
+
+from .losses_by_hand import LOSSES, made, pairs
+
+SPLITS = {"equal": (8, 8), "unequal": (10, 6), "one row": (15, 1)}
+GROUPS = torch.tensor([0, 1, 2, 0, 3, 4, 5, 6, 2, 7, 8, 9, 10, 11, 5, 0])
+OPTIONS = {
+    "plain": {},
+    "not symmetric": {"symmetric": False},
+    "blocks": {"block_size": 3, "clip": 4.0},
+}
+Result = dict[str, Tensor]
+
+
+def cases() -> Iterator[tuple[str, str, dict[str, object], Tensor | None]]:
+    """(key, loss, options, groups), all of them with 16 rows in all."""
+    for name, negatives, grouped in itertools.product(LOSSES, ("cross", "all"), (False, True)):
+        for kind, options in OPTIONS.items():
+            key = f"{name}, {negatives}, {'groups' if grouped else 'no groups'}, {kind}"
+            yield key, name, {"negatives": negatives, **options}, GROUPS if grouped else None
+
+
+def share(split: tuple[int, int], rank: int) -> slice:
+    return slice(0, split[0]) if rank == 0 else slice(split[0], sum(split))
+
+
+def embeddings(part: slice) -> Result:
+    """Value and the gradients of this part's rows, of every case."""
+    found = {}
+    for key, name, options, groups in cases():
+        z1, z2 = (z.detach()[part].requires_grad_() for z in pairs(16, 4))
+        value = made(name, **options)(z1, z2, None if groups is None else groups[part])
+        value.backward()
+        found[f"{key}: value"] = value.detach()
+        found[f"{key}: z1"], found[f"{key}: z2"] = z1.grad, z2.grad
+    return found
+
+
+def trained(part: slice, critic: str, wrap: bool) -> Result:
+    """Value and gradients of an encoder and of the weights in the loss, averaged by DDP."""
+    found = {}
+    for name, negatives in itertools.product(LOSSES, ("cross", "all")):
+        options = {"critic": critic, "dims": 3} if critic != "inner" else {}
+        loss = made(name, negatives=negatives, learn_scale=True, **options)
+        torch.manual_seed(1)
+        encoder = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+        z1, z2 = (z.detach()[part] for z in pairs(16, 4))
+        run_encoder = DistributedDataParallel(encoder) if wrap else encoder
+        run_loss = DistributedDataParallel(loss) if wrap else loss
+        n = len(z1)
+        codes = run_encoder(torch.cat([z1, z2]))
+        value = run_loss(codes[:n], codes[n:], GROUPS[part])
+        value.backward()
+        found[f"{name}, {negatives}: value"] = value.detach()
+        for key, parameter in [*encoder.named_parameters(), *loss.named_parameters()]:
+            found[f"{name}, {negatives}: {key}"] = parameter.grad
+    return found
+
+
+def helpers(rank: int) -> Result:
+    """`gather`, `all_sum` and their gradients on tensors of the rank."""
+    rows = torch.full((2, 3 + rank), rank + 1.0, requires_grad=True)
+    joined = distributed.gather(rows, dim=1)
+    weights = torch.arange(14.0).view(2, 7) * (rank + 1)
+    (joined * weights).sum().backward()
+    total = torch.tensor([1.0, 10.0]) * (rank + 1)
+    total.requires_grad_()
+    summed = distributed.all_sum(total)
+    (summed * torch.tensor([2.0, 3.0]) * (rank + 1)).sum().backward()
+    whole = distributed.gather(torch.arange(rank + 1) + 10 * rank)
+    return {
+        "world": torch.tensor(distributed.world()),
+        "joined": joined.detach(),
+        "rows gradient": rows.grad,
+        "summed": summed.detach(),
+        "total gradient": total.grad,
+        "whole": whole,
+        "largest": distributed.all_max(torch.tensor([1.0 - rank, 5.0 * rank])),
+    }
+
+
+def alone(rank: int) -> Result:
+    """Without gathering: the loss of the rank's own rows."""
+    z1, z2 = (z.detach()[share(SPLITS["equal"], rank)] for z in pairs(16, 4))
+    return {name: made(name, gather=False)(z1, z2) for name in LOSSES}
+
+
+def main(rank: int, folder: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    found = {
+        "helpers": helpers(rank),
+        "alone": alone(rank),
+        **{name: embeddings(share(split, rank)) for name, split in SPLITS.items()},
+        **{
+            f"trained {critic}": trained(share(SPLITS["unequal"], rank), critic, wrap=True)
+            for critic in ("inner", "bilinear", "concat")
+        },
+    }
+    torch.save(found, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,223 @@
+"""Sets of images: their checks, the small digits, MNIST's idx files, and where they are found."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from pointdep.data.images import DATASETS, ImageSet, default_folder, load_images
+from pointdep.data.images.mnist import read_idx
+from pointdep.errors import InputError
+
+RNG = np.random.default_rng(0)
+PARTS = {"train": 7, "t10k": 4}
+
+
+def image_set(**changes):
+    fields = {
+        "name": "toy",
+        "train": torch.arange(5 * 12, dtype=torch.uint8).reshape(5, 3, 2, 2),
+        "train_labels": torch.tensor([0, 1, 1, 0, 1]),
+        "test": torch.zeros(3, 3, 2, 2, dtype=torch.uint8),
+        "test_labels": torch.tensor([1, 0, 1]),
+        "classes": ("cat", "dog"),
+        "source": "nowhere",
+    }
+    return ImageSet(**{**fields, **changes})
+
+
+def idx(values):
+    """The idx format by its definition: two zeros, 8 for bytes, dimensions, sizes, values."""
+    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+    return header + values.astype(np.uint8).tobytes()
+
+
+def write_mnist(folder, compress=False):
+    """Fake idx files, and what is in them: images (n, 28, 28) and labels (n,) of each part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {}
+    for part, rows in PARTS.items():
+        images = RNG.integers(0, 256, (rows, 28, 28))
+        labels = RNG.integers(0, 10, rows)
+        content[part] = images, labels
+        for name, values in (("images-idx3", images), ("labels-idx1", labels)):
+            path = folder / f"{part}-{name}-ubyte{'.gz' if compress else ''}"
+            path.write_bytes(gzip.compress(idx(values)) if compress else idx(values))
+    return content
+
+
+def test_head_and_to():
+    images = image_set()
+    few = images.head(2, 1).to("cpu")
+    assert torch.equal(few.train, images.train[:2])
+    assert torch.equal(few.train_labels, images.train_labels[:2])
+    assert torch.equal(few.test_labels, images.test_labels[:1])
+    assert len(images.head(4).test) == 3
+    assert images.shape == (3, 2, 2)
+    with pytest.raises(InputError, match="n_train=6 is more than the 5 images of toy"):
+        images.head(6)
+    with pytest.raises(InputError, match="n_test=0 must be at least 1"):
+        images.head(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": torch.zeros(5, 3, 2, 2)}, "train: images must be .* uint8"),
+        ({"test": torch.zeros(3, 2, 2, dtype=torch.uint8)}, "test: images must be"),
+        ({"train": torch.zeros(0, 3, 2, 2, dtype=torch.uint8)}, "none of them 0"),
+        ({"test_labels": torch.zeros(3)}, r"test: labels must be \(n,\) int64"),
+        ({"test_labels": torch.zeros(2, dtype=torch.int64)}, "2 labels where there are 3 images"),
+        ({"train_labels": torch.tensor([0, 1, 2, 0, 1])}, "label 2: labels are 0 to 1"),
+        ({"train_labels": torch.tensor([0, 1, -1, 0, 1])}, "label -1"),
+        ({"test": torch.zeros(3, 3, 4, 2, dtype=torch.uint8)}, "must be of one size"),
+    ],
+)
+def test_an_image_set_checks_itself(changes, message):
+    with pytest.raises(InputError, match=message):
+        image_set(**changes)
+
+
+def test_digits_are_those_of_scikit_learn():
+    images, digits = load_images("digits"), load_digits()
+    assert images.shape == (1, 8, 8)
+    assert (len(images.train), len(images.test)) == (1437, 360)
+    assert images.train.max() == 255
+    assert images.train.min() == 0
+    pixels = torch.cat([images.train, images.test]).numpy().reshape(1797, 64)
+    labels = torch.cat([images.train_labels, images.test_labels]).numpy()
+    # 16 steps of 255/16 are far enough apart to be undone.
+    back = np.column_stack([np.round(pixels * (16 / 255)), labels])
+    there = np.column_stack([digits.data, digits.target])
+    order = lambda rows: rows[np.lexsort(rows.T)]  # noqa: E731
+    np.testing.assert_array_equal(order(back), order(there))
+    assert torch.equal(load_images("digits").train, images.train)
+    with pytest.raises(InputError, match="digits come with scikit-learn"):
+        load_images("digits", "somewhere")
+
+
+def test_names():
+    assert set(DATASETS) == {"mnist", "cifar10", "digits"}
+    with pytest.raises(InputError, match="did you mean 'cifar10'"):
+        load_images("cifar-10")
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("place", ["", "MNIST/raw", "raw"])
+def test_mnist(tmp_path, place, compress):
+    content = write_mnist(tmp_path / place, compress)
+    seen = []
+    images = load_images("mnist", tmp_path, progress=lambda *step: seen.append(step))
+    for part, pixels, labels in (
+        ("train", images.train, images.train_labels),
+        ("t10k", images.test, images.test_labels),
+    ):
+        np.testing.assert_array_equal(pixels.numpy()[:, 0], content[part][0])
+        np.testing.assert_array_equal(labels.numpy(), content[part][1])
+    assert images.classes == tuple("0123456789")
+    assert not images.lossy
+    assert seen == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train-images-idx3-ubyte", idx(np.zeros(7)), "begins with 0x00000801, not 0x00000803"),
+        ("train-images-idx3-ubyte", b"", "begins with 0x,"),
+        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28)))[:14], "within its header"),
+        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28)))[:-1], "truncated.* promises 5488"),
+        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28))) + b"0", "too long: it holds 5489"),
+        ("train-images-idx3-ubyte", idx(np.zeros((0, 28, 28))), "promises no values"),
+        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 27))), "28 x 27 pixels"),
+        ("train-labels-idx1-ubyte", idx(np.zeros(6)), "6 labels where there are 7 images"),
+        ("t10k-labels-idx1-ubyte", idx(np.full(4, 10)), "label 10: labels are 0 to 9"),
+        ("t10k-labels-idx1-ubyte", gzip.compress(idx(np.zeros(4)))[:-9], "cannot be read"),
+    ],
+)
+def test_damaged_idx_files_are_named(tmp_path, name, content, message):
+    write_mnist(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_images("mnist", tmp_path)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shape=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    compress=st.booleans(),
+    data=st.data(),
+)
+def test_idx_round_trip_and_no_part_of_it_is_taken_for_the_whole(tmp_path, shape, compress, data):
+    values = RNG.integers(0, 256, shape)
+    content = gzip.compress(idx(values)) if compress else idx(values)
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    np.testing.assert_array_equal(read_idx(path, len(shape)), values)
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    with pytest.raises(InputError):
+        read_idx(path, len(shape))
+
+
+def test_nothing_found(tmp_path):
+    with pytest.raises(InputError, match=r"t10k-labels-idx1-ubyte, each plain or \.gz") as caught:
+        load_images("mnist", tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "download=True" in str(caught.value)
+    write_mnist(tmp_path)
+    (tmp_path / "t10k-images-idx3-ubyte").unlink()
+    with pytest.raises(InputError, match="of which t10k-images-idx3-ubyte is not there"):
+        load_images("mnist", tmp_path)
+    with pytest.raises(InputError, match="which does not exist: expected cifar-10-python"):
+        load_images("cifar10", tmp_path / "nowhere")
+    with pytest.raises(InputError, match="give the folder of the four idx files"):
+        load_images("mnist", tmp_path / "train-images-idx3-ubyte")
+
+
+def test_default_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("POINTDEP_DATA", str(tmp_path))
+    assert default_folder("mnist") == tmp_path
+    write_mnist(tmp_path / "mnist")
+    assert default_folder("mnist") == tmp_path / "mnist"
+    assert len(load_images("mnist").train) == PARTS["train"]
+    monkeypatch.delenv("POINTDEP_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_folder("mnist") == tmp_path / "cache" / "pointdep" / "mnist"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder("cifar10") == tmp_path / ".cache" / "pointdep" / "cifar10"
+
+
+real = pytest.mark.skipif("POINTDEP_DATA" not in os.environ, reason="POINTDEP_DATA is not set")
+
+
+@real
+def test_real_mnist():
+    if not list(Path(default_folder("mnist")).glob("t10k-images*")):
+        pytest.skip("no MNIST in POINTDEP_DATA")
+    images = load_images("mnist")
+    assert (len(images.train), len(images.test)) == (60_000, 10_000)
+    assert images.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert images.train.double().mean().item() / 255 == pytest.approx(0.1306605, abs=1e-6)
+
+
+@real
+def test_real_cifar10():
+    try:
+        images = load_images("cifar10")
+    except InputError as error:
+        pytest.skip(str(error))
+    assert images.train.shape == (50_000, 3, 32, 32)
+    assert torch.bincount(images.train_labels).tolist() == [5000] * 10
+    assert torch.bincount(images.test_labels).tolist() == [1000] * 10
+    means = images.train.double().mean((0, 2, 3)) / 255  # the published ones
+    assert means.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=3e-4)

