@@ -230,6 +230,8 @@ def test_mistakes_are_named():
             linear_evaluation(*data, **options)
     with pytest.raises(InputError, match="no row has label 1"):
         logistic_regression(train, 2 * LABELS[0])
+    with pytest.raises(InputError, match="NaN or infinity"):
+        logistic_regression(broken, LABELS[0])
 
 
 @pytest.mark.parametrize("replicas", [None, 3])

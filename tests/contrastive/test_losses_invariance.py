@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import math
 
 import pytest
@@ -110,6 +112,28 @@ def test_pmi_of_cpc_is_normalised_over_the_reference():
     close(fresh.pmi(z1, z2), expected.detach())
     with pytest.raises(InputError, match="reference has 2"):
         loss.pmi(z1, z2, reference[:, :2])
+
+
+def test_read_out_in_blocks(monkeypatch):
+    z1, z2 = pairs(9)
+    for critic in ("inner", "concat"):
+        loss = made("cpc", critic=critic, dims=3)
+        loss.set_reference(z2)
+        whole = loss.pmi_matrix(z1, z2), loss.pmi(z1, z2)
+        for name, size in (("scores", 2), ("scores", 5 * loss.scores.cell_width), ("cpc", 20)):
+            module = importlib.import_module(f"pointdep.contrastive.losses.{name}")
+            monkeypatch.setattr(module, "_BLOCK", size)
+            close(loss.pmi_matrix(z1, z2), whole[0])
+            close(loss.pmi(z1, z2), whole[1])
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("name", ["cpc", "pcc", "variational", "dm1", "dm2", "drfc", "rpc"])
+def test_examples_of_the_docstrings(name):
+    module = importlib.import_module(f"pointdep.contrastive.losses.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted >= 4
+    assert result.failed == 0
 
 
 def test_scores_find_the_ratio():

@@ -110,7 +110,7 @@ class _AllSum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(_: Any, gradient: Tensor) -> Tensor:
-        return gradient
+        return _summed(gradient)
 
 
 def _summed(tensor: Tensor) -> Tensor:

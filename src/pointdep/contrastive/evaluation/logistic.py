@@ -63,7 +63,8 @@ def logistic_regression(
     """
     require_options(C, max_iter, tolerance)
     rows = as_features(features, "the")
-    classes = _number_of_classes(target := as_labels(labels, rows.shape[1], "the").to(rows.device))
+    target = as_labels(labels, rows.shape[1], "the").to(rows.device)
+    classes = _number_of_classes(target)
     with _full_precision(rows.device):
         loss = _MeanLoss(rows, target, classes, C, scale)
         found = minimise(
@@ -91,6 +92,8 @@ class _MeanLoss:
         replicas, self.rows, width = features.shape
         self.every = torch.arange(classes, device=features.device)
         self.mean = features.mean(1).double()
+        if not bool(self.mean.isfinite().all()):
+            raise InputError("the features hold NaN or infinity: check the encoder")
         self.scale = torch.ones_like(self.mean) if scale is None else scale.double()
         if self.scale.shape != (replicas, width):
             raise InputError(f"scale has shape {tuple(self.scale.shape)}: give (replicas, columns)")

@@ -24,8 +24,6 @@ from pointdep.contrastive.losses.scores import Scores, dimensions, loss_critic
 from pointdep.core.methods import get_method
 from pointdep.fitting.flags import Flag
 
-_BLOCK = 1 << 24  # numbers alive at a time in `pmi_matrix`
-
 
 class ContrastiveLoss(nn.Module):
     """``loss(z1, z2, groups=None)``: minus a learning objective of Table 1, to be minimised.
@@ -145,9 +143,7 @@ class ContrastiveLoss(nn.Module):
         with no_autocast(z1):
             rows = [self.scores.rows(z) for z in raised(z1, z2)]
             anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
-            size = max(1, _BLOCK // max(1, len(z2) * self.scores.cell_width))
-            blocks = [self.scores.cells(part, candidates) for part in torch.split(anchors, size)]
-            return self.method.read_out(torch.cat(blocks))
+            return self.method.read_out(self.scores.cells_in_blocks(anchors, candidates))
 
     @property
     def spread(self) -> float:

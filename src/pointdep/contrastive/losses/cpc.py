@@ -15,6 +15,8 @@ from pointdep.contrastive.losses.options import LogScoreOptions, adds_to
 from pointdep.contrastive.losses.precision import no_autocast, raised
 from pointdep.errors import InputError
 
+_BLOCK = 1 << 24  # scores of the read-out alive at a time
+
 
 class CPCLoss(LogScoreLoss):
     """Minus CPC: -mean_i [ s_ii - log( (1/B) sum_j exp s_ij ) ], the first row of Table 1.
@@ -99,10 +101,9 @@ class CPCLoss(LogScoreLoss):
         with no_autocast(z1):
             rows = [self.scores.rows(z) for z in raised(z1, reference.to(z1.device))]
             anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
-            size = max(1, (1 << 24) // (len(reference) * self.scores.cell_width))
             parts = [
-                torch.logsumexp(self.scores.cells(part, candidates), 1)
-                for part in torch.split(anchors, size)
+                torch.logsumexp(self.scores.cells_in_blocks(part, candidates), 1)
+                for part in torch.split(anchors, max(1, _BLOCK // len(reference)))
             ]
         return torch.cat(parts) - math.log(len(reference))
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from pointdep.core.critics import Critic, EncoderCritic, ModuleCritic, build_critic
 from pointdep.errors import InputError, require_whole, unknown_name
 
+_BLOCK = 1 << 24  # numbers alive at a time in `cells_in_blocks`
+
 NAMED = ("inner", "bilinear", "separable", "concat")
 """The critics a loss builds by name."""
 
@@ -104,6 +106,18 @@ class Scores(nn.Module):
         assert self.critic is not None
         scores = self.critic.matrix(anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
         return self._clipped(scores * self.multiplier)
+
+    def cells_in_blocks(self, anchors: Tensor, candidates: Tensor) -> Tensor:
+        """`cells` with a bounded number of numbers alive at a time, besides the scores."""
+        most = max(1, _BLOCK // self.cell_width)
+        columns = max(1, min(len(candidates), most))
+        rows = max(1, most // columns)
+        return torch.cat(
+            [
+                torch.cat([self.cells(a, c) for c in torch.split(candidates, columns)], 1)
+                for a in torch.split(anchors, rows)
+            ]
+        )
 
     def _clipped(self, scores: Tensor) -> Tensor:
         return scores if self.clip is None else self.clip * torch.tanh(scores / self.clip)
