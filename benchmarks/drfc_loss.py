@@ -27,7 +27,15 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def through_matrix(z1: Tensor, z2: Tensor) -> Tensor:
-    """DRFCLoss by its definition."""
+    """DRFCLoss by its definition, with as few operations on the matrix as can be written down."""
+    scores = 10.0 * F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T
+    rows, own = len(scores), scores.diagonal()
+    squares = (scores.square().sum() - own.square().sum()) / (rows * (rows - 1.0))
+    return -(own.mean() - 0.5 * squares)
+
+
+def through_objective(z1: Tensor, z2: Tensor) -> Tensor:
+    """The same by the core's function of any matrix of scores."""
     return -objectives.drf(10.0 * F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T)
 
 
@@ -112,6 +120,7 @@ def main() -> None:
         "tf32": arguments.tf32,
         "drfc": ours,
         "through_matrix": matrix,
+        "through_objective": measure(through_objective, z1, z2, slow),
         "times_faster": round(matrix["median_ms"] / ours["median_ms"], 1),
         "relative_difference": difference(z1, z2, drfc),
         "cpc": measure(CPCLoss(), z1, z2, slow),

@@ -58,7 +58,6 @@ class ContrastiveLoss(nn.Module):
     """
 
     method_key: ClassVar[str]
-    monitor: Tensor
 
     def __init__(
         self,
@@ -94,8 +93,7 @@ class ContrastiveLoss(nn.Module):
             learn=learn_scale,
             clip=clip,
         )
-        # The spread and the loss of the last batch: written on the device, read when asked.
-        self.register_buffer("monitor", torch.tensor([math.nan, 0.0]), persistent=False)
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def objective(self, cells: Cells) -> Tensor:
         """The learning objective of the joined batch, (), maximised."""
@@ -109,7 +107,7 @@ class ContrastiveLoss(nn.Module):
         both = self.negatives == "all"
         check_pairs(z1, z2, self.dims, same=both or self.scores.critic is None)
         with no_autocast(z1):
-            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            rows = self.scores.rows(*raised(z1, z2))
             cells = Cells(
                 self.scores,
                 rows[0],
@@ -121,7 +119,8 @@ class ContrastiveLoss(nn.Module):
                 block_size=None if self.block_size == "auto" else self.block_size,
             )
             loss = -self.objective(cells)
-            self._record(rows, loss)
+        # Looked at when asked: nothing is computed, or waited for, in training.
+        self._last = rows[0].detach(), rows[1].detach(), loss.detach()
         return loss
 
     @torch.no_grad()
@@ -132,7 +131,7 @@ class ContrastiveLoss(nn.Module):
         """
         check_pairs(z1, z2, self.dims, same=self.scores.critic is None)
         with no_autocast(z1):
-            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            rows = self.scores.rows(*raised(z1, z2))
             anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
             return self.method.read_out(self.scores.pairs(anchors, candidates))
 
@@ -141,7 +140,7 @@ class ContrastiveLoss(nn.Module):
         """log r of all pairs, in blocks. z1: (n, d1), z2: (m, d2) -> (n, m), without gradient."""
         check_pairs(z1, z2, self.dims, same=self.scores.critic is None, paired=False)
         with no_autocast(z1):
-            rows = [self.scores.rows(z) for z in raised(z1, z2)]
+            rows = self.scores.rows(*raised(z1, z2))
             anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
             return self.method.read_out(self.scores.cells_in_blocks(anchors, candidates))
 
@@ -152,24 +151,22 @@ class ContrastiveLoss(nn.Module):
         0 where they are constant, 1 where they are centred; NaN before the first batch. On several
         processes: of the rows of this one.
         """
-        return float(self.monitor[0])
+        if self._last is None:
+            return math.nan
+        sides = [collapse.spread(rows) for rows in self._last[:2] if len(rows) > 1]
+        return min((float(side) for side in sides), default=math.nan)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
         """What is wrong with the last batch: "collapsed" or "diverged"."""
-        value, last = self.monitor.tolist()
+        if self._last is None:
+            return ()
         limit = collapse.NORMALISED if self.scores.normalize else collapse.UNTOUCHED
-        return collapse.flags(value, last, limit)
+        return collapse.flags(self.spread, float(self._last[2]), limit)
 
-    @torch.no_grad()
-    def _record(self, rows: list[Tensor], loss: Tensor) -> None:
-        """Keep the spread and the loss without waiting for the device."""
-        if len(rows[0]) < 2:  # one row of several processes: it cannot differ from itself
-            return
-        least = torch.minimum(collapse.spread(rows[0]), collapse.spread(rows[1]))
-        if self.monitor.device != loss.device:  # a loss without weights is easily left behind
-            self.monitor = self.monitor.to(loss.device)
-        self.monitor.copy_(torch.stack([least, loss.detach()]))
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, or what is pickled, does not take the last batch along.
+        return {**self.__dict__, "_last": None}
 
 
 class LogScoreLoss(ContrastiveLoss):

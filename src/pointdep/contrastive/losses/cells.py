@@ -55,17 +55,27 @@ class Cells:
         if self.pairs < 2:
             raise InputError("a batch of one pair has no negatives: at least two rows are needed")
         self.anchors, self.candidates = scores.anchors(z1), scores.candidates(z2)
-        self.positives = scores.pairs(self.anchors, self.candidates)
         if both_views:
-            first = scores.candidates(z1)
+            self.candidates = torch.cat([scores.candidates(z1), self.candidates])
             if symmetric:
-                second = scores.anchors(z2)
-                self.positives = torch.cat([self.positives, scores.pairs(second, first)])
-                self.anchors = torch.cat([self.anchors, second])
-            self.candidates = torch.cat([first, self.candidates])
+                self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
         if self.grouped and z1.device.type == "cpu" and not bool(self.products > 0):
             raise InputError("all rows are in one group: there are no negatives in the batch")
+
+    @property
+    def shared(self) -> bool:
+        """Whether the batch is that of several processes."""
+        return len(self.counts) > 1
+
+    @cached_property
+    def positives(self) -> Tensor:
+        """The score of each anchor and its pair, (a,)."""
+        partners = self.candidates
+        if self.views == 2:
+            # The other view of z1 are the last candidates, that of z2 the first.
+            partners = partners.roll(len(partners) // 2, 0)[: len(self.anchors)]
+        return self.scores.pairs(self.anchors, partners)
 
     @cached_property
     def anchor_ids(self) -> Tensor:
@@ -94,14 +104,14 @@ class Cells:
         """How many samples of the product the row of each anchor has, (a,)."""
         total = self.pairs * self.views
         if not self.grouped:
-            return self.positives.new_full(self.positives.shape, total - self.views)
-        return (total - same_ids(self.anchor_ids, self.candidate_ids)).to(self.positives.dtype)
+            return self.anchors.new_full(self.anchors.shape[:1], total - self.views)
+        return (total - same_ids(self.anchor_ids, self.candidate_ids)).to(self.anchors.dtype)
 
     @cached_property
     def products(self) -> Tensor:
         """n_M, the number of samples of the product in the joined batch, ()."""
         if not self.grouped:
-            return self.positives.new_full((), self.joints * self.views * (self.pairs - 1))
+            return self.anchors.new_full((), self.joints * self.views * (self.pairs - 1))
         return self.summed(self.negatives.sum())
 
     def joint_mean(self, values: Tensor) -> Tensor:
@@ -152,7 +162,7 @@ class Cells:
 
     def _joined_logsumexp(self, values: Tensor) -> Tensor:
         """Entry by entry over the processes, by the largest that any of them holds."""
-        if not self.joined or distributed.world()[1] == 1:
+        if not self.shared:
             return values
         top = distributed.all_max(values)
         top = torch.where(top.isfinite(), top, 0.0)

@@ -99,7 +99,7 @@ class CPCLoss(LogScoreLoss):
             second="reference",
         )
         with no_autocast(z1):
-            rows = [self.scores.rows(z) for z in raised(z1, reference.to(z1.device))]
+            rows = self.scores.rows(*raised(z1, reference.to(z1.device)))
             anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
             parts = [
                 torch.logsumexp(self.scores.cells_in_blocks(part, candidates), 1)

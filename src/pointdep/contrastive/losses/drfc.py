@@ -8,7 +8,8 @@ from torch import Tensor
 
 from pointdep.contrastive.losses.base import RatioScoreLoss
 from pointdep.contrastive.losses.cells import Cells
-from pointdep.contrastive.losses.moments import product_moments
+from pointdep.contrastive.losses.inner_sums import Quadratic
+from pointdep.contrastive.losses.moments import quadratic_objective
 from pointdep.contrastive.losses.options import RatioScoreOptions, adds_to
 
 
@@ -43,8 +44,5 @@ class DRFCLoss(RatioScoreLoss):
         self.alpha = alpha
 
     def objective(self, cells: Cells) -> Tensor:
-        _, square = product_moments(cells)
-        terms = cells.positives
-        if self.alpha:
-            terms = terms - 0.5 * self.alpha * terms.square()
-        return cells.joint_mean(terms) - 0.5 * (1.0 - self.alpha) * square
+        weights = Quadratic((1.0, -0.5 * self.alpha), (0.0, -0.5 * (1.0 - self.alpha)))
+        return quadratic_objective(cells, weights)

@@ -12,10 +12,22 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pointdep.contrastive.losses.cells import Cells, same_ids
+from pointdep.contrastive.losses.inner_sums import Quadratic, inner_quadratic
 from pointdep.contrastive.losses.precision import gram
 
 _CHUNK = 1 << 24  # numbers of the rows gathered for the cells that are taken off
 _SHARE = 8  # beyond a share of 1/8 of the cells, walking them all is cheaper than taking them off
+
+
+def quadratic_objective(cells: Cells, weights: Quadratic) -> Tensor:
+    """The weighted sum of E_J[s], E_J[s^2], E_M[s] and E_M[s^2], ()."""
+    simple = not cells.grouped and cells.views == 1 and not cells.shared
+    if simple and identity_applies(cells) and not torch.compiler.is_compiling():
+        return inner_quadratic(cells.anchors, cells.candidates, weights)
+    first, second = product_moments(cells)
+    own = cells.positives
+    joint = cells.joint_mean(weights.joint[0] * own + weights.joint[1] * own.square())
+    return joint + weights.product[0] * first + weights.product[1] * second
 
 
 def product_moments(cells: Cells) -> tuple[Tensor, Tensor]:

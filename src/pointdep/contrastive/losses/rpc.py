@@ -8,7 +8,8 @@ from torch import Tensor
 
 from pointdep.contrastive.losses.base import RatioScoreLoss
 from pointdep.contrastive.losses.cells import Cells
-from pointdep.contrastive.losses.moments import product_moments
+from pointdep.contrastive.losses.inner_sums import Quadratic
+from pointdep.contrastive.losses.moments import quadratic_objective
 from pointdep.contrastive.losses.options import RatioScoreOptions, adds_to
 
 
@@ -46,6 +47,5 @@ class RPCLoss(RatioScoreLoss):
         self.a, self.b, self.c = a, b, c
 
     def objective(self, cells: Cells) -> Tensor:
-        mean, square = product_moments(cells)
-        joint = cells.joint_mean(cells.positives - 0.5 * self.b * cells.positives.square())
-        return joint - self.a * mean - 0.5 * self.c * square
+        weights = Quadratic((1.0, -0.5 * self.b), (-self.a, -0.5 * self.c))
+        return quadratic_objective(cells, weights)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pointdep.contrastive.losses.unit import unit_rows
 from pointdep.core.critics import Critic, EncoderCritic, ModuleCritic, build_critic
 from pointdep.errors import InputError, require_whole, unknown_name
 
@@ -69,9 +69,9 @@ class Scores(nn.Module):
         """Whether the critic may use random numbers, as a module with dropout does."""
         return isinstance(self.critic, ModuleCritic | EncoderCritic)
 
-    def rows(self, z: Tensor) -> Tensor:
-        """Representations as the critic sees them, of unit length or untouched, (n, d)."""
-        return F.normalize(z, dim=-1) if self.normalize else z
+    def rows(self, z1: Tensor, z2: Tensor) -> list[Tensor]:
+        """Representations as the critic sees them, of unit length or untouched, (n, d) each."""
+        return unit_rows(z1, z2) if self.normalize else [z1, z2]
 
     def anchors(self, z: Tensor) -> Tensor:
         """What is kept of `rows` in the place of x. z: (n, d) -> (n, e)."""

@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 import pointdep
 from pointdep.contrastive.evaluation.features import features
@@ -23,9 +26,10 @@ from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, ModelFileError
+from pointdep.errors import DivergedError, InputError, ModelFileError
 from pointdep.fitting.progress import show
 from pointdep.fitting.state import remove_state
+from pointdep.storage import check_target
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -80,14 +84,14 @@ def pretrain(
         raise InputError(
             f"{settings.model} trains one objective and seed a run: call pretrain for each"
         )
+    if len(images.train_labels.unique()) < 2:
+        raise InputError(f"all training images of {images.name} are of one class: give two or more")
     fabric = make_fabric(device, settings.precision)
     _check_batch(settings, fabric)
     place = None if folder is None else Path(folder)
     fingerprint = _fingerprint(images, settings, fabric.world_size)
-    if place is not None:
-        if (place / _RUN).exists():
-            return _read_run(place, settings, fingerprint)
-        place.mkdir(parents=True, exist_ok=True)
+    if place is not None and (place / _RUN).exists():
+        return _read_run(place, settings, fingerprint, device)
     channels, height, width = images.train.shape[1:]
     recipe = make_recipe(settings, (channels, height, width), len(images.classes))
     share_statistics(recipe, fabric)
@@ -104,9 +108,12 @@ def pretrain(
         checkpoint=Checkpoint(place / _STATE, fingerprint, checkpoint_every) if place else None,
         evaluate=lambda end: fabric.broadcast(_evaluate(recipe, prepared, fabric, end)),
     )
+    if place is not None:
+        _make_folder(place)
     if _compiles(compile_networks, training):
         recipe.compile_parts()
-    with show(f"{settings.model} {','.join(settings.objectives)}", enabled=progress) as shown:
+    title, shows = f"{settings.model} {','.join(settings.objectives)}", fabric.global_rank == 0
+    with show(title, enabled=progress and shows) as shown:
         training.run(shown)
     return _conclude(training, images, place, fingerprint)
 
@@ -118,6 +125,17 @@ def _check_batch(settings: Settings, fabric: Fabric) -> None:
             f"batch_size={settings.batch_size} is the batch of all processes together: it must be "
             f"a multiple of their number, {fabric.world_size}"
         )
+
+
+def _make_folder(place: Path) -> None:
+    """Once nothing else can be refused, and before anything is trained."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(
+            f"{place} is a file, or in one; a run is written as a folder: choose another name"
+        ) from None
+    check_target(place / _ENCODER)
 
 
 def _compiles(wanted: bool | None, training: Training) -> bool:
@@ -159,14 +177,25 @@ def _evaluate(
         recipe.train()
     labels = images.train_labels[: whole[0]], images.test_labels[: whole[1]]
     train, test = (part.reshape(recipe.replicas, -1, part.shape[-1]) for part in (train, test))
+    sound = train.isfinite().all((1, 2)) & test.isfinite().all((1, 2))
+    if not sound.any():
+        raise DivergedError("the features are not finite: lower the learning rate")
+    train, test = train[sound], test[sound]
     accuracy = knn_accuracy(train, labels[0], test, labels[1], k=min(20, train.shape[1]))
-    found = {"knn": [float(value) for value in accuracy]}
+    found = {"knn": _spread_out(accuracy, sound)}
     if end:
         linear = linear_evaluation(
             train, labels[0], test, labels[1], scaling=recipe.scaling, C=recipe.regularisation
         )
-        found["linear"] = [float(value) for value in linear.accuracy]
+        found["linear"] = _spread_out(linear.accuracy, sound)
     return found
+
+
+def _spread_out(values: NDArray[np.float64], sound: Tensor) -> list[float]:
+    """One value a replica, NaN for those that diverged; values: of the sound ones."""
+    whole = np.full(len(sound), np.nan)
+    whole[sound.cpu().numpy()] = values
+    return [float(value) for value in whole]
 
 
 def _conclude(
@@ -204,7 +233,7 @@ def _conclude(
     return done
 
 
-def _read_run(place: Path, settings: Settings, fingerprint: str) -> Pretrained:
+def _read_run(place: Path, settings: Settings, fingerprint: str, device: str) -> Pretrained:
     """A run that was finished before."""
     try:
         about = json.loads((place / _RUN).read_text("utf-8"))
@@ -217,14 +246,14 @@ def _read_run(place: Path, settings: Settings, fingerprint: str) -> Pretrained:
             f"{place} holds a finished run with other data or other settings: choose another "
             "output folder"
         )
-    encoder = load_encoder(place / _ENCODER)
+    encoder = load_encoder(place / _ENCODER, device)
     return Pretrained(settings, tuple(outcomes), history, encoder, place)
 
 
 def _fingerprint(images: ImageSet, settings: Settings, ranks: int) -> str:
-    """Of all that decides how a run goes on."""
+    """Of all that decides how a run goes on and what it is evaluated on."""
     digest = hashlib.sha256(json.dumps([settings.as_dict(), ranks, images.name]).encode())
-    for part in (images.train, images.train_labels):
+    for part in (images.train, images.train_labels, images.test, images.test_labels):
         digest.update(repr(tuple(part.shape)).encode())
         digest.update(part[:: max(1, len(part) // 1000)].cpu().numpy().tobytes())
     return digest.hexdigest()

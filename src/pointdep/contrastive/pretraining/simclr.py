@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pointdep.contrastive.distributed import world
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
 from pointdep.contrastive.losses import (
     CPCLoss,
@@ -60,7 +61,7 @@ class SimCLR(Recipe):
         self.head = ProjectionHead(self.encoder.feature_dim)
         self.loss = LOSSES[objective](**{"negatives": "all", **(loss or {})})
         self.views, self.plain = simclr_views(), evaluation_view()
-        self._make_views = self.views.apply
+        self._make_views, self._network = self.views.apply, self._in_turn
 
     def prepare_images(self, images: Tensor) -> Tensor:
         return as_rgb(images)
@@ -81,8 +82,9 @@ class SimCLR(Recipe):
 
     def project(self, views: Tensor) -> Tensor:
         """Views, (n, 3, h, w), as `batch` makes them -> what the loss compares, (n, 128)."""
-        if views.device.type == "cuda":
-            views = views.contiguous(memory_format=torch.channels_last)
+        return self._network(_laid_out(views))
+
+    def _in_turn(self, views: Tensor) -> Tensor:
         projected: Tensor = self.head(self.encoder(views))
         return projected
 
@@ -103,14 +105,14 @@ class SimCLR(Recipe):
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (done - _WARM_UP) / (1.0 - _WARM_UP))))
 
     def compile_parts(self) -> None:
-        self.encoder.compile()
+        # The host is slower than the device here: what it asks for at every step is recorded once.
+        mode = "reduce-overhead" if world()[1] == 1 else None
+        self._network = torch.compile(self._in_turn, mode=mode)
         self._make_views = torch.compile(self.views.apply)
 
     def encode(self, images: Tensor) -> Tensor:
         views = self.plain(images, torch.Generator(images.device))
-        if views.device.type == "cuda":
-            views = views.contiguous(memory_format=torch.channels_last)
-        features: Tensor = self.encoder(views)
+        features: Tensor = self.encoder(_laid_out(views))
         return features
 
     @torch.no_grad()
@@ -127,3 +129,9 @@ class SimCLR(Recipe):
     @property
     def flags(self) -> tuple[Flag, ...]:
         return self.loss.flags
+
+
+def _laid_out(views: Tensor) -> Tensor:
+    """In the memory format that a GPU's convolutions are fastest in."""
+    on_gpu = views.device.type == "cuda"
+    return views.contiguous(memory_format=torch.channels_last) if on_gpu else views
