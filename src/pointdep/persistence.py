@@ -46,6 +46,10 @@ def save(estimator: Any, path: Path) -> None:
 def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
     about, tensors = storage.read_model(path)
+    if about.get("kind") == "encoder":
+        raise ModelFileError(
+            f"{path} is an encoder of `pointdep pretrain`: read it with contrastive.load_encoder"
+        )
     try:
         params = dict(about["params"])
         get_method(params["method"], params["method_options"])

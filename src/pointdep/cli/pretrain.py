@@ -177,7 +177,7 @@ def pretrain(
     if not _first_process():
         return
     if json:
-        print_json("pretrain", _as_json(images, done))
+        print_json("pretrain", _as_json(images, settings, done))
     else:
         _print(images, done)
 
@@ -190,7 +190,9 @@ def _read(
 
     with show(f"reading {dataset}", enabled=not quiet, left="about") as shown:
         images = load_images(dataset, data, download=download, progress=shown.update)
-    return images if limit is None else images.head(limit, limit)
+    if limit is None:
+        return images
+    return images.head(min(limit, len(images.train)), min(limit, len(images.test)))
 
 
 def _train_all(images: ImageSet, settings: Settings, folder: Path, **how: Any) -> list[Pretrained]:
@@ -218,10 +220,10 @@ def _first_process() -> bool:
     return world()[0] == 0
 
 
-def _as_json(images: ImageSet, done: list[Pretrained]) -> dict[str, Any]:
+def _as_json(images: ImageSet, settings: Settings, done: list[Pretrained]) -> dict[str, Any]:
     return {
         "data": {"name": images.name, "source": images.source, "lossy": images.lossy},
-        "settings": done[0].settings.as_dict(),
+        "settings": settings.as_dict(),
         "runs": [asdict(outcome) for run in done for outcome in run.outcomes],
         "written": [str(run.folder) for run in done],
     }

@@ -21,16 +21,21 @@ SMALL = {
 }
 
 
-def some_images(rows: int = 64, seed: int = 0) -> ImageSet:
-    """Of CIFAR-10's shape: four classes, each with a colour of its own under noise."""
+def some_images(rows: int = 64, seed: int = 0, side: int = 32) -> ImageSet:
+    """Four classes, each with a colour of its own under noise."""
     generator = torch.Generator().manual_seed(seed)
     colours = torch.randint(60, 200, (4, 3, 1, 1), generator=generator)
     labels = torch.arange(2 * rows) % 4
-    noise = torch.randint(-40, 40, (2 * rows, 3, 32, 32), generator=generator)
+    noise = torch.randint(-40, 40, (2 * rows, 3, side, side), generator=generator)
     pixels = (colours[labels] + noise).clamp(0, 255).to(torch.uint8)
     names = ("a", "b", "c", "d")
     parts = pixels[:rows], labels[:rows], pixels[rows:], labels[rows:]
     return ImageSet("colours", *parts, names, "four colours")
+
+
+def images_for(model: str) -> ImageSet:
+    """Of CIFAR-10's shape; smaller for the shallow model, whose weights grow with the image."""
+    return some_images(side=8 if model == "shallow" else 32)
 
 
 def settings(model: str, **changed: object) -> Settings:
@@ -38,9 +43,8 @@ def settings(model: str, **changed: object) -> Settings:
 
 
 def train(model: str, folder: Path | None = None, **changed: object) -> Pretrained:
-    return pretrain(
-        some_images(), settings(model, **changed), folder=folder, device="cpu", checkpoint_every=0
-    )
+    chosen = settings(model, **changed)
+    return pretrain(images_for(model), chosen, folder=folder, device="cpu", checkpoint_every=0)
 
 
 def die_after(steps: int) -> None:

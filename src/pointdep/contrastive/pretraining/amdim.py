@@ -13,6 +13,7 @@ from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import amdim_views, as_rgb, evaluation_view
+from pointdep.errors import InputError
 from pointdep.fitting.flags import Flag
 
 _WARM_UP_STEPS = 500
@@ -35,6 +36,9 @@ class AMDIM(Recipe):
         loss: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        for name, value in (loss or {}).items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InputError(f"{name}={value!r} must be a number")
         self.objective = objective
         self.encoder = AMDIMEncoder(
             ndf=ndf, n_rkhs=8 * ndf, depth=depth, batch_norm=objective in {"pcc", "drfc"}
@@ -92,13 +96,14 @@ class AMDIM(Recipe):
         maps: FeatureMaps = self.encoder(view)
         return maps
 
-    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
+    def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
         return torch.optim.Adam(
             self.parameters(),
             lr=learning_rate,
             betas=(0.8, 0.999),
             weight_decay=1e-5,
             fused=next(self.parameters()).device.type in {"cpu", "cuda"} or None,
+            capturable=isinstance(learning_rate, Tensor),
         )
 
     def rate(self, done: float, step: int) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,26 +26,37 @@ def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
         from lightning.fabric import Fabric
     except ImportError:
         raise InputError('pre-training needs lightning: pip install "pointdep[pretrain]"') from None
+    # What it chose is what it was told; and progress is ours.
+    for part in ("fabric", "pytorch"):  # either may be the one that speaks
+        logging.getLogger(f"lightning.{part}").setLevel(logging.WARNING)
     chosen = pick_device(device)
     if precision == "auto":
         precision = "bf16" if _has_bf16(chosen) else "32"
     if precision == "16" and chosen.type == "cpu":
         raise InputError("precision='16' needs a GPU: use bf16 or 32")
+    options: dict[str, Any] = {"devices": 1 if chosen.index is None else [chosen.index]}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if ranks == 1:
-        devices: list[int] | int = 1 if chosen.index is None else [chosen.index]
-        fabric = Fabric(accelerator=chosen.type, devices=devices, precision=_PRECISION[precision])
-    else:
+    if ranks > 1:
         here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-        fabric = Fabric(
-            accelerator=chosen.type,
-            devices=here,
-            num_nodes=ranks // here,
-            strategy="ddp",
-            precision=_PRECISION[precision],
-        )
-    fabric.launch()
+        options = {"devices": here, "num_nodes": ranks // here, "strategy": "ddp"}
+    with _quiet():
+        fabric = Fabric(accelerator=chosen.type, precision=_PRECISION[precision], **options)
+        fabric.launch()
     return fabric
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lightning tells what it was told; its warnings still come."""
+    loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def share_statistics(module: nn.Module, fabric: Fabric) -> None:

@@ -19,6 +19,7 @@ from pointdep.contrastive.pretraining.order import Order, mix
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
+from pointdep.contrastive.pretraining.step import make_step
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, FitWarning
 from pointdep.fitting.progress import Progress
@@ -63,15 +64,12 @@ class Training:
         self.recipe, self.images, self.settings = recipe, images, settings
         self.fabric, self.journal, self.checkpoint = fabric, journal, checkpoint
         self.evaluate = evaluate
-        self.optimizer = recipe.optimizer(settings.learning_rate)
-        self.base_rates = [group["lr"] for group in self.optimizer.param_groups]
-        self.module, self.fabric_optimizer = fabric.setup(recipe, self.optimizer)
+        self.do = make_step(recipe, images, fabric, settings.learning_rate)
         self.order = Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
         self.steps = settings.epochs * self.order.steps
         self.step, self.seconds = 0, 0.0
         self.sums = torch.zeros(recipe.replicas, device=fabric.device)  # of this epoch's losses
         self.summed = 0
-        self._generator = torch.Generator(fabric.device)
         self._warned: set[str] = set()
 
     def run(self, shown: Progress) -> None:
@@ -89,7 +87,7 @@ class Training:
                 self.summed += 1
                 self.step += 1
                 ends = self.step % self.order.steps == 0
-                if ends or not on_gpu or self.step % _STEPS_UNSEEN == 0 or self.step < 3:
+                if ends or not on_gpu or self.step % _STEPS_UNSEEN == 0:
                     self._look(losses, shown)
                 if ends or self._over():
                     self._end_epoch(shown)
@@ -107,22 +105,12 @@ class Training:
     def train_step(self) -> Tensor:
         """The losses of the replicas, (R,), before the step."""
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
-        rows = self.order.batch(self.step, rank, ranks)
-        start = mix(self.settings.seeds[0], self.step, rank)
-        self._generator.manual_seed(start)
-        torch.manual_seed(start)  # dropout's
-        images, step = self.images, self.step
-        batch = self.recipe.batch(images.train, images.train_labels, rows, self._generator)
-        factor = self.recipe.rate(self._done(), step)
-        for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
-            group["lr"] = base * factor
-        losses: Tensor = self.module(batch)
-        self.fabric.backward(losses.sum())
-        if self.recipe.clips_gradient(step):
-            self.fabric.clip_gradients(self.module, self.fabric_optimizer, clip_val=1.0)
-        self.fabric_optimizer.step()
-        self.fabric_optimizer.zero_grad()
-        return losses.detach()
+        return self.do(
+            self.order.batch(self.step, rank, ranks),
+            mix(self.settings.seeds[0], self.step, rank),
+            self.recipe.rate(self._done(), self.step),
+            self.recipe.clips_gradient(self.step),
+        )
 
     def _look(self, losses: Tensor, shown: Progress) -> None:
         """Wait for the device, read the clock, say how far it is."""
@@ -155,7 +143,7 @@ class Training:
             "epoch": self.step / self.order.steps,
             "step": self.step,
             "seconds": self.seconds,
-            "rate": self.optimizer.param_groups[0]["lr"],
+            "rate": self.do.rate,
             "images_per_second": self.step * self.order.batch_size / max(self.seconds, 1e-9),
             "loss": (self.sums / max(self.summed, 1)).tolist(),
         }
@@ -192,9 +180,7 @@ class Training:
 
     def _state(self) -> dict[str, Any]:
         return {
-            "module": self.recipe.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "precision": self.fabric._precision.state_dict(),
+            **self.do.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
             "sums": self.sums,
@@ -205,9 +191,7 @@ class Training:
     def _restore(self) -> None:
         assert self.checkpoint is not None
         state = read_snapshot(self.checkpoint.path, self.checkpoint.fingerprint)
-        self.recipe.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.fabric._precision.load_state_dict(state["precision"])
+        self.do.load_state_dict(state)
         self.step, self.seconds = state["step"], state["seconds"]
         self.sums.copy_(state["sums"])
         self.summed = state["summed"]

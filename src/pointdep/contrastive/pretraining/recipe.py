@@ -31,8 +31,8 @@ class Recipe(nn.Module, ABC):
         """The views of these rows, (seeds, n), with draws from the generator; no gradients."""
 
     @abstractmethod
-    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
-        """Over all parameters, where they are now."""
+    def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
+        """Over all parameters, where they are now; with a tensor, one that can be recorded."""
 
     def rate(self, done: float, step: int) -> float:
         """Factor of the learning rate when a share `done` of the run is behind it."""

@@ -67,7 +67,7 @@ class Settings:
             raise InputError("at least one objective and one seed are needed")
         for name, values in (("objective", self.objectives), ("seed", self.seeds)):
             if len(set(values)) < len(values):
-                raise InputError(f"a {name} is named twice in {values}")
+                raise InputError(f"{name}s={values} names one of them twice")
         for name, value in PROTOCOLS[self.model].__dict__.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -75,6 +75,11 @@ class Settings:
             raise InputError(f"depth={self.depth} of simclr must be 18 or 50")
         for name in ("epochs", "width", "depth"):
             require_whole(name, getattr(self, name))
+        for seed in self.seeds:
+            require_whole("seed", seed, least=0)
+        for name, value in self.loss.items():
+            if not isinstance(value, int | float | str | list | tuple | None):
+                raise InputError(f"loss option {name}={value!r}: options are numbers and words")
         require_whole("batch_size", self.batch_size, least=2)
         require_whole("evaluate_every", self.evaluate_every, least=0)
         for name in ("minutes", "learning_rate"):

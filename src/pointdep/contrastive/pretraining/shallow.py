@@ -34,6 +34,7 @@ METHOD_OF = {
 }
 """The estimator that each objective trains with."""
 
+_OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
 _CONSTANT = 1e-6  # of the codes' spread between images, relative to their size
 
 
@@ -56,11 +57,12 @@ class Shallow(Recipe):
         """shape: (channels, height, width) of an image."""
         super().__init__()
         self.replicas = len(runs)
+        self.names = [f"{objective}-{seed}" for objective, seed in runs]
         seeds = list(dict.fromkeys(seed for _, seed in runs))
         self.register_buffer(
             "seed_of", torch.tensor([seeds.index(seed) for _, seed in runs]), persistent=False
         )
-        self.methods = [_method(objective, loss or {}) for objective, _ in runs]
+        self.methods = _methods([objective for objective, _ in runs], loss or {})
         self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
         self.upper = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
@@ -93,10 +95,13 @@ class Shallow(Recipe):
             self.spread.copy_(torch.minimum(*sides))
         return -self.groups.apply(lambda method, part: method.objective(part), scores)
 
-    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
-        kind = next(self.parameters()).device.type
-        fused = kind in {"cpu", "cuda"} or None
-        return torch.optim.Adam(self.parameters(), lr=learning_rate, fused=fused)
+    def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
+        return torch.optim.Adam(
+            self.parameters(),
+            lr=learning_rate,
+            fused=next(self.parameters()).device.type in {"cpu", "cuda"} or None,
+            capturable=isinstance(learning_rate, Tensor),
+        )
 
     def compile_parts(self) -> None:
         self.upper.compile()
@@ -116,21 +121,31 @@ class Shallow(Recipe):
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        constant = tuple((self.spread < _CONSTANT).nonzero().flatten().tolist())
-        if not constant:
-            return ()
-        return (Flag("collapsed", constant, "the codes of all images are the same"),)
-
-
-def _method(objective: str, options: Mapping[str, Any]) -> Method:
-    """With those of the options that it has; alpha belongs to drfc alone."""
-    method = get_method(METHOD_OF[objective])
-    unknown = set(options) - {"alpha", "lam", "eta", "a", "b", "c"}
-    if unknown:
-        raise InputError(
-            f"the shallow model's score is v1' W v2 as it is: it has no {min(unknown)!r}"
+        noticed = (
+            ("collapsed", self.spread < _CONSTANT, "the codes of all images are the same"),
+            ("diverged", ~self.spread.isfinite(), "the codes are not finite"),
         )
-    return method.configure(**{k: v for k, v in options.items() if k in method.options})
+        found = []
+        for name, where, message in noticed:
+            replicas = tuple(where.nonzero().flatten().tolist())
+            if replicas:
+                whose = ", ".join(self.names[replica] for replica in replicas)
+                found.append(Flag(name, replicas, f"{message} ({whose})"))
+        return tuple(found)
+
+
+def _methods(objectives: Sequence[str], options: Mapping[str, Any]) -> list[Method]:
+    """Each with those of the options that it has; alpha belongs to drfc alone."""
+    methods = [get_method(METHOD_OF[objective]) for objective in objectives]
+    for name in options:
+        if name not in _OPTIONS:
+            raise InputError(f"the shallow model's score is v1' W v2 as it is: it has no {name!r}")
+        if not any(name in method.options for method in methods):
+            raise InputError(f"{name!r} is no option of {', '.join(dict.fromkeys(objectives))}")
+    return [
+        method.configure(**{k: v for k, v in options.items() if k in method.options})
+        for method in methods
+    ]
 
 
 def _spread(code: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.contrastive.distributed import world
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
 from pointdep.contrastive.losses import (
     CPCLoss,
@@ -88,7 +87,7 @@ class SimCLR(Recipe):
         projected: Tensor = self.head(self.encoder(views))
         return projected
 
-    def optimizer(self, learning_rate: float) -> torch.optim.Optimizer:
+    def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
         return torch.optim.SGD(
             self.parameters(),
             lr=learning_rate * self.batch_size / _BATCH,
@@ -105,9 +104,7 @@ class SimCLR(Recipe):
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (done - _WARM_UP) / (1.0 - _WARM_UP))))
 
     def compile_parts(self) -> None:
-        # The host is slower than the device here: what it asks for at every step is recorded once.
-        mode = "reduce-overhead" if world()[1] == 1 else None
-        self._network = torch.compile(self._in_turn, mode=mode)
+        self._network = torch.compile(self._in_turn)
         self._make_views = torch.compile(self.views.apply)
 
     def encode(self, images: Tensor) -> Tensor:

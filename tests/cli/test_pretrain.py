@@ -1,0 +1,299 @@
+"""`pointdep pretrain`: small runs of each model, what they print and write, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+import struct
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from pointdep.contrastive import load_encoder
+from pointdep.data.images import load_images
+
+TINY = ("--device", "cpu", "--quiet", "--width", 8, "--depth", 2, "--epochs", 1, "--limit", 64,
+        "--batch-size", 32)  # fmt: skip
+WRITTEN = {"encoder", "history.csv", "run.json", "tensorboard"}
+BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
+
+
+@pytest.fixture(scope="module")
+def mnist(tmp_path_factory):
+    """512 and 64 images of MNIST's shape, each class a pattern under noise."""
+    folder, random = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
+    patterns = random.integers(0, 256, (10, 28, 28))
+    for part, rows in (("train", 512), ("t10k", 64)):
+        labels = random.integers(0, 10, rows)
+        noise = random.integers(-500, 500, (rows, 28, 28))
+        for name, values in (
+            ("images-idx3", np.clip(patterns[labels] + noise, 0, 255)),
+            ("labels-idx1", labels),
+        ):
+            header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+            content = header + values.astype(np.uint8).tobytes()
+            (folder / f"{part}-{name}-ubyte").write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cifar10(tmp_path_factory):
+    """512 and 64 images of CIFAR-10's shape, each class a colour under noise."""
+    folder, random = tmp_path_factory.mktemp("cifar10"), np.random.default_rng(0)
+    (folder / "cifar-10-batches-py").mkdir()
+    colours = random.integers(40, 215, (10, 3, 1, 1))
+    sizes = [103, 103, 102, 102, 102, 64]
+    for name, rows in zip([*BATCHES, "test_batch"], sizes, strict=True):
+        labels = random.integers(0, 10, rows)
+        noise = random.integers(-40, 40, (rows, 3, 32, 32))
+        pixels = np.clip(colours[labels] + noise, 0, 255).astype(np.uint8)
+        batch = {b"data": pixels.reshape(rows, -1), b"labels": labels.tolist()}
+        path = folder / "cifar-10-batches-py" / name
+        path.write_bytes(pickle.dumps(batch, protocol=2))
+    return folder
+
+
+def check_folder(place, images, scaler, C):
+    """The files of one run agree with each other, and the encoder with the accuracies."""
+    assert {path.name for path in place.iterdir()} == WRITTEN
+    about = json.loads((place / "run.json").read_text())
+    with (place / "history.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    (outcome,) = about["outcomes"]
+    assert {line["run"] for line in lines} == {f"{outcome['objective']}-{outcome['seed']}"}
+    for key in ("loss", "knn", "linear"):
+        assert float(lines[-1][key]) == outcome[key]
+    assert [path.name.startswith("events") for path in (place / "tensorboard").iterdir()] == [True]
+    encoder = load_encoder(place / "encoder", "cpu")
+    train, test = (encoder.encode(part).numpy() for part in (images.train, images.test))
+    if train.ndim == 3:
+        train, test = train[0], test[0]
+    labels = images.train_labels.numpy(), images.test_labels.numpy()
+    scaler = scaler.fit(train.astype(np.float64))
+    ours = LogisticRegression(C=C, max_iter=5000, tol=1e-6).fit(scaler.transform(train), labels[0])
+    image = 1.0 / len(test)
+    assert ours.score(scaler.transform(test), labels[1]) == pytest.approx(
+        outcome["linear"], abs=image
+    )
+    weights = {"weights": lambda d: np.exp(-d / 0.1), "metric": "cosine", "n_neighbors": 20}
+    near = KNeighborsClassifier(**weights).fit(train, labels[0])
+    assert near.score(test, labels[1]) == pytest.approx(outcome["knn"], abs=image)
+    return outcome
+
+
+def check_table(out, outcome, source):
+    lines = out.splitlines()
+    assert lines[0] == f"{source}: 512 training and 64 test images"
+    assert lines[1].split() == [
+        "objective", "seed", "epochs", "minutes", "loss", "neighbours", "linear",
+    ]  # fmt: skip
+    cells = lines[2].replace(" %", "").split()
+    assert cells[:3] == [outcome["objective"], "0", f"{outcome['epochs']:.3g}"]
+    assert float(cells[4]) == pytest.approx(outcome["loss"], abs=1e-4)
+    assert float(cells[5]) == pytest.approx(100 * outcome["knn"], abs=0.05)
+    assert float(cells[6]) == pytest.approx(100 * outcome["linear"], abs=0.05)
+    assert len({len(line) for line in lines[1:3]}) == 1
+
+
+class TestSmoke:
+    def test_shallow_at_full_size(self, pointdep, folder, mnist):
+        done = pointdep("pretrain", "mnist", "--data", mnist, "--epochs", 1, "-o", "run",
+                        "--device", "cpu", "--quiet")  # fmt: skip
+        assert (done.code, done.err) == (0, "")
+        images = load_images("mnist", mnist)
+        outcome = check_folder(folder / "run", images, MinMaxScaler(), 10.0)
+        check_table(done.out, outcome, "MNIST from idx files")
+        assert outcome["linear"] > 0.5
+        recipe = load_encoder(folder / "run" / "encoder", "cpu").recipe
+        assert recipe.product.weight.shape == (1, 392, 392)
+        assert len(recipe.upper.shifts) == 30
+        (folder / "run" / "encoder" / "weights.safetensors").unlink()  # a hundred MB
+
+    @pytest.mark.parametrize(
+        ("model", "options"),
+        [("simclr", ("--width", 8)), ("amdim", ("--width", 8, "--depth", 1))],
+    )
+    def test_deep(self, pointdep, folder, cifar10, model, options):
+        done = pointdep("pretrain", "cifar10", "--data", cifar10, "--model", model, *options,
+                        "--epochs", 1, "--batch-size", 64, "-o", "run", "--device", "cpu",
+                        "--quiet")  # fmt: skip
+        assert (done.code, done.err) == (0, "")
+        images = load_images("cifar10", cifar10)
+        outcome = check_folder(folder / "run", images, StandardScaler(), 0.1)
+        check_table(done.out, outcome, "CIFAR-10 from python batches")
+        assert outcome["linear"] > 0.5
+
+    def test_simclr_on_grey_images(self, pointdep, mnist):
+        done = pointdep("pretrain", "mnist", "--data", mnist, "--model", "simclr", "--width", 4,
+                        "--epochs", 1, "--limit", 64, "--batch-size", 32, "-o", "run", "--device",
+                        "cpu", "--quiet")  # fmt: skip
+        assert (done.code, done.err) == (0, "")
+        encoder = load_encoder("run/encoder", "cpu")
+        assert encoder.shape == (1, 28, 28)
+        features = encoder.encode(load_images("mnist", mnist).test)
+        assert features.shape == (64, 32)
+        assert features.isfinite().all()
+
+
+class TestSeveral:
+    def test_replicas_in_one_folder(self, pointdep, check_json):
+        found = pointdep("pretrain", "digits", *TINY, "--objective", "cpc,drfc", "--seeds", 2,
+                         "--seed", 5, "-o", "run", "--json").json()  # fmt: skip
+        check_json("pretrain", found)
+        runs = [(run["objective"], run["seed"]) for run in found["runs"]]
+        assert runs == [("cpc", 5), ("cpc", 6), ("drfc", 5), ("drfc", 6)]
+        assert found["written"] == ["run"]
+        assert load_encoder("run/encoder", "cpu").encode(load_images("digits").test).shape[0] == 4
+
+    def test_one_after_another_in_folders_of_their_own(self, pointdep, folder, check_json):
+        found = pointdep("pretrain", "digits", "--model", "simclr", *TINY[:3], "--width", 4,
+                         *TINY[7:], "--epochs", 1, "--objective", "pcc,rpc", "--seeds", 2, "-o",
+                         "run", "--json").json()  # fmt: skip
+        check_json("pretrain", found)
+        names = ["pcc-0", "pcc-1", "rpc-0", "rpc-1"]
+        assert found["written"] == [f"run/{name}" for name in names]
+        assert found["settings"]["objectives"] == ["pcc", "rpc"]
+        assert found["settings"]["seeds"] == [0, 1]
+        for name, run in zip(names, found["runs"], strict=True):
+            assert f"{run['objective']}-{run['seed']}" == name
+            about = json.loads((folder / "run" / name / "run.json").read_text())
+            assert about["outcomes"] == [run]
+
+    def test_the_same_command_reads_what_is_there(self, pointdep):
+        command = ("pretrain", "digits", *TINY, "-o", "run", "--json")
+        assert pointdep(*command).json() == pointdep(*command).json()
+
+    def test_without_output_the_folder_says_what_it_is(self, pointdep, folder):
+        assert pointdep("pretrain", "digits", *TINY).code == 0
+        place = folder / "pretrain-digits-shallow-cpc"
+        assert {path.name for path in place.iterdir()} == WRITTEN
+
+
+class TestRefused:
+    @pytest.fixture
+    def digits(self, refused):
+        return lambda message, *options: refused(message, "pretrain", "digits", *TINY, *options)
+
+    def test_names(self, refused, digits):
+        digits("unknown objective 'cpx': did you mean 'cpc'", "--objective", "cpx")
+        digits("unknown model 'shalow': did you mean 'shallow'", "--model", "shalow")
+        digits("unknown precision 'fp16': did you mean 'bf16'", "--precision", "fp16")
+        digits("precision='16' needs a GPU", "--precision", "16")
+        refused("unknown set of images 'digts': did you mean 'digits'", "pretrain", "digts")
+        digits("objectives=.* names one of them twice", "--objective", "cpc,cpc")
+        digits("comma separated", "--objective", "cpc,")
+
+    @pytest.mark.parametrize(
+        ("option", "value", "message"),
+        [
+            ("--epochs", 0, "epochs=0 must be at least 1"),
+            ("--minutes", 0, "minutes=0.0 must be positive"),
+            ("--minutes", "nan", "minutes=nan must be positive"),
+            ("--learning-rate", -1, "learning_rate=-1.0 must be positive"),
+            ("--batch-size", 1, "batch_size=1 must be at least 2"),
+            ("--batch-size", 65, "batch_size=65 is more than the 64 training images"),
+            ("--width", 0, "width=0 must be at least 1"),
+            ("--seed", -1, "--seed -1 must lie between"),
+            ("--seeds", 0, "'--seeds'"),
+            ("--limit", 1, "'--limit'"),
+            ("--evaluate-every", -1, "'--evaluate-every'"),
+            ("--data", "there", "digits come with scikit-learn and are not read from there"),
+            ("--device", "cpux", "unknown device 'cpux'"),
+        ],
+    )
+    def test_values(self, digits, option, value, message):
+        digits(message, option, value)
+
+    @pytest.mark.parametrize(
+        ("model", "objective", "option", "message"),
+        [
+            ("shallow", "cpc", "temperature=1", "has no 'temperature'"),
+            ("shallow", "cpc,pcc", "alpha=0.1", "'alpha' is no option of cpc, pcc"),
+            ("shallow", "drfc", "alpha=x", "alpha='x' must be a finite number"),
+            ("simclr", "cpc", "temprature=1", "'temprature': did you mean 'temperature'"),
+            ("simclr", "drfc", "temperature=1", "option of the loss drfc 'temperature'"),
+            ("simclr", "cpc", "temperature=-1", "temperature=-1 must be a positive number"),
+            ("simclr", "cpc", "negatives=some", "unknown negatives 'some'"),
+            ("simclr", "cpc", "critic=bilinear", "needs dims"),
+            ("amdim", "cpc", "temperature=1", "option of the loss cpc 'temperature': choose from"),
+            ("amdim", "drfc", "alpha=x", "alpha='x' must be a number"),
+            ("amdim", "drfc", "alpha=2", r"alpha=2 is outside \[0, 1\)"),
+            ("shallow", "cpc", "temperature", "must be NAME=VALUE"),
+        ],
+    )
+    def test_loss_options(self, digits, model, objective, option, message):
+        depth = () if model != "simclr" else ("--depth", 18)
+        digits(message, "--model", model, *depth, "--objective", objective, "--loss-option", option)
+
+    def test_data(self, refused, folder, mnist):
+        refused(r"no MNIST in nowhere, which does not exist: expected train-images-idx3-ubyte",
+                "pretrain", "mnist", "--data", "nowhere")  # fmt: skip
+        refused("no CIFAR-10 in .*: expected cifar-10-python.tar.gz",
+                "pretrain", "cifar10", "--data", mnist)  # fmt: skip
+
+    def test_places_that_cannot_be_written(self, digits, folder):
+        (folder / "file").write_text("mine")
+        (folder / "own" / "encoder").mkdir(parents=True)
+        (folder / "own" / "encoder" / "thesis.txt").write_text("mine")
+        digits("file is a file, or in one", "-o", "file")
+        digits("is a file, or in one", "-o", "file/run")
+        digits("holds other files, such as thesis.txt", "-o", "own")
+
+    def test_lightning_is_missing(self, digits, monkeypatch):
+        for name in [name for name in sys.modules if name.split(".")[0] == "lightning"]:
+            monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.setitem(sys.modules, "lightning.fabric", None)
+        digits(r'needs lightning: pip install "pointdep\[pretrain\]"')
+
+    def test_another_run_in_the_folder(self, pointdep, digits):
+        assert pointdep("pretrain", "digits", *TINY, "-o", "run").code == 0
+        digits("finished run with other data or other settings", "-o", "run", "--objective", "pcc")
+        digits("finished run with other data or other settings", "-o", "run", "--limit", 65)
+
+    def test_a_loss_that_is_not_finite(self, pointdep):
+        done = pointdep("pretrain", "digits", *TINY, "--objective", "drfc", "--learning-rate", 1e9)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.count("\n") == 1
+        assert "the loss is not finite at step" in done.err
+        assert "lower the learning rate" in done.err
+
+
+def test_a_diverged_replica_is_said(pointdep, check_json):
+    command = ("pretrain", "digits", *TINY, "--epochs", 4, "--objective", "dm1,cpc",
+               "--learning-rate", 1, "-o")  # fmt: skip
+    done = pointdep(*command, "table")
+    assert done.code == 0
+    assert done.err.startswith("warning: epoch ")
+    assert done.err.endswith("diverged: the codes are not finite (dm1-0)\n")
+    assert done.err.count("\n") == 1
+    lines = {line.split()[0]: line.split() for line in done.out.splitlines()[2:4]}
+    assert lines["dm1"][-1] == "diverged"
+    assert "diverged" not in lines["cpc"]
+    found = pointdep(*command, "object", "--json").json()
+    check_json("pretrain", found)
+    assert [found["runs"][0][key] for key in ("loss", "knn", "linear")] == [None] * 3
+    assert all(found["runs"][1][key] is not None for key in ("loss", "knn", "linear"))
+
+
+def test_limit_takes_what_is_there(pointdep):
+    found = pointdep("pretrain", "digits", *TINY, "--limit", 400, "-o", "run")
+    assert found.out.startswith("8 x 8 digits of scikit-learn: 400 training and 360 test images\n")
+
+
+def test_half_precision_on_the_cpu(pointdep):
+    done = [
+        pointdep("pretrain", "digits", *TINY, "--precision", precision, "-o", precision, "--json")
+        for precision in ("bf16", "32")
+    ]
+    assert [run.err for run in done] == ["", ""]  # lightning would speak of itself
+    half, full = (run.json()["runs"][0]["loss"] for run in done)
+    assert half == pytest.approx(full, rel=0.02)
+    assert half != full
+    recipe = load_encoder("bf16/encoder", "cpu").recipe
+    assert {parameter.dtype for parameter in recipe.parameters()} == {torch.float32}

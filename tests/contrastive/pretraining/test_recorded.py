@@ -1,0 +1,91 @@
+"""A step that is recorded and replayed does what the written one does. Needs a GPU."""
+
+import pytest
+import torch
+
+from pointdep.contrastive.pretraining.devices import make_fabric
+from pointdep.contrastive.pretraining.order import Order
+from pointdep.contrastive.pretraining.recipes import make_recipe
+from pointdep.contrastive.pretraining.step import RecordedStep, Step, make_step
+
+from . import small
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+STEPS = 8  # three of them before the recording
+
+
+def made(model, kind, precision="32", *, compiled=False, **changed):
+    """The step and the rows of each step. A network of few channels would magnify rounding."""
+    wide = {"width": 32} if model == "simclr" else {}
+    settings = small.settings(model, precision=precision, **wide, **changed)
+    fabric = make_fabric("cuda", precision)
+    images = small.some_images().to(fabric.device)
+    recipe = make_recipe(settings, images.shape, 4).to(fabric.device)
+    step = kind(recipe, images, fabric, settings.learning_rate)
+    if compiled:
+        recipe.compile_parts()
+    return step, Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
+
+
+def trained(model, kind, precision="32", **changed):
+    """The losses of some steps, each with its own rows, draws and rate; and the step."""
+    step, order = made(model, kind, precision, **changed)
+    losses = [step(order.batch(k), k, 0.1 * (k + 1), clip=k > 5) for k in range(STEPS)]
+    return torch.stack(losses), step
+
+
+@pytest.mark.parametrize("precision", ["32", "bf16"])
+@pytest.mark.parametrize("model", small.SMALL)
+def test_losses_and_weights_agree(model, precision):
+    (ours, recorded), (theirs, written) = (
+        trained(model, kind, precision) for kind in (RecordedStep, Step)
+    )
+    assert len(recorded._graphs) == 2  # with and without clipping
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(theirs[3:5], theirs[5:7], rtol=1e-3)
+    weights = written.recipe.state_dict()
+    for name, tensor in recorded.recipe.state_dict().items():
+        torch.testing.assert_close(tensor, weights[name], rtol=1e-2, atol=1e-3)
+    assert recorded.rate == pytest.approx(written.rate)
+
+
+def test_the_seed_decides_the_views_of_a_replay():
+    step, order = made("simclr", RecordedStep, learning_rate=1e-12)
+    rows = order.batch(0)
+    values = [step(rows, seed, 1.0, clip=False).item() for seed in (0, 0, 0, 0, 1, 2, 1)]
+    assert values[4] == pytest.approx(values[6], rel=1e-4)
+    assert values[4] != pytest.approx(values[5], rel=1e-4)
+
+
+def test_a_clipped_gradient_is_within_one():
+    _, step = trained("amdim", RecordedStep)
+    gradients = torch.cat([p.grad.flatten() for p in step.recipe.parameters()])
+    assert 0 < gradients.abs().max() <= 1.0
+
+
+def test_compiled_networks_are_recorded_too():
+    compiled, plain = (
+        trained("simclr", RecordedStep, compiled=c, learning_rate=1e-12)[0] for c in (True, False)
+    )
+    torch.testing.assert_close(compiled, plain, rtol=1e-2, atol=1e-2)
+
+
+def test_a_state_goes_from_one_kind_to_the_other():
+    losses = {}
+    for kind in (RecordedStep, Step):
+        _, first = trained("shallow", RecordedStep)
+        second, order = made("shallow", kind)
+        second.load_state_dict(first.state_dict())
+        losses[kind] = torch.stack([second(order.batch(k), k, 1.0, clip=False) for k in range(6)])
+    torch.testing.assert_close(losses[RecordedStep], losses[Step], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["32", "16"])
+def test_only_what_can_be_recorded_is(precision):
+    fabric = make_fabric("cuda", precision)
+    images = small.some_images().to(fabric.device)
+    settings = small.settings("simclr", precision=precision)
+    recipe = make_recipe(settings, images.shape, 4).to(fabric.device)
+    step = make_step(recipe, images, fabric, 0.1)
+    assert type(step) is (Step if precision == "16" else RecordedStep)

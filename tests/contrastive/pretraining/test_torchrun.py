@@ -1,0 +1,85 @@
+"""Two processes under torchrun: one result, that of a single process with the whole batch."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pointdep.cli.app import run
+from pointdep.contrastive import load_encoder
+from pointdep.contrastive.pretraining.run import _check_batch
+from pointdep.data.images import load_images
+from pointdep.errors import InputError
+
+from . import small
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+COMMON = ("--limit", "96", "--batch-size", "32", "--epochs", "2", "--device", "cpu", "--quiet")
+
+
+def torchrun(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, "-m", "pointdep", "pretrain", *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_shallow_is_trained_as_by_one_process(tmp_path, capsys):
+    options = ("digits", "--width", "16", "--depth", "3", "--objective", "cpc,drfc,dm1", *COMMON)
+    done = torchrun(tmp_path, *options, "-o", "two")
+    assert run(["pretrain", *options, "-o", str(tmp_path / "one")]) == 0
+    printed = [text.replace(str(tmp_path / "one"), "two") for text in capsys.readouterr()]
+    tables = [text.splitlines() for text in (done.stdout, printed[0])]
+    assert [line.split()[:5] for line in tables[0]] == [line.split()[:5] for line in tables[1]]
+    two, one = (load_encoder(tmp_path / name / "encoder", "cpu") for name in ("two", "one"))
+    states = two.recipe.state_dict(), one.recipe.state_dict()
+    for name in states[0]:
+        # CPC hardly depends on shifts of the second side: of the rounding of a gradient that is all
+        # but zero, Adam makes whole steps.
+        first = 1 if name.startswith("lower.") and name.endswith("bias") else 0
+        ours, theirs = (state[name][first:].double() for state in states)
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-5), name
+    images = load_images("digits").test
+    assert torch.allclose(two.encode(images), one.encode(images), rtol=0, atol=1e-5)
+    histories = [
+        json.loads((tmp_path / name / "run.json").read_text())["history"] for name in ("two", "one")
+    ]
+    for ours, theirs in zip(*histories, strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+        assert (ours["epoch"], ours["step"]) == (theirs["epoch"], theirs["step"])
+
+
+def test_simclr_runs_one_after_another(tmp_path):
+    options = ("--model", "simclr", "--width", "4", "--objective", "cpc,drfc", "-o", "run")
+    done = torchrun(tmp_path, "digits", *COMMON, *options, "--json")
+    found = json.loads(done.stdout)  # of one process
+    assert [entry["objective"] for entry in found["runs"]] == ["cpc", "drfc"]
+    for name in ("cpc-0", "drfc-0"):
+        place = tmp_path / "run" / name
+        assert {path.name for path in place.iterdir()} == {
+            "encoder", "history.csv", "run.json", "tensorboard",
+        }  # fmt: skip
+        assert len(list((place / "tensorboard").iterdir())) == 1
+        features = load_encoder(place / "encoder", "cpu").encode(load_images("digits").test)
+        assert features.isfinite().all()
+
+
+@pytest.mark.parametrize(("batch", "ranks"), [(16, 3), (2, 4)])
+def test_a_batch_that_cannot_be_shared_out(batch, ranks):
+    chosen = small.settings("shallow", batch_size=batch)
+    with pytest.raises(
+        InputError, match=f"batch_size={batch} .* multiple of their number, {ranks}"
+    ):
+        _check_batch(chosen, SimpleNamespace(world_size=ranks))
+    _check_batch(chosen, SimpleNamespace(world_size=2))
