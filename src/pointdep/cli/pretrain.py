@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pointdep.cli import options
-from pointdep.cli.show import print_json
+from pointdep.cli.show import flags_as_json, print_json
 
 if TYPE_CHECKING:
     from pointdep.contrastive.pretraining.run import Outcome, Pretrained
@@ -50,7 +50,11 @@ Epochs = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option("--minutes", help="End after this training time, the rate brought down by then."),
+    typer.Option(
+        "--minutes",
+        help="End after this training time, if the epochs are not over before; the learning rate "
+        "of simclr and amdim is down by then.",
+    ),
 ]
 BatchSize = Annotated[
     int | None,
@@ -189,7 +193,12 @@ def _read(
     from pointdep.fitting.progress import show
 
     with show(f"reading {dataset}", enabled=not quiet, left="about") as shown:
-        images = load_images(dataset, data, download=download, progress=shown.update)
+        images = load_images(
+            dataset,
+            data,
+            download=download,
+            progress=lambda done, total: shown.update(done, total, "read"),
+        )
     if limit is None:
         return images
     return images.head(min(limit, len(images.train)), min(limit, len(images.test)))
@@ -199,8 +208,10 @@ def _train_all(images: ImageSet, settings: Settings, folder: Path, **how: Any) -
     """The shallow model's runs at once, the others' one after another, each in its own folder."""
     from dataclasses import replace
 
+    from pointdep.contrastive.pretraining.recipes import check_loss_options
     from pointdep.contrastive.pretraining.run import pretrain as train
 
+    check_loss_options(settings)
     if settings.model == "shallow" or len(settings.runs) == 1:
         return [train(images, settings, folder=folder, **how)]
     return [
@@ -224,7 +235,9 @@ def _as_json(images: ImageSet, settings: Settings, done: list[Pretrained]) -> di
     return {
         "data": {"name": images.name, "source": images.source, "lossy": images.lossy},
         "settings": settings.as_dict(),
+        **done[0].where,
         "runs": [asdict(outcome) for run in done for outcome in run.outcomes],
+        "flags": flags_as_json([flag for run in done for flag in run.flags]),
         "written": [str(run.folder) for run in done],
     }
 

@@ -40,7 +40,9 @@ def test_a_batch_larger_than_the_data_is_an_error():
         Order(5, 6, (0,), CPU)
 
 
-def test_neighbouring_numbers_do_not_mix_alike():
-    mixed = {mix(seed, step) for seed in range(30) for step in range(30)}
-    assert len(mixed) == 900
+def test_neighbouring_numbers_and_other_purposes_do_not_mix_alike():
+    pairs = [(seed, step) for seed in range(20) for step in range(20)]
+    mixed = {mix(name, *pair) for name in ("order", "step") for pair in pairs}
+    mixed |= {mix("step", *pair, rank) for pair in pairs for rank in range(2)}
+    assert len(mixed) == 1600
     assert max(mixed) < 2**63

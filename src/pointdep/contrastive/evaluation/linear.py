@@ -18,6 +18,7 @@ from pointdep.fitting.progress import Progress, Silent
 
 SCALINGS = ("minmax", "standard", "none")
 _SILENT = Silent()
+_FAR = 100.0  # ranges from zero, at which five digits of a column's differences are left
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +108,23 @@ def _scale(train: Split, scaling: str) -> Tensor:
     return torch.where(size > least, 1 / size, 1.0)
 
 
+def _near_zero(task: _Task) -> tuple[Tensor, Tensor]:
+    """The features of train and test, moved where columns are far from zero for their range.
+
+    The classifier is the same; in float32 their differences would be lost in the products.
+    """
+    middle, size = (task.train.low + task.train.high) / 2, task.train.high - task.train.low
+    parts = task.train.features, task.test.features
+    if not bool((middle.abs() > _FAR * size).any()):
+        return parts
+    return parts[0] - middle[:, None], parts[1] - middle[:, None]
+
+
 def _on_device(task: _Task, progress: Progress) -> LinearResult:
     present, target = torch.unique(task.train.labels, return_inverse=True)
+    train_features, test_features = _near_zero(task)
     fit = logistic_regression(
-        task.train.features,
+        train_features,
         target,
         C=task.C,
         scale=task.scale,
@@ -118,9 +132,10 @@ def _on_device(task: _Task, progress: Progress) -> LinearResult:
         tolerance=task.tolerance,
         progress=progress,
     )
+    sides = (test_features, task.test.labels), (train_features, task.train.labels)
     test, train = (
-        (present[fit.predict(part.features)] == part.labels).double().mean(1).cpu().numpy()
-        for part in (task.test, task.train)
+        (present[fit.predict(part)] == labels).double().mean(1).cpu().numpy()
+        for part, labels in sides
     )
     return LinearResult(test, train, fit.converged.cpu().numpy(), fit.iterations.cpu().numpy())
 

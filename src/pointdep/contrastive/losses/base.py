@@ -16,6 +16,7 @@ from pointdep.contrastive.losses.options import (
     CriticLike,
     LossOptions,
     check_block_size,
+    check_flags,
     check_negatives,
     check_positive,
 )
@@ -78,6 +79,7 @@ class ContrastiveLoss(nn.Module):
         check_positive("clip", clip)
         check_negatives(negatives)
         check_block_size(block_size)
+        check_flags(learn_scale=learn_scale, symmetric=symmetric, gather=gather)
         self.method = get_method(self.method_key, method_options)
         self.negatives, self.symmetric = negatives, symmetric
         self.gather, self.block_size = gather, block_size

@@ -23,9 +23,9 @@ class CPCLoss(LogScoreLoss):
 
     With ``negatives="all"`` it is SimCLR's NT-Xent, with ``"cross"`` and ``symmetric=True`` the
     mean of the two directions, as in CLIP. The usual number is the cross-entropy, which lacks the
-    logarithm of the number of candidates: here ``-loss`` is a lower bound of the mutual information
-    in nats (never above log B), and NT-Xent = loss + log(2n - 1), CLIP's = loss + log n. The
-    gradients are the same.
+    logarithm of the number of candidates: NT-Xent = loss + log(2n - 1), CLIP's = loss + log n. The
+    gradients are the same; and in "cross" ``-loss`` is a lower bound of the mutual information in
+    nats, never above log n.
 
     Temperature: 0.5 by default for the inner product of unit vectors. For the other options see
     `ContrastiveLoss`.

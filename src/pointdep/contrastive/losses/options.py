@@ -85,3 +85,10 @@ def check_block_size(block_size: object) -> None:
     """Refuse anything but "auto" and a number of rows."""
     if block_size != "auto":
         require_whole("block_size", block_size)
+
+
+def check_flags(**flags: object) -> None:
+    """Refuse anything but true and false."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name}={value!r} must be true or false")

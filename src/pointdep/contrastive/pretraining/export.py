@@ -40,7 +40,7 @@ class FrozenEncoder:
 
     @torch.no_grad()
     def encode(self, images: Any, batch_size: int = _BATCH) -> Tensor:
-        """uint8 images (n, c, h, w) -> features (n, d), or (replicas, n, d), on the CPU."""
+        """uint8 images (n, c, h, w) -> features (n, d) on the CPU; (replicas, n, d) of several."""
         images = torch.as_tensor(np.asarray(images) if not torch.is_tensor(images) else images)
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
             raise InputError(
@@ -53,7 +53,8 @@ class FrozenEncoder:
             self.recipe.encode(prepare(part.to(device))).float().cpu()
             for part in images.split(batch_size)
         ]
-        return torch.cat(parts, -2)
+        found = torch.cat(parts, -2)
+        return found[0] if found.ndim == 3 and len(found) == 1 else found
 
     def save(self, path: str | Path) -> None:
         """Write it as a folder."""

@@ -22,6 +22,7 @@ from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snaps
 from pointdep.contrastive.pretraining.step import make_step
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, FitWarning
+from pointdep.fitting.flags import Flag
 from pointdep.fitting.progress import Progress
 
 if TYPE_CHECKING:
@@ -70,11 +71,12 @@ class Training:
         self.step, self.seconds = 0, 0.0
         self.sums = torch.zeros(recipe.replicas, device=fabric.device)  # of this epoch's losses
         self.summed = 0
-        self._warned: set[str] = set()
+        self.flags: list[Flag] = []  # each once
 
     def run(self, shown: Progress) -> None:
         """Train on from where the run is."""
-        if self.checkpoint is not None and self.checkpoint.path.exists():
+        there = self.checkpoint is not None and self.checkpoint.path.exists()
+        if self.fabric.broadcast(there):  # as the process that writes sees it
             self._restore()
         self._started = time.monotonic() - self.seconds
         self._written = time.monotonic()
@@ -91,7 +93,7 @@ class Training:
                     self._look(losses, shown)
                 if ends or self._over():
                     self._end_epoch(shown)
-                self._keep()
+                self._keep(losses)
 
     def _over(self) -> bool:
         return self.step >= self.steps or self._done() >= 1.0
@@ -107,7 +109,7 @@ class Training:
         rank, ranks = self.fabric.global_rank, self.fabric.world_size
         return self.do(
             self.order.batch(self.step, rank, ranks),
-            mix(self.settings.seeds[0], self.step, rank),
+            mix("step", self.settings.seeds[0], self.step, rank),
             self.recipe.rate(self._done(), self.step),
             self.recipe.clips_gradient(self.step),
         )
@@ -159,13 +161,15 @@ class Training:
         self.journal.add(entry)
 
     def _warn(self) -> None:
-        """Say each problem once."""
+        """Say each problem of each replica once, in one process."""
+        known = {(flag.name, flag.replicas) for flag in self.flags}
         for flag in self.recipe.flags:
-            if flag.name not in self._warned:
-                self._warned.add(flag.name)
-                warnings.warn(f"epoch {self._epoch()}: {flag}", FitWarning, stacklevel=2)
+            if (flag.name, flag.replicas) not in known:
+                self.flags.append(flag)
+                if self.fabric.global_rank == 0:
+                    warnings.warn(f"epoch {self._epoch()}: {flag}", FitWarning, stacklevel=2)
 
-    def _keep(self) -> None:
+    def _keep(self, losses: Tensor) -> None:
         """Write the state when it is time, and never for more than a small share of the time."""
         if self.checkpoint is None or self.fabric.global_rank != 0:
             return
@@ -173,6 +177,8 @@ class Training:
         now = time.monotonic()
         if now - self._written < wait and not self._over():
             return
+        if not losses.isfinite().any():
+            return  # the next look ends the run; the checkpoint before is worth more
         write_snapshot(self.checkpoint.path, self._state(), self.checkpoint.fingerprint)
         self._written = time.monotonic()
         self._write_seconds = self._written - now
@@ -186,6 +192,7 @@ class Training:
             "sums": self.sums,
             "summed": self.summed,
             "history": self.journal.entries,
+            "flags": [[flag.name, flag.replicas, flag.message] for flag in self.flags],
         }
 
     def _restore(self) -> None:
@@ -196,6 +203,7 @@ class Training:
         self.sums.copy_(state["sums"])
         self.summed = state["summed"]
         self.journal.entries[:] = state["history"]
+        self.flags = [Flag(name, tuple(which), text) for name, which, text in state["flags"]]
 
 
 @contextmanager

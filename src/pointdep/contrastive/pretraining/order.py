@@ -6,6 +6,7 @@ sees what it would have seen.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,9 +32,10 @@ class Order:
         """(seeds, batch_size / ranks): the part of this rank."""
         epoch, place = divmod(step, self.steps)
         if epoch != self._epoch:
+            starts = [mix("order", seed, epoch) for seed in self.seeds]
             drawn = [
-                torch.randperm(self.rows, generator=torch.Generator().manual_seed(mix(seed, epoch)))
-                for seed in self.seeds
+                torch.randperm(self.rows, generator=torch.Generator().manual_seed(start))
+                for start in starts
             ]
             self._epoch, self._permutation = epoch, torch.stack(drawn).to(self.device)
         share = self.batch_size // ranks
@@ -41,6 +43,8 @@ class Order:
         return self._permutation[:, start : start + share]
 
 
-def mix(*numbers: int) -> int:
-    """One number to start a generator from, unlike those of neighbouring arguments."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+def mix(purpose: str, *numbers: int) -> int:
+    """One number to start a generator from, unlike those of other purposes and numbers."""
+    # The count is among them because a seed sequence is filled up with zeros.
+    entropy = [zlib.crc32(purpose.encode()), len(numbers), *numbers]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
 
 import torch
 
 from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.pretraining.settings import Settings
-from pointdep.errors import unknown_name
+from pointdep.errors import InputError, unknown_name
+
+# Those of the objectives whose scores are ratios; the others clip theirs and keep them small.
+_AMDIM_OPTIONS: dict[str, tuple[str, ...]] = {"drfc": ("alpha",), "rpc": ()}
 
 
 def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -> Recipe:
     """An untrained one, its weights drawn from the seed; shape: (channels, height, width)."""
+    check_loss_options(settings)
     assert settings.width is not None
     assert settings.depth is not None
     assert settings.batch_size is not None
@@ -30,12 +33,10 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
         )
     ((objective, seed),) = settings.runs
     with torch.random.fork_rng([]):
-        torch.manual_seed(mix(seed, 1))
+        torch.manual_seed(mix("weights", seed))
         if settings.model == "amdim":
-            from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
             from pointdep.contrastive.pretraining.amdim import AMDIM
 
-            _check_options(settings.loss, GlobalToLocal, objective)
             return AMDIM(
                 objective,
                 classes,
@@ -43,9 +44,8 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
                 depth=settings.depth,
                 loss=settings.loss,
             )
-        from pointdep.contrastive.pretraining.simclr import LOSSES, SimCLR
+        from pointdep.contrastive.pretraining.simclr import SimCLR
 
-        _check_options(settings.loss, LOSSES[objective], objective)
         return SimCLR(
             objective,
             depth=settings.depth,
@@ -55,10 +55,20 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
         )
 
 
-def _check_options(options: Iterable[str], loss: Callable[..., object], objective: str) -> None:
-    """Refuse what the loss does not take."""
-    parameters = inspect.signature(loss).parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in known:
-            raise unknown_name(f"option of the loss {objective}", name, known)
+def check_loss_options(settings: Settings) -> None:
+    """Refuse what the loss of an objective does not take, before anything is trained."""
+    if settings.model == "shallow":
+        return  # whose objectives share theirs, and check them together
+    for objective in settings.objectives:
+        if settings.model == "amdim":
+            known = list(_AMDIM_OPTIONS.get(objective, ("clip", "regulariser")))
+        else:
+            from pointdep.contrastive.pretraining.simclr import LOSSES
+
+            parameters = inspect.signature(LOSSES[objective]).parameters.values()
+            known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        for name in settings.loss:
+            if not known:
+                raise InputError(f"{objective} has no options with {settings.model}, got {name!r}")
+            if name not in known:
+                raise unknown_name(f"option of the loss {objective}", name, known)

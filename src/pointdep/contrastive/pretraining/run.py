@@ -27,6 +27,7 @@ from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, InputError, ModelFileError
+from pointdep.fitting.flags import Flag
 from pointdep.fitting.progress import show
 from pointdep.fitting.state import remove_state
 from pointdep.storage import check_target
@@ -55,11 +56,16 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """What `pretrain` returns: the outcome of each run, the history, and the frozen encoder."""
+    """What `pretrain` returns: the outcome of each run, the history, and the frozen encoder.
+
+    flags: problems noticed in training. where: device and precision, as they were used.
+    """
 
     settings: Settings
     outcomes: tuple[Outcome, ...]
     history: tuple[Entry, ...]
+    flags: tuple[Flag, ...]
+    where: dict[str, str]
     encoder: FrozenEncoder
     folder: Path | None
 
@@ -185,10 +191,6 @@ def _evaluate(
     accuracy = knn_accuracy(train, labels[0], test, labels[1], k=min(20, train.shape[1]))
     found = {"knn": _spread_out(accuracy, sound)}
     if end:
-        # The same classifier; columns far from zero for their width would be lost in float32.
-        mean = train.mean(1, keepdim=True)
-        train -= mean
-        test -= mean
         linear = linear_evaluation(
             train, labels[0], test, labels[1], scaling=recipe.scaling, C=recipe.regularisation
         )
@@ -210,7 +212,9 @@ def _conclude(
     recipe, settings, journal = training.recipe, training.settings, training.journal
     journal.close()
     recipe.eval()
-    generator = torch.Generator(training.fabric.device).manual_seed(mix(settings.seeds[0], 2))
+    generator = torch.Generator(training.fabric.device).manual_seed(
+        mix("reference", settings.seeds[0])
+    )
     recipe.remember(training.images.train[:_REFERENCE], generator)
     encoder = freeze(recipe, settings, images)
     last = journal.entries[-1]
@@ -220,7 +224,10 @@ def _conclude(
             settings.runs, *(journal.last(kind) for kind in ("loss", "knn", "linear")), strict=True
         )
     )
-    done = Pretrained(settings, outcomes, tuple(journal.entries), encoder, place)
+    fabric = training.fabric
+    where = {"device": fabric.device.type, "precision": str(fabric._precision.precision)}
+    flags = tuple(training.flags)
+    done = Pretrained(settings, outcomes, tuple(journal.entries), flags, where, encoder, place)
     if place is not None and training.fabric.global_rank == 0:
         encoder.save(place / _ENCODER)
         journal.write_csv(place / "history.csv")
@@ -229,7 +236,9 @@ def _conclude(
             "fingerprint": fingerprint,
             "data": {"name": images.name, "source": images.source, "lossy": images.lossy},
             "settings": settings.as_dict(),
+            "where": where,
             "outcomes": [asdict(outcome) for outcome in outcomes],
+            "flags": [asdict(flag) for flag in flags],
             "history": journal.entries,
         }
         (place / _RUN).write_text(json.dumps(about, indent=1), "utf-8")
@@ -243,16 +252,17 @@ def _read_run(place: Path, settings: Settings, fingerprint: str, device: str) ->
     try:
         about = json.loads((place / _RUN).read_text("utf-8"))
         known, outcomes = about["fingerprint"], [Outcome(**part) for part in about["outcomes"]]
-        history = tuple(about["history"])
+        history, where = tuple(about["history"]), about["where"]
+        flags = tuple(Flag(f["name"], tuple(f["replicas"]), f["message"]) for f in about["flags"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{place / _RUN} cannot be read ({error}): delete it") from None
     if known != fingerprint:
         raise InputError(
-            f"{place} holds a finished run with other data or other settings: choose another "
-            "output folder"
+            f"{place} holds a finished run with other data or other settings, or of another number "
+            "of processes: choose another output folder"
         )
     encoder = load_encoder(place / _ENCODER, device)
-    return Pretrained(settings, tuple(outcomes), history, encoder, place)
+    return Pretrained(settings, tuple(outcomes), history, flags, where, encoder, place)
 
 
 def _fingerprint(images: ImageSet, settings: Settings, ranks: int) -> str:

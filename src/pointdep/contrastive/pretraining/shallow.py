@@ -69,7 +69,7 @@ class Shallow(Recipe):
         self.lower = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
         self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
-        generators = [torch.Generator().manual_seed(mix(seed, 1)) for _, seed in runs]
+        generators = [torch.Generator().manual_seed(mix("weights", seed)) for _, seed in runs]
         self.upper.reset(generators)
         self.lower.reset(generators)
         bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it

@@ -47,8 +47,8 @@ def read_snapshot(path: Path, fingerprint: str) -> dict[str, Any]:
         raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
     if metadata.get("fingerprint") != fingerprint:
         raise InputError(
-            f"checkpoint {path} belongs to a run with other data or other settings: delete it, or "
-            "choose another output folder"
+            f"checkpoint {path} belongs to a run with other data or other settings, or of another "
+            "number of processes: delete it, or choose another output folder"
         )
     state: dict[str, Any] = _unpack(json.loads(metadata["state"]), tensors)
     return state

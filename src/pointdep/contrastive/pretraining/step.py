@@ -35,7 +35,7 @@ class Step:
         whether the gradient's entries are cut at +-1.
         """
         self.generator.manual_seed(seed)
-        torch.manual_seed(seed)  # dropout's
+        torch.manual_seed(seed + 1)  # dropout's, which must not repeat the draws of the views
         self._set_rates(factor)
         return self._do(rows, clip)
 
