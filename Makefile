@@ -45,6 +45,9 @@ bench: $(READY_DEV)
 bench-gpu: $(READY_DEV)
 	$(BIN)/python benchmarks/figure1_speed.py
 	$(BIN)/python benchmarks/figure1_precision.py
+	$(BIN)/python benchmarks/drfc_loss.py
+	$(BIN)/python benchmarks/simclr_epoch.py
+	$(BIN)/python benchmarks/amdim_step.py
 
 # On data of your own copy: make bench-data WORDS=words.npz MNIST=mnist/ (folder of idx.gz files).
 bench-data: $(READY_DEV)
@@ -52,6 +55,7 @@ bench-data: $(READY_DEV)
 	$(BIN)/python benchmarks/retrieval.py --words $(WORDS) --mnist $(MNIST)
 	$(BIN)/python benchmarks/planted.py --words $(WORDS) --mnist $(MNIST)
 	$(BIN)/python benchmarks/labels.py --mnist $(MNIST)
+	$(BIN)/python benchmarks/linear_evaluation.py --mnist $(MNIST)
 
 # Other libraries, each in an environment of its own, and ours on the same arrays: hours.
 bench-peers: $(READY_DEV)

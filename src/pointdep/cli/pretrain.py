@@ -114,8 +114,8 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Folder for the encoder, the history, TensorBoard's files and the checkpoint. The "
-        "same command goes on from what is there.",
+        help="Folder for the encoder, the history, TensorBoard's files and the checkpoint; by "
+        "default pretrain-DATASET-MODEL-OBJECTIVE. The same command goes on from what is there.",
     ),
 ]
 

@@ -77,7 +77,9 @@ def linear_evaluation(
         raise unknown_name("solver", solver, _SOLVERS)
     tolerance = (0.1 if solver == "saga" else 1e-5) if tolerance is None else tolerance
     require_options(C, max_iter, tolerance)
-    fitted = split(train, train_labels, "train")
+    mps = isinstance(train, Tensor) and train.device.type == "mps"
+    # Weights are float64, which that device has not.
+    fitted = split(train, train_labels, "train", torch.device("cpu") if mps else None)
     unseen = split(test, test_labels, "test", fitted.features.device)
     require_alike(fitted, unseen)
     if len(torch.unique(fitted.labels)) < 2:
