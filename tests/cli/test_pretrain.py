@@ -193,9 +193,9 @@ class TestRefused:
         ("option", "value", "message"),
         [
             ("--epochs", 0, "epochs=0 must be at least 1"),
-            ("--minutes", 0, "minutes=0.0 must be positive"),
-            ("--minutes", "nan", "minutes=nan must be positive"),
-            ("--learning-rate", -1, "learning_rate=-1.0 must be positive"),
+            ("--minutes", 0, "minutes=0.0 must be a positive number"),
+            ("--minutes", "nan", "minutes=nan must be a positive number"),
+            ("--learning-rate", -1, "learning_rate=-1.0 must be a positive number"),
             ("--batch-size", 1, "batch_size=1 must be at least 2"),
             ("--batch-size", 65, "batch_size=65 is more than the 64 training images"),
             ("--width", 0, "width=0 must be at least 1"),
@@ -253,8 +253,8 @@ class TestRefused:
 
     def test_another_run_in_the_folder(self, pointdep, digits):
         assert pointdep("pretrain", "digits", *TINY, "-o", "run").code == 0
-        digits("finished run with other data or other settings", "-o", "run", "--objective", "pcc")
-        digits("finished run with other data or other settings", "-o", "run", "--limit", 65)
+        digits(r"finished run with objectives \['cpc'\]", "-o", "run", "--objective", "pcc")
+        digits("finished run with other data or another number", "-o", "run", "--limit", 65)
 
     def test_a_loss_that_is_not_finite(self, pointdep):
         done = pointdep("pretrain", "digits", *TINY, "--objective", "drfc", "--learning-rate", 1e9)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pointdep.contrastive import losses
 
@@ -181,3 +181,26 @@ def default_multiplier(name: str, critic: str) -> float:
 
 def is_close(a: Tensor, b: Tensor, tolerance: float = 1e-9) -> bool:
     return math.isclose(float((a - b).abs().max()), 0.0, abs_tol=tolerance)
+
+
+class Distance(nn.Module):
+    """A critic of the user's own: minus the squared distance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self.rate * (x - y).square().sum(-1)
+
+
+def gradients(value: Tensor, *of: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad(value, of, allow_unused=True)
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
+
+
+def assert_same(first: Tensor, second: Tensor, of: list[Tensor], tolerance: float = 1e-9) -> None:
+    """Value and gradients agree."""
+    torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
+    for a, b in zip(gradients(first, *of), gradients(second, *of), strict=True):
+        torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)

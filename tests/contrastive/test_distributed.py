@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -68,6 +69,15 @@ def test_value_and_gradient(found, joined, name, split):
     assert checked == 12
 
 
+def test_second_derivative(found):
+    expected = two.penalised(slice(0, 16), 1)
+    for key, value in expected.items():
+        both = torch.cat([rank["penalised"][key] for rank in found])
+        # No factor here: each process has a penalty of its own, of its own rows' gradients.
+        torch.testing.assert_close(both, value, **TOLERANCE, msg=lambda m, k=key: k + m)
+        assert value.abs().max() > 1e-5
+
+
 @pytest.mark.parametrize("critic", ["inner", "bilinear", "concat"])
 def test_ddp_trains_as_one_process_does(found, critic):
     expected = two.trained(slice(0, 16), critic, wrap=False)
@@ -105,6 +115,14 @@ def test_not_gathered(found):
         for name in LOSSES:
             expected = made(name)(z1[rows], z2[rows])
             torch.testing.assert_close(part["alone"][name], expected.detach(), **TOLERANCE)
+
+
+def test_nan_stays_one(found):
+    for results in (found[0]["lost"], found[1]["lost"], two.lost(slice(0, 16))):
+        assert len(results) == 2 * len(LOSSES)
+        for value, flags in results.values():
+            assert math.isnan(value)
+            assert flags == ["diverged"]
 
 
 def test_one_process():

@@ -102,9 +102,10 @@ def test_minimise_solves_each_quadratic_and_leaves_the_solved_alone():
     bottom = torch.randn(3, 2, 1, dtype=torch.float64)
     start = torch.stack([bottom[0], bottom[1] + 5, bottom[2] - 7])
 
-    def evaluate(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         away = point - bottom
-        return (curvature * away**2).sum((1, 2)) / 2, curvature * away
+        gradient = curvature * away
+        return (curvature * away**2).sum((1, 2)) / 2, gradient, gradient.abs().amax((1, 2))
 
     found = minimise(
         evaluate, start, lambda gradient: gradient, tolerance=1e-8, max_iter=100, progress=Silent()
@@ -122,7 +123,7 @@ def test_the_gradient_is_that_of_the_loss_as_written():
     scale = torch.rand(2, 32, dtype=torch.float64) + 0.5
     loss = _MeanLoss(rows, labels, 10, 0.3, scale)
     point = 0.1 * torch.randn(2, 33, 10, dtype=torch.float64)
-    value, gradient = loss(point)
+    value, gradient, _ = loss(point)
     free = point.clone().requires_grad_()
     columns = (rows - rows.mean(1, keepdim=True)) * scale[:, None]
     logits = columns @ free[:, :-1] + free[:, -1:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 
 import pytest
@@ -17,7 +16,10 @@ from pointdep.errors import InputError
 
 from .losses_by_hand import (
     LOSSES,
+    Distance,
+    assert_same,
     default_multiplier,
+    gradients,
     loss_by_hand,
     made,
     pairs,
@@ -35,18 +37,6 @@ CORE = {
     "rpc": lambda s, **w: objectives.rpc(s, a=0.9, b=0.05, c=0.8, **w),
 }
 LAYOUTS = list(itertools.product(["cross", "all"], [True, False]))
-
-
-def gradients(value: Tensor, *of: Tensor) -> list[Tensor]:
-    found = torch.autograd.grad(value, of, allow_unused=True)
-    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
-
-
-def assert_same(first: Tensor, second: Tensor, of: list[Tensor], tolerance: float = 1e-9) -> None:
-    """Value and gradients agree."""
-    torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
-    for a, b in zip(gradients(first, *of), gradients(second, *of), strict=True):
-        torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["no groups", "groups"])
@@ -225,7 +215,7 @@ def test_tf32_setting_is_left_as_found():
         torch.set_float32_matmul_precision(before)
 
 
-def test_row_without_negatives_and_batch_without():
+def test_one_large_group_and_one_alone(monkeypatch):
     z1, z2 = pairs(4)
     groups = torch.tensor([0, 0, 0, 1])
     for name in LOSSES:
@@ -233,6 +223,22 @@ def test_row_without_negatives_and_batch_without():
         assert all(g.isfinite().all() for g in gradients(value, z1, z2))
         with pytest.raises(InputError, match="one group"):
             made(name)(z1, z2, torch.zeros(4, dtype=torch.int64))
+    # As on a device, where the groups are not looked at.
+    monkeypatch.setattr(losses.cells.Cells, "_check_groups", lambda _: None)
+    for name, (negatives, symmetric) in itertools.product(LOSSES, LAYOUTS):
+        loss = made(name, negatives=negatives, symmetric=symmetric)
+        assert loss(z1, z2, torch.zeros(4, dtype=torch.int64)).isnan()
+        assert [flag.name for flag in loss.flags] == ["diverged"]
+
+
+def test_infinite_score_of_a_pair_is_not_hidden():
+    z = torch.eye(3)
+
+    class Infinite(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return (x * y).sum(-1) / 0.0 if len(x) == 3 else (x * y).sum(-1)
+
+    assert not losses.CPCLoss(critic=Infinite())(z, z).isfinite()
 
 
 def test_learned_scale():
@@ -248,17 +254,6 @@ def test_learned_scale():
     ratio = losses.DRFCLoss(scale=3.0, learn_scale=True)
     assert ratio.scale == pytest.approx(3.0)
     assert losses.DRFCLoss(scale=3.0).state_dict().keys() == set()
-
-
-class Distance(nn.Module):
-    """A critic of the user's own: minus the squared distance."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rate = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return -self.rate * (x - y).square().sum(-1)
 
 
 def test_users_critics():
@@ -294,74 +289,3 @@ def test_dropout_in_a_critic_is_drawn_once():
     torch.manual_seed(0)
     parts = losses.PCCLoss(critic=Dropped(), block_size=3)(z1, z2)
     torch.testing.assert_close(first, gradients(parts, z1))
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_half_precision_and_autocast(name):
-    z1, z2 = (z.detach().to(torch.bfloat16) for z in pairs(64, 8))
-    for options in ({}, {"critic": "bilinear", "dims": 8}, {"negatives": "all", "clip": 8.0}):
-        loss = made(name, **options).float()
-        exact = loss(z1.float(), z2.float())
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            value = loss(z1, z2)
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value, exact, atol=0, rtol=0)
-
-
-@pytest.mark.parametrize(("name", "options"), [("drfc", {}), ("cpc", {"block_size": 7})])
-def test_compiles(name, options):
-    z1, z2 = pairs(12)
-    loss = made(name, **options)
-    compiled = torch.compile(loss, backend="aot_eager")
-    assert_same(compiled(z1, z2), loss(z1, z2), [z1, z2])
-    assert loss.flags == ()
-
-
-def test_misspelt_option_names_the_nearest():
-    with pytest.raises(TypeError, match=r"PCCLoss has no option 'temprature'; did you mean 'temp"):
-        losses.PCCLoss(temprature=0.1)
-    with pytest.raises(TypeError, match="did you mean 'alpha'"):
-        losses.DRFCLoss(alfa=0.1)
-    with pytest.raises(TypeError, match="did you mean 'block_size'"):
-        losses.DM1Loss(blocksize=3)
-    shown = inspect.signature(losses.DM1Loss).parameters
-    assert {"lam", "temperature", "negatives", "critic"} <= set(shown)
-    assert shown["negatives"].default == "cross"
-    assert "scale" not in shown
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": 0.0}, "temperature=0.0 must be a positive number"),
-        ({"clip": -1}, "clip=-1 must be a positive number"),
-        ({"negatives": "al"}, "did you mean 'all'"),
-        ({"block_size": 0}, "block_size=0 must be at least 1"),
-        ({"critic": "bilinear"}, "needs dims="),
-        ({"critic": "bilinaer"}, "did you mean 'bilinear'"),
-        ({"critic": "bilinear", "dims": (1, 2, 3)}, "must be one number, or two"),
-        ({"critic": (nn.Identity(),)}, "exactly two torch modules"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(InputError, match=message):
-        losses.CPCLoss(**options)
-
-
-def test_bad_inputs():
-    loss = losses.CPCLoss()
-    z = torch.randn(4, 3)
-    for z1, z2, groups, message in (
-        (z[0], z, None, r"z1 must be a tensor of shape \(rows, columns\), got \(3,\)"),
-        (z, z[:2], None, "z1 has 4 rows and z2 has 2"),
-        (z[:1], z[:1], None, "at least two rows"),
-        (z, torch.randn(4, 5), None, "z1 has 3 columns and z2 has 5"),
-        (z, z, torch.zeros(3, dtype=torch.int64), r"it must be \(4,\)"),
-        (z, z, torch.zeros(4), "whole numbers"),
-    ):
-        with pytest.raises(InputError, match=message):
-            loss(z1, z2, groups)
-    with pytest.raises(InputError, match="z2 has 3 columns where"):
-        losses.PCCLoss(critic="bilinear", dims=(3, 5))(z, z)
-    with pytest.raises(InputError, match="lam=0"):
-        losses.DM1Loss(lam=0)

@@ -49,6 +49,20 @@ def test_same_as_on_the_cpu(name):
             torch.testing.assert_close(a.cpu(), b, atol=1e-5 * float(b.abs().max()), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_second_derivative(name):
+    rows = [z.detach().cuda().requires_grad_() for z in pairs(5, 2)]
+    for negatives in ("cross", "all"):
+        assert torch.autograd.gradgradcheck(made(name, negatives=negatives), rows)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_group_is_a_nan(name):
+    loss = made(name)
+    assert loss(*on_gpu(6, 2), torch.zeros(6, dtype=torch.int64, device="cuda")).isnan()
+    assert [flag.name for flag in loss.flags] == ["diverged"]
+
+
 def test_sums_are_full_float32_under_tf32():
     z1, z2 = on_gpu(4096, 64)
     wide = [z.detach().double().requires_grad_() for z in (z1, z2)]

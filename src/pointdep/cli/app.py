@@ -17,7 +17,7 @@ from pointdep.errors import PointdepError, PointdepWarning
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
-    "pretrain": "the same command goes on from the last checkpoint, if there was one",
+    "pretrain": "the same command goes on from where training was",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"

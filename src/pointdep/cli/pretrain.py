@@ -12,7 +12,7 @@ from pointdep.cli import options
 from pointdep.cli.show import flags_as_json, print_json
 
 if TYPE_CHECKING:
-    from pointdep.contrastive.pretraining.run import Outcome, Pretrained
+    from pointdep.contrastive.pretraining.record import Outcome, Pretrained
     from pointdep.contrastive.pretraining.settings import Settings
     from pointdep.data.images import ImageSet
 
@@ -60,7 +60,12 @@ BatchSize = Annotated[
     int | None,
     typer.Option("--batch-size", help="Images a step, of all processes together."),
 ]
-Rate = Annotated[float | None, typer.Option("--learning-rate", help="By default the protocol's.")]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate", help="By default the protocol's, which simclr's batch size scales."
+    ),
+]
 Precision = Annotated[
     str, typer.Option("--precision", help="32, bf16, 16, or auto: bf16 on a GPU that has it.")
 ]
@@ -232,8 +237,10 @@ def _first_process() -> bool:
 
 
 def _as_json(images: ImageSet, settings: Settings, done: list[Pretrained]) -> dict[str, Any]:
+    from pointdep.contrastive.pretraining.record import about_images
+
     return {
-        "data": {"name": images.name, "source": images.source, "lossy": images.lossy},
+        "data": about_images(images),
         "settings": settings.as_dict(),
         **done[0].where,
         "runs": [asdict(outcome) for run in done for outcome in run.outcomes],

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
         VariationalLoss,
     )
     from pointdep.contrastive.pretraining.export import FrozenEncoder, load_encoder
-    from pointdep.contrastive.pretraining.run import Pretrained, pretrain
+    from pointdep.contrastive.pretraining.record import Pretrained
+    from pointdep.contrastive.pretraining.run import pretrain
     from pointdep.contrastive.pretraining.settings import Settings
 
 _LOSSES = ("CPCLoss", "DM1Loss", "DM2Loss", "DRFCLoss", "PCCLoss", "RPCLoss", "VariationalLoss")
 _HOME = {
     **dict.fromkeys(_LOSSES, "pointdep.contrastive.losses"),
     "FrozenEncoder": "pointdep.contrastive.pretraining.export",
-    "Pretrained": "pointdep.contrastive.pretraining.run",
+    "Pretrained": "pointdep.contrastive.pretraining.record",
     "Settings": "pointdep.contrastive.pretraining.settings",
     "knn_accuracy": "pointdep.contrastive.evaluation",
     "linear_evaluation": "pointdep.contrastive.evaluation",

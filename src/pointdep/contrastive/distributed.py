@@ -11,6 +11,9 @@ Parameters inside the loss, such as a critic's or a learned scale, follow the sa
 gradient is world-size times the part that went through its own rows, and the mean is the sum of the
 parts. So wrap a loss that has parameters in DDP too, or average their gradients yourself.
 
+Backward passes are sums and gatherings again, so that a gradient can be differentiated: then by
+the sum of what the ranks make of it, a gradient being world-size times that of the joined loss.
+
 Ranks may hold different numbers of rows on gloo, where the sizes are exchanged first. NCCL needs
 the same number on every rank: an exchange of sizes would stall the GPU at each step.
 """
@@ -22,7 +25,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def world() -> tuple[int, int]:
@@ -91,15 +93,27 @@ class _Gather(torch.autograd.Function):
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.clone(memory_format=torch.contiguous_format)
-        if _on_nccl(gradient):
-            own = gradient[ctx.start : ctx.stop].clone()
-            dist.reduce_scatter_tensor(own, gradient)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor]:
+        # A function again, and not the operation alone, so that it can be differentiated too.
+        return (_OwnSum.apply(gradient, ctx.start, ctx.stop),)  # type: ignore[no-untyped-call]
+
+
+class _OwnSum(torch.autograd.Function):
+    """The sum over ranks, of which each keeps its own rows: what `_Gather` is in reverse."""
+
+    @staticmethod
+    def forward(_: Any, rows: Tensor, start: int, stop: int) -> Tensor:
+        rows = rows.clone(memory_format=torch.contiguous_format)
+        if _on_nccl(rows):
+            own = rows[start:stop].clone()
+            dist.reduce_scatter_tensor(own, rows)
             return own
-        dist.all_reduce(gradient)
-        return gradient[ctx.start : ctx.stop]
+        dist.all_reduce(rows)
+        return rows[start:stop]
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return _Gather.apply(gradient), None, None  # type: ignore[no-untyped-call]
 
 
 class _AllSum(torch.autograd.Function):
@@ -108,9 +122,8 @@ class _AllSum(torch.autograd.Function):
         return _summed(tensor)
 
     @staticmethod
-    @once_differentiable
     def backward(_: Any, gradient: Tensor) -> Tensor:
-        return _summed(gradient)
+        return all_sum(gradient)
 
 
 def _summed(tensor: Tensor) -> Tensor:

@@ -29,6 +29,10 @@ class Silent:
     def update(self, done: int, total: int, detail: str = "") -> None:
         del done, total, detail
 
+    def note(self, text: str) -> None:
+        """Nothing."""
+        del text
+
 
 class Shown:
     """A rich bar where standard error is a terminal, else a plain line now and then.
@@ -72,6 +76,10 @@ class Shown:
                 file=self.stream,
                 flush=True,
             )
+
+    def note(self, text: str) -> None:
+        """One line at once, before the work that `update` tells of."""
+        print(f"{self.title}: {text}", file=self.stream, flush=True)
 
     def _time_left(self, now: float, done: int, total: int) -> str:
         """By the pace since the first report, which leaves out what came before the work."""

@@ -90,6 +90,23 @@ def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
         raise
 
 
+def read_checkpoint(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors of a checkpoint of this kind; anything else is one clear error."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"checkpoint {path} cannot be read ({error}): delete it to start over"
+        ) from None
+    if metadata.get("format") != kind:
+        raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
+    return metadata, tensors
+
+
 def unfinished(path: Path) -> Path:
     """Where a checkpoint is written before it takes its place."""
     return path.with_name(path.name + ".tmp")
@@ -103,18 +120,7 @@ def remove_state(path: Path) -> None:
 
 def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingState:
     """Read a checkpoint of the same fit back; `like` gives shapes, dtype and device."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(
-            f"checkpoint {path} cannot be read ({error}): delete it to start over"
-        ) from None
-    if metadata.get("format") != _FORMAT:
-        raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
+    metadata, tensors = read_checkpoint(path, _FORMAT)
     if metadata.get("fingerprint") != fingerprint:
         raise InputError(
             f"checkpoint {path} belongs to a fit of other data or other settings: delete it, or "

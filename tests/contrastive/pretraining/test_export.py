@@ -94,6 +94,26 @@ def test_simclr_reads_pmi_out_of_views_after_it_came_back(trained, images):
     assert torch.equal(found, trained.encoder.recipe.pmi(first, second))
 
 
+def test_pmi_of_images(trained, images):
+    if trained.settings.model != "simclr":
+        with pytest.raises(InputError, match="has no PMI of two images"):
+            trained.encoder.pmi(images, images)
+        return
+    found = trained.encoder.pmi(images, images.roll(1, 0), batch_size=7)
+    assert found.shape == (len(images),)
+    recipe, generator = trained.encoder.recipe, torch.Generator()
+    views = (recipe.plain(part, generator) for part in (images, images.roll(1, 0)))
+    expected = recipe.loss.pmi(*(recipe.head(recipe.encoder(view)) for view in views))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="cannot be paired"):
+        trained.encoder.pmi(images, images[1:])
+
+
+def test_a_batch_of_no_images(trained, images):
+    with pytest.raises(InputError, match="batch_size=0 must be at least 1"):
+        trained.encoder.encode(images, batch_size=0)
+
+
 @pytest.mark.parametrize(
     "images",
     [

@@ -1,13 +1,18 @@
 """A run that is killed and started again ends with the weights of one that was not."""
 
+import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
+from pointdep.contrastive.pretraining.loop import Training
 from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
-from pointdep.errors import InputError, ModelFileError
+from pointdep.errors import DivergedError, InputError, ModelFileError
 
 from . import small
 
@@ -53,8 +58,11 @@ def test_a_finished_run_is_read_and_not_trained_again(tmp_path, monkeypatch):
 
 def test_other_settings_are_refused(tmp_path):
     small.train("shallow", tmp_path)
-    with pytest.raises(InputError, match="other data or other settings"):
+    with pytest.raises(InputError, match=r"holds a finished run with epochs 3: choose"):
         small.train("shallow", tmp_path, epochs=4)
+    chosen = small.settings("shallow")
+    with pytest.raises(InputError, match="with other data or another number of processes"):
+        small.pretrain(small.some_images(seed=1, side=8), chosen, folder=tmp_path, device="cpu")
 
 
 def test_a_snapshot_of_another_run_is_refused(tmp_path):
@@ -86,3 +94,55 @@ def test_a_damaged_snapshot_is_one_clear_error(damage, tmp_path):
         save_file({"weights": torch.zeros(3)}, path)
     with pytest.raises(ModelFileError, match="delete it to start over"):
         read_snapshot(path, "mine")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_kept_to_the_last_step(number, tmp_path):
+    script = (
+        "import sys, os, warnings; sys.path.insert(0, sys.argv[2]); import small\n"
+        "from pathlib import Path\n"
+        "from pointdep.contrastive.pretraining.loop import Training\n"
+        "step = Training.train_step\n"
+        "def told(self):\n"
+        "    if self.step == 5: os.kill(os.getpid(), int(sys.argv[3]))\n"
+        "    return step(self)\n"
+        "Training.train_step = told\n"
+        "small.pretrain(small.images_for('shallow'), small.settings('shallow'),\n"
+        "    folder=sys.argv[1], device='cpu', checkpoint_every=1e6)\n"
+    )
+    place, here = tmp_path / "run", Path(small.__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(place), str(here), str(int(number))],
+        check=False,
+        timeout=120,
+        capture_output=True,
+    )
+    assert ended.returncode in (-number, 130)
+    with safe_open(str(place / "checkpoint.safetensors"), framework="pt") as file:
+        items = dict(json.loads(file.metadata()["state"])["items"])
+    assert items["step"] == 6
+    assert (place / "history.csv").exists()
+    images, chosen = small.images_for("shallow"), small.settings("shallow")
+    resumed, whole = (
+        small.pretrain(images, chosen, folder=folder, device="cpu") for folder in (place, None)
+    )
+    assert same(resumed, whole)
+
+
+def test_weights_that_are_not_finite_are_not_kept(tmp_path, monkeypatch):
+    """A checkpoint of them would make the run diverge for ever."""
+    step = Training.train_step
+
+    def spoiled(self):
+        losses = step(self)
+        if self.step == 5:
+            with torch.no_grad():
+                self.recipe.product.weight.fill_(torch.nan)
+        return losses
+
+    monkeypatch.setattr(Training, "train_step", spoiled)
+    with pytest.raises(DivergedError):
+        small.train("shallow", tmp_path)
+    monkeypatch.undo()
+    assert same(small.train("shallow", tmp_path), small.train("shallow"))

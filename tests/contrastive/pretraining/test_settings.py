@@ -17,6 +17,9 @@ def test_what_is_left_out_is_the_protocols():
     assert (amdim.epochs, amdim.batch_size, amdim.learning_rate) == (300, 480, 2e-4)
     assert (amdim.width, amdim.depth) == (192, 8)
     assert (simclr.width, simclr.depth) == (64, 18)
+    assert (simclr.batch_size, simclr.learning_rate) == (512, 0.12)
+    assert Settings("simclr", batch_size=128).learning_rate == pytest.approx(0.03)
+    assert Settings("simclr", batch_size=128, learning_rate=0.4).learning_rate == 0.4
     assert Settings("simclr", depth=50, epochs=3).epochs == 3
 
 
@@ -30,16 +33,21 @@ def test_a_replica_an_objective_and_seed():
     [
         ({"model": "Simclr"}, "unknown model 'Simclr': did you mean 'simclr'"),
         ({"objectives": ("nce",)}, "unknown objective 'nce'"),
-        ({"objectives": ()}, "at least one objective"),
-        ({"seeds": ()}, "one seed"),
+        ({"objectives": ()}, r"objectives=\(\) must be a tuple"),
+        ({"objectives": "cpc"}, "objectives='cpc' must be a tuple"),
+        ({"seeds": ()}, r"seeds=\(\) must be a tuple"),
+        ({"seeds": 3}, "seeds=3 must be a tuple"),
+        ({"seeds": (0, 1), "precision": "16"}, "one of them could spoil"),
         ({"seeds": (1, 1)}, r"seeds=\(1, 1\) names one of them twice"),
         ({"seeds": (-1,)}, "seed=-1 must be at least 0"),
         ({"seeds": (0.5,)}, "seed=0.5 must be a whole number"),
         ({"precision": "64"}, "unknown precision '64'"),
         ({"epochs": 1.5}, "epochs=1.5 must be a whole number"),
         ({"batch_size": 1}, "batch_size=1 must be at least 2"),
-        ({"minutes": float("inf")}, "minutes=inf must be positive"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0 must be positive"),
+        ({"minutes": float("inf")}, "minutes=inf must be a positive number"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a positive number"),
+        ({"learning_rate": True}, "learning_rate=True must be a positive number"),
+        ({"minutes": "a"}, "minutes='a' must be a positive number"),
         ({"evaluate_every": -1}, "evaluate_every=-1 must be at least 0"),
         ({"depth": 34, "model": "simclr"}, "depth=34 of simclr must be 18 or 50"),
         ({"loss": {"critic": object()}}, "loss option critic=.* numbers and words"),

@@ -28,8 +28,15 @@ class RealNVP(nn.Module):
     permutations: Tensor
 
     def __init__(
-        self, replicas: int, dim: int, *, couplings: int = 30, hidden: Sequence[int] = (512, 512)
+        self,
+        replicas: int,
+        dim: int,
+        *,
+        couplings: int = 30,
+        hidden: Sequence[int] = (512, 512),
+        generators: Sequence[torch.Generator] | None = None,
     ) -> None:
+        """generators: as `reset` takes them; None draws from torch's global one."""
         super().__init__()
         require_whole("replicas", replicas)
         require_whole("dim", dim, least=2)
@@ -39,9 +46,9 @@ class RealNVP(nn.Module):
         widths = [self.halves[0], *hidden, self.halves[1]]
         self.shifts = nn.ModuleList(ReplicaMLP(replicas, widths, "relu") for _ in range(couplings))
         # In a buffer, as the weights mean nothing without them: (couplings, R, dim).
-        self.register_buffer("permutations", torch.rand(couplings, replicas, dim).argsort(-1))
-        for layer in self._layers():
-            layer.weight.data.copy_(_truncated_normal(layer.weight.shape, layer.weight.device))
+        order = torch.arange(dim).expand(couplings, replicas, dim)
+        self.register_buffer("permutations", order.clone())
+        self.reset(generators or [torch.default_generator] * replicas)
 
     @torch.no_grad()
     def reset(self, generators: Sequence[torch.Generator]) -> None:

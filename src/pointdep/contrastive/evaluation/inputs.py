@@ -28,7 +28,7 @@ class Split:
 
 
 def split(features: Rows, labels: Rows, name: str, device: torch.device | None = None) -> Split:
-    """One split, checked; `device` None for where the features are."""
+    """One split, checked; `device` None for where `as_features` has the features."""
     found = as_features(features, name)
     found = found.to(device or found.device)
     low, high = torch.aminmax(found, dim=1)
@@ -40,8 +40,13 @@ def split(features: Rows, labels: Rows, name: str, device: torch.device | None =
 
 
 def as_features(features: Rows, name: str) -> Tensor:
-    """(n, d) or (R, n, d) -> (R, n, d) in float32, or float64 where it was given."""
+    """(n, d) or (R, n, d) -> (R, n, d) in float32, or float64 where it was given.
+
+    Where it was given, but for Apple's devices: sums are in float64, which those have not.
+    """
     found = features if isinstance(features, Tensor) else torch.as_tensor(np.asarray(features))
+    if found.device.type == "mps":
+        found = found.cpu()
     if found.ndim not in (2, 3) or 0 in found.shape:
         raise InputError(
             f"{name} features have shape {tuple(found.shape)}: give (rows, columns), or "

@@ -13,8 +13,10 @@ from pointdep.fitting.progress import Progress
 _DECREASE, _CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
 _SHORTEST = 1e-9  # a line search with less room than this cannot do better in this precision
 _NOISE = 1e-6  # relative error of a value, as in the approximate Wolfe conditions
+_MEMORY = 10  # moves that are kept
 
-Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
+Evaluate = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+"""A point (R, p, q) -> values (R,), gradients (R, p, q) and excesses (R,)."""
 
 
 @dataclass(frozen=True)
@@ -33,23 +35,23 @@ def minimise(
     *,
     tolerance: float,
     max_iter: int,
-    memory: int = 10,
     progress: Progress,
 ) -> Minimum:
-    """Minimise R convex functions until no component of the gradient exceeds the tolerance.
+    """Minimise R convex functions until the excess of each is at most the tolerance.
 
-    start: (R, p, q), float64. evaluate: such a point -> values (R,) and gradients (R, p, q).
+    start: (R, p, q), float64. evaluate: what is minimised, with an excess that bounds how far from
+    the minimum a point is, in whatever unit the caller wants.
     precondition: a gradient times an approximation of the inverse Hessian, symmetric positive.
     One iteration evaluates one trial point of every problem; each then accepts it or tries another
     step. What has ended stays as it is. The host waits for the device once an iteration.
     """
     problems = len(start)
-    point, (value, gradient) = start, evaluate(start)
-    history = _History(start, memory)
+    point, (value, gradient, excess) = start, evaluate(start)
+    history = _History(start, _MEMORY)
     direction = -precondition(gradient)
     low, step = torch.zeros_like(value), torch.ones_like(value)
     high = torch.full_like(value, torch.inf)
-    converged = _largest(gradient) <= tolerance
+    converged = excess <= tolerance
     active, iterations = ~converged, torch.ones_like(value, dtype=torch.int64)
     for done in range(1, max_iter):
         left = int(active.sum())
@@ -57,13 +59,14 @@ def minimise(
         if not left:
             break
         move = step[:, None, None] * direction
-        new_value, new_gradient = evaluate(point + move)
+        new_value, new_gradient, excess = evaluate(point + move)
         slope, new_slope = dot(gradient, direction), dot(new_gradient, direction)
+        # Close to the minimum values differ by less than their rounding; slopes still tell.
+        no_rise = new_value <= value + _NOISE * value.abs()
         lower = (new_value <= value + _DECREASE * step * slope) | (
-            # Close to the minimum values differ by less than their rounding; slopes still tell.
-            (new_value <= value + _NOISE * value.abs()) & (new_slope <= -0.9 * slope)
+            no_rise & (new_slope <= -0.9 * slope)
         )
-        settled = _largest(new_gradient) <= tolerance
+        settled = no_rise & (excess <= tolerance)
         accept = active & ((lower & (new_slope >= _CURVATURE * slope)) | settled)
         taken = accept[:, None, None]
         history.add(move, new_gradient - gradient, accept)
@@ -84,10 +87,6 @@ def minimise(
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """The inner product of each problem: (R, p, q) and (R, p, q) -> (R,)."""
     return (a * b).sum((1, 2))
-
-
-def _largest(gradient: Tensor) -> Tensor:
-    return gradient.abs().amax((1, 2))
 
 
 class _History:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.progress import Progress, Silent
 
 SCALINGS = ("minmax", "standard", "none")
+_TOLERANCES = {"device": 1e-4, "sklearn": 1e-5, "saga": 0.1}
 _SILENT = Silent()
 _FAR = 100.0  # ranges from zero, at which five digits of a column's differences are left
 
@@ -68,24 +68,23 @@ def linear_evaluation(
     C: weight of the summed loss against 1/2 ||W||^2.
     solver: "device" fits all replicas at once where the features are; "sklearn" is scikit-learn's
         `LogisticRegression`, "saga" the same as in the paper's protocol: by saga, hardly converged.
-    tolerance: of the gradient of the mean loss, None for 1e-5; with saga of the change of weights,
-        None for 0.1.
+    tolerance: None for the solver's own. "device": of how far the loss may be above its minimum, as
+        a share of it, 1e-4; "sklearn": of the gradient of the mean loss, 1e-5, which says little
+        where C is large and the rows are separable; "saga": of the change of weights, 0.1.
     """
     if scaling not in SCALINGS:
         raise unknown_name("scaling", scaling, SCALINGS)
-    if solver not in _SOLVERS:
-        raise unknown_name("solver", solver, _SOLVERS)
-    tolerance = (0.1 if solver == "saga" else 1e-5) if tolerance is None else tolerance
+    if solver not in _TOLERANCES:
+        raise unknown_name("solver", solver, _TOLERANCES)
+    tolerance = _TOLERANCES[solver] if tolerance is None else tolerance
     require_options(C, max_iter, tolerance)
-    mps = isinstance(train, Tensor) and train.device.type == "mps"
-    # Weights are float64, which that device has not.
-    fitted = split(train, train_labels, "train", torch.device("cpu") if mps else None)
+    fitted = split(train, train_labels, "train")
     unseen = split(test, test_labels, "test", fitted.features.device)
     require_alike(fitted, unseen)
     if len(torch.unique(fitted.labels)) < 2:
         raise InputError("all train labels are equal: a classifier needs two classes")
-    task = _Task(fitted, unseen, _scale(fitted, scaling), C, max_iter, tolerance)
-    return _SOLVERS[solver](task, progress or _SILENT)
+    task = _Task(fitted, unseen, _scale(fitted, scaling), C, solver, max_iter, tolerance)
+    return (_on_device if solver == "device" else _by_sklearn)(task, progress or _SILENT)
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,7 @@ class _Task:
     test: Split
     scale: Tensor
     C: float
+    solver: str
     max_iter: int
     tolerance: float
 
@@ -142,7 +142,7 @@ def _on_device(task: _Task, progress: Progress) -> LinearResult:
     return LinearResult(test, train, fit.converged.cpu().numpy(), fit.iterations.cpu().numpy())
 
 
-def _by_sklearn(task: _Task, progress: Progress, solver: str = "lbfgs") -> LinearResult:
+def _by_sklearn(task: _Task, progress: Progress) -> LinearResult:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -160,7 +160,11 @@ def _by_sklearn(task: _Task, progress: Progress, solver: str = "lbfgs") -> Linea
             for part in (task.test, task.train)
         )
         model = LogisticRegression(
-            solver=solver, C=task.C, tol=task.tolerance, max_iter=task.max_iter, random_state=0
+            solver="saga" if task.solver == "saga" else "lbfgs",
+            C=task.C,
+            tol=task.tolerance,
+            max_iter=task.max_iter,
+            random_state=0,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the answer says so
@@ -170,14 +174,3 @@ def _by_sklearn(task: _Task, progress: Progress, solver: str = "lbfgs") -> Linea
     ended = np.array(iterations)
     test_accuracy, train_accuracy = np.array(accuracies).T
     return LinearResult(test_accuracy, train_accuracy, ended < task.max_iter, ended)
-
-
-def _by_saga(task: _Task, progress: Progress) -> LinearResult:
-    return _by_sklearn(task, progress, "saga")
-
-
-_SOLVERS: dict[str, Callable[[_Task, Progress], LinearResult]] = {
-    "device": _on_device,
-    "sklearn": _by_sklearn,
-    "saga": _by_saga,
-}

@@ -15,7 +15,7 @@ from pointdep.contrastive.evaluation.lbfgs import minimise
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import Progress, Silent
 
-_BUDGET = 1 << 26  # logits alive at a time
+_BUDGET = 1 << 25  # logits alive at a time
 _WIDEST = 2048  # columns up to which the full covariance is worth its price
 _SILENT = Silent()
 
@@ -24,7 +24,7 @@ _SILENT = Silent()
 class LogisticFit:
     """weights: (R, d, classes), bias: (R, classes), of the features as they were given.
 
-    converged: (R,) bool; iterations: (R,) int64.
+    converged: (R,) bool, whether the tolerance was reached, in float64; iterations: (R,) int64.
     """
 
     weights: Tensor
@@ -48,7 +48,7 @@ def logistic_regression(
     C: float = 1.0,
     scale: Tensor | None = None,
     max_iter: int = 1000,
-    tolerance: float = 1e-5,
+    tolerance: float = 1e-4,
     progress: Progress = _SILENT,
 ) -> LogisticFit:
     """Minimise C x sum of cross-entropies + 1/2 ||W||^2, the bias free, as scikit-learn does.
@@ -58,8 +58,11 @@ def logistic_regression(
     negative.
     scale: (R, d), a factor for each column: W belongs to the scaled columns. (A shift would change
         nothing but the bias.) The answer applies to columns as given.
-    tolerance: of the largest component of the gradient of the mean loss, columns centred.
-    max_iter: evaluations of the loss, a replica that has converged stays as it is.
+    tolerance: of how far the loss may be above its minimum, as a share of it. The weights' part is
+        bounded by their penalty, ||gradient||^2 / (2 penalty), however separable the rows are; of
+        the bias, which has none, by its gradient and a distance of 1.
+    max_iter: evaluations of the loss, a replica that has converged stays as it is. Features in
+        float32 are multiplied so until that ends, and then in float64, block by block.
     """
     require_options(C, max_iter, tolerance)
     rows = as_features(features, "the")
@@ -67,28 +70,37 @@ def logistic_regression(
     classes = _number_of_classes(target)
     with _full_precision(rows.device):
         loss = _MeanLoss(rows, target, classes, C, scale)
-        found = minimise(
-            loss,
-            loss.start(),
-            loss.newton_at_zero(),
-            tolerance=tolerance,
-            max_iter=max_iter,
-            progress=progress,
-        )
-    return LogisticFit(*loss.as_given(found.point), found.converged, found.iterations)
+        precondition = loss.newton_at_zero()
+        point, used = loss.start(), torch.zeros_like(target[:1])
+        # What float32 found is checked in float64, and mended where it was not enough.
+        kinds = [torch.float32, torch.float64]
+        for kind in kinds[kinds.index(rows.dtype) :]:
+            loss.products = kind
+            found = minimise(
+                loss,
+                point,
+                precondition,
+                tolerance=tolerance,
+                max_iter=max(1, max_iter - int(used.max())),
+                progress=progress,
+            )
+            point, used = found.point, used + found.iterations
+    return LogisticFit(*loss.as_given(point), found.converged, used.clamp(max=max_iter))
 
 
 class _MeanLoss:
     """Mean cross-entropy + ||W||^2 / (2 C n), of centred and scaled columns.
 
     A point is (R, d + 1, classes) in float64: W, and below it the bias of centred columns. Features
-    are centred and scaled by way of the weights, so that no copy of them is made.
+    are centred and scaled by way of the weights, so that no copy of them is made. Products with
+    them are in the type `products`.
     """
 
     def __init__(
         self, features: Tensor, labels: Tensor, classes: int, C: float, scale: Tensor | None
     ) -> None:
         self.features, self.labels, self.classes = features, labels, classes
+        self.products = features.dtype
         replicas, self.rows, width = features.shape
         self.every = torch.arange(classes, device=features.device)
         self.mean = features.mean(1).double()
@@ -112,27 +124,40 @@ class _MeanLoss:
         weights = point[:, :-1] * self.scale[..., None]
         return weights, point[:, -1] - (self.mean[..., None] * weights).sum(1)
 
-    def __call__(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Value (R,) and gradient of each replica, in one pass over the features."""
-        weights, bias = (part.to(self.features.dtype) for part in self.as_given(point))
+    def __call__(self, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Value (R,), gradient and excess (R,) of each replica, in one pass over the features."""
+        weights, bias = (part.to(self.products) for part in self.as_given(point))
         value, gradient = torch.zeros_like(point[:, 0, 0]), torch.zeros_like(point)
-        size = _rows_at_once(len(point), self.classes)
+        converted = self.products != self.features.dtype
+        size = _rows_at_once(len(point), max(self.classes, self.mean.shape[1] * converted))
         blocks = torch.split(self.features, size, dim=1)
-        for block, labels in zip(blocks, torch.split(self.labels, size), strict=True):
-            logits = torch.baddbmm(bias[:, None], block, weights)
+        for given, labels in zip(blocks, torch.split(self.labels, size), strict=True):
+            block = given.to(self.products)
+            # Of rows classified rightly a rounded 1 - p would be all error, where it decides W.
+            logits = torch.baddbmm(bias[:, None], block, weights).double()
             logits -= logits.logsumexp(-1, keepdim=True)
             right = labels[None, :, None].expand(len(logits), -1, 1)
-            value -= logits.gather(-1, right).sum((1, 2), dtype=torch.float64)
-            error = logits.exp_().sub_((labels[:, None] == self.every).to(logits.dtype))
-            gradient[:, :-1] += _transposed_product(block, error)
-            gradient[:, -1] += error.sum(1, dtype=torch.float64)
+            value -= logits.gather(-1, right).sum((1, 2))
+            error = logits.exp_().sub_((labels[:, None] == self.every).double())
+            gradient[:, :-1] += _transposed_product(block, error.to(block.dtype))
+            gradient[:, -1] += error.sum(1)
         gradient[:, :-1] -= self.mean[..., None] * gradient[:, -1:]
         gradient[:, :-1] *= self.scale[..., None]
         weights = point[:, :-1]
         value = value / self.rows + self.ridge / 2 * weights.square().sum((1, 2))
         gradient = gradient / self.rows
         gradient[:, :-1] += self.ridge * weights
-        return value, gradient
+        return value, gradient, self._excess(value, gradient)
+
+    def _excess(self, value: Tensor, gradient: Tensor) -> Tensor:
+        """A bound of (value - minimum) / value, (R,).
+
+        The loss is convex, and by its penalty strongly so in W: no step dW changes it by less than
+        gradient . dW + ridge / 2 ||dW||^2. The bias is taken to be within 1 of the best.
+        """
+        weights, bias = gradient[:, :-1], gradient[:, -1]
+        size = bias.square().sum(1).sqrt()
+        return (weights.square().sum((1, 2)) / (2 * self.ridge) + size) / value
 
     def newton_at_zero(self) -> Callable[[Tensor], Tensor]:
         """What multiplies a gradient by the inverse Hessian at zero weights.

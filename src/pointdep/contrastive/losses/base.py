@@ -20,7 +20,7 @@ from pointdep.contrastive.losses.options import (
     check_negatives,
     check_positive,
 )
-from pointdep.contrastive.losses.precision import no_autocast, raised
+from pointdep.contrastive.losses.precision import no_autocast, raised, transformed
 from pointdep.contrastive.losses.scores import Scores, dimensions, loss_critic
 from pointdep.core.methods import get_method
 from pointdep.fitting.flags import Flag
@@ -52,10 +52,15 @@ class ContrastiveLoss(nn.Module):
         blocks of about 2^24; blocks are computed again in backward, so that the matrix never lives.
 
     groups: (n,) whole numbers. Cells between rows of one group are neither positives nor negatives.
-    A row whose whole batch is its group has its positive and no negatives; a batch of one group is
-    an error on the CPU, and a NaN on a device, which is not stopped to look.
+    A batch of one group has no negatives: an error on the CPU, and a NaN on a device, which is not
+    stopped to look.
 
-    Half precision is raised to float32, and autocast is off inside.
+    Half precision is raised to float32, and autocast is off inside; only a critic whose own weights
+    are in half precision, after ``loss.half()``, runs in it. TF32 is left as you set it, see
+    `pointdep.contrastive.losses.precision`.
+
+    Derivatives of higher order are right too, as for a gradient penalty. Under `torch.func` (grad,
+    vmap and so on) blocks are kept for the backward pass, and nothing for `flags`.
     """
 
     method_key: ClassVar[str]
@@ -80,6 +85,9 @@ class ContrastiveLoss(nn.Module):
         check_negatives(negatives)
         check_block_size(block_size)
         check_flags(learn_scale=learn_scale, symmetric=symmetric, gather=gather)
+        if normalize is not None:
+            check_flags(normalize=normalize)
+        self._own_options = dict(method_options)
         self.method = get_method(self.method_key, method_options)
         self.negatives, self.symmetric = negatives, symmetric
         self.gather, self.block_size = gather, block_size
@@ -104,6 +112,9 @@ class ContrastiveLoss(nn.Module):
     def _default_multiplier(self) -> float:
         raise NotImplementedError
 
+    def _shown_multiplier(self) -> dict[str, float]:
+        raise NotImplementedError
+
     def forward(self, z1: Tensor, z2: Tensor, groups: Tensor | None = None) -> Tensor:
         """Minus the objective, (). z1: (n, d1), z2: (n, d2), groups: (n,) whole numbers."""
         both = self.negatives == "all"
@@ -122,7 +133,8 @@ class ContrastiveLoss(nn.Module):
             )
             loss = -self.objective(cells)
         # Looked at when asked: nothing is computed, or waited for, in training.
-        self._last = rows[0].detach(), rows[1].detach(), loss.detach()
+        last = rows[0].detach(), rows[1].detach(), loss.detach()
+        self._last = None if transformed() else last  # tensors do not outlive a transform
         return loss
 
     @torch.no_grad()
@@ -134,7 +146,7 @@ class ContrastiveLoss(nn.Module):
         check_pairs(z1, z2, self.dims, same=self.scores.critic is None)
         with no_autocast(z1):
             rows = self.scores.rows(*raised(z1, z2))
-            anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
+            anchors, candidates = self.scores.sides(*rows)
             return self.method.read_out(self.scores.pairs(anchors, candidates))
 
     @torch.no_grad()
@@ -143,7 +155,7 @@ class ContrastiveLoss(nn.Module):
         check_pairs(z1, z2, self.dims, same=self.scores.critic is None, paired=False)
         with no_autocast(z1):
             rows = self.scores.rows(*raised(z1, z2))
-            anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
+            anchors, candidates = self.scores.sides(*rows)
             return self.method.read_out(self.scores.cells_in_blocks(anchors, candidates))
 
     @property
@@ -165,6 +177,17 @@ class ContrastiveLoss(nn.Module):
             return ()
         limit = collapse.NORMALISED if self.scores.normalize else collapse.UNTOUCHED
         return collapse.flags(self.spread, float(self._last[2]), limit)
+
+    def extra_repr(self) -> str:
+        shown = {
+            **self._own_options,
+            **self._shown_multiplier(),
+            "normalize": self.scores.normalize,
+            "clip": self.scores.clip,
+            "negatives": self.negatives,
+            "symmetric": self.symmetric,
+        }
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy, or what is pickled, does not take the last batch along.
@@ -190,6 +213,9 @@ class LogScoreLoss(ContrastiveLoss):
     def _default_multiplier(self) -> float:
         return 1.0 / self.default_temperature
 
+    def _shown_multiplier(self) -> dict[str, float]:
+        return {"temperature": float(f"{self.temperature:.6g}")}
+
     @property
     def temperature(self) -> float:
         """What similarities are divided by, as it is now."""
@@ -213,6 +239,9 @@ class RatioScoreLoss(ContrastiveLoss):
 
     def _default_multiplier(self) -> float:
         return self.default_scale
+
+    def _shown_multiplier(self) -> dict[str, float]:
+        return {"scale": float(f"{self.scale:.6g}")}
 
     @property
     def scale(self) -> float:

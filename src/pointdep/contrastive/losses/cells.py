@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -16,14 +15,27 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pointdep.contrastive import distributed
+from pointdep.contrastive.losses.precision import transformed
 from pointdep.contrastive.losses.scores import Scores
 from pointdep.errors import InputError
 
 _WHOLE = 1 << 26  # numbers of a matrix that is not cut into blocks
 _BLOCK = 1 << 24  # numbers of one block
+_FAR = -1e38  # finite: a logsumexp of nothing but -inf has no second derivative
 
 Elementwise = Callable[[Tensor], Tensor]
 Out = TypeVar("Out")
+
+
+def _once(find: Callable[[Cells], Tensor]) -> property:
+    """A property found when first asked for: `cached_property` has a lock that cannot be traced."""
+
+    def kept(cells: Cells) -> Tensor:
+        if find.__name__ not in cells.found:
+            cells.found[find.__name__] = find(cells)
+        return cells.found[find.__name__]
+
+    return property(kept, doc=find.__doc__)
 
 
 class Cells:
@@ -47,28 +59,33 @@ class Cells:
         joined: bool,
         block_size: int | None,
     ) -> None:
+        self.found: dict[str, Tensor] = {}
         self.scores, self.joined, self.block_size = scores, joined, block_size
         self.grouped, self.views = groups is not None, 2 if both_views else 1
         self.counts = distributed.row_counts(z1) if joined else [len(z1)]
         self.rank = distributed.world()[0] if joined else 0
         self.pairs, self.groups = sum(self.counts), groups
         if self.pairs < 2:
-            raise InputError("a batch of one pair has no negatives: at least two rows are needed")
-        self.anchors, self.candidates = scores.anchors(z1), scores.candidates(z2)
+            batch = "a batch of one pair has no negatives" if self.pairs else "the batch is empty"
+            raise InputError(f"{batch}: at least two rows are needed")
+        self.anchors, self.candidates = scores.sides(z1, z2)
         if both_views:
             self.candidates = torch.cat([scores.candidates(z1), self.candidates])
             if symmetric:
                 self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
-        if self.grouped and z1.device.type == "cpu" and not bool(self.products > 0):
-            raise InputError("all rows are in one group: there are no negatives in the batch")
+        self._check_groups()
 
     @property
     def shared(self) -> bool:
         """Whether the batch is that of several processes."""
         return len(self.counts) > 1
 
-    @cached_property
+    def _check_groups(self) -> None:
+        if self.grouped and self.anchors.device.type == "cpu" and not bool(self.products > 0):
+            raise InputError("all rows are in one group: there are no negatives in the batch")
+
+    @_once
     def positives(self) -> Tensor:
         """The score of each anchor and its pair, (a,)."""
         partners = self.candidates
@@ -77,7 +94,7 @@ class Cells:
             partners = partners.roll(len(partners) // 2, 0)[: len(self.anchors)]
         return self.scores.pairs(self.anchors, partners)
 
-    @cached_property
+    @_once
     def anchor_ids(self) -> Tensor:
         """The group of each anchor, or the number of its pair, (a,)."""
         own = self.groups
@@ -86,7 +103,7 @@ class Cells:
             own = torch.arange(start, start + self.counts[self.rank], device=self.anchors.device)
         return own.repeat(self.joints // self.pairs)
 
-    @cached_property
+    @_once
     def candidate_ids(self) -> Tensor:
         """The same of the candidates of all processes, (m,)."""
         if self.groups is not None:
@@ -94,12 +111,12 @@ class Cells:
         parts = torch.split(torch.arange(self.pairs, device=self.anchors.device), self.counts)
         return torch.cat([part.repeat(self.views) for part in parts])
 
-    @cached_property
+    @_once
     def all_candidates(self) -> Tensor:
         """The candidates of all processes, (m, e)."""
         return self._gathered(self.candidates)
 
-    @cached_property
+    @_once
     def negatives(self) -> Tensor:
         """How many samples of the product the row of each anchor has, (a,)."""
         total = self.pairs * self.views
@@ -107,7 +124,7 @@ class Cells:
             return self.anchors.new_full(self.anchors.shape[:1], total - self.views)
         return (total - same_ids(self.anchor_ids, self.candidate_ids)).to(self.anchors.dtype)
 
-    @cached_property
+    @_once
     def products(self) -> Tensor:
         """n_M, the number of samples of the product in the joined batch, ()."""
         if not self.grouped:
@@ -132,16 +149,19 @@ class Cells:
         """log E_M[exp s]."""
         rows, _ = self.negative_logsumexp()
         total = self._joined_logsumexp(torch.logsumexp(rows, 0))
-        return total - self.products.log()
+        count: Tensor = self.products
+        return total - count.log()
 
     def negative_logsumexp(self, *, columns: bool = False) -> tuple[Tensor, Tensor | None]:
-        """log sum exp over the product cells of each anchor's row, (a,); -inf without any.
+        """log sum exp over the product cells of each anchor's row, (a,).
 
         columns: the same down the columns of this process's own candidates, as they are in "cross".
         """
+        # In one block of rows, a column may have no product cells at all.
+        masked = _FAR if columns else -math.inf
 
         def block(anchors: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
-            scores = self._masked(anchors, ids, -math.inf)
+            scores = self._masked(anchors, ids, masked)
             rows = torch.logsumexp(scores, 1)
             return (rows, torch.logsumexp(scores, 0)) if columns else (rows,)
 
@@ -167,7 +187,7 @@ class Cells:
         top = distributed.all_max(values)
         top = torch.where(top.isfinite(), top, 0.0)
         total = distributed.all_sum((values - top).exp())
-        some = total > 0
+        some = total != 0  # a NaN is something, and stays one
         return torch.where(some, torch.where(some, total, 1.0).log(), -math.inf) + top
 
     def _masked(self, anchors: Tensor, ids: Tensor, value: float) -> Tensor:
@@ -180,11 +200,12 @@ class Cells:
         anchors, ids = torch.split(self.anchors, rows), torch.split(self.anchor_ids, rows)
         # Gathered once, outside of what is computed again.
         self.all_candidates, self.candidate_ids  # noqa: B018
-        if len(anchors) == 1:
-            return [block(anchors[0], ids[0])]
+        parts = list(zip(anchors, ids, strict=True))
+        if len(parts) == 1 or transformed():  # `torch.func` cannot compute again
+            return [block(*part) for part in parts]
         return [
             checkpoint(block, *part, use_reentrant=False, preserve_rng_state=self.scores.draws)
-            for part in zip(anchors, ids, strict=True)
+            for part in parts
         ]
 
     def _rows_of_block(self) -> int:

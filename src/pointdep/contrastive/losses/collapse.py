@@ -21,13 +21,13 @@ rounded in float32 are at 1e-14."""
 
 @torch.no_grad()
 def spread(rows: Tensor) -> Tensor:
-    """Total variance over mean squared length, (n, d) -> (): 0 if constant, 1 if centred.
+    """Total variance over mean squared length, (..., n, d) -> (...): 0 if constant, 1 if centred.
 
     It does not change with the scale of the rows; rows that are all zero have none.
     """
-    centred = rows - rows.mean(0)
+    centred = rows - rows.mean(-2, keepdim=True)
     tiny = torch.finfo(rows.dtype).tiny
-    return centred.square().sum() / rows.square().sum().clamp(min=tiny)
+    return centred.square().sum((-2, -1)) / rows.square().sum((-2, -1)).clamp(min=tiny)
 
 
 def flags(value: float, last_loss: float, limit: float) -> tuple[Flag, ...]:

@@ -6,11 +6,12 @@ import math
 from typing import Any, Unpack
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.contrastive.losses.base import LogScoreLoss
 from pointdep.contrastive.losses.cells import Cells
-from pointdep.contrastive.losses.inputs import check_pairs
+from pointdep.contrastive.losses.inputs import check_pairs, check_rows
 from pointdep.contrastive.losses.options import LogScoreOptions, adds_to
 from pointdep.contrastive.losses.precision import no_autocast, raised
 from pointdep.errors import InputError
@@ -58,6 +59,8 @@ class CPCLoss(LogScoreLoss):
         terms = _against(cells.positives, rows, cells.negatives)
         if columns is not None:
             terms = 0.5 * (terms + _against(cells.positives, columns, cells.negatives))
+        if cells.grouped:  # NaN, as 0/0 is in the other losses, where all rows are in one group
+            terms = terms * (cells.negatives / cells.negatives)
         return cells.joint_mean(terms)
 
     def set_reference(self, z2: Tensor) -> None:
@@ -65,8 +68,9 @@ class CPCLoss(LogScoreLoss):
 
         It must hold far more than e^PMI rows to read out a PMI.
         """
-        if z2.ndim != 2 or not len(z2):
-            raise InputError(f"the reference must have shape (rows, columns), got {z2.shape}")
+        check_rows("reference", z2, self.dims, side=1)
+        if not len(z2):
+            raise InputError("the reference is empty: it must be a sample of z2")
         self.reference = raised(z2.detach())[0].clone()
 
     @torch.no_grad()
@@ -100,7 +104,7 @@ class CPCLoss(LogScoreLoss):
         )
         with no_autocast(z1):
             rows = self.scores.rows(*raised(z1, reference.to(z1.device)))
-            anchors, candidates = self.scores.anchors(rows[0]), self.scores.candidates(rows[1])
+            anchors, candidates = self.scores.sides(*rows)
             parts = [
                 torch.logsumexp(self.scores.cells_in_blocks(part, candidates), 1)
                 for part in torch.split(anchors, max(1, _BLOCK // len(reference)))
@@ -117,6 +121,9 @@ class CPCLoss(LogScoreLoss):
 def _against(positive: Tensor, negatives: Tensor, count: Tensor) -> Tensor:
     """Of each anchor: its score minus log of the mean of exp over itself and its negatives, (a,).
 
-    negatives: (a,), the logsumexp over `count` of them; 0 without any.
+    negatives: (a,), the logsumexp over `count` of them.
     """
-    return positive - torch.logaddexp(positive, negatives) + torch.log1p(count)
+    # Not logaddexp: its second derivative is NaN where exp of the distance overflows. Zero is added
+    # as s - s, which is NaN where a score is infinite: log sigmoid would hide that.
+    zero = (positive - positive).detach()
+    return F.logsigmoid(positive - negatives) + (torch.log1p(count) + zero)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pointdep.contrastive.losses.cells import Cells, same_ids
 from pointdep.contrastive.losses.inner_sums import Quadratic, inner_quadratic
-from pointdep.contrastive.losses.precision import gram
+from pointdep.contrastive.losses.precision import gram, own_functions_apply, transformed
 
 _CHUNK = 1 << 24  # numbers of the rows gathered for the cells that are taken off
 _SHARE = 8  # beyond a share of 1/8 of the cells, walking them all is cheaper than taking them off
@@ -22,7 +22,7 @@ _SHARE = 8  # beyond a share of 1/8 of the cells, walking them all is cheaper th
 def quadratic_objective(cells: Cells, weights: Quadratic) -> Tensor:
     """The weighted sum of E_J[s], E_J[s^2], E_M[s] and E_M[s^2], ()."""
     simple = not cells.grouped and cells.views == 1 and not cells.shared
-    if simple and identity_applies(cells) and not torch.compiler.is_compiling():
+    if simple and own_functions_apply() and identity_applies(cells):
         return inner_quadratic(cells.anchors, cells.candidates, weights)
     first, second = product_moments(cells)
     own = cells.positives
@@ -81,8 +81,8 @@ def _same_group(cells: Cells) -> Tensor:
 
     size = max(1, _CHUNK // cells.anchors.shape[1])
     chunks = list(zip(torch.split(rows, size), torch.split(columns, size), strict=True))
-    if len(chunks) == 1:
-        return part(*chunks[0])
+    if len(chunks) == 1 or transformed():
+        return sum((part(*chunk) for chunk in chunks[1:]), part(*chunks[0]))
     totals = [checkpoint(part, *chunk, use_reentrant=False) for chunk in chunks]
     return torch.stack(totals).sum(0)
 

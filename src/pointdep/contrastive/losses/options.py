@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -13,6 +15,9 @@ from pointdep.errors import InputError, names_nearest_option, require_whole, unk
 
 _Self = TypeVar("_Self")
 _Options = ParamSpec("_Options")
+
+_TWINS = {"scale": "temperature", "temperature": "scale"}
+"""One divides similarities and the other multiplies them; a loss has one of the two."""
 
 CriticLike = str | nn.Module | tuple[nn.Module, nn.Module]
 
@@ -61,9 +66,29 @@ def adds_to(
                 shown.update({k: p for k, p in inherited.items() if p.kind is p.KEYWORD_ONLY})
         signature = inspect.Signature(list(shown.values()))
         init.__signature__ = signature  # type: ignore[attr-defined]
-        return names_nearest_option(init)
+        return _names_the_twin(names_nearest_option(init))
 
     return decorate
+
+
+def _names_the_twin(
+    init: Callable[Concatenate[_Self, _Options], None],
+) -> Callable[Concatenate[_Self, _Options], None]:
+    """Answer `scale`, or what is nearest to it, with `temperature` where a loss has that."""
+    known = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def checked(self: _Self, /, *args: _Options.args, **options: _Options.kwargs) -> None:
+        for name in options:
+            near = difflib.get_close_matches(name, [*known, *_TWINS], n=1, cutoff=0.5)
+            if name not in known and near and near[0] not in known:
+                raise TypeError(
+                    f"{type(self).__name__} has no option {name!r}; did you mean "
+                    f"{_TWINS[near[0]]!r}, which is 1 / {near[0]}?"
+                )
+        init(self, *args, **options)
+
+    return checked
 
 
 def check_positive(name: str, value: Any) -> None:

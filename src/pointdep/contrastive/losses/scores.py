@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from pointdep.contrastive.losses.precision import raised
 from pointdep.contrastive.losses.unit import unit_rows
 from pointdep.core.critics import Critic, EncoderCritic, ModuleCritic, build_critic
 from pointdep.errors import InputError, require_whole, unknown_name
@@ -24,6 +25,7 @@ class Scores(nn.Module):
 
     A critic that is an inner product of two embeddings embeds each row once: `anchors` and
     `candidates` are then the embeddings, the multiplier and the critic's constants among them.
+    A critic runs in the type of its weights, and what it gives is raised to float32.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Scores(nn.Module):
         """What similarities are multiplied by."""
         if self.log_multiplier is None:
             return self._multiplier
-        return self.log_multiplier.exp()
+        return raised(self.log_multiplier)[0].exp()
 
     @property
     def strength(self) -> float:
@@ -79,33 +81,42 @@ class Scores(nn.Module):
             return z
         if self.critic is None:
             return z * self.multiplier
+        z = z.to(critic_dtype(self.critic, z))
         vectors, own = self.critic.inner_x(z.unsqueeze(0))
         parts = torch.cat([vectors[0], own[0].unsqueeze(-1), torch.ones_like(z[:, :1])], -1)
-        return parts * self.multiplier
+        return raised(parts)[0] * self.multiplier
 
     def candidates(self, z: Tensor) -> Tensor:
         """What is kept of `rows` in the place of y. z: (m, d) -> (m, e)."""
         if not self.inner or self.critic is None:
             return z
+        z = z.to(critic_dtype(self.critic, z))
         vectors, own = self.critic.inner_y(z.unsqueeze(0))
         last = torch.zeros_like(z[:, :1]) if own is None else own[0].unsqueeze(-1)
-        return torch.cat([vectors[0], torch.ones_like(last), last], -1)
+        return raised(torch.cat([vectors[0], torch.ones_like(last), last], -1))[0]
+
+    def sides(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
+        """`anchors` of z1, (n, d1), and `candidates` of z2, (m, d2)."""
+        anchors, candidates = self.anchors(z1), self.candidates(z2)
+        widths = anchors.shape[1], candidates.shape[1]
+        if self.inner and widths[0] != widths[1]:
+            raise InputError(
+                f"critic=(encoder_x, encoder_y): they give vectors of {widths[0] - 2} and "
+                f"{widths[1] - 2} numbers; an inner product needs equally many"
+            )
+        return anchors, candidates
 
     def pairs(self, anchors: Tensor, candidates: Tensor) -> Tensor:
         """Scores of the pairs, (n, e) and (n, e) -> (n,)."""
         if self.inner:
             return self._clipped((anchors * candidates).sum(-1))
-        assert self.critic is not None
-        scores = self.critic.pairs(anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
-        return self._clipped(scores * self.multiplier)
+        return self._clipped(self._asked("pairs", anchors, candidates) * self.multiplier)
 
     def cells(self, anchors: Tensor, candidates: Tensor) -> Tensor:
         """Scores of all pairs, (n, e) and (m, e) -> (n, m)."""
         if self.inner:
             return self._clipped(anchors @ candidates.T)
-        assert self.critic is not None
-        scores = self.critic.matrix(anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
-        return self._clipped(scores * self.multiplier)
+        return self._clipped(self._asked("matrix", anchors, candidates) * self.multiplier)
 
     def cells_in_blocks(self, anchors: Tensor, candidates: Tensor) -> Tensor:
         """`cells` with a bounded number of numbers alive at a time, besides the scores."""
@@ -119,6 +130,13 @@ class Scores(nn.Module):
             ]
         )
 
+    def _asked(self, what: Literal["pairs", "matrix"], x: Tensor, y: Tensor) -> Tensor:
+        """What a critic that is no inner product gives of rows, (n, d1) and (m, d2)."""
+        assert self.critic is not None
+        dtype = critic_dtype(self.critic, x)
+        ask = self.critic.pairs if what == "pairs" else self.critic.matrix
+        return raised(ask(x.to(dtype).unsqueeze(0), y.to(dtype).unsqueeze(0))[0])[0]
+
     def _clipped(self, scores: Tensor) -> Tensor:
         return scores if self.clip is None else self.clip * torch.tanh(scores / self.clip)
 
@@ -128,15 +146,17 @@ def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | Non
 
     A module is used itself, not a copy, so that an optimiser made beforehand trains it.
     """
+    own: ModuleCritic | EncoderCritic
     if isinstance(critic, nn.Module):
-        own: Critic = ModuleCritic(1, nn.Identity())
-        own.copies = nn.ModuleList([critic])
+        own = ModuleCritic(1, nn.Identity())
+        own.copies, own.prepared = nn.ModuleList([critic]), ""
         return own
     if isinstance(critic, tuple | list):
         if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
             raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
         own = EncoderCritic(1, nn.Identity(), nn.Identity())
         own.copies = nn.ModuleList([nn.ModuleDict({"x": critic[0], "y": critic[1]})])
+        own.prepared = ""
         return own
     if not isinstance(critic, str) or critic not in NAMED:
         raise unknown_name("critic", critic, NAMED)
@@ -147,6 +167,12 @@ def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | Non
     seed = int(torch.randint(2**31, ()))
     made.reset([torch.Generator().manual_seed(seed)])
     return made
+
+
+def critic_dtype(critic: Critic, rows: Tensor) -> torch.dtype:
+    """The type of its weights; that of the rows where it has none."""
+    weights = (weight.dtype for weight in critic.parameters() if weight.is_floating_point())
+    return next(weights, rows.dtype)
 
 
 def dimensions(critic: str, dims: int | Sequence[int] | None) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+from pointdep.contrastive.losses import collapse
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import amdim_views, as_rgb, evaluation_view
 from pointdep.errors import InputError
@@ -18,7 +19,6 @@ from pointdep.fitting.flags import Flag
 
 _WARM_UP_STEPS = 500
 _DROPS = (250 / 300, 280 / 300)  # shares of the run after which the rate falls to a fifth
-_CONSTANT = 1e-6
 
 
 class AMDIM(Recipe):
@@ -77,10 +77,7 @@ class AMDIM(Recipe):
         first, second = (self._maps(view) for view in views)
         cost = self.costs(first, second, cells=cells).total
         features = torch.cat([first.one, second.one]).detach()
-        with torch.no_grad():
-            wide = features.float()
-            size = wide.square().mean().clamp(min=1e-30)
-            self.spread.copy_(wide.var(0).mean() / size)
+        self.spread.copy_(collapse.spread(features.float()))
         beside = torch.stack(
             [
                 F.cross_entropy(classifier(features).float(), labels.repeat(2))
@@ -123,6 +120,6 @@ class AMDIM(Recipe):
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        if self.spread.item() >= _CONSTANT:
+        if self.spread.item() >= collapse.UNTOUCHED:
             return ()
         return (Flag("collapsed", (0,), "the features of all images are the same"),)

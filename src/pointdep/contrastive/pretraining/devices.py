@@ -26,16 +26,13 @@ def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
         from lightning.fabric import Fabric
     except ImportError:
         raise InputError('pre-training needs lightning: pip install "pointdep[pretrain]"') from None
-    # What it chose is what it was told; and progress is ours.
-    for part in ("fabric", "pytorch"):  # either may be the one that speaks
-        logging.getLogger(f"lightning.{part}").setLevel(logging.WARNING)
     chosen = pick_device(device)
     if precision == "auto":
         precision = "bf16" if _has_bf16(chosen) else "32"
     if precision == "16" and chosen.type == "cpu":
         raise InputError("precision='16' needs a GPU: use bf16 or 32")
     options: dict[str, Any] = {"devices": 1 if chosen.index is None else [chosen.index]}
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    ranks = processes()
     if ranks > 1:
         here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
         options = {"devices": here, "num_nodes": ranks // here, "strategy": "ddp"}
@@ -45,9 +42,15 @@ def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
     return fabric
 
 
+def processes() -> int:
+    """How many train together, as torchrun says it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Lightning tells what it was told; its warnings still come."""
+    # Either may be the one that speaks.
     loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from pointdep.assembly import pick_device
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.simclr import SimCLR
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, ModelFileError
+from pointdep.errors import InputError, ModelFileError, require_whole
 
 _KIND = "encoder"
 _BATCH = 500
@@ -41,6 +43,26 @@ class FrozenEncoder:
     @torch.no_grad()
     def encode(self, images: Any, batch_size: int = _BATCH) -> Tensor:
         """uint8 images (n, c, h, w) -> features (n, d) on the CPU; (replicas, n, d) of several."""
+        parts = [self.recipe.encode(part).float().cpu() for part in self._parts(images, batch_size)]
+        found = torch.cat(parts, -2)
+        return found[0] if found.ndim == 3 and len(found) == 1 else found
+
+    @torch.no_grad()
+    def pmi(self, first: Any, second: Any, batch_size: int = _BATCH) -> Tensor:
+        """log r of each pair of images as two views of one thing, (n,) on the CPU; of simclr alone.
+
+        first, second: (n, c, h, w) uint8, seen as they are.
+        """
+        if not isinstance(self.recipe, SimCLR):
+            raise InputError(f"a {self.settings.model} encoder has no PMI of two images")
+        if len(first) != len(second):
+            raise InputError(f"{len(first)} images cannot be paired with {len(second)}")
+        sides = (self._parts(images, batch_size) for images in (first, second))
+        return torch.cat([self.recipe.image_pmi(a, b).cpu() for a, b in zip(*sides, strict=True)])
+
+    def _parts(self, images: Any, batch_size: int) -> Iterator[Tensor]:
+        """The images on the device, as the recipe takes them, some at a time."""
+        require_whole("batch_size", batch_size)
         images = torch.as_tensor(np.asarray(images) if not torch.is_tensor(images) else images)
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
             raise InputError(
@@ -48,13 +70,8 @@ class FrozenEncoder:
                 f"got {images.dtype} of shape {tuple(images.shape)}"
             )
         device = next(self.recipe.parameters()).device
-        prepare = self.recipe.prepare_images
-        parts = [
-            self.recipe.encode(prepare(part.to(device))).float().cpu()
-            for part in images.split(batch_size)
-        ]
-        found = torch.cat(parts, -2)
-        return found[0] if found.ndim == 3 and len(found) == 1 else found
+        for part in images.split(batch_size):
+            yield self.recipe.prepare_images(part.to(device))
 
     def save(self, path: str | Path) -> None:
         """Write it as a folder."""

@@ -28,6 +28,8 @@ class Journal:
         if self._writer is None and self.folder is not None:
             self._open(self.folder)
         self.entries.append({key: _finite(value) for key, value in entry.items()})
+        if self.folder is not None:
+            self.write_csv(self.folder / "history.csv")
         if self._writer is None:
             return
         step = entry["step"]
@@ -59,10 +61,9 @@ class Journal:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            self.folder = None
             return
         # What a killed run wrote after its last checkpoint is written again.
-        step = self.entries[-1]["step"] + 1 if self.entries else None
+        step = self.entries[-1]["step"] + 1 if self.entries else 0
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pointdep.contrastive.pretraining.interrupts import Interrupts
 from pointdep.contrastive.pretraining.journal import Entry, Journal
 from pointdep.contrastive.pretraining.order import Order, mix
 from pointdep.contrastive.pretraining.recipe import Recipe
@@ -23,7 +24,7 @@ from pointdep.contrastive.pretraining.step import make_step
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, FitWarning
 from pointdep.fitting.flags import Flag
-from pointdep.fitting.progress import Progress
+from pointdep.fitting.progress import Progress, Shown, Silent
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -73,16 +74,18 @@ class Training:
         self.summed = 0
         self.flags: list[Flag] = []  # each once
 
-    def run(self, shown: Progress) -> None:
+    def run(self, shown: Shown | Silent) -> None:
         """Train on from where the run is."""
         there = self.checkpoint is not None and self.checkpoint.path.exists()
         if self.fabric.broadcast(there):  # as the process that writes sees it
             self._restore()
+            shown.note(f"going on from step {self.step} of {self.steps}")
         self._started = time.monotonic() - self.seconds
         self._written = time.monotonic()
         self._write_seconds = 0.0
         on_gpu = self.fabric.device.type == "cuda"
-        with _quick_products(), torch.random.fork_rng(_devices(self.fabric.device)):
+        kept_generators = torch.random.fork_rng(_devices(self.fabric.device))
+        with Interrupts() as interrupts, _quick_products(), kept_generators:
             while not self._over():
                 losses = self.train_step()
                 self.sums += losses
@@ -93,7 +96,10 @@ class Training:
                     self._look(losses, shown)
                 if ends or self._over():
                     self._end_epoch(shown)
-                self._keep(losses)
+                self._keep()
+                if interrupts.asked is not None:
+                    self._write()
+                    interrupts.leave()
 
     def _over(self) -> bool:
         return self.step >= self.steps or self._done() >= 1.0
@@ -124,7 +130,7 @@ class Training:
         if not finite:
             raise DivergedError(
                 f"the loss is not finite at step {self.step} (epoch {self._epoch()}): lower the "
-                "learning rate, or change the scale of the score"
+                "learning rate, or change the scale of the score, in another output folder"
             )
         pace = self.step / max(self.seconds, 1e-9)
         detail = f"loss {sum(finite) / len(finite):.3f}, {self._rate(pace)}"
@@ -169,16 +175,20 @@ class Training:
                 if self.fabric.global_rank == 0:
                     warnings.warn(f"epoch {self._epoch()}: {flag}", FitWarning, stacklevel=2)
 
-    def _keep(self, losses: Tensor) -> None:
+    def _keep(self) -> None:
         """Write the state when it is time, and never for more than a small share of the time."""
-        if self.checkpoint is None or self.fabric.global_rank != 0:
+        if self.checkpoint is None:
             return
         wait = max(self.checkpoint.every, self._write_seconds / _SHARE_OF_WRITING)
-        now = time.monotonic()
-        if now - self._written < wait and not self._over():
+        if time.monotonic() - self._written >= wait or self._over():
+            self._write()
+
+    def _write(self) -> None:
+        if self.checkpoint is None or self.fabric.global_rank != 0:
             return
-        if not losses.isfinite().any():
-            return  # the next look ends the run; the checkpoint before is worth more
+        if not self.recipe.sound().any():
+            return  # the next look ends the run, and the checkpoint before can be gone on from
+        now = time.monotonic()
         write_snapshot(self.checkpoint.path, self._state(), self.checkpoint.fingerprint)
         self._written = time.monotonic()
         self._write_seconds = self._written - now

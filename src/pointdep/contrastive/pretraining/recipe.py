@@ -51,6 +51,10 @@ class Recipe(nn.Module, ABC):
     def encode(self, images: Tensor) -> Tensor:
         """uint8 images (n, c, h, w) -> frozen features (n, d), or (R, n, d)."""
 
+    def sound(self) -> Tensor:
+        """Whether the weights of each replica are finite, (R,)."""
+        return torch.stack([weight.isfinite().all() for weight in self.parameters()]).all()[None]
+
     def remember(self, images: Tensor, generator: torch.Generator) -> None:
         """Keep what the PMI read-out needs of the training images."""
         del images, generator

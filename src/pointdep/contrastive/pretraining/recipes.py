@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -20,7 +22,6 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
     check_loss_options(settings)
     assert settings.width is not None
     assert settings.depth is not None
-    assert settings.batch_size is not None
     if settings.model == "shallow":
         from pointdep.contrastive.pretraining.shallow import Shallow
 
@@ -32,8 +33,7 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
             loss=settings.loss,
         )
     ((objective, seed),) = settings.runs
-    with torch.random.fork_rng([]):
-        torch.manual_seed(mix("weights", seed))
+    with _drawn_from(mix("weights", seed)):
         if settings.model == "amdim":
             from pointdep.contrastive.pretraining.amdim import AMDIM
 
@@ -50,9 +50,19 @@ def make_recipe(settings: Settings, shape: tuple[int, int, int], classes: int) -
             objective,
             depth=settings.depth,
             width=settings.width,
-            batch_size=settings.batch_size,
             loss=settings.loss,
         )
+
+
+@contextmanager
+def _drawn_from(seed: int) -> Iterator[None]:
+    """The CPU's generator started there, and put back; no other is touched."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
 
 
 def check_loss_options(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         "shallow": Protocol(45, 128, 1e-4, width=512, depth=30),
         # width: ndf, an eighth of n_rkhs; depth: layers of a residual block.
         "amdim": Protocol(300, 480, 2e-4, width=192, depth=8),
-        # The rate is that of a batch of 512, and grows with it; depth: 18 or 50.
+        # The rate is that of a batch of 512, and left alone grows with it; depth: 18 or 50.
         "simclr": Protocol(200, 512, 0.12, width=64, depth=18),
     }
 )
@@ -62,30 +62,46 @@ class Settings:
     loss: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check_names()
-        if not self.objectives or not self.seeds:
-            raise InputError("at least one objective and one seed are needed")
-        for name, values in (("objective", self.objectives), ("seed", self.seeds)):
+        for name in ("objectives", "seeds"):
+            values = getattr(self, name)
+            if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+                raise InputError(f"{name}={values!r} must be a tuple, such as ('cpc',) or (0, 1)")
+            object.__setattr__(self, name, tuple(values))
             if len(set(values)) < len(values):
-                raise InputError(f"{name}s={values} names one of them twice")
+                raise InputError(f"{name}={tuple(values)} names one of them twice")
+        self._check_names()
+        rated = self.learning_rate is not None
         for name, value in PROTOCOLS[self.model].__dict__.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        self._check_numbers()
+        if self.model == "simclr" and not rated:
+            assert self.batch_size is not None
+            per_image = PROTOCOLS["simclr"].learning_rate / PROTOCOLS["simclr"].batch_size
+            object.__setattr__(self, "learning_rate", per_image * self.batch_size)
         if self.model == "simclr" and self.depth not in (18, 50):
             raise InputError(f"depth={self.depth} of simclr must be 18 or 50")
+        if self.precision == "16" and len(self.runs) > 1 and self.model == "shallow":
+            raise InputError(
+                "precision='16' scales the loss of all replicas by one number, which one of them "
+                "could spoil: use bf16 or 32"
+            )
+        for name, value in self.loss.items():
+            if not isinstance(value, int | float | str | list | tuple | None):
+                raise InputError(f"loss option {name}={value!r}: options are numbers and words")
+
+    def _check_numbers(self) -> None:
         for name in ("epochs", "width", "depth"):
             require_whole(name, getattr(self, name))
         for seed in self.seeds:
             require_whole("seed", seed, least=0)
-        for name, value in self.loss.items():
-            if not isinstance(value, int | float | str | list | tuple | None):
-                raise InputError(f"loss option {name}={value!r}: options are numbers and words")
         require_whole("batch_size", self.batch_size, least=2)
         require_whole("evaluate_every", self.evaluate_every, least=0)
         for name in ("minutes", "learning_rate"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InputError(f"{name}={value} must be positive")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and math.isfinite(value) and value > 0):
+                raise InputError(f"{name}={value!r} must be a positive number")
 
     def _check_names(self) -> None:
         named = [("model", self.model, MODELS), ("precision", self.precision, PRECISIONS)]

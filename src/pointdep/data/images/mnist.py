@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pointdep.data.images.files import Progress, reading
+from pointdep.data.images.files import Progress, read_bounded, reading
 from pointdep.data.images.image_set import ImageSet, Labels, Parts, Pixels, check_labels
 from pointdep.errors import InputError
 
@@ -67,10 +67,10 @@ def read_part(place: Path, part: str) -> tuple[Pixels, Labels]:
 
 def read_idx(path: Path, dimensions: int) -> Pixels:
     """The array of bytes in an idx file, which must have so many dimensions."""
-    with reading(path):
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+    with reading(path), path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        content = read_bounded(path, gzip.GzipFile(fileobj=file) if packed else file)
     magic = bytes([0, 0, 8, dimensions])
     if content[:4] != magic:
         raise InputError(

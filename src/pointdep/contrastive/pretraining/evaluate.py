@@ -1,0 +1,59 @@
+"""How good the features of a recipe are while it trains, and at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.contrastive.evaluation.features import features
+from pointdep.contrastive.evaluation.linear import linear_evaluation
+from pointdep.contrastive.evaluation.neighbours import knn_accuracy
+from pointdep.contrastive.pretraining.recipe import Recipe
+from pointdep.data.images import ImageSet
+from pointdep.errors import DivergedError
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+_MONITOR_TRAIN, _MONITOR_TEST = 10_000, 2_000  # images that the monitor looks at
+
+
+def evaluate(recipe: Recipe, images: ImageSet, fabric: Fabric, end: bool) -> dict[str, list[float]]:
+    """k-nearest neighbours on some of the images; at the end on all, and a linear classifier."""
+    if fabric.global_rank:
+        return {}
+    whole = len(images.train) if end else _MONITOR_TRAIN, len(images.test) if end else _MONITOR_TEST
+    recipe.eval()
+    try:
+        with fabric.autocast():
+            train, test = (
+                features(recipe.encode, part[:count])
+                for part, count in zip((images.train, images.test), whole, strict=True)
+            )
+    finally:
+        recipe.train()
+    labels = images.train_labels[: whole[0]], images.test_labels[: whole[1]]
+    train, test = (part.reshape(recipe.replicas, -1, part.shape[-1]) for part in (train, test))
+    sound = train.isfinite().all((1, 2)) & test.isfinite().all((1, 2))
+    if not sound.any():
+        raise DivergedError("the features are not finite: lower the learning rate")
+    if not sound.all():
+        train, test = train[sound], test[sound]
+    accuracy = knn_accuracy(train, labels[0], test, labels[1], k=min(20, train.shape[1]))
+    found = {"knn": _spread_out(accuracy, sound)}
+    if end:
+        linear = linear_evaluation(
+            train, labels[0], test, labels[1], scaling=recipe.scaling, C=recipe.regularisation
+        )
+        found["linear"] = _spread_out(linear.accuracy, sound)
+    return found
+
+
+def _spread_out(values: NDArray[np.float64], sound: Tensor) -> list[float]:
+    """One value a replica, NaN for those that diverged; values: of the sound ones."""
+    whole = np.full(len(sound), np.nan)
+    whole[sound.cpu().numpy()] = values
+    return [float(value) for value in whole]

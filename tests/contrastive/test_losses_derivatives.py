@@ -1,0 +1,158 @@
+"""Derivatives of the first and the second order, by `torch.autograd` and by `torch.func`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+from pointdep.contrastive import losses
+from pointdep.contrastive.losses.inner_sums import Quadratic, inner_quadratic
+from pointdep.contrastive.losses.precision import _Gram
+from pointdep.contrastive.losses.unit import unit_rows
+
+from .losses_by_hand import LOSSES, made, pairs
+
+OPTIONS = {
+    "plain": {},
+    "not normalised": {"normalize": False},
+    "all, not symmetric": {"negatives": "all", "symmetric": False},
+    "blocks": {"block_size": 2, "clip": 4.0},
+    "bilinear": {"critic": "bilinear", "dims": 2, "learn_scale": True},
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_against_finite_differences(name, kind):
+    z1, z2 = (z.detach().requires_grad_() for z in pairs(5, 2))
+    loss = made(name, **OPTIONS[kind])
+    of = (z1, z2, *loss.parameters())
+    # A perturbed parameter is seen by the loss: it is the loss's own.
+    assert gradcheck(lambda a, b, *_: loss(a, b), of)
+    assert gradgradcheck(lambda a, b, *_: loss(a, b), of)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_groups_and_no_identity(name):
+    groups = torch.tensor([0, 1, 0, 2])
+    for columns in (2, 5):  # with more columns than rows there is no identity
+        z1, z2 = (z.detach().requires_grad_() for z in pairs(4, columns))
+        loss = made(name)
+        assert gradgradcheck(lambda a, b, loss=loss: loss(a, b, groups), (z1, z2))
+        assert gradgradcheck(loss, (z1, z2))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient_penalty(name, normalize):
+    """A step of training with one: the derivative of loss + 10 |gradient|^2 by a weight."""
+    x, y = (z.detach() for z in pairs(16, 4))
+    weight = pairs(4, 4, seed=5)[0].detach().requires_grad_()
+    loss = made(name, normalize=normalize)
+
+    def penalised(weight: Tensor, create_graph: bool) -> Tensor:
+        value = loss(x @ weight, y)
+        (gradient,) = torch.autograd.grad(value, weight, create_graph=create_graph)
+        return value + 10 * gradient.square().sum()
+
+    (found,) = torch.autograd.grad(penalised(weight, True), weight)
+    step = torch.zeros_like(weight)
+    step[0, 0] = 1e-5
+    up, down = (penalised(weight + sign * step, False) for sign in (1, -1))
+    assert found[0, 0].item() == pytest.approx((up - down).item() / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient_to_be_differentiated_is_the_same(name):
+    z1, z2 = pairs(9)
+    loss = made(name)
+    plain = torch.autograd.grad(loss(z1, z2), (z1, z2))
+    again = torch.autograd.grad(loss(z1, z2), (z1, z2), create_graph=True)
+    assert not any(part.requires_grad for part in plain)
+    assert all(part.requires_grad for part in again)
+    torch.testing.assert_close(plain, tuple(again), atol=1e-13, rtol=1e-12)
+
+
+def test_third_derivative():
+    z1, z2 = (z.detach().requires_grad_() for z in pairs(4, 2))
+    loss = made("rpc")
+
+    def slope(a: Tensor, b: Tensor) -> Tensor:
+        return torch.autograd.grad(loss(a, b), a, create_graph=True)[0]
+
+    assert gradgradcheck(slope, (z1, z2))
+
+
+def test_parts():
+    rows = pairs(6, 3)[0].detach().requires_grad_()
+    assert gradcheck(_Gram.apply, (rows,))
+    assert gradgradcheck(_Gram.apply, (rows,))
+    other = pairs(6, 3)[1].detach().requires_grad_()
+    weights = Quadratic((0.7, -0.3), (-0.2, -0.5))
+    assert gradgradcheck(lambda a, b: inner_quadratic(a, b, weights), (rows, other))
+    assert gradcheck(lambda a, b: tuple(unit_rows(a, b)), (rows, other))
+    assert gradgradcheck(lambda a, b: tuple(unit_rows(a, b)), (rows, other))
+    assert gradgradcheck(lambda a: unit_rows(a, other.detach())[0], (rows,))
+
+
+def test_rows_of_zeros():
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(unit_rows(rows)[0][:, 0].sum(), rows, create_graph=True)
+    (second,) = torch.autograd.grad(gradient[1].sum() + 1e-12 * gradient[0].sum(), rows)
+    assert second[0].tolist() == [0.0, 0.0]
+    assert second[1].abs().max() > 0
+
+
+def test_second_derivative_at_a_low_temperature():
+    """exp(s_ij - s_ii) overflows in float32; the derivative of a saturated softmax is zero."""
+    z1 = torch.eye(3).requires_grad_()
+    loss = losses.CPCLoss(temperature=0.01)
+    (gradient,) = torch.autograd.grad(loss(z1, -torch.eye(3)), z1, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.square().sum(), z1)
+    assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("negatives", ["cross", "all"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_transforms(name, negatives):
+    z1, z2 = pairs(7)
+    loss = made(name, negatives=negatives)
+    (expected,) = torch.autograd.grad(loss(z1, z2), z1)
+    a, b = z1.detach(), z2.detach()
+    assert loss.spread > 0
+    torch.testing.assert_close(torch.func.grad(loss)(a, b), expected)
+    assert loss.flags == ()  # nothing of a transform is kept
+    along = torch.func.jvp(lambda rows: loss(rows, b), (a,), (b,))[1]
+    torch.testing.assert_close(along, (expected * b).sum())
+    many = torch.stack([a, b, a + b]), torch.stack([b, a, a - b])
+    singly = torch.stack([loss(*part) for part in zip(*many, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(loss)(*many), singly)
+    slopes = torch.func.vmap(torch.func.grad(loss))(*many)
+    torch.testing.assert_close(slopes[0], expected)
+    hessian = torch.func.hessian(loss)(a, b)
+    (first,) = torch.autograd.grad(loss(z1, z2), z1, create_graph=True)
+    (product,) = torch.autograd.grad((first * b).sum(), z1)
+    torch.testing.assert_close(torch.einsum("ijkl,kl->ij", hessian, b), product)
+
+
+def test_transforms_in_blocks(monkeypatch):
+    z1, z2 = pairs(40, 4)
+    groups = torch.arange(40) // 3
+    monkeypatch.setattr(losses.moments, "_CHUNK", 28)
+    for loss, own in ((made("cpc", block_size=7), None), (made("rpc"), groups)):
+        (expected,) = torch.autograd.grad(loss(z1, z2, own), z1)
+        found = torch.func.grad(loss)(z1.detach(), z2.detach(), own)
+        torch.testing.assert_close(found, expected)
+
+
+def test_normalize_is_torch_s_own():
+    rows = pairs(5)[0].detach().requires_grad_()
+    weights = torch.arange(15.0, dtype=torch.float64).view(5, 3)
+    seconds = []
+    for unit in (unit_rows(rows)[0], F.normalize(rows, dim=-1)):
+        (first,) = torch.autograd.grad((unit * weights).square().sum(), rows, create_graph=True)
+        seconds.append((first, *torch.autograd.grad(first.square().sum(), rows)))
+    torch.testing.assert_close(*seconds)

@@ -1,0 +1,183 @@
+"""What a loss takes: types of numbers, torch.compile, options, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from pointdep.contrastive import losses
+from pointdep.errors import InputError
+
+from .losses_by_hand import LOSSES, Distance, assert_same, made, pairs
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_half_precision_and_autocast(name):
+    z1, z2 = (z.detach().to(torch.bfloat16) for z in pairs(64, 8))
+    for options in ({}, {"critic": "bilinear", "dims": 8}, {"negatives": "all", "clip": 8.0}):
+        loss = made(name, **options).float()
+        exact = loss(z1.float(), z2.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = loss(z1, z2)
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value, exact, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "options"), [("drfc", {}), ("cpc", {"block_size": 7})])
+def test_compiles(name, options):
+    z1, z2 = pairs(12)
+    loss = made(name, **options)
+    compiled = torch.compile(loss, backend="aot_eager")
+    assert_same(compiled(z1, z2), loss(z1, z2), [z1, z2])
+    assert loss.flags == ()
+
+
+@pytest.mark.parametrize("negatives", ["cross", "all"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_compiles_as_one_graph(name, negatives):
+    z1, z2 = pairs(12)
+    for options in ({"learn_scale": True}, {"critic": "bilinear", "dims": 3, "clip": 5.0}):
+        torch._dynamo.reset()
+        loss = made(name, negatives=negatives, **options)
+        compiled = torch.compile(loss, backend="eager", fullgraph=True)
+        assert_same(compiled(z1, z2), loss(z1, z2), [z1, z2, *loss.parameters()])
+
+
+@pytest.mark.parametrize("critic", ["inner", "bilinear", "separable", "concat", "module", "two"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_type_of_the_critic(name, critic):
+    """A loss moved to another type than its rows runs in its own, and gives float32 at least."""
+    z1, z2 = (z.detach().float() for z in pairs(24, 4))
+    own = {"module": Distance(), "two": (nn.Linear(4, 3), nn.Linear(4, 3))}.get(critic, critic)
+    dims = None if own is not critic else 4
+    loss = made(name, critic=own, dims=dims, learn_scale=True).float()
+    exact = loss(z1, z2)
+    pmi = loss.pmi(z1, z2, z2) if name == "cpc" else loss.pmi(z1, z2)
+    for rows, weights, tolerance in (
+        (torch.float64, torch.float32, 1e-5),
+        (torch.float32, torch.float64, 1e-5),
+        (torch.float32, torch.float16, 0.03),
+        (torch.float16, torch.float16, 0.03),
+        (torch.bfloat16, torch.bfloat16, 0.2),
+    ):
+        moved = copy.deepcopy(loss).to(weights)
+        a, b = (z.to(rows, copy=True).requires_grad_() for z in (z1, z2))
+        value = moved(a, b)
+        value.backward()
+        assert value.dtype in (torch.float32, torch.float64)
+        torch.testing.assert_close(value.float(), exact, atol=tolerance, rtol=tolerance)
+        assert all(p.grad.dtype == weights and p.grad.isfinite().all() for p in moved.parameters())
+        assert a.grad.dtype == rows
+        read = moved.pmi(a, b, b) if name == "cpc" else moved.pmi(a, b)
+        if name not in ("drfc", "rpc"):  # the logarithm near their floor has no such tolerance
+            torch.testing.assert_close(read.float(), pmi, atol=3 * tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("critic", ["bilinear", Distance()])
+def test_half_critic_counts_all_cells(critic):
+    """Of 400 rows there are 159,600 product cells, more than float16 can hold."""
+    z1, z2 = (z.detach().float() for z in pairs(400, 4))
+    for name in LOSSES:
+        loss = made(name, critic=critic, dims=4).float()
+        exact, groups = loss(z1, z2), torch.arange(400)
+        for own in (None, groups):
+            value = copy.deepcopy(loss).half()(z1, z2, own)
+            torch.testing.assert_close(value, exact, atol=0.03, rtol=0.03)
+
+
+def test_shown():
+    shown = repr(losses.DRFCLoss(alpha=0.1, scale=3.0, clip=20.0, negatives="all"))
+    assert "alpha=0.1, scale=3.0, normalize=True, clip=20.0, negatives='all', symmetric=T" in shown
+    shown = repr(losses.CPCLoss(temperature=0.07, learn_scale=True, symmetric=False))
+    assert "temperature=0.07, normalize=True, clip=None, negatives='cross', symmetric=F" in shown
+    assert "lam=1.0, temperature=0.2" in repr(losses.DM1Loss())
+
+
+def test_misspelt_option_names_the_nearest():
+    with pytest.raises(TypeError, match=r"PCCLoss has no option 'temprature'; did you mean 'temp"):
+        losses.PCCLoss(temprature=0.1)
+    with pytest.raises(TypeError, match="did you mean 'alpha'"):
+        losses.DRFCLoss(alfa=0.1)
+    with pytest.raises(TypeError, match="did you mean 'block_size'"):
+        losses.DM1Loss(blocksize=3)
+    for name in ("scale", "scal"):
+        with pytest.raises(TypeError, match=r"did you mean 'temperature', which is 1 / scale"):
+            losses.DM1Loss(**{name: 5.0})
+    for name in ("temperature", "temprature"):
+        with pytest.raises(TypeError, match=r"did you mean 'scale', which is 1 / temperature"):
+            losses.DRFCLoss(**{name: 0.2})
+    with pytest.raises(TypeError, match="did you mean 'learn_scale'"):
+        losses.DM1Loss(learnscale=True)
+    shown = inspect.signature(losses.DM1Loss).parameters
+    assert {"lam", "temperature", "negatives", "critic"} <= set(shown)
+    assert shown["negatives"].default == "cross"
+    assert "scale" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.0}, "temperature=0.0 must be a positive number"),
+        ({"clip": -1}, "clip=-1 must be a positive number"),
+        ({"negatives": "al"}, "did you mean 'all'"),
+        ({"block_size": 0}, "block_size=0 must be at least 1"),
+        ({"critic": "bilinear"}, "needs dims="),
+        ({"critic": "bilinaer"}, "did you mean 'bilinear'"),
+        ({"critic": "bilinear", "dims": (1, 2, 3)}, "must be one number, or two"),
+        ({"critic": (nn.Identity(),)}, "exactly two torch modules"),
+        ({"normalize": 3}, "normalize=3 must be true or false"),
+        ({"symmetric": None}, "symmetric=None must be true or false"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        losses.CPCLoss(**options)
+
+
+def test_bad_inputs():
+    loss = losses.CPCLoss()
+    z = torch.randn(4, 3)
+    for z1, z2, groups, message in (
+        (z[0], z, None, r"z1 must be a tensor of shape \(rows, columns\), got \(3,\)"),
+        (z, z[:2], None, "z1 has 4 rows and z2 has 2"),
+        (z[:1], z[:1], None, "one pair has no negatives: at least two rows"),
+        (z[:0], z[:0], None, "the batch is empty: at least two rows"),
+        (z[:, :0], z[:, :0], None, "z1 has no columns"),
+        (z, torch.randn(4, 5), None, "z1 has 3 columns and z2 has 5"),
+        (z, z, torch.zeros(3, dtype=torch.int64), r"it must be \(4,\)"),
+        (z, z, torch.zeros(4), "whole numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loss(z1, z2, groups)
+    with pytest.raises(InputError, match="z2 has 3 columns where"):
+        losses.PCCLoss(critic="bilinear", dims=(3, 5))(z, z)
+    with pytest.raises(InputError, match="lam=0"):
+        losses.DM1Loss(lam=0)
+    loss = losses.CPCLoss(critic="bilinear", dims=(3, 5))
+    for reference, message in (
+        (z, r"reference has 3 columns where dims=\(3, 5\) says 5"),
+        (torch.zeros(0, 5), "the reference is empty"),
+        (z[0], r"reference must be a tensor of shape \(rows, columns\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loss.set_reference(reference)
+
+
+def test_bad_critics():
+    z = torch.randn(4, 3)
+    for name, negatives in itertools.product(("drfc", "pcc"), ("cross", "all")):
+        loss = made(name, critic=(nn.Linear(3, 4), nn.Linear(3, 2)), negatives=negatives).float()
+        for call in (loss, loss.pmi, loss.pmi_matrix):
+            with pytest.raises(InputError, match="vectors of 4 and 2 numbers; an inner product"):
+                call(z, z)
+    for critic in (nn.Linear(3, 1), (nn.Linear(5, 2), nn.Linear(3, 2))):
+        with pytest.raises(
+            InputError, match=r"called with float32 of shape .*\), failed"
+        ) as caught:
+            losses.PCCLoss(critic=critic)(z, z)
+        assert "one-hot" not in str(caught.value)
