@@ -218,6 +218,7 @@ def test_mistakes_are_named():
         ((train, LABELS[0][:-1], test, LABELS[1]), {}, "train labels have shape"),
         ((train, LABELS[0] - 1, test, LABELS[1]), {}, "count classes from 0"),
         ((train, LABELS[0] / 2, test, LABELS[1]), {}, "give whole numbers"),
+        ((train, LABELS[0].astype(str), test, LABELS[1]), {}, "train labels are <U.*one a class"),
         ((train, LABELS[0], test[:1], LABELS[1]), {}, "same encoders"),
         ((train, LABELS[0] * 0, test, LABELS[1]), {}, "two classes"),
         ((train[0, 0], LABELS[0], test, LABELS[1]), {}, "give \\(rows, columns\\)"),

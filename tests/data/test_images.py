@@ -80,11 +80,23 @@ def test_head_and_to():
         ({"train_labels": torch.tensor([0, 1, 2, 0, 1])}, "label 2: labels are 0 to 1"),
         ({"train_labels": torch.tensor([0, 1, -1, 0, 1])}, "label -1"),
         ({"test": torch.zeros(3, 3, 4, 2, dtype=torch.uint8)}, "must be of one size"),
+        ({"train_labels": None}, "toy: train_labels must be a tensor or an array, not NoneType"),
+        ({"test_labels": np.array(list("abc"))}, "toy: test_labels must be numbers, not <U1"),
     ],
 )
 def test_an_image_set_checks_itself(changes, message):
     with pytest.raises(InputError, match=message):
         image_set(**changes)
+
+
+def test_arrays_are_welcome():
+    images = image_set()
+    parts = ("train", "train_labels", "test", "test_labels")
+    arrays = {part: getattr(images, part).numpy() for part in parts}
+    arrays["train_labels"] = arrays["train_labels"].astype(np.int16)
+    again = image_set(**arrays)
+    for part in parts:
+        assert torch.equal(getattr(again, part), getattr(images, part))
 
 
 def test_digits_are_those_of_scikit_learn():

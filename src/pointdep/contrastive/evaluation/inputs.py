@@ -58,6 +58,9 @@ def as_features(features: Rows, name: str) -> Tensor:
 
 def as_labels(labels: Rows, rows: int, name: str) -> Tensor:
     """(rows,) whole numbers from 0, as int64."""
+    if not isinstance(labels, Tensor) and np.asarray(labels).dtype.kind not in "buif":
+        kind = np.asarray(labels).dtype
+        raise InputError(f"{name} labels are {kind}: give whole numbers from 0, one a class")
     found = labels if isinstance(labels, Tensor) else torch.as_tensor(np.asarray(labels))
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
         raise InputError(f"{name} labels are {found.dtype}: give whole numbers from 0")

@@ -37,6 +37,6 @@ def flags(value: float, last_loss: float, limit: float) -> tuple[Flag, ...]:
         message = f"{MEANINGS['collapsed']} (spread {value:.1e}, limit {limit:.0e})"
         found.append(Flag("collapsed", (), message))
     if not math.isfinite(last_loss):
-        message = "the loss became non-finite: lower the learning rate, or give `clip`"
+        message = "the loss is not finite: look for such rows, or lower rate or scale"
         found.append(Flag("diverged", (), message))
     return tuple(found)

@@ -46,6 +46,8 @@ class ImageSet:
     lossy: bool = False
 
     def __post_init__(self) -> None:
+        for part in ("train", "train_labels", "test", "test_labels"):
+            object.__setattr__(self, part, _as_tensor(f"{self.name}: {part}", getattr(self, part)))
         _check_part(self, "train", self.train, self.train_labels)
         _check_part(self, "test", self.test, self.test_labels)
         if self.train.shape[1:] != self.test.shape[1:]:
@@ -112,6 +114,17 @@ def check_labels(what: str, labels: Labels, rows: int, classes: int) -> Labels:
     if len(outside):
         raise InputError(f"{what} holds the label {outside[0]}: labels are 0 to {classes - 1}")
     return labels
+
+
+def _as_tensor(what: str, values: object) -> Tensor:
+    """Arrays are welcome too; whole numbers other than bytes become int64."""
+    if not isinstance(values, Tensor | np.ndarray):
+        raise InputError(f"{what} must be a tensor or an array, not {type(values).__name__}")
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "buif":
+        raise InputError(f"{what} must be numbers, not {values.dtype}")
+    tensor = torch.as_tensor(values)
+    whole = not tensor.is_floating_point() and tensor.dtype not in (torch.uint8, torch.bool)
+    return tensor.long() if whole else tensor
 
 
 def _check_part(images: ImageSet, part: str, pixels: Tensor, labels: Tensor) -> None:
