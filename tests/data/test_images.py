@@ -51,7 +51,7 @@ def write_mnist(folder, compress=False):
         content[part] = images, labels
         for name, values in (("images-idx3", images), ("labels-idx1", labels)):
             path = folder / f"{part}-{name}-ubyte{'.gz' if compress else ''}"
-            path.write_bytes(gzip.compress(idx(values)) if compress else idx(values))
+            path.write_bytes(gzip.compress(idx(values), mtime=0) if compress else idx(values))
     return content
 
 
@@ -152,7 +152,7 @@ def test_mnist(tmp_path, place, compress):
         ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 27))), "28 x 27 pixels"),
         ("train-labels-idx1-ubyte", idx(np.zeros(6)), "6 labels where there are 7 images"),
         ("t10k-labels-idx1-ubyte", idx(np.full(4, 10)), "label 10: labels are 0 to 9"),
-        ("t10k-labels-idx1-ubyte", gzip.compress(idx(np.zeros(4)))[:-9], "cannot be read"),
+        ("t10k-labels-idx1-ubyte", gzip.compress(idx(np.zeros(4)), mtime=0)[:-9], "cannot be read"),
     ],
 )
 def test_damaged_idx_files_are_named(tmp_path, name, content, message):
@@ -167,15 +167,18 @@ def test_damaged_idx_files_are_named(tmp_path, name, content, message):
 @given(
     shape=st.lists(st.integers(1, 6), min_size=1, max_size=4),
     compress=st.booleans(),
-    data=st.data(),
+    seed=st.integers(0, 99),
+    share=st.floats(0, 1, exclude_max=True),
 )
-def test_idx_round_trip_and_no_part_of_it_is_taken_for_the_whole(tmp_path, shape, compress, data):
-    values = RNG.integers(0, 256, shape)
-    content = gzip.compress(idx(values)) if compress else idx(values)
+def test_idx_round_trip_and_no_part_of_it_is_taken_for_the_whole(
+    tmp_path, shape, compress, seed, share
+):
+    values = np.random.default_rng(seed).integers(0, 256, shape)
+    content = gzip.compress(idx(values), mtime=0) if compress else idx(values)
     path = tmp_path / "file"
     path.write_bytes(content)
     np.testing.assert_array_equal(read_idx(path, len(shape)), values)
-    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(InputError):
         read_idx(path, len(shape))
 
