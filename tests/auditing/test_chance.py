@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pointdep.auditing.chance import (
@@ -50,16 +50,18 @@ class TestMismatchedShares:
 
     @settings(deadline=None)
     @given(whole, whole, st.sampled_from(list(CURVES)))
-    def test_a_rising_curve_of_pmi_changes_nothing(self, pmi, mismatched, curve):
-        """Only the order counts, and of PMI above zero its size: below zero r is counted."""
+    @example(np.array([0.0] * 10 + [-1.0]), np.array([0.0]), "sinh")
+    def test_a_rising_curve_of_pmi_changes_no_share(self, pmi, mismatched, curve):
+        """Shares are of the order alone. PMI itself may only acquit, and less the lower it is."""
         bend = CURVES[curve]
         shares = mismatched_shares(pmi, mismatched)
-        again = mismatched_shares(bend(pmi), bend(mismatched))
-        np.testing.assert_array_equal(again, shares)
-        below = pmi <= 0
-        np.testing.assert_array_equal(
-            posteriors(bend(pmi), again, 0.1)[below], posteriors(pmi, shares, 0.1)[below]
-        )
+        np.testing.assert_array_equal(mismatched_shares(bend(pmi), bend(mismatched)), shares)
+        counted = np.minimum(0.1 / observed_ratio(shares), 1.0)
+        straight, bent = (posteriors(values, shares, 0.1) for values in (pmi, bend(pmi)))
+        assert (np.maximum(straight, bent) <= counted * (1 + 1e-9)).all()
+        lower = bend(pmi) < pmi
+        assert (bent >= straight * (1 - 1e-9))[lower].all()
+        assert (bent <= straight * (1 + 1e-9))[~lower].all()
 
     def test_chance_pairs_are_uniform(self):
         random = np.random.default_rng(0)
