@@ -193,6 +193,8 @@ class TestRefused:
         ("option", "value", "message"),
         [
             ("--epochs", 0, "epochs=0 must be at least 1"),
+            ("--iterations", 3, "a run has epochs or iterations: give one"),
+            ("--monitor", "knnn", "unknown monitor 'knnn': did you mean 'knn'"),
             ("--minutes", 0, "minutes=0.0 must be a positive number"),
             ("--minutes", "nan", "minutes=nan must be a positive number"),
             ("--learning-rate", -1, "learning_rate=-1.0 must be a positive number"),
@@ -284,6 +286,20 @@ def test_a_diverged_replica_is_said(pointdep, check_json):
 def test_limit_takes_what_is_there(pointdep):
     found = pointdep("pretrain", "digits", *TINY, "--limit", 400, "-o", "run")
     assert found.out.startswith("8 x 8 digits of scikit-learn: 400 training and 360 test images\n")
+
+
+def test_counted_in_iterations_and_watched_by_the_classifier(pointdep, folder, check_json):
+    words = [word for word in TINY if word not in ("--epochs", 1)]
+    found = pointdep("pretrain", "digits", *words, "--iterations", 5, "--evaluate-every", 2,
+                     "--monitor", "linear", "-o", "run", "--json").json()  # fmt: skip
+    check_json("pretrain", found)
+    assert (found["settings"]["epochs"], found["settings"]["iterations"]) == (None, 5)
+    assert found["runs"][0]["epochs"] == 2.5
+    with (folder / "run" / "history.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["step"] for line in lines] == ["2", "4", "5"]
+    assert [bool(line["linear"]) for line in lines] == [True] * 3
+    assert [bool(line["knn"]) for line in lines] == [False, False, True]
 
 
 def test_half_precision_on_the_cpu(pointdep):

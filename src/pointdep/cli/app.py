@@ -12,12 +12,14 @@ import typer
 
 import pointdep
 from pointdep.cli import audit, bench, demo, fit, mi, pretrain, retrieve, score
-from pointdep.cli.reproduce import figure1, figure3, table1, table2, theorem1
+from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
 from pointdep.errors import PointdepError, PointdepWarning
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
     "pretrain": "the same command goes on from where training was",
+    "figure2": "finished runs are kept, and the same command goes on from where training was",
+    "simclr": "finished runs are kept, and the same command goes on from where training was",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"
@@ -60,6 +62,8 @@ paper = typer.Typer(rich_markup_mode=None)
 paper.command(name="table1")(_guarded(table1.table1))
 paper.command(name="figure1")(_guarded(figure1.figure1))
 paper.command(name="theorem1")(_guarded(theorem1.theorem1))
+paper.command(name="figure2")(_guarded(figure2.figure2))
+paper.command(name="simclr")(_guarded(simclr.simclr))
 paper.command(name="table2")(_guarded(table2.table2))
 paper.command(name="figure3")(_guarded(figure3.figure3))
 app.add_typer(paper, name="reproduce")

@@ -48,6 +48,9 @@ Seeds = Annotated[
 Epochs = Annotated[
     int | None, typer.Option("--epochs", help="Passes over the images; by default the paper's.")
 ]
+Iterations = Annotated[
+    int | None, typer.Option("--iterations", help="Steps in all, in the place of --epochs.")
+]
 Minutes = Annotated[
     float | None,
     typer.Option(
@@ -102,7 +105,17 @@ Limit = Annotated[
 EvaluateEvery = Annotated[
     int,
     typer.Option(
-        "--evaluate-every", min=0, help="Epochs between nearest-neighbour checks; 0: at the end."
+        "--evaluate-every",
+        min=0,
+        help="Epochs, or with --iterations iterations, between two looks at the features; 0: at "
+        "the end.",
+    ),
+]
+Monitor = Annotated[
+    str,
+    typer.Option(
+        "--monitor",
+        help="What they measure before the end: knn, on some of the images, or linear, on all.",
     ),
 ]
 CheckpointEvery = Annotated[
@@ -131,6 +144,7 @@ def pretrain(
     objective: Objective = "cpc",
     seeds: Seeds = 1,
     epochs: Epochs = None,
+    iterations: Iterations = None,
     minutes: Minutes = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
@@ -142,6 +156,7 @@ def pretrain(
     download: Download = False,
     limit: Limit = None,
     evaluate_every: EvaluateEvery = 0,
+    monitor: Monitor = "knn",
     checkpoint_every: CheckpointEvery = 2.0,
     compile_networks: Compile = None,
     seed: options.Seed = 0,
@@ -163,6 +178,7 @@ def pretrain(
         objectives=options.parse_names("--objective", objective),
         seeds=tuple(range(seed, seed + seeds)),
         epochs=epochs,
+        iterations=iterations,
         minutes=minutes,
         batch_size=batch_size,
         learning_rate=learning_rate,
@@ -170,9 +186,10 @@ def pretrain(
         depth=depth,
         precision=precision,
         evaluate_every=evaluate_every,
+        monitor=monitor,
         loss=options.parse_options(loss_option, "--loss-option") or {},
     )
-    images = _read(dataset, data, download, limit, quiet)
+    images = read_images(dataset, data, download, limit, quiet)
     folder = output or Path("-".join(("pretrain", dataset, settings.model, *settings.objectives)))
     done = _train_all(
         images,
@@ -191,9 +208,10 @@ def pretrain(
         _print(images, done)
 
 
-def _read(
+def read_images(
     dataset: str, data: Path | None, download: bool, limit: int | None, quiet: bool
 ) -> ImageSet:
+    """The images, or the first `limit` of each split."""
     from pointdep.data.images import load_images
     from pointdep.fitting.progress import show
 

@@ -129,6 +129,33 @@ class TestLooks:
         ]  # fmt: skip
         assert looked.outcomes[0].linear == unlooked.outcomes[0].linear
 
+    def test_counted_in_iterations(self):
+        """Looks and entries every three steps, where an epoch has four, and at the end."""
+        looked = small.train("shallow", epochs=None, iterations=10, evaluate_every=3)
+        assert [entry["step"] for entry in looked.history] == [3, 6, 9, 10]
+        assert [entry["epoch"] for entry in looked.history] == [0.75, 1.5, 2.25, 2.5]
+        assert [("knn" in e, "linear" in e) for e in looked.history] == [(True, False)] * 3 + [
+            (True, True)
+        ]
+        unlooked = small.train("shallow", epochs=None, iterations=10)
+        assert [entry["step"] for entry in unlooked.history] == [4, 8, 10]
+        assert torch.equal(weights(looked), weights(unlooked))
+        whole = small.train("shallow", epochs=None, iterations=3 * STEPS)
+        assert torch.equal(weights(whole), weights(small.train("shallow", epochs=3)))
+
+    def test_the_linear_monitor_sees_all_images(self, monkeypatch):
+        """At each look what a run that ends there finds at its end."""
+        monkeypatch.setattr(evaluate, "_MONITOR_TRAIN", 10)
+        monkeypatch.setattr(evaluate, "_MONITOR_TEST", 5)
+        counted = {"epochs": None, "learning_rate": 0.01}
+        looked = small.train("shallow", **counted, iterations=9, evaluate_every=3, monitor="linear")
+        assert [("knn" in e, "linear" in e) for e in looked.history] == [
+            (False, True), (False, True), (True, True),
+        ]  # fmt: skip
+        for entry in looked.history[:2]:
+            ended = small.train("shallow", **counted, iterations=entry["step"])
+            assert entry["linear"] == [outcome.linear for outcome in ended.outcomes]
+
     @pytest.mark.parametrize("model", small.SMALL)
     def test_the_global_generator_is_left_alone(self, model, tmp_path):
         torch.manual_seed(3)

@@ -23,6 +23,12 @@ def test_what_is_left_out_is_the_protocols():
     assert Settings("simclr", depth=50, epochs=3).epochs == 3
 
 
+def test_iterations_take_the_place_of_epochs():
+    chosen = Settings("shallow", iterations=21_000, evaluate_every=1_000)
+    assert (chosen.epochs, chosen.iterations, chosen.batch_size) == (None, 21_000, 128)
+    assert Settings.from_dict(json.loads(json.dumps(chosen.as_dict()))) == chosen
+
+
 def test_a_replica_an_objective_and_seed():
     runs = Settings("shallow", ("cpc", "dm1"), (4, 2)).runs
     assert runs == (("cpc", 4), ("cpc", 2), ("dm1", 4), ("dm1", 2))
@@ -43,6 +49,9 @@ def test_a_replica_an_objective_and_seed():
         ({"seeds": (0.5,)}, "seed=0.5 must be a whole number"),
         ({"precision": "64"}, "unknown precision '64'"),
         ({"epochs": 1.5}, "epochs=1.5 must be a whole number"),
+        ({"iterations": 0}, "iterations=0 must be at least 1"),
+        ({"iterations": 9, "epochs": 1}, "epochs or iterations: give one"),
+        ({"monitor": "knm"}, "unknown monitor 'knm': did you mean 'knn'"),
         ({"batch_size": 1}, "batch_size=1 must be at least 2"),
         ({"minutes": float("inf")}, "minutes=inf must be a positive number"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a positive number"),

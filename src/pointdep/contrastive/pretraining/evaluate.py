@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 _MONITOR_TRAIN, _MONITOR_TEST = 10_000, 2_000  # images that the monitor looks at
 
 
-def evaluate(recipe: Recipe, images: ImageSet, fabric: Fabric, end: bool) -> dict[str, list[float]]:
-    """k-nearest neighbours on some of the images; at the end on all, and a linear classifier."""
+def evaluate(
+    recipe: Recipe, images: ImageSet, fabric: Fabric, monitor: str, end: bool
+) -> dict[str, list[float]]:
+    """Nearest neighbours on some images, or a linear classifier on all; at the end both on all."""
     if fabric.global_rank:
         return {}
-    whole = len(images.train) if end else _MONITOR_TRAIN, len(images.test) if end else _MONITOR_TEST
+    linear, whole = end or monitor == "linear", (_MONITOR_TRAIN, _MONITOR_TEST)
+    if linear:
+        whole = len(images.train), len(images.test)
     recipe.eval()
     try:
         with fabric.autocast():
@@ -42,13 +46,15 @@ def evaluate(recipe: Recipe, images: ImageSet, fabric: Fabric, end: bool) -> dic
         raise DivergedError("the features are not finite: lower the learning rate")
     if not sound.all():
         train, test = train[sound], test[sound]
-    accuracy = knn_accuracy(train, labels[0], test, labels[1], k=min(20, train.shape[1]))
-    found = {"knn": _spread_out(accuracy, sound)}
-    if end:
-        linear = linear_evaluation(
+    found = {}
+    if end or not linear:
+        accuracy = knn_accuracy(train, labels[0], test, labels[1], k=min(20, train.shape[1]))
+        found["knn"] = _spread_out(accuracy, sound)
+    if linear:
+        fitted = linear_evaluation(
             train, labels[0], test, labels[1], scaling=recipe.scaling, C=recipe.regularisation
         )
-        found["linear"] = _spread_out(linear.accuracy, sound)
+        found["linear"] = _spread_out(fitted.accuracy, sound)
     return found
 
 

@@ -46,7 +46,7 @@ class Checkpoint:
 
 
 class Training:
-    """One run: `run` trains until the epochs or the minutes are over."""
+    """One run: `run` trains until the epochs, the iterations or the minutes are over."""
 
     def __init__(
         self,
@@ -61,18 +61,29 @@ class Training:
     ) -> None:
         """images: on the fabric's device, as the recipe prepared them."""
         assert settings.batch_size is not None
-        assert settings.epochs is not None
         assert settings.learning_rate is not None
         self.recipe, self.images, self.settings = recipe, images, settings
         self.fabric, self.journal, self.checkpoint = fabric, journal, checkpoint
         self.evaluate = evaluate
         self.do = make_step(recipe, images, fabric, settings.learning_rate)
         self.order = Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
-        self.steps = settings.epochs * self.order.steps
+        self._count_steps()
         self.step, self.seconds = 0, 0.0
-        self.sums = torch.zeros(recipe.replicas, device=fabric.device)  # of this epoch's losses
+        # Of the losses since the last entry of the journal.
+        self.sums = torch.zeros(recipe.replicas, device=fabric.device)
         self.summed = 0
         self.flags: list[Flag] = []  # each once
+
+    def _count_steps(self) -> None:
+        """Steps in all, between two looks at the features, and between two entries."""
+        settings, epoch = self.settings, self.order.steps
+        if settings.iterations is None:
+            assert settings.epochs is not None
+            self.steps, self.every = settings.epochs * epoch, settings.evaluate_every * epoch
+            self.period = epoch
+        else:
+            self.steps, self.every = settings.iterations, settings.evaluate_every
+            self.period = self.every or epoch
 
     def run(self, shown: Shown | Silent) -> None:
         """Train on from where the run is."""
@@ -91,7 +102,7 @@ class Training:
                 self.sums += losses
                 self.summed += 1
                 self.step += 1
-                ends = self.step % self.order.steps == 0
+                ends = self.step % self.period == 0
                 if ends or not on_gpu or self.step % _STEPS_UNSEEN == 0:
                     self._look(losses, shown)
                 if ends or self._over():
@@ -158,8 +169,7 @@ class Training:
         self.sums.zero_()
         self.summed = 0
         self._warn()
-        every = self.settings.evaluate_every
-        if self.evaluate and (self._over() or (every and self._epoch() % every == 0)):
+        if self.evaluate and (self._over() or (self.every and self.step % self.every == 0)):
             before = time.monotonic()
             shown.update(self.step, max(self.steps, self.step), "evaluating")
             entry |= self.evaluate(self._over())

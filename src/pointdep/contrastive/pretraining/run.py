@@ -85,7 +85,9 @@ def pretrain(
         fabric,
         Journal([f"{objective}-{seed}" for objective, seed in settings.runs], _own(place, fabric)),
         checkpoint=Checkpoint(place / STATE, fingerprint, checkpoint_every) if place else None,
-        evaluate=lambda end: fabric.broadcast(evaluate(recipe, prepared, fabric, end)),
+        evaluate=lambda end: fabric.broadcast(
+            evaluate(recipe, prepared, fabric, settings.monitor, end)
+        ),
     )
     if place is not None:
         _make_folder(place)

@@ -13,6 +13,7 @@ from pointdep.errors import InputError, require_whole, unknown_name
 MODELS = ("shallow", "amdim", "simclr")
 OBJECTIVES = ("cpc", "pcc", "drfc", "variational", "dm1", "dm2", "rpc")
 PRECISIONS = ("auto", "32", "bf16", "16")
+MONITORS = ("knn", "linear")
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,12 @@ class Settings:
     """One training run: one network, or for the shallow model a replica an objective and seed.
 
     Left at None, `epochs`, `batch_size`, `learning_rate`, `width` and `depth` are the protocol's.
+    iterations: steps in all, in the place of epochs, which are None then.
     minutes: training time after which the run ends, the learning rate brought down by then.
-    evaluate_every: epochs between two looks at the features; 0 looks at the end alone.
+    evaluate_every: epochs between two looks at the features, or iterations where the run is counted
+        in these; 0 looks at the end alone.
+    monitor: what looks before the end measure: "knn", nearest neighbours on some of the images, or
+        "linear", the linear classifier on all of them.
     loss: options of the loss, such as temperature, scale, alpha or negatives.
     """
 
@@ -52,6 +57,7 @@ class Settings:
     objectives: tuple[str, ...] = ("cpc",)
     seeds: tuple[int, ...] = (0,)
     epochs: int | None = None
+    iterations: int | None = None
     minutes: float | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -59,6 +65,7 @@ class Settings:
     depth: int | None = None
     precision: str = "auto"
     evaluate_every: int = 0
+    monitor: str = "knn"
     loss: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,9 +78,7 @@ class Settings:
                 raise InputError(f"{name}={tuple(values)} names one of them twice")
         self._check_names()
         rated = self.learning_rate is not None
-        for name, value in PROTOCOLS[self.model].__dict__.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        self._fill_in()
         self._check_numbers()
         if self.model == "simclr" and not rated:
             assert self.batch_size is not None
@@ -91,7 +96,8 @@ class Settings:
                 raise InputError(f"loss option {name}={value!r}: options are numbers and words")
 
     def _check_numbers(self) -> None:
-        for name in ("epochs", "width", "depth"):
+        length = "epochs" if self.iterations is None else "iterations"
+        for name in (length, "width", "depth"):
             require_whole(name, getattr(self, name))
         for seed in self.seeds:
             require_whole("seed", seed, least=0)
@@ -103,8 +109,18 @@ class Settings:
             if value is not None and not (number and math.isfinite(value) and value > 0):
                 raise InputError(f"{name}={value!r} must be a positive number")
 
+    def _fill_in(self) -> None:
+        """What was left at None, from the protocol."""
+        if self.epochs is not None and self.iterations is not None:
+            raise InputError("a run has epochs or iterations: give one of them")
+        for name, value in PROTOCOLS[self.model].__dict__.items():
+            counted = name == "epochs" and self.iterations is not None
+            if getattr(self, name) is None and not counted:
+                object.__setattr__(self, name, value)
+
     def _check_names(self) -> None:
         named = [("model", self.model, MODELS), ("precision", self.precision, PRECISIONS)]
+        named += [("monitor", self.monitor, MONITORS)]
         named += [("objective", objective, OBJECTIVES) for objective in self.objectives]
         for what, name, known in named:
             if name not in known:

@@ -1,0 +1,124 @@
+"""The runs that a folder holds, read again and merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pointdep.errors import InputError, ModelFileError
+from pointdep.experiments.representations.settings import Experiment
+
+RUNS, FINISHED, DIVERGED = "runs", "run.json", "diverged.json"
+SURROUNDINGS = "environment.json"
+# What runs have in common that are compared; objectives, seeds and options of the loss differ.
+_SHARED = (
+    *("model", "epochs", "iterations", "minutes", "batch_size", "learning_rate", "width", "depth"),
+    *("precision", "evaluate_every", "monitor"),
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The linear accuracy of one objective and seed at each evaluation.
+
+    accuracy: shares of the test images, None where the features were not finite. seconds: of
+    training, those of all replicas where they train at once. run: name of the folder.
+    """
+
+    run: str
+    objective: str
+    seed: int
+    steps: tuple[int, ...]
+    epochs: tuple[float, ...]
+    seconds: tuple[float, ...]
+    accuracy: tuple[float | None, ...]
+
+    @property
+    def final(self) -> float | None:
+        """The accuracy at the end; None of a run that diverged."""
+        return self.accuracy[-1] if self.accuracy else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished job: a replica an objective and seed, or a single one of these.
+
+    where: device and precision; machine: its name, "" where that is not known.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    where: dict[str, str]
+    machine: str
+    curves: tuple[Curve, ...]
+
+
+def read_runs(folder: Path, experiment: Experiment) -> list[Run]:
+    """Those of this experiment, in the order of their names; others are refused."""
+    places = sorted((folder / RUNS).glob(f"*/{FINISHED}"))
+    places += sorted((folder / RUNS).glob(f"*/{DIVERGED}"))
+    runs = [_read(place) for place in places]
+    for run in runs:
+        _require_same(run, experiment, folder)
+    if len({json.dumps(run.data, sort_keys=True) for run in runs}) > 1:
+        raise InputError(f"the runs in {folder / RUNS} are of different images: remove some")
+    return runs
+
+
+def merged(runs: Sequence[Run]) -> list[Curve]:
+    """One curve for each objective and seed, in the order of the objectives' first runs."""
+    found: dict[tuple[str, int], Curve] = {}
+    for run in runs:
+        for curve in run.curves:
+            found.setdefault((curve.objective, curve.seed), curve)
+    return sorted(found.values(), key=lambda curve: (_place(curve.objective), curve.seed))
+
+
+def _place(objective: str) -> int:
+    from pointdep.contrastive.pretraining.settings import OBJECTIVES
+
+    return OBJECTIVES.index(objective)
+
+
+def _read(path: Path) -> Run:
+    try:
+        about = json.loads(path.read_text("utf-8"))
+        settings = about["settings"]
+        looks = [entry for entry in about["history"] if "linear" in entry]
+        pairs = [(o, s) for o in settings["objectives"] for s in settings["seeds"]]
+        curves = [
+            Curve(
+                path.parent.name,
+                objective,
+                seed,
+                tuple(entry["step"] for entry in looks),
+                tuple(entry["epoch"] for entry in looks),
+                tuple(entry["seconds"] for entry in looks),
+                tuple(entry["linear"][replica] for entry in looks),
+            )
+            for replica, (objective, seed) in enumerate(pairs)
+        ]
+        beside = path.parent / SURROUNDINGS
+        machine = json.loads(beside.read_text("utf-8"))["device"] if beside.exists() else ""
+        return Run(
+            path.parent.name, settings, about["data"], about["where"], machine, tuple(curves)
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ModelFileError(f"{path} cannot be read ({error!r}): delete its folder") from None
+
+
+def _require_same(run: Run, experiment: Experiment, folder: Path) -> None:
+    objectives = tuple(run.settings["objectives"])
+    asked = experiment.pretraining(objectives, tuple(run.settings["seeds"])).as_dict()
+    other = [name for name in (*_SHARED, "loss") if run.settings.get(name) != asked[name]]
+    if run.data["name"] != experiment.dataset:
+        other.append("images")
+    if other:
+        raise InputError(
+            f"{folder / RUNS / run.name} was run with other {', '.join(other)}: choose another "
+            "--output, or give the same options"
+        )

@@ -1,0 +1,253 @@
+"""`pointdep reproduce figure2` and `simclr`: options, output, merging, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from pointdep.contrastive.pretraining import loop
+from pointdep.contrastive.pretraining.settings import OBJECTIVES, PRECISIONS
+from pointdep.experiments.representations import pd_model
+from pointdep.experiments.representations import run as representations
+from pointdep.experiments.representations.settings import PARTS, Experiment
+
+COMMON = ("--device", "cpu", "--quiet", "--limit", 64)
+SHALLOW = ("reproduce", "figure2", "--dataset", "digits", *COMMON, "--seeds", 2, "--iterations", 6,
+           "--evaluate-every", 3, "--width", 8, "--depth", 2, "--batch-size", 16)  # fmt: skip
+SIMCLR = ("reproduce", "simclr", "--dataset", "digits", *COMMON, "--seeds", 1, "--epochs", 1,
+          "--evaluate-every", 1, "--width", 4, "--batch-size", 32)  # fmt: skip
+DEEP = ("reproduce", "figure2", "--part", "deep", "--dataset", "digits", *COMMON, "--epochs", 1,
+        "--width", 4, "--depth", 1, "--batch-size", 32, "--objectives", "pcc,drfc")  # fmt: skip
+KEPT = "finished runs are kept, and the same command goes on from where training was\n"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The experiments that were to be run; Ctrl-C comes before that begins."""
+    found = []
+
+    def stop(settings, folder, load, **how):
+        found.append(settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(representations, "run_experiment", stop)
+    return found
+
+
+@pytest.fixture
+def quick_audit(monkeypatch):
+    def answer(features, images, device, progress):
+        return {"rows": len(features), "flipped": 3, "precision": 0.5, "auroc": 0.7, "suspects": 2,
+                "right_suspects": 1}  # fmt: skip
+
+    monkeypatch.setattr(pd_model, "ask_labels", answer)
+
+
+class TestHelp:
+    @pytest.mark.parametrize("command", ["figure2", "simclr"])
+    def test_is_quick(self, command):
+        heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
+        code = (
+            f"import sys; from pointdep.cli.app import run; "
+            f"assert run(['reproduce', {command!r}, '--help']) == 0; "
+            f"assert not set({heavy!r}) & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+    @pytest.mark.parametrize("command", ["figure2", "simclr"])
+    def test_names_and_numbers_in_it_are_those_there_are(self, pointdep, command):
+        text = " ".join(pointdep("reproduce", command, "--help").out.split())
+        assert all(name in text for name in (*OBJECTIVES, *PRECISIONS))
+        shallow, deep, simclr = PARTS.values()
+        if command == "figure2":
+            numbers = (shallow.length, deep.length, shallow.every, deep.every, shallow.runs)
+        else:
+            numbers = (simclr.length, simclr.every, simclr.runs)
+            small = Experiment("simclr").quick()
+            assert f"{small.limit:,} images, {small.length} epochs, one seed" in text
+            assert f"width {small.width}" in text
+        assert all(re.search(rf"\b{number}\b", text) for number in numbers)
+
+
+class TestOptions:
+    def test_without_options_it_is_the_paper_s(self, pointdep, asked):
+        for words, expected in (
+            ((), Experiment("shallow")),
+            (("--dataset", "cifar10"), Experiment("shallow", "cifar10")),
+            (("--part", "deep"), Experiment("deep")),
+        ):
+            outcome = pointdep("reproduce", "figure2", *words, "--device", "cpu")
+            assert asked.pop() == expected
+            assert (outcome.code, outcome.out) == (130, "")
+            assert outcome.err == f"pointdep: interrupted; {KEPT}"
+        pointdep("reproduce", "simclr", "--device", "cpu")
+        assert asked == [Experiment("simclr")]
+
+    @pytest.mark.parametrize(
+        "experiment",
+        [
+            Experiment("shallow", "cifar10", ("dm1", "rpc"), 3, 5, 70, 7, 2.5, 16, 0.5, 9, 4,
+                       "bf16", 6, {"dm1": {"lam": 2}}, 77),
+            Experiment("deep", minutes=1.5, loss={"drfc": {"alpha": 0.1}}).quick(),
+            Experiment("simclr", length=9, loss={"drfc": {"scale": 12}, "cpc": {"clip": 0.2}}),
+        ],
+        ids=PARTS,
+    )  # fmt: skip
+    def test_the_command_asks_for_the_same(self, pointdep, asked, experiment):
+        words = experiment.command.split()
+        assert words[0] == "pointdep"
+        pointdep(*words[1:], "--device", "cpu")
+        assert asked == [experiment]
+
+    def test_what_is_given_wins_over_quick(self, pointdep, asked):
+        quick = ("--quick", "--device", "cpu")
+        pointdep("reproduce", "figure2", *quick, "--iterations", 9, "--width", 3)
+        pointdep("reproduce", "simclr", *quick, "--seeds", 2)
+        small = Experiment("shallow").quick()
+        assert asked[0] == Experiment(**{**vars(small), "length": 9, "width": 3})
+        assert asked[1] == Experiment(**{**vars(Experiment("simclr").quick()), "seeds": 2})
+
+
+class TestFigure2:
+    def test_printed_and_written(self, pointdep, folder):
+        outcome = pointdep(*SHALLOW)
+        assert (outcome.code, outcome.err) == (0, "")
+        lines = outcome.out.splitlines()
+        assert max(map(len, lines)) <= 100
+        assert [line.split()[0] for line in lines[:5]] == [
+            "objective", "CPC", "PCC", "D-RFC", "pixels",
+        ]  # fmt: skip
+        assert "Not as in the paper: 8 x 8 digits of scikit-learn" in " ".join(lines)
+        assert lines[-1] == "written: figure2-shallow-digits"
+        place = folder / "figure2-shallow-digits"
+        assert {path.name for path in place.iterdir()} == {
+            "curves.csv", "figure.png", "figure.svg", "pixels.json", "report.md", "results.json",
+            "runs", "summary.csv",
+        }  # fmt: skip
+
+    def test_json_of_commands_that_are_merged(self, pointdep, folder, check_json):
+        one = pointdep(*SHALLOW, "-o", "out", "--json").json()
+        check_json("reproduce figure2", one)
+        assert [line["runs"] for line in one["summary"]] == [2, 2, 2]
+        two = pointdep(*SHALLOW, "--objectives", "dm1,cpc", "-o", "out", "--json").json()
+        check_json("reproduce figure2", two)
+        assert [run["name"] for run in two["runs"]] == ["cpc+pcc+drfc-0-1", "dm1-0-1"]
+        assert [line["objective"] for line in two["summary"]] == ["cpc", "pcc", "drfc", "dm1"]
+        assert two["summary"][:3] == one["summary"]
+        assert (folder / "out" / "curves.csv").read_text().count("\n") == 1 + 8 * 2
+
+    def test_merged_from_two_machines(self, pointdep, folder):
+        """Without the encoders, by copying what is small."""
+        whole = pointdep(*SHALLOW, "--together", 3, "-o", "whole", "--json").json()
+        assert len(whole["runs"]) == 2
+        for seed in (0, 1):
+            pointdep(*SHALLOW, "--seed", seed, "--seeds", 1, "-o", f"part{seed}")
+            for path in (folder / f"part{seed}").rglob("*.json"):
+                target = folder / "joined" / path.relative_to(folder / f"part{seed}")
+                if path.parent.name != "encoder":
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(path, target)
+        joined = pointdep(*SHALLOW, "--data", "nowhere", "-o", "joined", "--json").json()
+        assert joined["summary"] == [
+            {**line, "minutes": pytest.approx(line["minutes"], abs=1)} for line in whole["summary"]
+        ]
+        findings = [claim["findings"] for claim in whole["claims"]]
+        assert [claim["findings"] for claim in joined["claims"]] == findings
+
+    def test_interrupted_and_continued(self, pointdep, folder, monkeypatch):
+        whole = pointdep(*SHALLOW, "--together", 3, "-o", "whole", "--json").json()
+        write = loop.write_snapshot
+
+        def killed(path, state, fingerprint):
+            write(path, state, fingerprint)
+            if (path.parent.name, state["step"]) == ("cpc+pcc+drfc-1", 4):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(loop, "_SHARE_OF_WRITING", 1e9)
+        monkeypatch.setattr(loop, "write_snapshot", killed)
+        command = (*SHALLOW, "--together", 3, "--checkpoint-every", 0, "-o", "ended", "--json")
+        ended = pointdep(*command)
+        assert (ended.code, ended.err) == (130, f"pointdep: interrupted; {KEPT}")
+        monkeypatch.setattr(loop, "write_snapshot", write)
+        again = pointdep(*command).json()
+        for one, other in zip(again["summary"], whole["summary"], strict=True):
+            assert (one["mean"], one["sd"]) == (other["mean"], other["sd"])
+
+    def test_deep(self, pointdep, check_json):
+        found = pointdep(*DEEP, "-o", "deep", "--json").json()
+        check_json("reproduce figure2", found)
+        assert [line["objective"] for line in found["summary"]] == ["pcc", "drfc"]
+        assert found["pixels"]["of"] == "whole image"
+        assert {claim["key"]: claim["verdict"] for claim in found["claims"]}["a"] == "cannot tell"
+
+
+class TestSimclr:
+    def test_json(self, pointdep, folder, check_json, quick_audit):
+        found = pointdep(*SIMCLR, "--objectives", "cpc,drfc", "-o", "out", "--json").json()
+        check_json("reproduce simclr", found)
+        assert [run["name"] for run in found["runs"]] == ["cpc-0", "drfc-0"]
+        assert [answers["of"] for answers in found["pd_model"]] == ["drfc-0", "cpc-0", "pixels"]
+        assert found["pd_model"][0]["views"]["retrieval"]["candidates"] == 64
+        page = (folder / "out" / "report.md").read_text()
+        assert "## The encoder as a PD model" in page
+        assert "\n| drfc-0 |" in page
+
+    def test_printed_without_the_pd_model(self, pointdep):
+        outcome = pointdep(*SIMCLR, "--objectives", "pcc", "--pd-rows", 0, "-o", "out")
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out.startswith("objective")
+        assert "PMI of two views" not in outcome.out
+
+    def test_the_options_of_a_loss(self, pointdep, folder):
+        words = (
+            "--objectives",
+            "drfc",
+            "--loss-option",
+            "drfc.scale=3",
+            "--pd-rows",
+            0,
+            "-o",
+            "out",
+        )
+        assert pointdep(*SIMCLR, *words).code == 0
+        about = json.loads((folder / "out" / "runs" / "drfc-0" / "run.json").read_text())
+        assert about["settings"]["loss"] == {"scale": 3}
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--part", "simclr"), "unknown part 'simclr'"),
+            (("--part", "deep", "--iterations", 5), "deep experiment is counted in epochs"),
+            (("--epochs", 5), "shallow experiment is counted in iterations: give --iterations"),
+            (("--dataset", "mnst"), "unknown set of images 'mnst': did you mean 'mnist'"),
+            (("--objectives", "drf"), "unknown objective 'drf': did you mean 'drfc'"),
+            (("--seeds", 0), "seeds=0 must be at least 1"),
+            (("--loss-option", "alpha=1"), "must say whose it is, as drfc.scale=10"),
+            (("--loss-option", "drf.alpha=1"), "unknown objective 'drf'"),
+            (("--precision", "64"), "unknown precision '64'"),
+            (("--device", "gpu"), "unknown device 'gpu'"),
+            (("--data", "nowhere"), "found no MNIST in nowhere"),
+            (("--dataset", "digits", "-o", "x.npy"), "x.npy is a file"),
+            (("--dataset", "digits", "-o", "a/b"), "the folder above it does not exist"),
+        ],
+    )
+    def test_figure2(self, refused, arguments, message):
+        refused(message, "reproduce", "figure2", *arguments, "--quiet")
+
+    def test_simclr(self, refused):
+        refused("unknown option|No such option", "reproduce", "simclr", "--iterations", 5)
+        refused("of the loss drfc 'temperature'", *SIMCLR, "--loss-option", "drfc.temperature=1")
+
+    def test_a_folder_of_another_experiment(self, pointdep, refused):
+        assert pointdep(*SHALLOW, "-o", "out").code == 0
+        refused("was run with other iterations", *SHALLOW, "--iterations", 7, "-o", "out")
+        refused("holds the results of shallow digits", *DEEP, "-o", "out")
+        refused("other images .8 x 8 digits of scikit-learn, 64 to train on",
+                *SHALLOW, "--limit", 65, "--seeds", 3, "-o", "out")  # fmt: skip
