@@ -107,7 +107,7 @@ class TestDivergence:
             losses = step(self)
             if self.step == self.steps - 1:
                 with torch.no_grad():
-                    self.recipe.upper.shifts[0].layers[0].weight[0] = torch.nan
+                    self.recipe.encoders.shifts[0].layers[0].weight[0] = torch.nan
             return losses
 
         monkeypatch.setattr(loop.Training, "train_step", spoiling)

@@ -67,15 +67,13 @@ class Shallow(Recipe):
         self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
         generators = [torch.Generator().manual_seed(mix("weights", seed)) for _, seed in runs]
-        self.upper, self.lower = (
-            RealNVP(
-                self.replicas,
-                dim,
-                couplings=couplings,
-                hidden=(width, width),
-                generators=generators,
-            )
-            for _ in range(2)
+        # The upper halves' in the first R replicas, the lower halves' in the others.
+        self.encoders = RealNVP(
+            2 * self.replicas,
+            dim,
+            couplings=couplings,
+            hidden=(width, width),
+            generators=2 * generators,
         )
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
         self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
@@ -87,15 +85,14 @@ class Shallow(Recipe):
     @torch.no_grad()
     def batch(
         self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """-> the upper and the lower halves, (R, n, d) each."""
+    ) -> Tensor:
+        """-> the upper halves, then the lower ones, (2 R, n, d)."""
         del labels, generator
-        upper, lower = halves(images[rows.flatten()])
-        sides = (side.view(*rows.shape, -1)[self.seed_of] for side in (upper, lower))
-        return next(sides), next(sides)
+        sides = halves(images[rows.flatten()])
+        return torch.cat([side.view(*rows.shape, -1)[self.seed_of] for side in sides])
 
-    def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        upper, lower = (gather(code, 1) for code in (self.upper(batch[0]), self.lower(batch[1])))
+    def forward(self, batch: Tensor) -> Tensor:
+        upper, lower = gather(self.encoders(batch), 1).chunk(2)
         with no_autocast(upper):
             scores = self.product(upper) @ lower.transpose(-1, -2)
         with torch.no_grad():
@@ -112,17 +109,17 @@ class Shallow(Recipe):
         )
 
     def compile_parts(self) -> None:
-        self.upper.compile()
-        self.lower.compile()
+        self.encoders.compile_coupling()
 
     def encode(self, images: Tensor) -> Tensor:
         """The codes of the upper halves, (R, n, d)."""
-        code: Tensor = self.upper(halves(images)[0])
+        code: Tensor = self.encoders(halves(images)[0], slice(self.replicas))
         return code
 
     def sound(self) -> Tensor:
         finite = [weight.flatten(1).isfinite().all(1) for weight in self.parameters()]
-        return torch.stack(finite).all(0)
+        # Of an encoder's weights there are two for each replica.
+        return torch.cat([one.view(-1, self.replicas) for one in finite]).all(0)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
