@@ -112,7 +112,7 @@ class TestSmoke:
         assert outcome["linear"] > 0.5
         recipe = load_encoder(folder / "run" / "encoder", "cpu").recipe
         assert recipe.product.weight.shape == (1, 392, 392)
-        assert len(recipe.upper.shifts) == 30
+        assert len(recipe.encoders.shifts) == 30
         (folder / "run" / "encoder" / "weights.safetensors").unlink()  # a hundred MB
 
     @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_an_option_reaches_the_objectives_that_have_it():
 
 def test_the_linear_accuracy_is_that_of_scikit_learn():
     """Codes of pixels that are always black are almost constant, and far from zero for that."""
-    images = load_images("digits").head(128, 128)
+    images = load_images("digits").head(128, 360)
     settings = Settings(
         "shallow", ("cpc", "drfc", "dm1"), epochs=2, width=16, depth=3, batch_size=32
     )

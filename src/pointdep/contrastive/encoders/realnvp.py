@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -57,9 +59,9 @@ class RealNVP(nn.Module):
 
     @torch.no_grad()
     def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw weights and permutations, replica r from ``generators[r]`` alone.
+        """Draw weights and permutations, replica r from ``generators[r]`` alone, in parallel.
 
-        The numbers are drawn on the generator's own device, which for many replicas of many
+        A generator that several replicas share makes them wait for one another. The numbers are drawn on the generator's own device, which for many replicas of many
         couplings is worth choosing.
         """
         if len(generators) != self.replicas:
@@ -67,14 +69,20 @@ class RealNVP(nn.Module):
         for layer in self._layers():
             if layer.bias is not None:
                 layer.bias.zero_()
-        for r, generator in enumerate(generators):
-            for layer in self._layers():
-                kernel = layer.weight[r]
-                kernel.copy_(_truncated_normal(kernel.shape, generator.device, generator))
-            for permutation in self.permutations[:, r]:
-                permutation.copy_(
-                    torch.randperm(self.dim, generator=generator, device=generator.device)
-                )
+        own = len(set(map(id, generators))) == len(generators)
+        with ThreadPoolExecutor(min(len(generators), os.cpu_count() or 1) if own else 1) as pool:
+            list(pool.map(self._draw, range(self.replicas), generators))
+
+    @torch.no_grad()
+    def _draw(self, replica: int, generator: torch.Generator) -> None:
+        """In a thread of its own: a generator on the CPU is slow, and replicas may be many."""
+        for layer in self._layers():
+            kernel = layer.weight[replica]
+            kernel.copy_(_truncated_normal(kernel.shape, generator.device, generator))
+        for permutation in self.permutations[:, replica]:
+            permutation.copy_(
+                torch.randperm(self.dim, generator=generator, device=generator.device)
+            )
 
     def forward(self, x: Tensor, replicas: slice = _ALL) -> Tensor:
         """x: (R, n, dim), or (n, dim) that all replicas share -> codes (R, n, dim).

@@ -34,7 +34,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
         # width: ndf, an eighth of n_rkhs; depth: layers of a residual block.
         "amdim": Protocol(300, 480, 2e-4, width=192, depth=8),
         # The rate is that of a batch of 512, and left alone grows with it; depth: 18 or 50.
-        "simclr": Protocol(200, 512, 0.12, width=64, depth=18),
+        "simclr": Protocol(200, 512, 0.4, width=64, depth=18),
     }
 )
 

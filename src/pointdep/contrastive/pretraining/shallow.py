@@ -16,6 +16,7 @@ from pointdep.contrastive.distributed import gather
 from pointdep.contrastive.encoders.realnvp import RealNVP
 from pointdep.contrastive.losses import collapse
 from pointdep.contrastive.losses.precision import no_autocast
+from pointdep.contrastive.pretraining.adam import Adam
 from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import halves
@@ -45,6 +46,7 @@ class Shallow(Recipe):
     scaling, regularisation = "minmax", 10.0
     seed_of: Tensor
     spread: Tensor
+    _adam: Adam | None = None
 
     def __init__(
         self,
@@ -66,20 +68,25 @@ class Shallow(Recipe):
         self.methods = _methods([objective for objective, _ in runs], loss or {})
         self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
-        generators = [torch.Generator().manual_seed(mix("weights", seed)) for _, seed in runs]
+        # Objectives of a seed start alike.
+        generators = [
+            torch.Generator().manual_seed(mix("weights", seed, side))
+            for side in range(2)
+            for _, seed in runs
+        ]
         # The upper halves' in the first R replicas, the lower halves' in the others.
         self.encoders = RealNVP(
             2 * self.replicas,
             dim,
             couplings=couplings,
             hidden=(width, width),
-            generators=2 * generators,
+            generators=generators,
         )
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
         self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
         bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it
         with torch.no_grad():
-            for weight, generator in zip(self.product.weight, generators, strict=True):
+            for weight, generator in zip(self.product.weight, generators, strict=False):
                 weight.copy_((2.0 * torch.rand(dim, dim, generator=generator) - 1.0) * bound)
 
     @torch.no_grad()
@@ -101,15 +108,18 @@ class Shallow(Recipe):
         return -self.groups.apply(lambda method, part: method.objective(part), scores)
 
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
+        self._adam = Adam(
             self.parameters(),
             lr=learning_rate,
             fused=next(self.parameters()).device.type in {"cpu", "cuda"} or None,
             capturable=isinstance(learning_rate, Tensor),
         )
+        return self._adam
 
     def compile_parts(self) -> None:
         self.encoders.compile_coupling()
+        if self._adam is not None and self._adam.defaults["capturable"]:
+            self._adam.compile_update()
 
     def encode(self, images: Tensor) -> Tensor:
         """The codes of the upper halves, (R, n, d)."""

@@ -53,13 +53,9 @@ def run_jobs(jobs: Sequence[Job], images: Callable[[], ImageSet], folder: Path, 
     images: called when they are needed; how: the other options of `pretrain`. A job that diverges
     is written down as such, and the others go on.
     """
-    import torch
-
     from pointdep.contrastive.pretraining.run import pretrain
 
     for job in jobs:
-        # After a few recompilations of one function torch would no longer compile it.
-        torch.compiler.reset()
         place = folder / RUNS / job.name
         try:
             where = pretrain(images(), job.settings, folder=place, **how).where

@@ -34,7 +34,7 @@ class Part:
     datasets: the first is the default. unit: what the length of a run is counted in; length, every:
     how long a run is, and between two evaluations. runs: of each objective, None where the paper
     does not say; long: whether the length is the paper's, which prints none for SimCLR. values:
-    accuracies that it prints.
+    accuracies that it prints. loss: for each objective, in what its loss is not the default.
     """
 
     title: str
@@ -47,6 +47,7 @@ class Part:
     precision: str = "auto"
     long: bool = True
     values: Mapping[str, float] = field(default_factory=dict)
+    loss: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 PARTS: Mapping[str, Part] = MappingProxyType(
@@ -72,6 +73,8 @@ PARTS: Mapping[str, Part] = MappingProxyType(
             5,
             long=False,
             values={"cpc": 0.9104, "drfc": 0.9151, "pcc": 0.8869},
+            # A point better after 15 epochs than the public recipe's 0.5.
+            loss={"cpc": {"temperature": 0.2}},
         ),
     }
 )
@@ -173,7 +176,7 @@ class Experiment:
         """How these runs are trained."""
         loss: dict[str, Any] = {}
         for objective in objectives:
-            loss |= self.loss.get(objective, {})
+            loss |= {**PARTS[self.part].loss.get(objective, {}), **self.loss.get(objective, {})}
         assert self.evaluate_every is not None
         assert self.precision is not None
         return Settings(
