@@ -61,8 +61,8 @@ class RealNVP(nn.Module):
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw weights and permutations, replica r from ``generators[r]`` alone, in parallel.
 
-        A generator that several replicas share makes them wait for one another. The numbers are drawn on the generator's own device, which for many replicas of many
-        couplings is worth choosing.
+        A generator that several replicas share makes them wait for one another. The numbers are
+        drawn on the generator's own device, which for many replicas is worth choosing.
         """
         if len(generators) != self.replicas:
             raise InputError(f"{self.replicas} replicas need as many generators")
