@@ -18,7 +18,7 @@ def test_what_is_left_out_is_the_protocols():
     assert (amdim.width, amdim.depth) == (192, 8)
     assert (simclr.width, simclr.depth) == (64, 18)
     assert (simclr.batch_size, simclr.learning_rate) == (512, 0.4)
-    assert Settings("simclr", batch_size=128).learning_rate == pytest.approx(0.03)
+    assert Settings("simclr", batch_size=128).learning_rate == pytest.approx(0.1)
     assert Settings("simclr", batch_size=128, learning_rate=0.4).learning_rate == 0.4
     assert Settings("simclr", depth=50, epochs=3).epochs == 3
 
