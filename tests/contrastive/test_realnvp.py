@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from pointdep.contrastive.encoders import realnvp
 from pointdep.contrastive.encoders.realnvp import RealNVP
 from pointdep.core.critics.build import replica_generators
 from pointdep.errors import InputError
+
+from .compiler import needs_compiler
 
 
 def livened(replicas: int, dim: int, couplings: int = 3, seed: int = 0) -> RealNVP:
@@ -64,14 +69,33 @@ def test_inverse_undoes_forward(replicas: int, dim: int, couplings: int, seed: i
     torch.testing.assert_close(encoder(encoder.inverse(x)), x, atol=1e-9, rtol=1e-9)
 
 
-def test_volume_is_kept() -> None:
+def jacobian(encoder: RealNVP, way: str, point: Tensor) -> Tensor:
+    """Of the first replica, (dim, dim); way: forward or inverse."""
+    function = getattr(encoder, way)
+    return torch.autograd.functional.jacobian(lambda x: function(x[None])[0, 0], point)
+
+
+def test_derivatives_of_the_inverse_are_the_inverse_matrix() -> None:
     encoder = livened(1, 7)
-    point = torch.randn(7, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(lambda x: encoder(x[None])[0, 0], point)
-    assert (jacobian != 0).sum() > 7  # more than a permutation
-    torch.testing.assert_close(
-        torch.linalg.slogdet(jacobian).logabsdet.item(), 0.0, atol=1e-9, rtol=0
-    )
+    x = torch.randn(7, dtype=torch.float64)
+    product = jacobian(encoder, "inverse", encoder(x[None])[0, 0]) @ jacobian(encoder, "forward", x)
+    torch.testing.assert_close(product, torch.eye(7, dtype=torch.float64))
+
+
+def test_inverse_at_the_depth_of_the_paper() -> None:
+    encoder = RealNVP(2, 28)
+    for parameter in encoder.parameters():
+        nn.init.normal_(parameter, 0.0, 0.03)
+    x = torch.rand(2, 4, 28)
+    codes = encoder(x)
+    assert (codes.sort(-1).values - x.sort(-1).values).abs().max() > 0.1
+    torch.testing.assert_close(encoder.inverse(codes), x, atol=1e-4, rtol=0)
+
+
+def test_volume_is_kept() -> None:
+    found = jacobian(livened(1, 7), "forward", torch.randn(7, dtype=torch.float64))
+    assert (found != 0).sum() > 7  # more than a permutation
+    torch.testing.assert_close(torch.linalg.slogdet(found).logabsdet.item(), 0.0, atol=1e-9, rtol=0)
 
 
 def test_a_shared_input_is_that_of_every_replica() -> None:
@@ -90,6 +114,168 @@ def test_a_replica_depends_on_its_own_generator_alone() -> None:
         replica_first = 0 if one.is_floating_point() else 1
         torch.testing.assert_close(one.index_select(replica_first, torch.tensor([2, 0])), other)
     assert not torch.equal(three.permutations[:, 0], three.permutations[:, 1])
+
+
+def one_after_another(generators: list[torch.Generator]) -> list[dict[str, Tensor]]:
+    """The states of encoders of a single replica, each drawn when the one before it was."""
+    return [
+        RealNVP(1, 6, couplings=2, hidden=(40, 3), generators=[generator]).state_dict()
+        for generator in generators
+    ]
+
+
+def assert_drawn(encoder: RealNVP, expected: list[dict[str, Tensor]]) -> None:
+    for name, value in encoder.state_dict().items():
+        replica_first = 1 if name == "permutations" else 0
+        joined = torch.cat([state[name] for state in expected], replica_first)
+        assert torch.equal(value, joined), name
+
+
+@pytest.mark.parametrize("cores", [1, 3, 8])
+def test_generators_of_their_own_draw_in_threads_what_they_would_alone(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realnvp.os, "cpu_count", lambda: cores)
+    drawing, waited, threads = RealNVP._draw, threading.Barrier(cores, timeout=20), set()
+
+    def draw(encoder: RealNVP, replica: int, generator: torch.Generator) -> None:
+        if replica < cores:
+            waited.wait()  # that as many are at work as there may be
+        threads.add(threading.get_ident())
+        drawing(encoder, replica, generator)
+
+    encoder = RealNVP(8, 6, couplings=2, hidden=(40, 3))
+    monkeypatch.setattr(RealNVP, "_draw", draw)
+    encoder.reset(replica_generators(4, 8))
+    monkeypatch.undo()
+    assert len(threads) == cores
+    assert_drawn(encoder, one_after_another(replica_generators(4, 8)))
+
+
+@pytest.mark.parametrize("shared_by", ["all", "every other"])
+def test_replicas_that_share_a_generator_take_turns(shared_by: str) -> None:
+    def generators() -> list[torch.Generator]:
+        some = replica_generators(5, 1 if shared_by == "all" else 2)
+        return [some[replica % len(some)] for replica in range(8)]
+
+    for _ in range(3):
+        encoder = RealNVP(8, 6, couplings=2, hidden=(40, 3), generators=generators())
+        assert_drawn(encoder, one_after_another(generators()))
+
+
+def test_the_global_generator_is_drawn_from_in_turns() -> None:
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(11)
+        drawn.append(RealNVP(4, 6, couplings=2, hidden=(5,)))
+    assert_drawn(drawn[0], [drawn[1].state_dict()])
+    assert not torch.equal(drawn[0].permutations[:, 0], drawn[0].permutations[:, 1])
+
+
+def test_drawing_again_forgets_what_was_learned() -> None:
+    fresh = RealNVP(2, 6, couplings=2, hidden=(4,), generators=replica_generators(1, 2))
+    again = RealNVP(2, 6, couplings=2, hidden=(4,), generators=replica_generators(0, 2))
+    for parameter in again.parameters():
+        nn.init.ones_(parameter)
+    again.reset(replica_generators(1, 2))
+    assert_drawn(again, [fresh.state_dict()])
+
+
+SLICES = [slice(2), slice(2, 4), slice(1, 2), slice(None, None, 2), slice(-1, None), slice(4)]
+
+
+@pytest.mark.parametrize("chosen", SLICES, ids=str)
+def test_a_slice_is_those_replicas_of_the_whole(chosen: slice) -> None:
+    encoder = livened(4, 7)
+    x = torch.randn(4, 5, 7, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, 5, 7, dtype=torch.float64)
+    known = [x, *encoder.parameters()]
+    part, whole = encoder(x[chosen], chosen), encoder(x)[chosen]
+    torch.testing.assert_close(part, whole, atol=1e-12, rtol=1e-12)
+    found, expected = (
+        torch.autograd.grad((codes * weight[chosen]).sum(), known) for codes in (part, whole)
+    )
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    shared = encoder(x[0], chosen)
+    torch.testing.assert_close(shared, encoder(x[0])[chosen], atol=1e-12, rtol=1e-12)
+
+
+def test_a_slice_takes_as_many_inputs_as_it_has_replicas() -> None:
+    encoder = RealNVP(4, 6, couplings=1, hidden=(3,))
+    with pytest.raises(InputError, match=r"2 replicas takes .* \(2, n, 6\), got \(4, 5, 6\)"):
+        encoder(torch.zeros(4, 5, 6), slice(2))
+
+
+def codes_and_gradients(encoder: RealNVP, x: Tensor, chosen: slice) -> list[Tensor]:
+    """The code, and the gradients of a function of it: of x, and of the weights."""
+    x = x.clone().requires_grad_()
+    codes = encoder(x, chosen)
+    return [codes, *torch.autograd.grad(codes.sin().sum(), [x, *encoder.parameters()])]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_compiled_coupling_is_the_plain_one(shared: bool) -> None:
+    needs_compiler()
+    encoder = livened(4, 7)
+    x = torch.randn(*([] if shared else [4]), 5, 7, dtype=torch.float64)
+    some = slice(1, 3)
+    cases = [(x, slice(None)), (x if shared else x[some], some)]
+    plain = [codes_and_gradients(encoder, *case) for case in cases]
+    encoder.compile_coupling()
+    compiled = [codes_and_gradients(encoder, *case) for case in cases]
+    torch.testing.assert_close(compiled, plain, atol=1e-12, rtol=1e-12)
+    restored = encoder.inverse(encoder(x))
+    torch.testing.assert_close(restored, x.expand_as(restored), atol=1e-9, rtol=1e-9)
+
+
+def test_only_training_is_compiled_and_depth_costs_no_compilation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Evaluation comes with other numbers of images, each of which would be compiled anew."""
+    counter, compile_ = torch._dynamo.testing.CompileCounter(), torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **how: compile_(function, backend=counter, **how)
+    )
+    encoder = livened(2, 6, couplings=6)
+    encoder.compile_coupling()
+    for rows in (3, 4, 5):
+        encoder.eval()(torch.randn(rows, 6))
+    assert counter.frame_count == 0
+    for _ in range(2):
+        encoder.train()(torch.randn(3, 6)).sum().backward()
+    # The first coupling's input has no gradient, that of the others has.
+    assert 1 <= counter.frame_count <= 2
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 3), st.integers(2, 6), st.integers(0, 1000))
+def test_second_derivatives_through_a_permutation(replicas: int, dim: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    permutation = torch.stack([torch.randperm(dim, generator=generator) for _ in range(replicas)])
+    inverse = permutation.argsort(-1)
+    x = torch.randn(replicas, 2, dim, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.arange(1.0, dim + 1.0, dtype=torch.float64)
+
+    def curved(x: Tensor) -> Tensor:
+        return (weight * realnvp._permute(x, permutation, inverse)).sin()
+
+    assert torch.autograd.gradcheck(curved, x)
+    assert torch.autograd.gradgradcheck(curved, x)
+    expected = torch.stack([rows[:, order] for rows, order in zip(x, permutation, strict=True)])
+    assert torch.equal(realnvp._permute(x, permutation, inverse), expected)
+
+
+def test_second_derivatives_of_an_encoder() -> None:
+    """In its input and in its weights."""
+    encoder = livened(2, 5, couplings=2)
+    x = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    names, weights = zip(*encoder.named_parameters(), strict=True)
+
+    def curved(x: Tensor, *weights: Tensor) -> Tensor:
+        own = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(encoder, own, (x,)).sin()
+
+    assert torch.autograd.gradgradcheck(curved, (x, *weights), fast_mode=True)
 
 
 def test_a_replica_gets_no_gradient_from_another() -> None:

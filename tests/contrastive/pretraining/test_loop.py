@@ -10,6 +10,7 @@ from pointdep.contrastive import load_encoder
 from pointdep.contrastive.pretraining import evaluate, loop
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.run import pretrain
+from pointdep.contrastive.pretraining.settings import PROTOCOLS
 from pointdep.errors import FitWarning, InputError
 
 from . import small
@@ -60,11 +61,12 @@ class TestMinutes:
         assert [entry["seconds"] for entry in done.history] == [28.0, 56.0, 63.0]
         assert done.history[-1]["epoch"] == done.outcomes[0].epochs == 9 / STEPS
         assert done.outcomes[0].seconds == 63.0
+        assert done.wall_seconds == clock.now - 50.0 > 63.0 + 3 * 1000.0
         assert done.outcomes[0].loss == done.history[-1]["loss"][0]
         assert [sorted(entry.keys() & {"knn", "linear"}) for entry in done.history] == [
             ["knn"], ["knn"], ["knn", "linear"],
         ]  # fmt: skip
-        base = 0.12 * 16 / 512
+        base = PROTOCOLS["simclr"].learning_rate * 16 / 512
         by_hand = [simclr_rate(7 * (step - 1) / 60) for step in (4, 8, 9)]
         assert [entry["rate"] for entry in done.history] == pytest.approx(
             [base * factor for factor in by_hand]

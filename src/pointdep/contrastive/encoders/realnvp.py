@@ -110,7 +110,7 @@ class RealNVP(nn.Module):
         return z
 
     def compile_coupling(self) -> None:
-        """Have the coupling compiled at its first use in training: once, as all are of a shape."""
+        """Have the coupling compiled at its first use in training, for all of them together."""
         self._couple = torch.compile(_couple, dynamic=False)
 
     def _input(self, x: Tensor, replicas: int) -> Tensor:

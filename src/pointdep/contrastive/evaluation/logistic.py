@@ -16,7 +16,7 @@ from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import Progress, Silent
 
 _BUDGET = 1 << 25  # logits alive at a time
-_WIDEST = 2048  # columns up to which the full covariance is worth its price
+_WIDEST = 4096  # columns up to which the full covariance is worth its price
 _SILENT = Silent()
 
 

@@ -22,7 +22,10 @@ _DROPS = (250 / 300, 280 / 300)  # shares of the run after which the rate falls 
 
 
 class AMDIM(Recipe):
-    """Its settings are those of the paper; classifiers of detached features train beside it."""
+    """Its settings are those of the paper; classifiers of detached features train beside it.
+
+    Of the objectives that the paper does not give settings for, each has those of PCC.
+    """
 
     spread: Tensor
 
@@ -41,7 +44,7 @@ class AMDIM(Recipe):
                 raise InputError(f"{name}={value!r} must be a number")
         self.objective = objective
         self.encoder = AMDIMEncoder(
-            ndf=ndf, n_rkhs=8 * ndf, depth=depth, batch_norm=objective in {"pcc", "drfc"}
+            ndf=ndf, n_rkhs=8 * ndf, depth=depth, batch_norm=objective != "cpc"
         )
         self.costs = GlobalToLocal(objective, **(loss or {}))
         self.linear = nn.Linear(8 * ndf, classes)
@@ -108,7 +111,7 @@ class AMDIM(Recipe):
         return min(1.0, (step + 1) / _WARM_UP_STEPS) * 0.2 ** sum(done >= drop for drop in _DROPS)
 
     def clips_gradient(self, step: int) -> bool:
-        return self.objective == "drfc" or (self.objective == "pcc" and step >= _WARM_UP_STEPS)
+        return self.objective != "cpc" and (self.objective == "drfc" or step >= _WARM_UP_STEPS)
 
     def compile_parts(self) -> None:
         self.encoder.compile()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from pointdep.contrastive.evaluation.linear import linear_evaluation
 from pointdep.contrastive.evaluation.neighbours import knn_accuracy
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.data.images import ImageSet
-from pointdep.errors import DivergedError
+from pointdep.errors import DivergedError, FitWarning
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -54,8 +55,19 @@ def evaluate(
         fitted = linear_evaluation(
             train, labels[0], test, labels[1], scaling=recipe.scaling, C=recipe.regularisation
         )
+        _warn_unless_converged(fitted.converged)
         found["linear"] = _spread_out(fitted.accuracy, sound)
     return found
+
+
+def _warn_unless_converged(converged: NDArray[np.bool_]) -> None:
+    if not converged.all():
+        warnings.warn(
+            f"the linear classifier of {int((~converged).sum())} of {len(converged)} runs did not "
+            "converge: its accuracy may be low",
+            FitWarning,
+            stacklevel=2,
+        )
 
 
 def _spread_out(values: NDArray[np.float64], sound: Tensor) -> list[float]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 _STEPS_UNSEEN = 50  # on a GPU, between two looks at the loss, which wait for it
+_PREPARING = 5  # steps on a GPU in which networks are compiled and a step is recorded
 _SHARE_OF_WRITING = 0.05  # at most, of the training time
 
 Evaluate = Callable[[bool], dict[str, list[float]]]
@@ -69,6 +70,7 @@ class Training:
         self.order = Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
         self._count_steps()
         self.step, self.seconds = 0, 0.0
+        self.wall = 0.0  # with compiling, evaluating and writing
         # Of the losses since the last entry of the journal.
         self.sums = torch.zeros(recipe.replicas, device=fabric.device)
         self.summed = 0
@@ -91,7 +93,9 @@ class Training:
         if self.fabric.broadcast(there):  # as the process that writes sees it
             self._restore()
             shown.note(f"going on from step {self.step} of {self.steps}")
+        self._begun = time.monotonic() - self.wall
         self._started = time.monotonic() - self.seconds
+        prepared = self.step + _PREPARING
         self._written = time.monotonic()
         self._write_seconds = 0.0
         on_gpu = self.fabric.device.type == "cuda"
@@ -102,6 +106,8 @@ class Training:
                 self.sums += losses
                 self.summed += 1
                 self.step += 1
+                if on_gpu and self.step <= prepared:
+                    self._wait_prepared(losses)
                 ends = self.step % self.period == 0
                 if ends or not on_gpu or self.step % _STEPS_UNSEEN == 0:
                     self._look(losses, shown)
@@ -111,6 +117,11 @@ class Training:
                 if interrupts.asked is not None:
                     self._write()
                     interrupts.leave()
+
+    def _wait_prepared(self, losses: Tensor) -> None:
+        """Leave out of the training time what the first steps take: it is not theirs."""
+        losses.tolist()
+        self._started = time.monotonic() - self.seconds
 
     def _over(self) -> bool:
         return self.step >= self.steps or self._done() >= 1.0
@@ -204,11 +215,17 @@ class Training:
         self._write_seconds = self._written - now
         self._started += self._write_seconds
 
+    @property
+    def wall_seconds(self) -> float:
+        """Since the run began, what it did not run for between a kill and going on left out."""
+        return time.monotonic() - self._begun
+
     def _state(self) -> dict[str, Any]:
         return {
             **self.do.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
+            "wall": self.wall_seconds,
             "sums": self.sums,
             "summed": self.summed,
             "history": self.journal.entries,
@@ -219,7 +236,7 @@ class Training:
         assert self.checkpoint is not None
         state = read_snapshot(self.checkpoint.path, self.checkpoint.fingerprint)
         self.do.load_state_dict(state)
-        self.step, self.seconds = state["step"], state["seconds"]
+        self.step, self.seconds, self.wall = (state[name] for name in ("step", "seconds", "wall"))
         self.sums.copy_(state["sums"])
         self.summed = state["summed"]
         self.journal.entries[:] = state["history"]

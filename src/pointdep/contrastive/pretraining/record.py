@@ -42,6 +42,7 @@ class Pretrained:
     """What `pretrain` returns: the outcome of each run, the history, and the frozen encoder.
 
     flags: problems noticed in training. where: device and precision, as they were used.
+    wall_seconds: of all of it, with compiling, evaluating and writing; training time is in history.
     """
 
     settings: Settings
@@ -49,6 +50,7 @@ class Pretrained:
     history: tuple[Entry, ...]
     flags: tuple[Flag, ...]
     where: dict[str, str]
+    wall_seconds: float
     encoder: FrozenEncoder
     folder: Path | None
 
@@ -74,8 +76,9 @@ def conclude(
     )
     fabric = training.fabric
     where = {"device": fabric.device.type, "precision": str(fabric._precision.precision)}
-    flags = tuple(training.flags)
-    done = Pretrained(settings, outcomes, tuple(journal.entries), flags, where, encoder, place)
+    flags, wall = tuple(training.flags), training.wall_seconds
+    history = tuple(journal.entries)
+    done = Pretrained(settings, outcomes, history, flags, where, wall, encoder, place)
     if place is not None and training.fabric.global_rank == 0:
         encoder.save(place / ENCODER)
         about = {
@@ -84,6 +87,7 @@ def conclude(
             "data": about_images(images),
             "settings": settings.as_dict(),
             "where": where,
+            "wall_seconds": wall,
             "outcomes": [asdict(outcome) for outcome in outcomes],
             "flags": [asdict(flag) for flag in flags],
             "history": journal.entries,
@@ -101,7 +105,7 @@ def read_run(place: Path, settings: Settings, fingerprint: str, device: str) -> 
     try:
         about = json.loads((place / RUN).read_text("utf-8"))
         known, outcomes = about["fingerprint"], [Outcome(**part) for part in about["outcomes"]]
-        history, where = tuple(about["history"]), about["where"]
+        history, where, wall = tuple(about["history"]), about["where"], about["wall_seconds"]
         flags = tuple(Flag(f["name"], tuple(f["replicas"]), f["message"]) for f in about["flags"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{place / RUN} cannot be read ({error}): delete it") from None
@@ -112,7 +116,7 @@ def read_run(place: Path, settings: Settings, fingerprint: str, device: str) -> 
         )
     remove_state(place / STATE)
     encoder = load_encoder(place / ENCODER, device)
-    return Pretrained(settings, tuple(outcomes), history, flags, where, encoder, place)
+    return Pretrained(settings, tuple(outcomes), history, flags, where, wall, encoder, place)
 
 
 def about_images(images: ImageSet) -> dict[str, Any]:

@@ -117,6 +117,8 @@ class Shallow(Recipe):
         return self._adam
 
     def compile_parts(self) -> None:
+        # Of one function torch compiles eight versions at most; numbers of replicas may be more.
+        torch.compiler.reset()
         self.encoders.compile_coupling()
         if self._adam is not None and self._adam.defaults["capturable"]:
             self._adam.compile_update()

@@ -63,6 +63,11 @@ class Step:
         self.optimizer.load_state_dict(state["optimizer"])
         for group, options in zip(self.optimizer.param_groups, own, strict=True):
             group.update({k: v for k, v in options.items() if k != "params"})
+        for weight, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if torch.is_tensor(value) and value.shape == weight.shape:
+                    # In the weight's own memory format, without which no fused step takes it.
+                    kept[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
         self.fabric._precision.load_state_dict(state["precision"])
 
     def _rate(self, learning_rate: float) -> float | Tensor:
