@@ -142,7 +142,7 @@ class TestFigure2:
         assert (folder / "out" / "curves.csv").read_text().count("\n") == 1 + 8 * 2
 
     def test_merged_from_two_machines(self, pointdep, folder):
-        """Without the encoders, by copying what is small."""
+        """Without the encoders and the images, by copying what is small."""
         whole = pointdep(*SHALLOW, "--together", 3, "-o", "whole", "--json").json()
         assert len(whole["runs"]) == 2
         for seed in (0, 1):
@@ -153,6 +153,8 @@ class TestFigure2:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(path, target)
         joined = pointdep(*SHALLOW, "--data", "nowhere", "-o", "joined", "--json").json()
+        merged = pointdep(*SHALLOW, "--data", "nowhere", "--merge", "-o", "joined", "--json").json()
+        assert merged == joined
         assert joined["summary"] == [
             {**line, "minutes": pytest.approx(line["minutes"], abs=1)} for line in whole["summary"]
         ]
@@ -173,8 +175,22 @@ class TestFigure2:
         command = (*SHALLOW, "--together", 3, "--checkpoint-every", 0, "-o", "ended", "--json")
         ended = pointdep(*command)
         assert (ended.code, ended.err) == (130, f"pointdep: interrupted; {KEPT}")
+        left = json.loads((folder / "ended" / "results.json").read_text())  # of what was finished
+        assert [run["name"] for run in left["runs"]] == ["cpc+pcc+drfc-0"]
+        assert (folder / "ended" / "figure.png").exists()
+        assert "| D-RFC |" in (folder / "ended" / "report.md").read_text()
         monkeypatch.setattr(loop, "write_snapshot", write)
-        again = pointdep(*command).json()
+        other = pointdep(*command[:-1], "--objectives", "cpc", "--seed", 7)
+        stray = "ended/runs/cpc+pcc+drfc-1 is unfinished, and not of this command: --objectives "
+        assert other.err == (
+            f"warning: {stray}cpc,pcc,drfc --seed 1 --seeds 1, and else as it began, would go on "
+            "with it\n"
+        )
+        shutil.rmtree(folder / "ended" / "runs" / "cpc-7-8")
+        again = pointdep(*command, "--objectives", "drfc,cpc,pcc")  # in another order
+        assert again.err == ""
+        again = again.json()
+        assert again["runs"][1]["name"] == "cpc+pcc+drfc-1"
         for one, other in zip(again["summary"], whole["summary"], strict=True):
             assert (one["mean"], one["sd"]) == (other["mean"], other["sd"])
 
@@ -249,5 +265,21 @@ class TestRefused:
         assert pointdep(*SHALLOW, "-o", "out").code == 0
         refused("was run with other iterations", *SHALLOW, "--iterations", 7, "-o", "out")
         refused("holds the results of shallow digits", *DEEP, "-o", "out")
-        refused("other images .8 x 8 digits of scikit-learn, 64 to train on",
-                *SHALLOW, "--limit", 65, "--seeds", 3, "-o", "out")  # fmt: skip
+        refused("of 64 training and 64 test images, not of those of --limit 65",
+                *SHALLOW, "--limit", 65, "-o", "out")  # fmt: skip
+
+    def test_options_of_a_loss_before_anything_is_read(self, refused):
+        """Of its own objective, and of one that is run."""
+        absent = ("--data", "nowhere")
+        figure2 = ("reproduce", "figure2", *absent, "--quiet", "--loss-option")
+        refused("cpc has no options with shallow, got 'alpha'", *figure2, "cpc.alpha=0.5")
+        refused("dm1 has options but is not run: name it in --objectives", *figure2, "dm1.lam=2")
+        refused("'clip': choose from alpha", *figure2, "drfc.clip=0.5", "--part", "deep")
+
+    def test_nothing_to_merge(self, pointdep, refused, folder):
+        refused("out/runs has no finished run to merge", *SHALLOW, "--merge", "-o", "out")
+        assert pointdep(*SHALLOW, "-o", "out").code == 0
+        (folder / "out" / "pixels.json").unlink()
+        refused(
+            "out/pixels.json is not there: copy that of the runs", *SHALLOW, "--merge", "-o", "out"
+        )

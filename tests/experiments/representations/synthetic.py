@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from pointdep.data.images import ImageSet
-from pointdep.experiments.representations.pixels import Pixels, write_pixels
+from pointdep.experiments.representations.pixels import Origin, Pixels, write_pixels
 from pointdep.experiments.representations.results import Curve
 from pointdep.experiments.representations.settings import Experiment
 
 DATA = {"name": "mnist", "source": "MNIST", "lossy": False, "train": 60_000, "test": 10_000}
 PIXELS = Pixels(0.8, 0.81, True, "upper half", "minmax", 10.0, 60_000, 10_000, 10)
+WHOLE = {"of": "whole image", "scaling": "standard", "C": 0.1}
 TINY = {
     "dataset": "digits", "seeds": 2, "length": 12, "evaluate_every": 4, "width": 8, "depth": 2,
     "batch_size": 16, "learning_rate": 0.01,
@@ -27,8 +29,11 @@ def curve(objective, seed, *accuracy, every=1000):
     return Curve("run", objective, seed, steps, epochs, seconds, tuple(accuracy))
 
 
-def write_run(folder: Path, experiment: Experiment, accuracy, data=None):
-    """accuracy: {(objective, seed): shares at the evaluations}, a rectangle of both."""
+def write_run(folder: Path, experiment: Experiment, accuracy, data=None, **more):
+    """accuracy: {(objective, seed): shares at the evaluations}, a rectangle of both.
+
+    more: other entries of run.json.
+    """
     objectives = tuple(dict.fromkeys(objective for objective, _ in accuracy))
     seeds = tuple(dict.fromkeys(seed for _, seed in accuracy))
     settings = experiment.pretraining(objectives, seeds)
@@ -42,12 +47,21 @@ def write_run(folder: Path, experiment: Experiment, accuracy, data=None):
         "settings": settings.as_dict(),
         "where": {"device": "cuda", "precision": "32-true"},
         "history": [{"step": 1, "epoch": 0.0, "seconds": 0.0, "loss": [1.0]}, *history],
+        **more,
     }
     place = folder / "runs" / f"{'+'.join(objectives)}-{'+'.join(map(str, seeds))}"
     place.mkdir(parents=True)
     (place / "run.json").write_text(json.dumps(about))
-    write_pixels(PIXELS, folder)
+    write_pixels(pixels_of(experiment, about["data"]), folder)
     return place
+
+
+def pixels_of(experiment: Experiment, data) -> Pixels:
+    """As measured for the experiment on these images."""
+    whole = {} if experiment.part == "shallow" else WHOLE
+    counts = {name: data[name] for name in ("train", "test")}
+    origin = Origin(experiment.part, data, experiment.limit)
+    return replace(PIXELS, **whole, **counts, origin=origin)
 
 
 def no_images():

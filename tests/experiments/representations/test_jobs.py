@@ -2,21 +2,24 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining import run as pretraining
 from pointdep.contrastive.pretraining.settings import OBJECTIVES
-from pointdep.errors import DivergedError, InputError
-from pointdep.experiments.representations.jobs import jobs_left
+from pointdep.errors import DivergedError, InputError, PointdepWarning
+from pointdep.experiments.representations.jobs import jobs_left, stray_checkpoints
+from pointdep.experiments.representations.pixels import read_pixels, write_pixels
 from pointdep.experiments.representations.results import merged, read_runs
-from pointdep.experiments.representations.run import run_experiment
+from pointdep.experiments.representations.run import merge_experiment, run_experiment
 from pointdep.experiments.representations.settings import Experiment
 
-from .synthetic import TINY, no_images, some_images, write_run
+from .synthetic import TINY, WHOLE, no_images, some_images, write_run
 
 SHALLOW = Experiment("shallow", objectives=("cpc", "drfc"), **TINY)
 
@@ -61,13 +64,76 @@ def test_what_others_ran_is_not_run_again(tmp_path):
         ({"length": 20_000}, "runs/cpc-0 was run with other iterations: choose another"),
         ({"batch_size": 64, "width": 9}, "other batch_size, width"),
         ({"dataset": "cifar10"}, "other images"),
-        ({"loss": {"cpc": {"alpha": 1}}}, "other loss"),
+        ({"loss": {"drfc": {"alpha": 0.1}}}, "runs/drfc-0 was run with other loss options"),
     ],
 )
 def test_runs_with_other_settings_are_refused(tmp_path, changed, message):
-    write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.9]})
+    for objective in ("cpc", "drfc"):
+        write_run(tmp_path, Experiment("shallow"), {(objective, 0): [0.9]})
     with pytest.raises(InputError, match=message):
         jobs_left(replace(Experiment("shallow"), **changed), tmp_path)
+
+
+def test_options_of_an_objective_that_is_not_asked_for(tmp_path):
+    """They are what they were, and the same in all its runs."""
+    drfc = ("drfc",)
+    asked = Experiment("shallow", objectives=drfc, loss={"drfc": {"alpha": 0.1}})
+    write_run(tmp_path, asked, {("drfc", 0): [0.9], ("drfc", 1): [0.9]})
+    (run,) = read_runs(tmp_path, Experiment("shallow", objectives=("cpc", "pcc")))
+    assert run.loss_of("drfc") == {"alpha": 0.1}
+    write_run(tmp_path, Experiment("shallow", objectives=drfc), {("drfc", 3): [0.9]})
+    with pytest.raises(InputError, match="other loss options for drfc: remove one"):
+        read_runs(tmp_path, Experiment("shallow", objectives=("cpc", "pcc")))
+
+
+@given(
+    st.sets(st.tuples(st.sampled_from(OBJECTIVES[:4]), st.integers(0, 4))),
+    st.permutations(OBJECTIVES[:4]),
+    st.integers(1, 20) | st.none(),
+)
+@settings(deadline=None)
+def test_what_is_left_is_trained_once_and_nothing_else(done, order, together):
+    asked = Experiment("shallow", objectives=tuple(order), seeds=5, together=together)
+    with TemporaryDirectory() as folder:
+        for pair in done:
+            write_run(Path(folder), asked, {pair: [0.9]})
+        jobs = jobs_left(asked, Path(folder))
+        swapped = jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
+    every = {(objective, seed) for objective in OBJECTIVES[:4] for seed in range(5)}
+    assert sorted(pairs_of(jobs)) == sorted(every - done)
+    assert jobs == swapped  # asked for in whatever order
+
+
+def test_an_l_shape_is_two_rectangles(tmp_path):
+    asked = Experiment("shallow", seeds=4)
+    write_run(tmp_path, asked, {("cpc", seed): [0.9] for seed in (0, 2)})
+    assert [job.name for job in jobs_left(asked, tmp_path)] == ["pcc+drfc-0+2", "cpc+pcc+drfc-1+3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cpc+dm1-3-5", "--objectives cpc,dm1 --seed 3 --seeds 3, and else as it began, would"),
+        ("dm2-7", "--objectives dm2 --seed 7 --seeds 1, and"),
+        ("dm2-5+7", "--objectives dm2 --seed 5 --seeds 3, and"),
+        ("dm1+cpc-3-5", "would begin anew, so delete it"),  # from before names had one order
+        ("cpc+dm1-0-1", "what is left of it would begin anew"),
+        ("cpc+pcc-0-1", "its runs are finished elsewhere, so delete it"),
+        ("mine", "no command goes on with it"),
+    ],
+)
+def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
+    asked = Experiment("shallow", seeds=4)
+    write_run(tmp_path, asked, {(o, seed): [0.9] for o in ("cpc", "pcc") for seed in (0, 1)})
+    diverged = write_run(tmp_path, asked, {("drfc", 9): [0.9]})
+    (diverged / "run.json").rename(diverged / "diverged.json")
+    jobs = jobs_left(asked, tmp_path)
+    for one in (jobs[0].name, "cpc+pcc-0+1", "drfc-9", name):  # to go on, finished, diverged, that
+        (tmp_path / "runs" / one).mkdir(exist_ok=True)
+        (tmp_path / "runs" / one / "checkpoint.safetensors").touch()
+    (said,) = stray_checkpoints(asked, tmp_path, jobs)
+    assert f"runs/{name} is unfinished, and not of this command: " in said
+    assert message in said
 
 
 def test_runs_of_other_images_are_refused(tmp_path):
@@ -156,8 +222,46 @@ class TestRun:
         assert finals["drfc"] > 0.25
         told = json.loads((tmp_path / "runs" / "cpc-0" / "diverged.json").read_text())
         assert told["reason"] == "the loss is not finite"
+        assert told["history"] == []
         assert self.train(tmp_path, asked, load=no_images) == found
         assert called == [("cpc",), ("drfc",)]
+
+    def test_what_was_evaluated_before_it_diverged_is_kept(self, tmp_path, monkeypatch):
+        asked = replace(SHALLOW, seeds=2)
+        whole = self.train(tmp_path / "whole", asked)
+        look = loop.Training._look
+
+        def diverging(self, losses, shown):
+            look(self, losses * float("nan") if self.step > 8 else losses, shown)
+
+        monkeypatch.setattr(loop.Training, "_look", diverging)
+        found = self.train(tmp_path / "ended", asked)
+        assert [curve.final for curve in found.curves] == [None] * 4
+        for ended, curve in zip(found.curves, whole.curves, strict=True):
+            assert (ended.steps, ended.epochs) == (curve.steps[:2], curve.epochs[:2])
+            assert ended.accuracy == pytest.approx(curve.accuracy[:2])
+        assert self.train(tmp_path / "ended", asked, load=no_images) == found
+
+    def test_told_after_each_job(self, tmp_path, monkeypatch):
+        told = []
+
+        def note(found):
+            told.append([(curve.objective, curve.seed) for curve in found.curves])
+
+        asked = replace(SHALLOW, together=2)
+        self.train(tmp_path, asked, after_each=note)
+        first = [("cpc", 0), ("drfc", 0)]
+        both = [("cpc", 0), ("cpc", 1), ("drfc", 0), ("drfc", 1)]
+        assert told == [first, both]
+        self.train(tmp_path, replace(asked, seeds=3), after_each=note)
+        assert told[2] == both  # what was there, before anything is trained
+        assert len(told[3]) == 6
+
+    def test_an_unfinished_run_of_another_command_is_told(self, tmp_path):
+        (tmp_path / "runs" / "dm1-0").mkdir(parents=True)
+        (tmp_path / "runs" / "dm1-0" / "checkpoint.safetensors").touch()
+        with pytest.warns(PointdepWarning, match="--objectives dm1 --seed 0 --seeds 1, and else"):
+            self.train(tmp_path, replace(SHALLOW, seeds=1))
 
     def test_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "results.json").write_text('{"command": "pointdep reproduce theorem1"}')
@@ -166,3 +270,95 @@ class TestRun:
         (tmp_path / "results.json").write_text('{"experiment": "deep cifar10"}')
         with pytest.raises(InputError, match="holds the results of deep cifar10"):
             self.train(tmp_path)
+
+
+class TestBaseline:
+    """pixels.json is taken where it is of these images and this part, and measured else."""
+
+    def train(self, folder, load=some_images, **changed):
+        asked = replace(SHALLOW, seeds=1, objectives=("cpc",), **changed)
+        return run_experiment(asked, folder, load, device="cpu")
+
+    def test_of_another_part(self, tmp_path):
+        found = self.train(tmp_path)
+        write_pixels(replace(found.pixels, **WHOLE, accuracy=0.01), tmp_path)
+        assert self.train(tmp_path) == found
+        assert read_pixels(tmp_path) == found.pixels
+
+    def test_of_as_many_other_images(self, tmp_path):
+        found = self.train(tmp_path)
+        origin = replace(found.pixels.origin, data={**found.data, "source": "others"})
+        write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path)
+        (tmp_path / "pd_pixels.json").write_text("{}")
+        assert self.train(tmp_path) == found
+        assert not (tmp_path / "pd_pixels.json").exists()
+
+    def test_before_any_run(self, tmp_path):
+        """The images are read to train, so that they are known."""
+        found = self.train(tmp_path / "one")
+        (tmp_path / "two").mkdir()
+        origin = replace(found.pixels.origin, data={**found.data, "lossy": True})
+        write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path / "two")
+        assert self.train(tmp_path / "two").pixels == found.pixels
+
+    def test_a_file_without_origin_is_taken_where_nothing_contradicts(self, tmp_path):
+        found = self.train(tmp_path)
+        write_pixels(replace(found.pixels, origin=None), tmp_path)
+        assert self.train(tmp_path, no_images).pixels.accuracy == found.pixels.accuracy
+        write_pixels(replace(found.pixels, origin=None, train=63, accuracy=0.01), tmp_path)
+        assert self.train(tmp_path).pixels == found.pixels
+
+
+class TestMerge:
+    def test_nothing_is_trained_and_no_image_read(self, tmp_path):
+        asked = Experiment("shallow", seeds=9)
+        write_run(tmp_path, asked, {("cpc", 0): [0.9], ("cpc", 1): [0.8]})
+        found = merge_experiment(asked, tmp_path)
+        assert [curve.final for curve in found.curves] == [0.9, 0.8]
+        assert {path.name for path in tmp_path.iterdir()} == {"runs", "pixels.json"}
+
+    def test_needs_runs_and_their_baseline(self, tmp_path):
+        asked = Experiment("shallow", seeds=9)
+        with pytest.raises(InputError, match="no finished run to merge"):
+            merge_experiment(asked, tmp_path)
+        write_run(tmp_path, asked, {("cpc", 0): [0.9]})
+        write_pixels(replace(read_pixels(tmp_path), **WHOLE), tmp_path)
+        with pytest.raises(InputError, match="is of other images or another part: copy that of"):
+            merge_experiment(asked, tmp_path)
+        (tmp_path / "pixels.json").unlink()
+        with pytest.raises(InputError, match="json is not there: copy that of the runs"):
+            merge_experiment(asked, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "train", "fitting", "refused"),
+    [
+        (None, 60_000, (None, 60_000, 70_000), (5_000, 59_999)),
+        (None, 59_000, (None, 59_000, 60_000), (5_000,)),  # files with fewer images
+        (70_000, 60_000, (None, 70_000), (5_000,)),
+        (60_000, 60_000, (None, 60_000, 70_000), (5_000,)),
+        (20_000, 20_000, (20_000,), (None, 19_999, 20_001, 60_000)),
+    ],
+)
+def test_a_limit_that_contradicts_the_runs(tmp_path, limit, train, fitting, refused):
+    """Although nothing is left to train, and nothing is read."""
+    made = Experiment("shallow", objectives=("cpc",), seeds=1, limit=limit)
+    write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": train})
+    for asked in fitting:
+        run_experiment(replace(made, limit=asked), tmp_path, no_images)
+    for asked in refused:
+        with pytest.raises(InputError, match=f"{train} training and 10000 test images, not of"):
+            run_experiment(replace(made, limit=asked), tmp_path, no_images)
+        with pytest.raises(InputError, match="give the same --limit"):
+            merge_experiment(replace(made, limit=asked), tmp_path)
+
+
+def test_a_limit_where_no_file_says_what_it_was(tmp_path):
+    made = Experiment("shallow", objectives=("cpc",), seeds=1)
+    write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": 20_000})
+    write_pixels(replace(read_pixels(tmp_path), origin=None), tmp_path)
+    for asked in (None, 20_000):
+        merge_experiment(replace(made, limit=asked), tmp_path)
+    for asked in (5_000, 30_000):
+        with pytest.raises(InputError, match="give the same --limit"):
+            merge_experiment(replace(made, limit=asked), tmp_path)

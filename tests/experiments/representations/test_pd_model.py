@@ -12,7 +12,7 @@ from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import load_images
 from pointdep.errors import InputError
 from pointdep.experiments.representations import pd_model
-from pointdep.experiments.representations.run import run_experiment
+from pointdep.experiments.representations.run import merge_experiment, run_experiment
 from pointdep.experiments.representations.settings import Experiment
 
 from .synthetic import no_images, some_images
@@ -99,6 +99,7 @@ class TestExperiment:
         kept = json.loads((tmp_path / "runs" / "drfc-0" / "pd_model.json").read_text())
         assert kept == drfc
         assert run_experiment(ASKED, tmp_path, no_images, **ask) == found
+        assert merge_experiment(ASKED, tmp_path, pd_rows=60) == found
         assert len(audits) == 2
         fewer = run_experiment(ASKED, tmp_path, some_images, **{**ask, "pd_rows": 50})
         assert fewer.pd_models[0]["views"]["retrieval"]["candidates"] == 50

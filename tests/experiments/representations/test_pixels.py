@@ -1,13 +1,22 @@
 """The baseline beside scikit-learn's classifier on the same pixels."""
 
+import json
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
+from pointdep.contrastive.pretraining.record import about_images
 from pointdep.errors import ModelFileError
-from pointdep.experiments.representations.pixels import measure_pixels, read_pixels, write_pixels
-from pointdep.experiments.representations.settings import Experiment
+from pointdep.experiments.representations.pixels import (
+    Origin,
+    measure_pixels,
+    read_pixels,
+    write_pixels,
+)
+from pointdep.experiments.representations.settings import PARTS, Experiment
 
 from .synthetic import PIXELS, some_images
 
@@ -32,9 +41,34 @@ def test_like_scikit_learn(part, rows, scaler, C):
     assert (found.train, found.test, found.classes, found.converged) == (200, 200, 4, True)
 
 
+def test_what_it_is_of(tmp_path):
+    """The same classifier on the same images; a file that does not say which, by their number."""
+    shallow, deep, simclr = (Experiment(part, dataset="digits") for part in PARTS)
+    found = measure_pixels(shallow, IMAGES, "cpu")
+    data = about_images(IMAGES)
+    assert found.origin == Origin("shallow", data, None)
+    assert found.fits(shallow, data)
+    assert not found.fits(simclr, data)
+    assert not found.fits(shallow, {**data, "lossy": True})  # as many, and others
+    assert not found.fits(shallow, {**data, "train": 1})
+    before = replace(found, origin=None)
+    assert before.fits(shallow, data)
+    assert not before.fits(deep, data)
+    assert not before.fits(shallow, {**data, "test": 1})
+    whole = measure_pixels(simclr, IMAGES, "cpu")
+    assert whole.fits(simclr, data)
+    assert whole.fits(deep, data)
+
+
 def test_there_and_back(tmp_path):
     assert read_pixels(tmp_path) is None
     write_pixels(PIXELS, tmp_path)
+    assert read_pixels(tmp_path) == PIXELS
+    known = replace(PIXELS, origin=Origin("shallow", about_images(IMAGES), 50))
+    write_pixels(known, tmp_path)
+    assert read_pixels(tmp_path) == known
+    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
+    (tmp_path / "pixels.json").write_text(json.dumps(before))
     assert read_pixels(tmp_path) == PIXELS
     (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
     with pytest.raises(ModelFileError, match="cannot be read"):

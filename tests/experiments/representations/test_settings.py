@@ -1,9 +1,13 @@
 """What an experiment is told, and what it tells `pretrain`."""
 
+from dataclasses import replace
+
 import pytest
 
+from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.errors import InputError
+from pointdep.experiments.representations.loss_options import own_options
 from pointdep.experiments.representations.settings import PARTS, Experiment
 
 
@@ -39,6 +43,18 @@ def test_options_of_a_loss_go_to_its_objective():
     assert chosen.pretraining(("pcc",), (0,)).loss == {}
 
 
+def test_replicas_share_options_that_are_each_its_own():
+    loss = {"drfc": {"alpha": 0.1}, "dm1": {"lam": 2}, "dm2": {"eta": 3}, "rpc": {"b": 0.1}}
+    chosen = Experiment("shallow", objectives=("cpc", *loss), loss=loss)
+    settings = chosen.pretraining(chosen.objectives, (0,))
+    assert settings.loss == {"alpha": 0.1, "lam": 2, "eta": 3, "b": 0.1}
+    methods = make_recipe(replace(settings, width=4, depth=2), (1, 8, 8), 4).methods
+    for objective, method in zip(chosen.objectives, methods, strict=True):
+        own = own_options("shallow", objective, settings.loss)
+        assert own == loss.get(objective, {})
+        assert own.items() <= dict(method.options).items()
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_quick_is_smaller(part):
     whole, quick = Experiment(part), Experiment(part).quick()
@@ -61,6 +77,16 @@ def test_quick_is_smaller(part):
         ({"evaluate_every": 0}, "evaluate_every=0 must be at least 1"),
         ({"minutes": -1.0}, "minutes=-1.0 must be"),
         ({"loss": {"drf": {"alpha": 1}}}, "unknown objective 'drf': did you mean 'drfc'"),
+        ({"loss": {"cpc": {"alpha": 0.5}}}, "cpc has no options with shallow, got 'alpha'"),
+        ({"loss": {"drfc": {"lam": 0.5}}}, "option of the loss drfc 'lam': choose from alpha"),
+        ({"loss": {"drfc": {"floor": 0.5}}}, "option of the loss drfc 'floor': .*from alpha"),
+        ({"loss": {"drfc": {"alpha": 2}}}, "alpha=2 must be below 1"),
+        ({"loss": {"dm1": {"lam": 2}}}, "dm1 has options but is not run"),
+        ({"part": "deep", "loss": {"drfc": {"clip": 2}}}, "of the loss drfc 'clip'"),
+        ({"part": "deep", "loss": {"cpc": {"clip": "much"}}}, "clip='much' must be a number"),
+        ({"part": "deep", "loss": {"cpc": {"clip": -1}}}, "clip=-1 must be above zero"),
+        ({"part": "simclr", "loss": {"drfc": {"temperature": 2}}}, "of the loss drfc 'temperat"),
+        ({"part": "simclr", "loss": {"cpc": {"temperature": -2}}}, "temperature=-2 must be a pos"),
     ],
 )
 def test_refused(changed, message):

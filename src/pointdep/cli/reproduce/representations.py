@@ -58,6 +58,16 @@ Output = Annotated[
 ]
 
 
+Merge = Annotated[
+    bool,
+    typer.Option(
+        "--merge",
+        help="Train nothing and read no images: figure and verdicts of the finished runs in the "
+        "folder, whoever ran them.",
+    ),
+]
+
+
 def experiment(
     part: str,
     *,
@@ -99,23 +109,31 @@ def run(
     *,
     data: Path | None,
     download: bool,
+    merge: bool,
     json: bool,
     quiet: bool,
     command: str,
+    pd_rows: int = 0,
     **how: Any,
 ) -> None:
     """Train what is left, and tell all that the folder holds; how: other options of the run."""
     from pointdep.assembly import pick_device
+    from pointdep.experiments.representations import run as experiments
     from pointdep.experiments.representations.report import as_dict, write_report
-    from pointdep.experiments.representations.run import run_experiment
-
-    pick_device(how["device"])  # refuses one that is not there
 
     def load() -> ImageSet:
         assert settings.dataset is not None
         return pretrain.read_images(settings.dataset, data, download, settings.limit, quiet)
 
-    found = run_experiment(settings, output, load, progress=not quiet, **how)
+    if merge:
+        found = experiments.merge_experiment(settings, output, pd_rows=pd_rows)
+    else:
+        pick_device(how["device"])  # refuses one that is not there
+        how |= {"pd_rows": pd_rows, "progress": not quiet}
+        # Written after each job, so that a command that is ended leaves what it has.
+        found = experiments.run_experiment(
+            settings, output, load, after_each=lambda some: write_report(some, output), **how
+        )
     claims = write_report(found, output)
     if json:
         print_json(

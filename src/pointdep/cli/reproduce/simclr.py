@@ -69,16 +69,17 @@ def simclr(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     quick: Quick = False,
+    merge: common.Merge = False,
     output: common.Output = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
 
-    A ResNet is trained by each objective with all else the same, and a linear classifier on its
-    features is evaluated along the way. Then the encoder is asked as a model of point-wise
-    dependency: PMI of two views, retrieval of the second view, wrong labels. It is made for a GPU:
-    without one, --quick.
+    A ResNet is trained by each objective, all else the same but the scale of its score, and a
+    linear classifier on its features is evaluated along the way. Then the encoder is asked as a
+    model of point-wise dependency: PMI of two views, retrieval of the second view, wrong labels. It
+    is made for a GPU: without one, --quick.
 
     For instance:  pointdep reproduce simclr --seeds 1 --data cifar10/ -o simclr/
     """
@@ -107,6 +108,7 @@ def simclr(
         output or Path("simclr"),
         data=data,
         download=download,
+        merge=merge,
         json=json,
         quiet=quiet,
         command="simclr",

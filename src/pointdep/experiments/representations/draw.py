@@ -14,7 +14,7 @@ from pointdep.contrastive.pretraining.settings import OBJECTIVES
 from pointdep.experiments.drawing import COLOURS, save, style
 from pointdep.experiments.representations.pixels import Pixels
 from pointdep.experiments.representations.results import Curve
-from pointdep.experiments.representations.settings import NAMES, PARTS, Experiment
+from pointdep.experiments.representations.settings import NAMES, PARTS, SETS, Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-_TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "8 x 8 digits"}
 
 
 def write_figure(
@@ -46,7 +45,7 @@ def draw(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels, note: 
         _draw_panel(axis, experiment, curves, pixels, quantity)
     panels[0].set_ylabel("linear accuracy on test images, %")
     part = PARTS[experiment.part]
-    figure.suptitle(f"{part.title}, {_TITLES[str(experiment.dataset)]}", fontsize="medium")
+    figure.suptitle(f"{part.title}, {SETS[str(experiment.dataset)]}", fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     if note:
@@ -59,9 +58,11 @@ def mean_curve(curves: Sequence[Curve], quantity: str) -> tuple[Floats, Floats, 
     """Where, mean and standard deviation over the seeds, each (evaluations,), accuracies in %.
 
     Evaluations are matched by their number, the last with the last: runs that end by the clock have
-    them at slightly different steps. Those that are not finite are left out of the mean.
+    them at slightly different steps. Those that are not finite are left out of the mean, and so are
+    runs that ended because they diverged, where others did not.
     """
-    whole = [curve for curve in curves if curve.steps]
+    started = [curve for curve in curves if curve.steps]
+    whole = [curve for curve in started if not curve.cut] or started
     if not whole:
         return np.empty(0), np.empty(0), np.empty(0)
     count = min(len(curve.steps) for curve in whole)
@@ -87,6 +88,8 @@ def _draw_panel(
         look: dict[str, Any] = {"color": COLOURS[place], "linestyle": _LINES[place]}
         where, mean, sd = mean_curve(own, quantity)
         runs = "1 run" if len(own) == 1 else f"{len(own)} runs"
+        diverged = sum(curve.final is None for curve in own)
+        runs += f", {diverged} diverged" if diverged else ""
         dots: dict[str, Any] = {"marker": "o", "markersize": 2.5} if len(where) < 40 else {}
         axis.plot(where, mean, label=f"{NAMES[objective]} ({runs})", linewidth=1.3, **look, **dots)
         if len(own) > 1:
@@ -99,7 +102,7 @@ def _draw_panel(
         axis.plot([], [], color="0.5", linewidth=2, label="right edge: the paper")
     axis.axhline(
         100 * pixels.accuracy, color="0.3", linewidth=0.9, linestyle="--", zorder=1,
-        label=f"pixels, {pixels.of}",
+        label=f"pixels, {pixels.of}" + "\n(not converged)" * (not pixels.converged),
     )  # fmt: skip
     names = {"steps": "iteration", "epochs": "epoch", "seconds": "minutes of training"}
     axis.set_xlabel(names[quantity])

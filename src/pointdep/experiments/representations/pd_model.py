@@ -157,6 +157,11 @@ def flip(labels: np.ndarray[Any, Any], classes: int) -> tuple[Any, Any]:
     return given, flipped
 
 
+def forget_pixels(folder: Path) -> None:
+    """What was asked of pixels that are not those of the runs."""
+    (folder / _PIXELS).unlink(missing_ok=True)
+
+
 def read_answers(path: Path, rows: int) -> Answers | None:
     """What was written there, if it was of as many rows."""
     if not path.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pointdep.assembly import pick_device
 from pointdep.data.images import ImageSet
@@ -12,12 +13,24 @@ from pointdep.errors import ModelFileError
 from pointdep.experiments.representations.settings import PARTS, Experiment
 from pointdep.fitting.progress import Progress
 
-_FILE = "pixels.json"
+PIXELS = "pixels.json"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Of which part it was measured and on what, as runs say it; limit: of the images, or None."""
+
+    part: str
+    data: dict[str, Any]
+    limit: int | None
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Shares of the images classified rightly; of: which pixels; train, test: images."""
+    """Shares of the images classified rightly; of: which pixels; train, test: images.
+
+    origin: None in files that do not say it.
+    """
 
     accuracy: float
     train_accuracy: float
@@ -28,6 +41,15 @@ class Pixels:
     train: int
     test: int
     classes: int
+    origin: Origin | None = None
+
+    def fits(self, experiment: Experiment, data: dict[str, Any]) -> bool:
+        """Whether it is this experiment's on these images; without an origin, by their number."""
+        if (self.of, self.scaling, self.C) != _classifier(experiment):
+            return False
+        if self.origin is not None:
+            return self.origin.data == data
+        return (self.train, self.test) == (data["train"], data["test"])
 
 
 def measure_pixels(
@@ -35,15 +57,13 @@ def measure_pixels(
 ) -> Pixels:
     """Of the upper half for the shallow part, of the whole image for the others."""
     from pointdep.contrastive.evaluation.linear import linear_evaluation
-    from pointdep.contrastive.pretraining.recipe import Recipe
-    from pointdep.contrastive.pretraining.shallow import Shallow
+    from pointdep.contrastive.pretraining.record import about_images
     from pointdep.contrastive.views import halves
 
-    shallow = PARTS[experiment.part].model == "shallow"
-    recipe: type[Recipe] = Shallow if shallow else Recipe
+    of, scaling, C = _classifier(experiment)
     moved = images.to(pick_device(device))
     train, test = (
-        halves(part)[0] if shallow else part.flatten(1).float() / 255.0
+        halves(part)[0] if of == "upper half" else part.flatten(1).float() / 255.0
         for part in (moved.train, moved.test)
     )
     found = linear_evaluation(
@@ -51,34 +71,48 @@ def measure_pixels(
         moved.train_labels,
         test,
         moved.test_labels,
-        scaling=recipe.scaling,
-        C=recipe.regularisation,
+        scaling=scaling,
+        C=C,
         progress=progress,
     )
     return Pixels(
         accuracy=float(found.accuracy[0]),
         train_accuracy=float(found.train_accuracy[0]),
         converged=bool(found.converged[0]),
-        of="upper half" if shallow else "whole image",
-        scaling=recipe.scaling,
-        C=recipe.regularisation,
+        of=of,
+        scaling=scaling,
+        C=C,
         train=len(images.train),
         test=len(images.test),
         classes=len(images.classes),
+        origin=Origin(experiment.part, about_images(images), experiment.limit),
     )
+
+
+def _classifier(experiment: Experiment) -> tuple[str, str, float]:
+    """Which pixels, the scaling of their columns, and C."""
+    from pointdep.contrastive.pretraining.recipe import Recipe
+    from pointdep.contrastive.pretraining.shallow import Shallow
+
+    shallow = PARTS[experiment.part].model == "shallow"
+    recipe: type[Recipe] = Shallow if shallow else Recipe
+    of = "upper half" if shallow else "whole image"
+    return of, recipe.scaling, recipe.regularisation
 
 
 def read_pixels(folder: Path) -> Pixels | None:
     """What `write_pixels` wrote, if it did."""
-    path = folder / _FILE
+    path = folder / PIXELS
     if not path.exists():
         return None
     try:
-        return Pixels(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        about = json.loads(path.read_text("utf-8"))
+        origin = about.pop("origin", None)
+        return Pixels(**about, origin=None if origin is None else Origin(**origin))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{path} cannot be read ({error}): delete it") from None
 
 
 def write_pixels(found: Pixels, folder: Path) -> None:
     """Into the folder, for the next command."""
-    (folder / _FILE).write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
+    (folder / PIXELS).write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")

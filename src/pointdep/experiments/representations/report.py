@@ -12,12 +12,14 @@ import numpy as np
 
 from pointdep.data.writers import write_table
 from pointdep.experiments.representations.claims import NOISE, judge_claims
+from pointdep.experiments.representations.departures import choices, departures, note
 from pointdep.experiments.representations.draw import write_figure
 from pointdep.experiments.representations.run import RESULTS, Found
 from pointdep.experiments.representations.summary import summarise
-from pointdep.experiments.representations.text import departures, markdown_report, note
+from pointdep.experiments.representations.text import markdown_report
 from pointdep.experiments.words.claims import Claim
 from pointdep.experiments.words.report import claims_as_dicts
+from pointdep.fitting.state import unfinished
 
 
 def write_report(found: Found, folder: Path) -> list[Claim]:
@@ -35,7 +37,9 @@ def write_report(found: Found, folder: Path) -> list[Claim]:
         **as_dict(found, claims),
     }
     text = json.dumps(content, indent=1, allow_nan=False)
-    (folder / RESULTS).write_text(text + "\n", "utf-8")
+    # In one move: what is broken off here would be taken for the results of something else.
+    unfinished(folder / RESULTS).write_text(text + "\n", "utf-8")
+    unfinished(folder / RESULTS).replace(folder / RESULTS)
     return claims
 
 
@@ -51,11 +55,14 @@ def as_dict(found: Found, claims: Sequence[Claim]) -> dict[str, Any]:
                 "seeds": run.settings["seeds"],
                 "machine": run.machine,
                 "precision": run.where.get("precision", ""),
+                "wall_seconds": run.wall_seconds,
+                "flags": [{"name": name, "message": text} for name, text in run.flags],
             }
             for run in found.runs
         ],
         "shortened": departures(found),
-        "pixels": asdict(found.pixels),
+        "ours": choices(found),
+        "pixels": {k: v for k, v in asdict(found.pixels).items() if k != "origin"},
         "summary": [asdict(line) for line in summarise(found.curves, found.experiment)],
         "pd_model": list(found.pd_models),
         "claims": claims_as_dicts(claims),

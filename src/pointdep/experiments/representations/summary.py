@@ -1,4 +1,8 @@
-"""Means over the seeds, and differences between objectives with their noise."""
+"""Means over the seeds, and differences between objectives with their noise.
+
+An interval joins two errors, whose halves are added in squares: that of the seeds, which gets less
+with their number, and that of the test images, which does not.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class Summary:
     """An objective at the end of its runs: shares of the test images; None where unknown.
 
     runs: that ended, of which `diverged` have no finite features and are not in mean and sd.
-    steps, epochs, minutes: mean length of a run. paper: what the paper prints.
+    steps, epochs, minutes: mean length of a run that came to its end. paper: what the paper prints.
     """
 
     objective: str
@@ -45,7 +49,7 @@ def summarise(curves: Sequence[Curve], experiment: Experiment) -> list[Summary]:
 
 def _line(curves: Sequence[Curve], experiment: Experiment) -> Summary:
     finals = [curve.final for curve in curves if curve.final is not None]
-    whole = [curve for curve in curves if curve.steps]
+    whole = [curve for curve in curves if curve.steps and not curve.cut]
     objective = curves[0].objective
     return Summary(
         objective=objective,
@@ -69,40 +73,39 @@ def finals_of(curves: Sequence[Curve], objective: str, chance: float) -> dict[in
 def difference(one: Finals, other: Finals, test: int) -> Measured | None:
     """Mean of one less other in points, paired by seed, with its 95 % interval; test: images.
 
-    Of several seeds Student's t; of one the interval that two runs of seeds with a standard
-    deviation of `SEED_SD` would have, the test images drawn anew for each. None without a common
-    seed.
+    Both are evaluated on the same images, and which of these each gets right is not kept: the error
+    of the images is the least that a difference so large has. None without a common seed.
     """
     seeds = sorted(one.keys() & other.keys())
     if not seeds:
         return None
-    differences = [100 * (one[seed] - other[seed]) for seed in seeds]
-    if len(seeds) > 1:
-        return _student(differences)
-    shares = one[seeds[0]], other[seeds[0]]
-    reach = _Z * math.sqrt(sum(_drawn(share, test) + SEED_SD**2 for share in shares))
-    return Measured(differences[0], differences[0] - reach, differences[0] + reach, 1)
+    shares = [float(np.mean([finals[seed] for seed in seeds])) for finals in (one, other)]
+    images = _drawn(abs(shares[0] - shares[1]), test)
+    return _measured([100 * (one[seed] - other[seed]) for seed in seeds], images, 2)
 
 
 def above_fixed(one: Finals, share: float, test: int) -> Measured:
     """The same against a number that does not depend on a seed."""
-    differences = [100 * (value - share) for value in one.values()]
-    if len(differences) > 1:
-        return _student(differences)
-    (value,) = one.values()
-    reach = _Z * math.sqrt(_drawn(value, test) + _drawn(share, test) + SEED_SD**2)
-    return Measured(differences[0], differences[0] - reach, differences[0] + reach, 1)
+    images = _drawn(abs(float(np.mean(list(one.values()))) - share), test)
+    return _measured([100 * (value - share) for value in one.values()], images, 1)
 
 
-def _student(values: Sequence[float]) -> Measured:
+def _measured(values: Sequence[float], images: float, runs: int) -> Measured:
+    """The mean over the seeds; images: variance that they do not lessen.
+
+    Of one seed the spread is taken to be that of so many runs with `SEED_SD` each.
+    """
     from scipy.stats import t
 
-    n = len(values)
-    middle = float(np.mean(values))
-    reach = float(t.ppf(0.975, n - 1)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    n, middle = len(values), float(np.mean(values))
+    if n > 1:
+        seeds = float(t.ppf(0.975, n - 1)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    else:
+        seeds = _Z * SEED_SD * math.sqrt(runs)
+    reach = math.hypot(seeds, _Z * math.sqrt(images))
     return Measured(middle, middle - reach, middle + reach, n)
 
 
 def _drawn(share: float, test: int) -> float:
-    """Variance, in points, of an accuracy over that many test images."""
+    """Variance, in points, of a share of that many test images."""
     return 100.0**2 * share * (1.0 - share) / test

@@ -1,22 +1,22 @@
-"""The table, what was shortened, and the claims as text: for a terminal and for a page."""
+"""The table, how the runs were made, and the claims as text: for a terminal and for a page."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pointdep.contrastive.pretraining.settings import PROTOCOLS
 from pointdep.experiments.representations.claims import NOISE
+from pointdep.experiments.representations.departures import TUNING, departures, note
 from pointdep.experiments.representations.pd_model import FLIPPED, Answers
 from pointdep.experiments.representations.run import Found
-from pointdep.experiments.representations.settings import MAIN, NAMES, PARTS
+from pointdep.experiments.representations.settings import NAMES, PARTS
 from pointdep.experiments.representations.summary import summarise
 from pointdep.experiments.text import aligned, markdown
 from pointdep.experiments.words.claims import Claim
 from pointdep.experiments.words.claims_text import count
 
 WIDTH = 100
-_IMAGES = {"mnist": 60_000, "cifar10": 50_000}
 _ORDERS = {
     ("shallow", "mnist"): "D-RFC, CPC, PCC",
     ("shallow", "cifar10"): "D-RFC, PCC, CPC",
@@ -28,71 +28,11 @@ _EVALUATED = {
     "logistic regression with C = 10, here to convergence; the paper's (saga, tolerance 0.1) stops "
     "before.",
     "deep": "Evaluated on frozen features by a logistic regression on standardised columns, "
-    "C = 0.1, to convergence; the paper's classifiers train beside the encoder.",
+    "C = 0.1, to convergence; the paper's classifiers train beside the encoder. As in the paper, "
+    "CPC alone trains without batch norm in its blocks and without gradient clipping.",
     "simclr": "Evaluated on frozen features, before the head, by a logistic regression on "
     "standardised columns, C = 0.1, to convergence.",
 }
-
-
-def departures(found: Found) -> list[str]:
-    """In what the runs differ from the paper's, in words."""
-    return [*_about_images(found), *_about_runs(found), *_about_settings(found)]
-
-
-def _about_images(found: Found) -> list[str]:
-    experiment, data, said = found.experiment, found.data, []
-    name = str(experiment.dataset)
-    if name not in PARTS[experiment.part].datasets:
-        said.append(f"{data['source']}, not {' or '.join(PARTS[experiment.part].datasets)}")
-    elif data["train"] < _IMAGES[name]:
-        said.append(f"{data['train']:,} of {_IMAGES[name]:,} training images")
-    if data["lossy"]:
-        said.append("images that went through a lossy format (JPEG)")
-    return said
-
-
-def _about_runs(found: Found) -> list[str]:
-    part, lines = PARTS[found.experiment.part], summarise(found.curves, found.experiment)
-    said = []
-    main = [line for line in lines if line.objective in MAIN]
-    counts = sorted({line.runs for line in main})
-    if part.runs is None:
-        told = " to ".join(dict.fromkeys(str(n) for n in (counts[:1] + counts[-1:])))
-        said.append(f"{told or 'no'} run(s) of each objective; the paper does not say how many")
-    elif counts != [part.runs]:
-        each = ", ".join(f"{NAMES[line.objective]} {line.runs}" for line in main) or "none"
-        said.append(f"runs: {each}, not {part.runs} each")
-    lengths = [
-        round(length, 1)
-        for length in (line.steps if part.unit == "iterations" else line.epochs for line in lines)
-        if length is not None
-    ]
-    if not part.long:
-        said.append(f"{_range(lengths)} epochs; the paper prints no number of its long runs")
-    elif any(length < part.length - 0.5 for length in lengths):
-        said.append(f"{_range(lengths)} {part.unit}, not {part.length:,}")
-    return said
-
-
-def _about_settings(found: Found) -> list[str]:
-    experiment, settings = found.experiment, found.runs[0].settings
-    protocol = PROTOCOLS[PARTS[experiment.part].model]
-    whose = "the public recipe's" if experiment.part == "simclr" else "the paper's"
-    said = [
-        f"{name.replace('_', ' ')} {settings[name]:g}, not {whose} {getattr(protocol, name):g}"
-        for name in ("batch_size", "learning_rate", "width", "depth")
-        if settings[name] != getattr(protocol, name)
-    ]
-    for objective, options in experiment.loss.items():
-        told = ", ".join(f"{name} {value}" for name, value in options.items())
-        said.append(f"{NAMES[objective]} with {told}")
-    return said
-
-
-def note(found: Found) -> str:
-    """One sentence beside the figure, or "" where nothing was shortened."""
-    said = departures(found)
-    return f"Not as in the paper: {'; '.join(said)}." if said else ""
 
 
 def order(found: Found) -> str:
@@ -133,17 +73,38 @@ def table_rows(found: Found) -> list[list[str]]:
 
 def legend(found: Found) -> str:
     """What the columns are."""
-    together = (
-        " Minutes are those of all replicas that trained at once."
-        if found.experiment.part == "shallow"
-        else ""
-    )
-    return (
-        f"Accuracy of a linear classifier on the {found.pixels.test:,} test images at the end of "
-        f"the runs: mean and standard deviation over seeds. Pixels: the same classifier on the "
-        f"pixels of the {found.pixels.of}.{together} {_EVALUATED[found.experiment.part]} "
-        f"{order(found)}"
-    )
+    pixels = found.pixels
+    unfinished = "" if pixels.converged else ", which did not converge: its accuracy may be off"
+    said = [
+        f"Accuracy of a linear classifier on the {pixels.test:,} test images at the end of the "
+        "runs: mean and standard deviation over seeds.",
+        f"Pixels: the same classifier on the pixels of the {pixels.of}{unfinished}.",
+        _about_minutes(found),
+    ]
+    if any(curve.final is None for curve in found.curves):
+        said.append(
+            "Runs that diverged are not in mean and standard deviation; in the verdicts they have "
+            f"the accuracy of chance, {1 / pixels.classes:.0%}."
+        )
+    said += [_EVALUATED[found.experiment.part], order(found)]
+    return " ".join(said)
+
+
+def _about_minutes(found: Found) -> str:
+    together = ", of all replicas that trained at once" * (found.experiment.part == "shallow")
+    said = f"Minutes are of training{together}: evaluations and checkpoints are not in them"
+    whole = [run.wall_seconds for run in found.runs]
+    known = [seconds for seconds in whole if seconds is not None]
+    if not known:
+        return f"{said}."
+    jobs = "all jobs" if len(known) == len(whole) else f"{len(known)} of {len(whole)} jobs"
+    return f"{said}; with these and compiling, {jobs} took {sum(known) / 60:.1f} minutes."
+
+
+def noticed(found: Found) -> str:
+    """The problems that the runs met while they trained, or ""."""
+    said = [f"{run.name}: {name}, {text}" for run in found.runs for name, text in run.flags]
+    return f"Noticed in training: {'; '.join(said)}." if said else ""
 
 
 def pd_rows(answers: Sequence[Answers]) -> list[list[str]]:
@@ -179,8 +140,9 @@ def pd_legend(answers: Sequence[Answers]) -> str:
 
 def text_report(found: Found, claims: Sequence[Claim]) -> str:
     """For a terminal, at most 100 columns wide."""
-    parts = [aligned(table_rows(found)), *_filled(legend(found))]
-    parts += _filled(note(found))
+    parts = [aligned(table_rows(found))]
+    for text in (legend(found), note(found), noticed(found)):
+        parts += _filled(text)
     if found.pd_models:
         parts += ["", aligned(pd_rows(found.pd_models)), *_filled(pd_legend(found.pd_models))]
     parts.append("")
@@ -190,7 +152,7 @@ def text_report(found: Found, claims: Sequence[Claim]) -> str:
             textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(head))
             for text, first in ((f'"{one.quote}"', head), (one.because, " " * len(head)))
         ]
-    parts += ["", *_filled(count(claims) + _ABOUT * bool(note(found)))]
+    parts += ["", *_filled(count(claims) + _ABOUT * bool(departures(found)))]
     return "\n".join(parts) + "\n"
 
 
@@ -204,10 +166,12 @@ def markdown_report(found: Found, claims: Sequence[Claim]) -> str:
         legend(found),
         _how(found),
     ]
+    parts += [noticed(found)] if noticed(found) else []
+    parts += [TUNING] if found.experiment.part == "simclr" else []
     if found.pd_models:
         parts += ["## The encoder as a PD model", markdown(pd_rows(found.pd_models))]
         parts.append(pd_legend(found.pd_models))
-    parts += ["## The paper's sentences", count(claims) + _ABOUT * bool(note(found)), NOISE]
+    parts += ["## The paper's sentences", count(claims) + _ABOUT * bool(departures(found)), NOISE]
     overview = [["", "sentence", "verdict"]]
     overview += [[one.key, one.quote, f"**{one.verdict}**"] for one in claims]
     parts.append(markdown(overview))
@@ -229,12 +193,18 @@ def markdown_report(found: Found, claims: Sequence[Claim]) -> str:
 
 def _how(found: Found) -> str:
     machines = dict.fromkeys(run.machine for run in found.runs if run.machine)
-    precisions = dict.fromkeys(run.where["precision"] for run in found.runs if run.where)
+    precisions = dict.fromkeys(_precision(run.where) for run in found.runs if run.where)
     return (
         f"Trained on {', '.join(machines) or 'an unknown device'} "
         f"({', '.join(precisions) or 'unknown precision'}), {len(found.runs)} job(s); last "
-        f"command: `{found.experiment.command}`."
+        f"asked for by `{found.experiment.command}`."
     )
+
+
+def _precision(where: Mapping[str, Any]) -> str:
+    """In words: on a GPU float32 has products in TF32."""
+    told = str(where["precision"]).removesuffix("-true")
+    return f"{told} (TF32 products)" if (told, where["device"]) == ("32", "cuda") else told
 
 
 def _filled(text: str) -> list[str]:
@@ -243,10 +213,3 @@ def _filled(text: str) -> list[str]:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _range(lengths: Sequence[float]) -> str:
-    if not lengths:
-        return "no"
-    low, high = (f"{value:,.10g}" for value in (min(lengths), max(lengths)))
-    return low if low == high else f"{low} to {high}"
