@@ -54,6 +54,7 @@ def as_dict(found: Found, claims: Sequence[Claim]) -> dict[str, Any]:
                 "objectives": run.settings["objectives"],
                 "seeds": run.settings["seeds"],
                 "machine": run.machine,
+                "versions": run.versions,
                 "precision": run.where.get("precision", ""),
                 "wall_seconds": run.wall_seconds,
                 "flags": [{"name": name, "message": text} for name, text in run.flags],

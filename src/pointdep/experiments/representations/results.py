@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Run:
 
     where: device and precision, empty of a run that diverged; machine: its name, "" where that is
     not known. flags: problems noticed in training, name and message. wall_seconds: of it all.
+    versions: of the packages, empty where they are not known.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Run:
     curves: tuple[Curve, ...]
     flags: tuple[tuple[str, str], ...] = ()
     wall_seconds: float | None = None
+    versions: dict[str, str] = field(default_factory=dict)
 
     def loss_of(self, objective: str) -> dict[str, Any]:
         """The options that its loss was given."""
@@ -115,17 +117,18 @@ def _read(path: Path) -> Run:
             for replica, (objective, seed) in enumerate(pairs)
         ]
         beside = path.parent / SURROUNDINGS
-        machine = json.loads(beside.read_text("utf-8"))["device"] if beside.exists() else ""
+        around = json.loads(beside.read_text("utf-8")) if beside.exists() else {}
         flags = tuple((flag["name"], flag["message"]) for flag in about.get("flags", ()))
         return Run(
             path.parent.name,
             settings,
             about["data"],
             about["where"],
-            machine,
+            around.get("device", ""),
             tuple(curves),
             flags,
             about.get("wall_seconds"),
+            around.get("versions", {}),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ModelFileError(f"{path} cannot be read ({error!r}): delete its folder") from None
