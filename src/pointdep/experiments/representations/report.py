@@ -54,7 +54,9 @@ def as_dict(found: Found, claims: Sequence[Claim]) -> dict[str, Any]:
                 "objectives": run.settings["objectives"],
                 "seeds": run.settings["seeds"],
                 "machine": run.machine,
-                "versions": run.versions,
+                "versions": ", ".join(
+                    f"{name} {version}" for name, version in run.versions.items()
+                ),
                 "precision": run.where.get("precision", ""),
                 "wall_seconds": run.wall_seconds,
                 "flags": [{"name": name, "message": text} for name, text in run.flags],
