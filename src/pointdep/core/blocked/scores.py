@@ -1,0 +1,292 @@
+"""Scores that are inner products, in the place of a matrix of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pointdep.core.blocked.blocks import cells_at_hand
+from pointdep.core.blocked.cells import Elementwise
+from pointdep.core.blocked.moments import moment_sums
+from pointdep.core.blocked.sums import cell_sums, highest_scores, row_log_sums
+from pointdep.core.blocked.walk import Job
+from pointdep.core.blocked.weights import (
+    CellWeights,
+    Dense,
+    OffDiagonal,
+    Others,
+    Pairs,
+    dense_weights,
+)
+from pointdep.errors import InputError
+
+# Sums of exponentials between these lost nothing to the range of float32.
+_SMALLEST_SUM, _LARGEST_SUM = 1e-20, 1e30
+
+JointWeights = Tensor | Pairs | None
+ProductWeights = Tensor | Others | None
+
+
+@dataclass(frozen=True, eq=False)
+class InnerScores:
+    """s_ij = x_i . y_j + own_x_i + own_y_j, to be given to an objective instead of a matrix.
+
+        >>> import torch
+        >>> from pointdep import objectives
+        >>> x, y = torch.eye(3), 2 * torch.eye(3)
+        >>> torch.allclose(objectives.js(objectives.InnerScores(x, y)), objectives.js(x @ y.T))
+        True
+
+    No more than a block of scores is held at a time, forward or backward; second derivatives are
+    not to be had. Weights are tensors as an objective takes them, or `Pairs` and `Others`, which
+    are not of the size of the matrix.
+
+    Attributes
+    ----------
+    x, y: (..., n, e) and (..., m, e).
+    own_x, own_y: (..., n) and (..., m), or None.
+    parts: the last leading dimension counts parts of one batch. Their cells are taken together, as
+        if the matrices, (..., G, n, m), lay below each other as (..., G n, m).
+    cells: how many are scored at a time; chosen from the memory at hand where it is left out.
+    link: an elementwise function that makes scores of the inner products.
+    shift: (..., 1, 1), taken off the scores.
+    """
+
+    x: Tensor
+    y: Tensor
+    own_x: Tensor | None = None
+    own_y: Tensor | None = None
+    parts: bool = False
+    cells: int | None = None
+    link: Elementwise | None = None
+    shift: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        x, y = self.x, self.y
+        if x.ndim < 2 or x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-1]:
+            raise InputError(
+                f"x of shape {tuple(x.shape)} and y of shape {tuple(y.shape)} have no inner "
+                "products: they must be (..., n, e) and (..., m, e)"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the matrix that is not there."""
+        *lead, n, _ = self.x.shape
+        if self.parts:
+            n *= lead.pop()
+        return (*lead, n, self.y.shape[-2])
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.dtype
+
+    def to(self, dtype: torch.dtype) -> InnerScores:
+        return self._of_each(lambda tensor: tensor.to(dtype))
+
+    def __getitem__(self, replicas: Any) -> InnerScores:
+        return self._of_each(lambda tensor: tensor[replicas])
+
+    def __sub__(self, shift: Tensor) -> InnerScores:
+        return replace(self, shift=shift if self.shift is None else self.shift + shift)
+
+    def clamp(self, low: float, high: float) -> InnerScores:
+        return self.linked(lambda scores: scores.clamp(low, high))
+
+    def linked(self, link: Elementwise) -> InnerScores:
+        """link(s) as the scores."""
+        if self.shift is not None:
+            raise InputError("a link goes before what is taken off the scores")
+        before = self.link
+        return replace(self, link=link if before is None else lambda inner: link(before(inner)))
+
+    def require_pairs(self) -> None:
+        """Refuse what has no diagonal of pairs, or nothing beside it."""
+        n, m = self.x.shape[-2], self.y.shape[-2]
+        if n != m:
+            raise InputError(
+                f"{n} rows of x and {m} of y are not pairs: give `joint` and `product` weights "
+                "that say which cells are samples of which distribution"
+            )
+        if n < 2:
+            raise InputError(
+                "a batch of one pair has no product samples: at least two rows are needed"
+            )
+
+    def joint_mean(self, joint: JointWeights, function: Elementwise | None = None) -> Tensor:
+        """E_J[function(s)], (...,)."""
+        if isinstance(joint, Tensor):
+            return self._mean(self._dense(joint), function)
+        rows = self._pair_rows(joint)
+        scores = torch.where(rows > 0, self._pairs(), 0.0)
+        return self._pair_mean(function(scores) if function else scores, rows)
+
+    def product_mean(self, product: ProductWeights, function: Elementwise | None = None) -> Tensor:
+        """E_M[function(s)], (...,)."""
+        weights = self._cell_weights(product)
+        has_moments = self._has_moments and function in (None, torch.square)
+        if has_moments and isinstance(weights, OffDiagonal) and weights.ids is None:
+            return self._moment(weights, squared=function is torch.square)
+        return self._mean(weights, function)
+
+    def product_log_mean_exp(self, product: ProductWeights) -> Tensor:
+        """log E_M[exp s], (...,)."""
+        weights = self._cell_weights(product)
+        # Any reference will do that is not too far from the highest score. That of the pairs is at
+        # hand; where it was too far, the cells are asked.
+        highest = self._highest_pair()
+        total = self._exp_sums(weights, highest)
+        kept = (total > _SMALLEST_SUM) & (total < _LARGEST_SUM)
+        if not bool(kept.all()):
+            highest = torch.where(kept, highest, self._highest_cell(weights))
+            total = self._exp_sums(weights, highest)
+        return total.log() + highest - self._total(weights).log()
+
+    def against_rows(self, joint: JointWeights, product: ProductWeights) -> Tensor:
+        """E_J of s_ij - log mean exp over the pair itself and the product cells of its row."""
+        rows, weights = self._pair_rows(joint), self._cell_weights(product)
+        inputs = self._flat()
+        negative = row_log_sums(*inputs, self._job(weights)).view(rows.shape)
+        own = torch.where(rows > 0, rows, 1.0)
+        scores = torch.where(rows > 0, self._pairs(), 0.0)
+        count = own + weights.row_sums().view(rows.shape).to(own.dtype)
+        values = scores - torch.logaddexp(scores + own.log(), negative) + count.log()
+        return self._pair_mean(values, rows)
+
+    def total_weight(self, weights: Tensor | Pairs | Others | None, default: int) -> Tensor:
+        """The sum of joint or product weights, (...,); `default` for each part without them."""
+        if isinstance(weights, Pairs):
+            return self._together(self._pair_rows(weights).sum(-1))
+        if weights is None:
+            return self.x.new_full(self._lead, float(default * self._parts))
+        return self._total(self._cell_weights(weights))
+
+    @property
+    def _lead(self) -> torch.Size:
+        return self.x.shape[: -3 if self.parts else -2]
+
+    @property
+    def _parts(self) -> int:
+        return self.x.shape[-3] if self.parts else 1
+
+    def _of_each(self, change: Callable[[Tensor], Tensor]) -> InnerScores:
+        own_x, own_y, shift = (
+            None if part is None else change(part) for part in (self.own_x, self.own_y, self.shift)
+        )
+        x, y = change(self.x), change(self.y)
+        return replace(self, x=x, y=y, own_x=own_x, own_y=own_y, shift=shift)
+
+    def _flat(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """x, y, own_x and own_y with one leading dimension, L = replicas times parts."""
+        x, y = (side.reshape(-1, *side.shape[-2:]) for side in (self.x, self.y))
+        own_x, own_y = (
+            None if own is None else own.reshape(-1, own.shape[-1])
+            for own in (self.own_x, self.own_y)
+        )
+        return x, y, own_x, own_y
+
+    def _job(self, weights: CellWeights, function: Elementwise | None = None) -> Job:
+        cells = self.cells or cells_at_hand(self.x.device, self.x.element_size())
+        shift = None if self.shift is None else self._each_part(self.shift)
+        return Job(weights, cells, self.link, function, shift)
+
+    def _each_part(self, values: Tensor) -> Tensor:
+        """One value a replica, (...,) in any shape, for each of its parts, (L,)."""
+        every = values.detach().reshape(-1, 1).expand(-1, self._parts)
+        return every.expand(math.prod(self._lead), -1).reshape(-1)
+
+    def _together(self, values: Tensor) -> Tensor:
+        """Sum over the parts: (L,) or (R, G) -> (...,)."""
+        return values.reshape(-1, self._parts).sum(1).view(self._lead)
+
+    def _pairs(self) -> Tensor:
+        """The scores of the pairs, (R, G, n)."""
+        self.require_pairs()
+        x, y, own_x, own_y = self._flat()
+        scores = (x * y).sum(-1)
+        for own in (own_x, own_y):
+            scores = scores if own is None else scores + own
+        if self.link is not None:
+            scores = self.link(scores)
+        if self.shift is not None:
+            scores = scores - self._each_part(self.shift).unsqueeze(-1)
+        return scores.view(-1, self._parts, scores.shape[-1])
+
+    def _pair_rows(self, joint: JointWeights) -> Tensor:
+        """The weights of the pairs, (R, G, n)."""
+        self.require_pairs()
+        full = self.x.shape[:-1]
+        flat = (math.prod(self._lead), self._parts, full[-1])
+        if isinstance(joint, Tensor):
+            return self._dense(joint).diagonal().to(self.dtype).expand(flat)
+        if joint is None or joint.rows is None:
+            return self.x.new_ones(()).expand(flat)
+        return joint.rows.to(self.dtype).expand(full).reshape(flat)
+
+    def _pair_mean(self, values: Tensor, rows: Tensor) -> Tensor:
+        """The mean of values under weights, both (R, G, n), of each replica."""
+        means = (rows * values).flatten(1).sum(1) / rows.flatten(1).sum(1)
+        return means.view(self._lead)
+
+    def _cell_weights(self, weights: Tensor | Others | None) -> OffDiagonal | Dense:
+        if isinstance(weights, Tensor):
+            return self._dense(weights)
+        self.require_pairs()
+        shape = self.x.shape[:-1]
+        rows, ids = (
+            None if part is None else part.expand(shape).reshape(-1, shape[-1])
+            for part in ((None, None) if weights is None else (weights.rows, weights.ids))
+        )
+        return OffDiagonal(math.prod(shape[:-1]), shape[-1], self.x.device, rows, ids)
+
+    def _dense(self, weights: Tensor) -> Dense:
+        return dense_weights(weights, self.shape, self._parts)
+
+    def _total(self, weights: CellWeights) -> Tensor:
+        return self._together(weights.row_sums().sum(-1)).to(self.dtype)
+
+    def _mean(self, weights: CellWeights, function: Elementwise | None) -> Tensor:
+        sums = cell_sums(*self._flat(), self._job(weights, function))
+        return self._together(sums) / self._total(weights)
+
+    @property
+    def _has_moments(self) -> bool:
+        """Whether sums of s and s^2 stand on a few d x d numbers, and that is less work."""
+        plain = self.link is None and self.shift is None
+        return plain and self.x.shape[-1] < self.x.shape[-2]
+
+    def _moment(self, weights: OffDiagonal, *, squared: bool) -> Tensor:
+        """E_M of s, or of s^2."""
+        rows = None if weights.rows is None else weights.rows.to(self.dtype)
+        total = moment_sums(*self._flat(), rows, squared=squared)
+        diagonal = self._pairs().flatten(0, 1)
+        if rows is not None:
+            diagonal = torch.where(rows > 0, diagonal, 0.0) * (rows if squared else rows.square())
+        diagonal = diagonal.square() if squared else diagonal
+        return self._together(total - diagonal.sum(-1)) / self._total(weights)
+
+    def _exp_sums(self, weights: CellWeights, highest: Tensor) -> Tensor:
+        lowered = self - highest.view(*self._lead, 1, 1)
+        sums = cell_sums(*lowered._flat(), lowered._job(weights, torch.exp))
+        return self._together(sums)
+
+    @torch.no_grad()
+    def _highest_pair(self) -> Tensor:
+        if self.x.shape[-2] != self.y.shape[-2]:
+            return self.x.new_zeros(self._lead)
+        found = self._pairs().flatten(1).amax(1)
+        return torch.where(found.isfinite(), found, 0.0).view(self._lead)
+
+    @torch.no_grad()
+    def _highest_cell(self, weights: CellWeights) -> Tensor:
+        found = highest_scores(*self._flat(), self._job(weights))
+        return found.view(-1, self._parts).amax(1).view(self._lead)
