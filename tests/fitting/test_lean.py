@@ -15,7 +15,7 @@ from pointdep.fitting import engine as module
 from pointdep.fitting.batches import Cells, LeanCells, held_out_cells, lean_held_out_cells
 from pointdep.fitting.splits import make_splits
 
-from .helpers import X_DIM, Y_DIM, engine, model_of, options, rows
+from .helpers import X_DIM, Y_DIM, disjoint_splits, engine, model_of, options, rows
 
 DATA = rows()
 SETTINGS = options(max_epochs=3, block=16, batch_size=32)
@@ -90,8 +90,8 @@ def test_groups(key, monkeypatch):
 @pytest.mark.parametrize("key", ["pc", "dv", "cpc"])
 def test_a_batch_of_one_group_sits_a_step_out(key, monkeypatch):
     codes = torch.zeros(120, dtype=torch.long)
-    codes[::9] = 1
-    splits = make_splits(120, folds=2)
+    codes[[5, 40, 65, 100]] = 1  # one training row and one stopping row of each replica
+    splits = disjoint_splits(120, 2)
     settings = options(max_epochs=2, block=3, batch_size=6)
     assert_same_training(
         lambda: model_of([key] * 2, critic="separable"),

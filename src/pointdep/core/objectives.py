@@ -29,10 +29,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core.blocked.cells import softplus
+from pointdep.core.blocked.layout import JointWeights, ProductWeights
 from pointdep.core.blocked.scores import InnerScores
 from pointdep.core.weights import (
-    JointWeights,
-    ProductWeights,
     Scores,
     full_weights,
     joint_mean,

@@ -20,14 +20,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pointdep.core.blocked.layout import JointWeights, ProductWeights
 from pointdep.core.blocked.scores import InnerScores
 from pointdep.core.blocked.weights import Others, Pairs
 from pointdep.errors import InputError
 
 Elementwise = Callable[[Tensor], Tensor]
 Scores = Tensor | InnerScores
-JointWeights = Tensor | Pairs | None
-ProductWeights = Tensor | Others | None
 Weights = Tensor | Pairs | Others
 
 

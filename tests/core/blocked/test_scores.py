@@ -200,10 +200,11 @@ def test_quadratic_objectives_walk_over_no_cells(name, monkeypatch):
 def test_half_precision_and_autocast():
     drawn = draw(n=40, e=8, dtype=torch.float32, scale=0.5, cells=100)
     half = drawn.inner.to(torch.bfloat16)
-    whole = objectives.pc(half.to(torch.float32))
-    torch.testing.assert_close(objectives.pc(half), whole)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(objectives.pc(half.to(torch.float32)), whole)
+    for objective in (objectives.pc, objectives.cpc, objectives.drf):
+        whole = objective(half.to(torch.float32))
+        torch.testing.assert_close(objective(half), whole)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(objective(half.to(torch.float32)), whole)
 
 
 def test_second_derivatives_are_refused():

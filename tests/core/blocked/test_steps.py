@@ -1,5 +1,8 @@
 """The steps on a block as they are compiled for a GPU, here traced and run on the CPU."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -15,7 +18,7 @@ COMPILE = torch.compile
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Whole blocks go through torch.compile; the steps that did."""
+    """Blocks of a common size go through torch.compile; the steps that did."""
     asked = []
 
     def traced(function, **options):
@@ -23,8 +26,7 @@ def compiled(monkeypatch):
         return COMPILE(function, backend="aot_eager", fullgraph=True, **options)
 
     monkeypatch.setattr(steps.torch, "compile", traced)
-    monkeypatch.setattr(steps, "_usable", lambda: True)
-    monkeypatch.setattr(Scored, "compiled", property(lambda block: block.at.whole))
+    monkeypatch.setattr(Scored, "compiled", property(lambda block: block.at.common))
     steps._compiled.cache_clear()
     yield asked
     steps._compiled.cache_clear()
@@ -40,12 +42,30 @@ def test_objectives_of_compiled_blocks(compiled):
     assert "sums_and_slopes__softplus" in {function.__name__ for function in compiled}
 
 
+@pytest.mark.usefixtures("compiled")
+def test_compiled_first_in_another_thread():
+    """As on a GPU, where the backward pass runs in a thread of its own."""
+    scores, rows = torch.randn(1, 8, 8), torch.randn(1, 8)
+    inputs = (scores, rows, None, None, rows, rows)
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pool.submit(steps._compiled(steps.softmax_slopes, None), *inputs).result()
+    torch.testing.assert_close(found, steps.softmax_slopes(*inputs))
+
+
 def test_a_machine_that_cannot_compile(monkeypatch):
     def fails(function, **options):
-        raise RuntimeError("no C compiler\nand more lines")
+        def broken(*args):
+            raise RuntimeError("no C compiler\nand more lines")
+
+        return broken
 
     monkeypatch.setattr(steps.torch, "compile", fails)
-    steps._usable.cache_clear()
+    monkeypatch.setattr(Scored, "compiled", property(lambda block: block.at.common))
+    steps._compiled.cache_clear()
     with pytest.warns(RuntimeWarning, match=r"torch.compile failed \(no C compiler\)"):
-        assert not steps._usable()
-    steps._usable.cache_clear()
+        assert_same(CASES["js"], draw(n=19, cells=16), 1e-10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(CASES["js"], draw(n=19, cells=16), 1e-10)
+    steps._compiled.cache_clear()

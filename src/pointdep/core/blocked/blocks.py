@@ -14,6 +14,7 @@ import torch
 # block keeps the host busy for a hundred microseconds or two.
 _CPU_CELLS, _MOST_THREADS = 1 << 18, 16
 _GPU_CELLS = 1 << 25
+_MANY = 4  # blocks of one size: worth compiling the steps on them
 _COPIES = 4  # of a block alive at a time
 _SHARE = 8  # at most an eighth of the memory at hand
 _LEAST_BITS = 16  # 256 KiB of float32 are always there
@@ -26,7 +27,7 @@ class Block:
     matrices: slice
     rows: slice
     columns: slice
-    whole: bool = True  # of the size that most blocks have
+    common: bool = False  # one of many of this size
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,12 @@ def block_sizes(matrices: int, rows: int, columns: int, cells: int) -> Sizes:
 def blocks(matrices: int, rows: int, columns: int, cells: int) -> Iterator[Block]:
     """All cells of matrices of this size, about `cells` at a time; the last ones are smaller."""
     size = block_sizes(matrices, rows, columns, cells)
+    full = (matrices // size.matrices) * (rows // size.rows) * (columns // size.columns)
     for m in _slices(matrices, size.matrices):
         for r in _slices(rows, size.rows):
             for c in _slices(columns, size.columns):
                 found = Sizes(m.stop - m.start, r.stop - r.start, c.stop - c.start)
-                yield Block(m, r, c, found == size)
+                yield Block(m, r, c, found == size and full >= _MANY)
 
 
 def _slices(total: int, size: int) -> list[slice]:

@@ -30,7 +30,8 @@ def moment_sums(
         weights = (rows.sqrt() if squared else rows).unsqueeze(-1)
         x, y = (torch.where(weights > 0, side, 0.0) * weights for side in (x, y))
     if squared:
-        return (gram(x) * gram(y)).flatten(-2).sum(-1)
+        with torch.autocast(x.device.type, enabled=False):
+            return (gram(x) * gram(y)).flatten(-2).sum(-1)
     return (x.sum(-2) * y.sum(-2)).sum(-1)
 
 

@@ -83,39 +83,44 @@ class _HasSize(Protocol):
 
 def fused(step: Step, cell: Elementwise | Sloped | None, block: _HasSize) -> Step:
     """The step, compiled where that pays."""
-    if block.compiled and _usable():
+    if block.compiled:
         return _compiled(step, cell)
     return step if cell is None else partial(step, cell)
 
 
 @cache
-def _usable() -> bool:
-    """Whether this machine can compile for its GPU at all, asked once with a small step."""
-    try:
-        torch.compile(_probe, dynamic=False)(torch.zeros(1, 32, 32, device="cuda"))
-    except torch.cuda.OutOfMemoryError:
-        raise
-    except Exception as error:  # whatever a missing compiler, driver or Triton raises
-        reason = str(error).strip().splitlines()
-        warnings.warn(
-            f"torch.compile failed ({reason[0] if reason else type(error).__name__}): large "
-            "batches are computed without it, more slowly",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
+def _compiled(step: Step, cell: Elementwise | Sloped | None) -> _Compiled:
+    return _Compiled(step, cell)
 
 
-def _probe(scores: Tensor) -> Tensor:
-    return scores.exp().sum(-1)
+class _Compiled:
+    """A step by torch.compile; as it stands, from the day that fails on this machine."""
 
+    def __init__(self, step: Step, cell: Elementwise | Sloped | None) -> None:
+        self.plain = step if cell is None else partial(step, cell)
+        self.compiled: Step | None
+        if cell is None:
+            self.compiled = torch.compile(step, dynamic=False)
+            return
+        # torch counts how often a function was compiled, and gives up at eight: one for each cell.
+        name = f"{step.__name__}_{cell.__name__}"
+        own = FunctionType(step.__code__.replace(co_name=name), step.__globals__, name)
+        self.compiled = partial(torch.compile(own, dynamic=False), cell)
 
-@cache
-def _compiled(step: Step, cell: Elementwise | Sloped | None) -> Step:
-    if cell is None:
-        return torch.compile(step, dynamic=False)
-    # torch counts how often a function was compiled, and gives up at eight: one for each cell.
-    name = f"{step.__name__}_{cell.__name__}"
-    own = FunctionType(step.__code__.replace(co_name=name), step.__globals__, name)
-    return partial(torch.compile(own, dynamic=False), cell)
+    def __call__(self, *tensors: Tensor | None) -> Any:
+        if self.compiled is None:
+            return self.plain(*tensors)
+        try:
+            return self.compiled(*tensors)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a missing compiler, driver or Triton raises
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            warnings.warn(
+                f"torch.compile failed ({lines[0]}): large batches are computed without it, more "
+                "slowly",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            self.compiled = None
+            return self.plain(*tensors)

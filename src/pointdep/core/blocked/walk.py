@@ -61,8 +61,8 @@ class Scored:
 
     @property
     def compiled(self) -> bool:
-        """Whether a step on this block is worth compiling: once for all blocks of this size."""
-        return self.at.whole and self.x.is_cuda
+        """Whether steps are compiled: on a GPU, for blocks of which there are many."""
+        return self.at.common and self.x.is_cuda
 
     def linked(self) -> Tensor:
         """The inner products, (l, r, c); where there is a link, what it makes of them."""
