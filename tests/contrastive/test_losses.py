@@ -196,7 +196,7 @@ def test_identity_in_float32():
 
 
 def test_tf32_setting_is_left_as_found():
-    from pointdep.contrastive.losses.precision import full_float32
+    from pointdep.core.precision import full_float32
 
     matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
     try:

@@ -10,6 +10,9 @@ left out, row i and column i are the pairs and every other cell is a sample of t
     >>> round(objectives.pc(scores).item(), 4)
     -0.2201
 
+In the place of the matrix may stand `InnerScores`, of the two sides whose inner products are the
+scores: the matrix is then never held, and the value is the same.
+
 Everything is computed from logits, softplus and logsumexp, so that scores of +-80 in float32 give
 finite values and right gradients wherever the true value is finite.
 """
@@ -25,7 +28,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pointdep.core.blocked.cells import softplus
+from pointdep.core.blocked.layout import JointWeights, ProductWeights
+from pointdep.core.blocked.scores import InnerScores
 from pointdep.core.weights import (
+    Scores,
     full_weights,
     joint_mean,
     log_weights,
@@ -38,6 +45,7 @@ from pointdep.core.weights import (
 from pointdep.errors import InputError
 
 __all__ = [
+    "InnerScores",
     "cpc",
     "dm1",
     "dm2",
@@ -58,33 +66,30 @@ T = TypeVar("T")
 
 
 def full_precision(
-    objective: Callable[Concatenate[Tensor, P], T],
-) -> Callable[Concatenate[Tensor, P], T]:
+    objective: Callable[Concatenate[Scores, P], T],
+) -> Callable[Concatenate[Scores, P], T]:
     """Compute in float32 where the scores come in half precision, as under autocast.
 
     The number of cells of a batch of 300 does not even fit float16.
     """
 
     @wraps(objective)
-    def of_float(scores: Tensor, /, *args: P.args, **options: P.kwargs) -> T:
+    def of_float(scores: Scores, /, *args: P.args, **options: P.kwargs) -> T:
         half = scores.dtype in (torch.float16, torch.bfloat16)
-        return objective(scores.float() if half else scores, *args, **options)
+        return objective(scores.to(torch.float32) if half else scores, *args, **options)
 
     return of_float
 
 
-def softplus(scores: Tensor) -> Tensor:
-    """log(1 + exp s), without the shortcut of `F.softplus` that costs float64 its digits."""
-    return -F.logsigmoid(-scores)
-
-
 @full_precision
-def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
+def cpc(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
     """CPC / InfoNCE: mean_i [ s_ii - log( (1/B) sum_j exp s_ij ) ]; never above log B.
 
     With weights: each joint cell is set against the product cells of its row and itself, itself
     with its own joint weight.
     """
+    if isinstance(scores, InnerScores):
+        return scores.against_rows(joint, product)
     if joint is None and product is None:
         require_square(scores)
         positive = scores.diagonal(dim1=-2, dim2=-1)
@@ -105,13 +110,13 @@ def cpc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None =
 
 
 @full_precision
-def nwj(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
+def nwj(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
     """NWJ: E_J[s] - E_M[exp(s - 1)]; at most the MI for any scores, best at s = 1 + log r."""
     return joint_mean(scores, joint) - (product_log_mean_exp(scores, product) - 1.0).exp()
 
 
 @full_precision
-def js(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
+def js(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
     """Jensen-Shannon, Eq. (1): -E_J[softplus(-s)] - E_M[softplus(s)]; best at s = log r.
 
     It is the classifier that weighs joint and product samples equally, however many there are.
@@ -120,18 +125,18 @@ def js(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = 
 
 
 @full_precision
-def dv(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
+def dv(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
     """Donsker-Varadhan: E_J[s] - log E_M[exp s]; best at s = log r + any constant."""
     return joint_mean(scores, joint) - product_log_mean_exp(scores, product)
 
 
 @full_precision
 def dv_moving_average(
-    scores: Tensor,
+    scores: Scores,
     log_average: Tensor | None = None,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     momentum: float = 0.9,
     floor: float = 1e-4,
 ) -> tuple[Tensor, Tensor]:
@@ -155,10 +160,10 @@ def dv_moving_average(
 
 @full_precision
 def smile_bound(
-    scores: Tensor,
+    scores: Scores,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     tau: float = 5.0,
 ) -> Tensor:
     """SMILE's inference: E_J[s] - log E_M[exp clip(s, -tau, tau)]."""
@@ -167,10 +172,10 @@ def smile_bound(
 
 @full_precision
 def dm1(
-    scores: Tensor,
+    scores: Scores,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     lam: float = 1.0,
 ) -> Tensor:
     """Density Matching I, Eq. (2): E_J[s] - lambda (E_M[exp s] - 1); best at log r - log lambda."""
@@ -179,10 +184,10 @@ def dm1(
 
 @full_precision
 def dm2(
-    scores: Tensor,
+    scores: Scores,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     eta: float = 1.0,
 ) -> Tensor:
     """Density Matching II, Eq. (3): E_J[s] - eta (log E_M[exp s])^2; best at log r + 1/(2 eta)."""
@@ -190,7 +195,7 @@ def dm2(
 
 
 @full_precision
-def pc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None) -> Tensor:
+def pc(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
     """Probabilistic Classifier, Eqs. (4) and (5): minus the cross-entropy over all cells.
 
     The score is log r itself and the classifier's logit is s - log(n_M / n_J), so that nothing
@@ -209,10 +214,10 @@ def pc(scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = 
 
 @full_precision
 def drf(
-    scores: Tensor,
+    scores: Scores,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     alpha: float = 0.0,
 ) -> Tensor:
     """Density-Ratio Fitting, Eq. (6): E_J[s] - 1/2 E_M[s^2]; best at s = r.
@@ -232,10 +237,10 @@ def drf(
 
 @full_precision
 def rpc(
-    scores: Tensor,
+    scores: Scores,
     *,
-    joint: Tensor | None = None,
-    product: Tensor | None = None,
+    joint: JointWeights = None,
+    product: ProductWeights = None,
     a: float = 1.0,
     b: float = 0.005,
     c: float = 1.0,
@@ -254,7 +259,7 @@ def rpc(
 
 @full_precision
 def squared_loss_mi(
-    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
+    scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None
 ) -> Tensor:
     """The squared-loss mutual information, 1/2 E_J[r] - 1/2, of scores that are r."""
     del product  # part of the common signature; the plug-in needs joint samples only

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from pointdep.core.blocked import InnerScores
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.method_groups import MethodGroups
@@ -110,11 +111,25 @@ class RatioModel(nn.Module):
         """The critic's output. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
         return self.critic.matrix(self.x_map(x), self.y_map(y))
 
+    def inner_scores(self, x: Tensor, y: Tensor) -> InnerScores:
+        """`raw_matrix` of a separable critic, without the matrix.
+
+        x: (R, G, n, dx), y: (R, G, n, dy); the parts, G, are taken together.
+        """
+        vectors_x, vectors_y, own_x, own_y = self.critic.factors(self.x_map(x), self.y_map(y))
+        return InnerScores(vectors_x, vectors_y, own_x, own_y, parts=True)
+
     def scores(self, raw: Tensor) -> Tensor:
         """The method's scores of the critic's output, any shape (R, ...)."""
         if self.link == "score":
             return raw
         return self.per_method(lambda method, part: method.inverse(part), self._log_ratio(raw))
+
+    def linked(self, method: Method, raw: InnerScores) -> InnerScores:
+        """`scores` without the matrix, of replicas with this method."""
+        if self.link == "score":
+            return raw
+        return raw.linked(lambda inner: method.inverse(self._log_ratio(inner)))
 
     def log_ratio_pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """log r of the pairs. x: (R, n, dx), y: (R, n, dy) -> (R, n)."""

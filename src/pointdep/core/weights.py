@@ -5,6 +5,9 @@ that broadcast against it: ``joint`` marks samples of p(x,y), ``product`` sample
 default row i and column i are a pair, so ``joint`` is the identity and ``product`` is one off the
 diagonal.
 
+In the place of the matrix may stand `InnerScores`, whose sums are found without it; its weights may
+be `Pairs` and `Others`.
+
 A cell of weight zero is masked before anything is computed from it, so that it may hold any score,
 a non-finite one included, and still leaves value and gradient untouched.
 """
@@ -17,13 +20,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pointdep.core.blocked.layout import JointWeights, ProductWeights
+from pointdep.core.blocked.scores import InnerScores
+from pointdep.core.blocked.weights import Others, Pairs
 from pointdep.errors import InputError
 
 Elementwise = Callable[[Tensor], Tensor]
+Scores = Tensor | InnerScores
+Weights = Tensor | Pairs | Others
 
 
-def require_square(scores: Tensor) -> None:
+def require_square(scores: Scores) -> None:
     """Refuse a rectangular matrix where the weights are left at their defaults."""
+    if isinstance(scores, InnerScores):
+        scores.require_pairs()
+        return
     if scores.ndim < 2 or scores.shape[-1] != scores.shape[-2]:
         raise InputError(
             f"scores of shape {tuple(scores.shape)} are not a square matrix of pairs: give `joint` "
@@ -38,8 +49,10 @@ def off_diagonal(scores: Tensor) -> Tensor:
     return ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
 
 
-def joint_mean(scores: Tensor, joint: Tensor | None, function: Elementwise | None = None) -> Tensor:
+def joint_mean(scores: Scores, joint: JointWeights, function: Elementwise | None = None) -> Tensor:
     """E_J[function(s)], of shape (...,); the identity function by default."""
+    if isinstance(scores, InnerScores):
+        return scores.joint_mean(joint, function)
     if joint is None:
         require_square(scores)
         diagonal = scores.diagonal(dim1=-2, dim2=-1)
@@ -48,17 +61,21 @@ def joint_mean(scores: Tensor, joint: Tensor | None, function: Elementwise | Non
 
 
 def product_mean(
-    scores: Tensor, product: Tensor | None, function: Elementwise | None = None
+    scores: Scores, product: ProductWeights, function: Elementwise | None = None
 ) -> Tensor:
     """E_M[function(s)], of shape (...,); the identity function by default."""
+    if isinstance(scores, InnerScores):
+        return scores.product_mean(product, function)
     if product is None:
         require_square(scores)
         product = off_diagonal(scores)
     return _weighted_mean(scores, product, function)
 
 
-def product_log_mean_exp(scores: Tensor, product: Tensor | None) -> Tensor:
+def product_log_mean_exp(scores: Scores, product: ProductWeights) -> Tensor:
     """log E_M[exp s], of shape (...,), by logsumexp: the sum itself does not fit float32."""
+    if isinstance(scores, InnerScores):
+        return scores.product_log_mean_exp(product)
     if product is None:
         require_square(scores)
         n = scores.shape[-1]
@@ -75,15 +92,21 @@ def log_weights(weights: Tensor) -> Tensor:
     return torch.where(weights > 0, weights, 1.0).log()
 
 
-def total_weight(scores: Tensor, weights: Tensor | None, default: int) -> Tensor:
+def total_weight(scores: Scores, weights: Weights | None, default: int) -> Tensor:
     """The sum n_J or n_M of the weights, of shape (...,); `default` when they are left out."""
+    if isinstance(scores, InnerScores):
+        return scores.total_weight(weights, default)
     if weights is None:
         return scores.new_full(scores.shape[:-2], float(default))
     return full_weights(scores, weights).flatten(-2).sum(-1)
 
 
-def full_weights(scores: Tensor, weights: Tensor) -> Tensor:
+def full_weights(scores: Tensor, weights: Weights) -> Tensor:
     """The weights in the dtype and at the shape of the scores."""
+    if not isinstance(weights, Tensor):
+        raise InputError(
+            "a matrix of scores takes tensors as weights; Pairs and Others go with InnerScores"
+        )
     try:
         return weights.to(scores.dtype).expand_as(scores)
     except RuntimeError:
@@ -93,13 +116,13 @@ def full_weights(scores: Tensor, weights: Tensor) -> Tensor:
         ) from None
 
 
-def _masked(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _masked(scores: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
     """Scores with zero-weight cells replaced by 0, and the weights at full shape."""
     weights = full_weights(scores, weights)
     return torch.where(weights > 0, scores, 0.0), weights
 
 
-def _weighted_mean(scores: Tensor, weights: Tensor, function: Elementwise | None) -> Tensor:
+def _weighted_mean(scores: Tensor, weights: Weights, function: Elementwise | None) -> Tensor:
     scores, weights = _masked(scores, weights)
     values = function(scores) if function else scores
     return (weights * values).flatten(-2).sum(-1) / weights.flatten(-2).sum(-1)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.blocked import Others, Pairs
 from pointdep.fitting.splits import Rows
 
 
@@ -25,6 +26,34 @@ class Cells:
     y: Tensor
     joint: Tensor
     product: Tensor
+
+    def select(self, replicas: Sequence[int]) -> Cells:
+        """Those of some replicas, where each has weights of its own."""
+        rows = list(replicas)
+        return Cells(self.x[rows], self.y[rows], self.joint[rows], self.product[rows])
+
+    def has_product(self) -> Tensor:
+        """Whether a replica has any sample of the product, (A,)."""
+        return (self.product > 0).flatten(1).any(1)
+
+
+@dataclass(frozen=True)
+class LeanCells:
+    """The same pairs with weights of rows, (A, G, b): for cells too many to be laid out."""
+
+    x: Tensor
+    y: Tensor
+    joint: Pairs
+    product: Others
+
+    def select(self, replicas: Sequence[int]) -> LeanCells:
+        """Those of some replicas."""
+        rows = list(replicas)
+        return LeanCells(self.x[rows], self.y[rows], self.joint[rows], self.product[rows])
+
+    def has_product(self) -> Tensor:
+        """Whether a replica has any sample of the product, (A,)."""
+        return self.product.exist().any(-1)
 
 
 class RowBatches:
@@ -44,14 +73,18 @@ class RowBatches:
         block: int,
         seed: int,
         groups: Tensor | None = None,
+        lean: bool = False,
     ) -> None:
+        """lean: do not lay out the cells of a batch."""
         self.x, self.y, self.groups = x, y, groups
         self.rows, self.block, self.seed = rows, block, seed
         self.batch_size = batch_size - batch_size % block
         self.steps_per_pass = [len(r) // self.batch_size for r in rows]
         self._orders: dict[int, tuple[int, Rows]] = {}
-        eye = torch.eye(block, device=x.device).repeat(self.batch_size // block, 1)
-        self._joint, self._product = eye, 1.0 - eye
+        self.lean = lean
+        if not lean:
+            eye = torch.eye(block, device=x.device).repeat(self.batch_size // block, 1)
+            self._joint, self._product = eye, 1.0 - eye
 
     def steps(self, minimum: int) -> int:
         """Steps in an epoch: a pass over the average replica's rows, and at least `minimum`."""
@@ -66,16 +99,19 @@ class RowBatches:
         ]
         return torch.from_numpy(np.stack(drawn, 1)).to(self.x.device)
 
-    def cells(self, index: Tensor) -> Cells:
+    def cells(self, index: Tensor) -> Cells | LeanCells:
         """The pairs of row numbers (A, batch_size)."""
         shape = (index.shape[0], -1, self.block)
         x, y = (
             self.x[index].view(*shape, self.x.shape[1]),
             self.y[index].view(*shape, self.y.shape[1]),
         )
+        groups = None if self.groups is None else self.groups[index].view(shape)
+        if self.lean:
+            return LeanCells(x, y, Pairs(), Others(ids=groups))
         product = self._product
-        if self.groups is not None:
-            product = product * different_groups(self.groups[index].view(shape)).flatten(1, 2)
+        if groups is not None:
+            product = product * different_groups(groups).flatten(1, 2)
         return Cells(x, y, self._joint, product)
 
     def _batch(self, replica: int, step: int) -> Rows:
@@ -101,6 +137,39 @@ def held_out_cells(
 
     Returns the cells and the row numbers (A, G*b), -1 where padded.
     """
+    index = _held_out_rows(rows, block, seed)
+    flat = torch.from_numpy(index).to(x.device)
+    valid = flat >= 0
+    safe = flat.clamp(min=0)
+    eye = torch.eye(index.shape[-1], dtype=torch.bool, device=x.device)
+    both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
+    product = both & ~eye
+    if groups is not None:
+        product = product & different_groups(groups[safe])
+    cells = Cells(
+        x[safe], y[safe], (both & eye).to(x.dtype).flatten(1, 2), product.to(x.dtype).flatten(1, 2)
+    )
+    return cells, index.reshape(len(rows), -1)
+
+
+def lean_held_out_cells(
+    x: Tensor,
+    y: Tensor,
+    rows: Sequence[Rows],
+    *,
+    block: int,
+    seed: int,
+    groups: Tensor | None = None,
+) -> LeanCells:
+    """The cells of `held_out_cells`, not laid out."""
+    flat = torch.from_numpy(_held_out_rows(rows, block, seed)).to(x.device)
+    valid, safe = (flat >= 0).to(x.dtype), flat.clamp(min=0)
+    others = Others(valid, None if groups is None else groups[safe])
+    return LeanCells(x[safe], y[safe], Pairs(valid), others)
+
+
+def _held_out_rows(rows: Sequence[Rows], block: int, seed: int) -> NDArray[np.int64]:
+    """The rows of each replica in blocks, in random order: (A, G, b), -1 where padded."""
     longest = max(len(r) for r in rows)
     block = min(block, longest)
     blocks = -(-longest // block)
@@ -111,18 +180,7 @@ def held_out_cells(
         used = -(-len(order) // block)
         for position, chunk in enumerate(np.array_split(order, used)):
             index[number, position * block : position * block + len(chunk)] = chunk
-    flat = torch.from_numpy(index).to(x.device).view(len(rows), blocks, block)
-    valid = flat >= 0
-    safe = flat.clamp(min=0)
-    eye = torch.eye(block, dtype=torch.bool, device=x.device)
-    both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
-    product = both & ~eye
-    if groups is not None:
-        product = product & different_groups(groups[safe])
-    cells = Cells(
-        x[safe], y[safe], (both & eye).to(x.dtype).flatten(1, 2), product.to(x.dtype).flatten(1, 2)
-    )
-    return cells, index
+    return index.reshape(len(rows), blocks, block)
 
 
 def different_groups(groups: Tensor) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pointdep.core.blocked import InnerScores, Others, Pairs
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.fitting.batches import Cells, RowBatches
+from pointdep.fitting.batches import Cells, LeanCells, RowBatches
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.state import TrainingState
@@ -20,7 +21,7 @@ class Crew:
         self,
         model: RatioModel,
         batches: RowBatches,
-        held_out: Cells,
+        held_out: Cells | LeanCells,
         options: TrainingOptions,
         state: TrainingState,
     ) -> None:
@@ -49,9 +50,7 @@ class Crew:
                 "exp_avg": state.first[rows].clone(),
                 "exp_avg_sq": state.second[rows].clone(),
             }
-        self.held_out = Cells(
-            held_out.x[rows], held_out.y[rows], held_out.joint[rows], held_out.product[rows]
-        )
+        self.held_out = held_out.select(rows)
 
     def _step_device(self) -> torch.device:
         device = self.average.device
@@ -86,31 +85,38 @@ class Crew:
         self.flat.load(current)
         return [float(v) for v in value]
 
-    def _objective(self, cells: Cells, *, training: bool) -> Tensor:
+    def _objective(self, cells: Cells | LeanCells, *, training: bool) -> Tensor:
         """The objective of each replica, (A,)."""
-        scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
+        scores: Tensor | InnerScores
+        if isinstance(cells, LeanCells):
+            scores = self.model.inner_scores(cells.x, cells.y)
+        else:
+            scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
 
         def of_method(method: Method, rows: Tensor) -> Tensor:
             joint, product, part = cells.joint, cells.product, scores[rows]
-            if joint.ndim == 3:
+            if not isinstance(joint, Tensor) or joint.ndim == 3:
                 joint = joint[rows]
-            if product.ndim == 3:
+            if not isinstance(product, Tensor) or product.ndim == 3:
                 product = product[rows]
+            if isinstance(part, InnerScores):
+                part = self.model.linked(method, part)
             if not training:
                 return method.objective(part, joint=joint, product=product)
             return self._training_objective(method, rows, part, joint, product)
 
-        rows = torch.arange(len(self.replicas), device=scores.device)
+        rows = torch.arange(len(self.replicas), device=cells.x.device)
         return self.model.per_method(of_method, rows)
 
     def _training_objective(
-        self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
+        self,
+        method: Method,
+        rows: Tensor,
+        scores: Tensor | InnerScores,
+        joint: Tensor | Pairs,
+        product: Tensor | Others,
     ) -> Tensor:
-        usable = None
-        if product.ndim == 3:
-            # Groups may leave a replica's batch without any product sample: it sits this step out.
-            usable = (product > 0).flatten(1).any(1)
-            product = torch.where(usable[:, None, None], product, 1.0)
+        product, usable = _with_samples(product)
         if method.gradient is not None:
             value = self._running(method, rows, scores, joint, product)
         else:
@@ -118,7 +124,12 @@ class Crew:
         return value if usable is None else torch.where(usable, value, 0.0)
 
     def _running(
-        self, method: Method, rows: Tensor, scores: Tensor, joint: Tensor, product: Tensor
+        self,
+        method: Method,
+        rows: Tensor,
+        scores: Tensor | InnerScores,
+        joint: Tensor | Pairs,
+        product: Tensor | Others,
     ) -> Tensor:
         assert method.gradient is not None
         # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
@@ -161,3 +172,22 @@ class Crew:
         state.first[rows], state.second[rows] = moments["exp_avg"], moments["exp_avg_sq"]
         for position, replica in enumerate(rows):
             state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
+
+
+def _with_samples(
+    product: Tensor | Others,
+) -> tuple[Tensor | Others, Tensor | None]:
+    """Product weights that are never all zero, and whether they are the given ones, (A,).
+
+    Groups may leave a replica's batch without any product sample: it sits this step out.
+    """
+    if isinstance(product, Tensor):
+        if product.ndim < 3:
+            return product, None
+        usable = (product > 0).flatten(1).any(1)
+        return torch.where(usable[:, None, None], product, 1.0), usable
+    if product.ids is None:
+        return product, None
+    usable = product.exist().any(-1)
+    numbers = torch.arange(product.ids.shape[-1], device=product.ids.device)
+    return Others(product.rows, torch.where(usable[:, None, None], product.ids, numbers)), usable

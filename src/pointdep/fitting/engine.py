@@ -13,18 +13,27 @@ from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import DivergedError, InputError
-from pointdep.fitting.batches import RowBatches, held_out_cells
+from pointdep.fitting.batches import (
+    Cells,
+    LeanCells,
+    RowBatches,
+    held_out_cells,
+    lean_held_out_cells,
+)
 from pointdep.fitting.crew import Crew
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.splits import Split
+from pointdep.fitting.splits import Rows, Split
 from pointdep.fitting.state import TrainingState, load_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
 _CHECKPOINT_EVERY_S = 5.0
+
+MOST_CELLS = 1 << 22
+"""Scores of one replica's batch beyond which those of a separable critic are not laid out."""
 
 
 @dataclass(frozen=True)
@@ -75,21 +84,28 @@ class Engine:
             block=options.block,
             seed=options.seed,
             groups=groups,
+            lean=self._lean(options.batch_size, options.block),
         )
-        self.held_out, _ = held_out_cells(
-            x,
-            y,
-            [s.stop for s in splits],
-            block=max(_STOP_BLOCK, options.block),
-            seed=options.seed,
-            groups=groups,
-        )
-        if not bool((self.held_out.product > 0).flatten(1).any(1).all()):
+        self.held_out = self._held_out(x, y, [s.stop for s in splits], groups)
+        if not bool(self.held_out.has_product().all()):
             raise InputError(
                 "the rows that decide when to stop hold no pair of different groups in some split: "
                 "give more groups, or a larger stop_fraction"
             )
         self._saved = time.monotonic()
+
+    def _lean(self, rows: int, block: int) -> bool:
+        """Whether the cells of so many rows in blocks are not to be laid out."""
+        return self.full.critic.separable and rows * block > MOST_CELLS
+
+    def _held_out(
+        self, x: Tensor, y: Tensor, rows: Sequence[Rows], groups: Tensor | None
+    ) -> Cells | LeanCells:
+        block, seed = max(_STOP_BLOCK, self.options.block), self.options.seed
+        longest = max(len(part) for part in rows)
+        if self._lean(longest, min(block, longest)):
+            return lean_held_out_cells(x, y, rows, block=block, seed=seed, groups=groups)
+        return held_out_cells(x, y, rows, block=block, seed=seed, groups=groups)[0]
 
     @property
     def steps(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.contrastive.losses.precision import full_float32
+from pointdep.core.precision import full_float32
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from pointdep.contrastive.losses.base import LogScoreLoss
 from pointdep.contrastive.losses.cells import Cells
 from pointdep.contrastive.losses.options import LogScoreOptions, adds_to
-from pointdep.core.objectives import softplus
+from pointdep.core.blocked.cells import softplus
 
 _NOWHERE = float("-inf")  # the score at which softplus is zero
 

@@ -8,12 +8,10 @@ but under `torch.compile` and `torch.func`, and in second derivatives, they foll
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 from torch import Tensor
+
+from pointdep.core.precision import Gram as _Gram
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -54,40 +52,3 @@ def gram(rows: Tensor) -> Tensor:
         return rows.T @ rows
     product: Tensor = _Gram.apply(rows)  # type: ignore[no-untyped-call]
     return product
-
-
-class _Gram(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        with full_float32():
-            return rows.T @ rows
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        rows: Tensor = ctx.saved_tensors[0]
-        with full_float32():
-            return rows @ (gradient + gradient.T)
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """TF32 off in CUDA's matrix products, however it was turned on; as it was afterwards."""
-    matmul = torch.backends.cuda.matmul
-    try:
-        legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set by `fp32_precision`, beside which the older setting is unreadable
-        legacy = "highest"
-    if legacy != "highest":
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(legacy)
-        return
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before

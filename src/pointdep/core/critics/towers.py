@@ -24,6 +24,7 @@ class TowersCritic(ClosedFormCritic):
     to undo. All of it is an inner product with terms of x and of y alone.
     """
 
+    separable = True
     x_mean: Tensor
     y_mean: Tensor
     x_weight: Tensor
@@ -98,6 +99,11 @@ class TowersCritic(ClosedFormCritic):
         vector_y, own_y = self.inner_y(y)
         together = vector_x @ vector_y.transpose(-1, -2) + own_x.unsqueeze(-1)
         return together if own_y is None else together + own_y.unsqueeze(-2)
+
+    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        if self.training:
+            return self.towers.factors(*self._dropped(x, y))
+        return super().factors(x, y)
 
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")

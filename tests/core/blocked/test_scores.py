@@ -1,0 +1,241 @@
+"""Objectives without the matrix of scores, against the same objectives of the matrix."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pointdep.core import objectives, readouts
+from pointdep.core.blocked import InnerScores, Others, Pairs
+from pointdep.errors import InputError
+
+from ..reference import CASES
+from .drawn import WEIGHTS, draw
+
+# The diagonal's plain mean needs no walk over cells.
+NAMES = [name for name in CASES if name != "squared_loss_mi"]
+
+
+def compared(case, drawn, upstream_seed=5):
+    """(ours, theirs) of the values, with and without gradients wanted, and of each gradient."""
+    ours, theirs = case(drawn.inner, **drawn.inner_weights), case(drawn.matrix, **drawn.weights)
+    with torch.no_grad():
+        value_alone = case(drawn.inner, **drawn.inner_weights)
+    generator = torch.Generator().manual_seed(upstream_seed)
+    upstream = torch.rand(theirs.shape, generator=generator).to(theirs) + 0.5
+    pairs = [(ours.detach(), theirs.detach()), (value_alone, theirs.detach())]
+    gradients = [torch.autograd.grad(value, drawn.inputs, upstream) for value in (ours, theirs)]
+    return pairs + list(zip(*gradients, strict=True))
+
+
+def assert_same(case, drawn, tolerance):
+    pairs = compared(case, drawn)
+    # A gradient may be zero but for rounding, as that of own_x is under cpc.
+    largest = max(float(theirs.abs().max()) for _, theirs in pairs)
+    for ours, theirs in pairs:
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        bound = tolerance * max(float(theirs.abs().max()), 1e-2 * largest)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cells", [1, 7, 1000])
+def test_against_loops(name, cells):
+    drawn = draw(n=5, e=2, cells=cells)
+    eye = torch.eye(5, dtype=torch.float64)
+    expected = CASES[name].by_hand(drawn.matrix, eye, 1 - eye)
+    assert CASES[name](drawn.inner).item() == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_weights(name, weights):
+    for lead in ((), (3,)):
+        assert_same(CASES[name], draw(lead, 11, 3, weights=weights, own=2), 1e-10)
+
+
+@settings(deadline=None, max_examples=120)
+@given(data=st.data())
+def test_any_size_block_and_replicas(data):
+    drawn = draw(
+        data.draw(st.sampled_from([(), (1,), (3,), (2, 2)])),
+        data.draw(st.integers(2, 40)),
+        data.draw(st.integers(1, 6)),
+        cells=data.draw(st.integers(1, 4000)),
+        weights=data.draw(st.sampled_from(WEIGHTS)),
+        own=data.draw(st.integers(0, 2)),
+        seed=data.draw(st.integers(0, 10)),
+    )
+    assert_same(CASES[data.draw(st.sampled_from(NAMES))], drawn, 1e-10)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_parts_are_one_batch(data):
+    """As the engine lays blocks of rows below each other."""
+    drawn = draw(
+        (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))),
+        data.draw(st.integers(2, 9)),
+        3,
+        cells=data.draw(st.integers(1, 500)),
+        weights=data.draw(st.sampled_from(WEIGHTS)),
+        own=1,
+        parts=True,
+    )
+    assert drawn.inner.shape == drawn.matrix.shape
+    assert_same(CASES[data.draw(st.sampled_from(NAMES))], drawn, 1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32(name):
+    drawn = draw((2,), 301, 16, cells=9000, dtype=torch.float32, scale=0.5, own=1)
+    assert_same(CASES[name], drawn, 1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradcheck(name):
+    drawn = draw((2,), 5, 2, cells=6, weights="rows and ids", own=2)
+
+    def value(*inputs):
+        return CASES[name](InnerScores(*inputs, cells=6), **drawn.inner_weights)
+
+    assert torch.autograd.gradcheck(value, drawn.inputs)
+
+
+@pytest.mark.parametrize(
+    "link", [readouts.drf_inverse, lambda t: torch.asinh(0.5 * t) + 1.0, lambda t: t]
+)
+@pytest.mark.parametrize("name", ["pc", "cpc", "dv", "drf_alpha"])
+def test_links(name, link):
+    for weights in ("none", "rows and ids"):
+        drawn = draw((2,), 8, 3, weights=weights, own=2, scale=0.7)
+        linked = drawn._replace(inner=drawn.inner.linked(link), matrix=link(drawn.matrix))
+        assert_same(CASES[name], linked, 1e-10)
+
+
+@pytest.mark.parametrize("shift", [-300.0, -60.0, 60.0, 300.0])
+@pytest.mark.parametrize("name", ["dv", "dm2", "cpc", "smile_bound"])
+def test_pairs_far_from_the_other_cells(name, shift):
+    """The highest score of a pair is no guide to the others here; float32 holds no exp(90)."""
+    n, e = 12, 3
+    drawn = draw(n=n, e=e, dtype=torch.float32)
+    x, y = (torch.cat([side.detach(), torch.eye(n)], 1) for side in drawn.inputs)
+    x, y = x.requires_grad_(), (y * torch.tensor([1.0] * e + [shift] * n)).requires_grad_()
+    far = drawn._replace(inner=InnerScores(x, y, cells=30), matrix=x @ y.T, inputs=[x, y])
+    assert_same(CASES[name], far, 1e-5)
+
+
+def test_a_replica_does_not_depend_on_its_neighbours():
+    x, y = torch.randn(2, 2, 9, 4, generator=torch.Generator().manual_seed(0))
+    alone = objectives.dv(InnerScores(x[:1], y[:1]))
+    for value in (100.0, math.inf, math.nan):
+        spoilt = x.clone()
+        spoilt[1, 0] = value
+        assert torch.equal(objectives.dv(InnerScores(spoilt, y))[:1], alone)
+
+
+def test_cells_of_weight_zero_may_hold_anything():
+    drawn = draw(n=7, weights="rows", dtype=torch.float64)
+    rows = drawn.inner_weights["product"].rows
+    (away,) = torch.nonzero(rows == 0)[:1, 0].tolist()
+    own_x = torch.zeros(7, dtype=torch.float64)
+    for name, strange in itertools.product(NAMES, (math.inf, math.nan)):
+        clean = CASES[name](drawn.inner, **drawn.inner_weights)
+        expected = torch.autograd.grad(clean, drawn.inputs)
+        own_x[away] = strange
+        value = CASES[name](InnerScores(*drawn.inputs, own_x, cells=5), **drawn.inner_weights)
+        torch.testing.assert_close(value, clean)
+        torch.testing.assert_close(torch.autograd.grad(value, drawn.inputs), expected)
+
+
+def test_moving_average():
+    drawn = draw((3,), 10, 4, cells=17)
+    before = torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
+    ours = objectives.dv_moving_average(drawn.inner, before)
+    theirs = objectives.dv_moving_average(drawn.matrix, before)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=0)
+    both = (torch.autograd.grad(value.sum(), drawn.inputs) for value, _ in (ours, theirs))
+    torch.testing.assert_close(*both, rtol=1e-10, atol=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor that any operation makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for part in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(part, torch.Tensor):
+                self.numbers = max(self.numbers, part.numel())
+        return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weights", ["none", "rows and ids"])
+def test_nothing_of_the_size_of_the_matrix(name, weights):
+    drawn = draw(n=400, e=3, cells=900, weights=weights)
+    weights_given = drawn.inner_weights
+    with Largest() as seen:
+        value = CASES[name](drawn.inner, **weights_given)
+        torch.autograd.grad(value, drawn.inputs)
+    assert 400 * 3 <= seen.numbers <= 400 * 5
+
+
+@pytest.mark.parametrize("name", ["drf", "drf_alpha", "rpc"])
+def test_quadratic_objectives_walk_over_no_cells(name, monkeypatch):
+    drawn = draw((2,), 30, 4, own=2)
+    expected = CASES[name](drawn.matrix)
+    monkeypatch.delattr("pointdep.core.blocked.scores.cell_sums")
+    torch.testing.assert_close(CASES[name](drawn.inner), expected)
+
+
+def test_half_precision_and_autocast():
+    drawn = draw(n=40, e=8, dtype=torch.float32, scale=0.5, cells=100)
+    half = drawn.inner.to(torch.bfloat16)
+    for objective in (objectives.pc, objectives.cpc, objectives.drf):
+        whole = objective(half.to(torch.float32))
+        torch.testing.assert_close(objective(half), whole)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(objective(half.to(torch.float32)), whole)
+
+
+def test_second_derivatives_are_refused():
+    drawn = draw()
+    for objective in (objectives.js, objectives.cpc):
+        with pytest.raises(InputError, match="no second derivatives"):
+            torch.autograd.grad(objective(drawn.inner), drawn.inputs, create_graph=True)
+
+
+def test_bad_input():
+    x = torch.zeros(4, 3)
+    for other in (torch.zeros(4, 2), torch.zeros(2, 4, 3)):
+        with pytest.raises(InputError, match="no inner products"):
+            InnerScores(x, other)
+    with pytest.raises(InputError, match="4 rows of x and 5 of y are not pairs"):
+        objectives.js(InnerScores(x, torch.zeros(5, 3)))
+    with pytest.raises(InputError, match="batch of one pair"):
+        objectives.pc(InnerScores(x[:1], x[:1]))
+    with pytest.raises(InputError, match=r"weights of shape \(4, 3\) do not fit"):
+        objectives.pc(InnerScores(x, x), product=torch.ones(4, 3))
+    with pytest.raises(InputError, match="on the diagonal alone"):
+        objectives.cpc(InnerScores(x, x), joint=torch.ones(4, 4))
+    with pytest.raises(InputError, match="go with InnerScores"):
+        objectives.pc(torch.zeros(4, 4), joint=Pairs(torch.ones(4)), product=Others())
+
+
+def test_rectangular_with_dense_weights():
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (5, 8))
+    joint, product = torch.rand(2, 5, 8, generator=generator, dtype=torch.float64)
+    for name in NAMES:
+        if name != "cpc":
+            ours = CASES[name](InnerScores(x, y, cells=7), joint, product)
+            torch.testing.assert_close(ours, CASES[name](x @ y.T, joint, product))
