@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import DivergedError, InputError
-from pointdep.fitting.batches import RowBatches, held_out_cells
+from pointdep.fitting.batches import Batches, RowBatches, held_out_cells
 from pointdep.fitting.crew import Crew
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.flat import FlatParameters
@@ -58,24 +58,12 @@ class Engine:
         groups: Tensor | None = None,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        batches: Batches | None = None,
     ) -> None:
+        """batches: where training rows come from, if not from the training parts of the splits."""
         self.full, self.options, self.progress = model, options, progress
         self.checkpoint = checkpoint
-        smallest = min(len(s.train) for s in splits)
-        if smallest < options.batch_size:
-            raise InputError(
-                f"batch_size={options.batch_size} but a split has only {smallest} training rows: "
-                f"choose at most {smallest}, or leave it at 'auto'"
-            )
-        self.batches = RowBatches(
-            x,
-            y,
-            [s.train for s in splits],
-            batch_size=options.batch_size,
-            block=options.block,
-            seed=options.seed,
-            groups=groups,
-        )
+        self.batches = batches or _row_batches(x, y, splits, options, groups)
         self.held_out, _ = held_out_cells(
             x,
             y,
@@ -192,3 +180,27 @@ class Engine:
             for name, (rows, advice) in found.items()
             if rows
         ]
+
+
+def _row_batches(
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    options: TrainingOptions,
+    groups: Tensor | None,
+) -> RowBatches:
+    smallest = min(len(s.train) for s in splits)
+    if smallest < options.batch_size:
+        raise InputError(
+            f"batch_size={options.batch_size} but a split has only {smallest} training rows: "
+            f"choose at most {smallest}, or leave it at 'auto'"
+        )
+    return RowBatches(
+        x,
+        y,
+        [s.train for s in splits],
+        batch_size=options.batch_size,
+        block=options.block,
+        seed=options.seed,
+        groups=groups,
+    )
