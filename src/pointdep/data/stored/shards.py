@@ -179,6 +179,10 @@ class ShardedRows(RowSource):
         cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
         self.cuts = np.unique(np.concatenate(cuts))
 
+    def whereabouts(self, row: int) -> str:
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - self.starts[shard]} of {self.shards[shard].path}"
+
     def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
