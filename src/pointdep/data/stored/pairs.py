@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class PairSource:
 
     def read(self, start: int, stop: int, step: int) -> Iterator[Chunk]:
         """The pairs from start to stop, in order, at most `step` at a time."""
-        for x, y in _side_by_side(self.x.read(start, stop, step), self.y.read(start, stop, step)):
+        for x, y in side_by_side(self.x.read(start, stop, step), self.y.read(start, stop, step)):
             yield Chunk(np.arange(start, start + len(x)), x, y)
             start += len(x)
 
@@ -110,7 +111,7 @@ def _joined(pieces: list[Chunk]) -> Chunk:
     )
 
 
-def _side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
+def side_by_side(xs: Iterator[Any], ys: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
     """Pieces of the same rows, where those of one side may end at other rows than the other's."""
     x = y = None
     while True:
@@ -119,8 +120,16 @@ def _side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Ar
         if x is None or y is None:
             return
         size = min(len(x), len(y))
-        yield x[:size], y[:size]
-        x, y = (None if len(side) == size else side[size:] for side in (x, y))
+        yield _first(x, size), _first(y, size)
+        x, y = (None if len(side) == size else _rest(side, size) for side in (x, y))
+
+
+def _first(rows: Any, size: int) -> Any:
+    return rows.iloc[:size] if hasattr(rows, "iloc") else rows[:size]
+
+
+def _rest(rows: Any, size: int) -> Any:
+    return rows.iloc[size:] if hasattr(rows, "iloc") else rows[size:]
 
 
 def _segments(rows: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
