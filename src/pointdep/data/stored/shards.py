@@ -17,7 +17,7 @@ from pointdep.data.stored.columns import Layout, find_layout, to_matrix
 from pointdep.errors import InputError
 
 _BUFFER = 1 << 20  # bytes of a Parquet column read at a time, so that row groups may be large
-_NPY_CUT = 256  # rows
+_NPY_CUT = 64  # rows
 
 
 class Shard(ABC):
