@@ -152,7 +152,7 @@ def memory(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     found = {}
     plans = {
         "npy_512": (args.wide_rows, 512, "npy", 5),
-        "parquet_512": (args.wide_rows, 512, "parquet", 5),
+        "parquet_512": (args.wide_rows, 512, "parquet", 2),
         "npy_64": (args.long_rows, 64, "npy", 2),
     }
     for name, (rows, dim, kind, folds) in plans.items():

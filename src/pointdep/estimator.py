@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +182,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         )
         mapped = None if stream is None else stream.prepare(model)
         rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
+        stream = None if stream is None else replace(stream, kept=rows)
         found_in_data = [] if groups is not None else _copies(rows, stream)
         if stream is None:
             smallest = min(len(s.train) for s in rows.splits)

@@ -48,6 +48,7 @@ LARGEST_BATCH = 1024
 """Rows per step, where they are left to the estimator: there are rows enough for steps enough."""
 
 _KEPT_ROWS, _KEPT_NUMBERS = 1 << 17, 1 << 26
+_MAPPED = 1 << 22  # numbers mapped at a time
 _STOP_ROWS, _STOP_NUMBERS = 1 << 14, 1 << 25  # the numbers are those of all replicas
 
 
@@ -93,7 +94,9 @@ class Stream:
                 every = torch.cat([rows, extremes.to(rows.device)])
                 front.fit(every, torch.from_numpy(encoder.numeric_mask))
             sides.append(side)
-            tensors.append(model.prepare_side(rows, "x" if front is model.x_front else "y"))
+            with torch.no_grad():
+                parts = torch.split(rows, max(1, _MAPPED // rows.shape[1]))
+                tensors.append(torch.cat([front(part) for part in parts]))
         return Mapped(
             replace(kept, x=tensors[0], y=tensors[1]),
             self.plan,
