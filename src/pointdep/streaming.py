@@ -3,7 +3,7 @@
 Held are, for each row, its fold, whether it decides when to stop, and its out-of-fold PMI; and
 whatever the number of rows, a uniform sample of at most 131,072 rows and 2^26 numbers, and a few
 chunks of at most 2^25 numbers. From the sample come the rank maps (the share of rows below a value
-is then known to 0.006 at least, with a probability of 99.9 %; the extremes are those of all rows),
+is then off by at most 0.008, with a probability of 99.9 %; the extremes are those of all rows),
 the stopping rows, how closed form and network are mixed, and the bias of fitting. Centre and scale
 come from all rows, and so does the check for copies; the closed form comes from the moments of all
 rows or of 1,048,576.
