@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pointdep.classical.methods import CLASSICAL
     from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
+    from pointdep.data.stored.opening import open_rows
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
@@ -40,6 +41,7 @@ _HOME = {
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "objectives": "pointdep.objectives",
+    "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "__version__",
     "audit",
     "objectives",
+    "open_rows",
     "retrieval_metrics",
 ]
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.canonical import Canonical
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.critics.towers import TowersCritic
@@ -24,6 +25,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap, Standardizer
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import InputError, unknown_name
+from pointdep.fitting.batches import Batches
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.mixture import fit_mixture
@@ -85,7 +87,8 @@ class CriticSettings:
 class PairedRows:
     """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
 
-    codes: (n,) group of each row, or None.
+    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
+    they are a sample of them.
     """
 
     x: Tensor
@@ -95,6 +98,7 @@ class PairedRows:
     splits: Sequence[Split]
     codes: NDArray[np.int64] | None
     seed: int
+    numbers: NDArray[np.int64] | None = None
 
     @property
     def both_numeric(self) -> bool:
@@ -214,8 +218,12 @@ def batch_shape(
     smallest: int,
     batch_size: int | str,
     negatives: int | str,
+    largest: int = _LARGEST_BATCH,
 ) -> tuple[int, int]:
-    """Rows per batch and per block, for training sets of at least `smallest` rows."""
+    """Rows per batch and per block, for training sets of at least `smallest` rows.
+
+    largest: the batch that "auto" does not exceed.
+    """
     everything = settings.pairs_are_cheap() or method.bounded_by_batch
     for name, value in (("batch_size", batch_size), ("negatives", negatives)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -225,7 +233,7 @@ def batch_shape(
                 f"{name}={value!r} must be a whole number or {' or '.join(map(repr, words))}"
             )
     if isinstance(batch_size, str):
-        batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), _LARGEST_BATCH, smallest)
+        batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
         if method.bounded_by_batch and not settings.pairs_are_cheap():
             batch = min(batch, _CPC_BATCH)
     else:
@@ -253,10 +261,14 @@ def train_model(
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
     keep_unproven: bool = False,
+    canonical: Sequence[Canonical] | None = None,
+    batches: Batches | None = None,
 ) -> Trained:
     """Draw the initial weights, fit the standardisers on training rows only, and train.
 
     keep_unproven: keep the default critic's network even where it does not help beyond chance.
+    canonical, batches: each replica's coordinates, and where training rows come from, where `rows`
+    are a sample of the data.
     """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
@@ -272,7 +284,15 @@ def train_model(
             standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
     if has_closed_form:
-        fit_closed_form(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+        fit_closed_form(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            seed=options.seed,
+            groups=rows.groups,
+            canonical=canonical,
+        )
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
@@ -285,6 +305,7 @@ def train_model(
             groups=rows.groups,
             progress=progress or Silent(),
             checkpoint=checkpoint,
+            batches=batches,
         )
         trained = engine.run()
     model.eval()

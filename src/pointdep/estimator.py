@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pointdep import assembly, persistence
-from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids
+from pointdep import assembly, persistence, streaming
+from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids, some_rows
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
@@ -27,6 +29,8 @@ from pointdep.data.sides import (
 )
 from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
 from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+from pointdep.fitting.engine import Checkpoint
+from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
@@ -70,6 +74,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
     learning_rate, weight_decay, max_epochs, patience, average : of the optimiser, of early
         stopping, and of the running average of the weights (0 for none).
     reference_size : rows of y kept by `cpc` to normalise its read-out.
+    stream : read the rows as they are needed instead of holding them; None does so with more than
+        2^27 numbers in all. Then part of the answers comes from a sample of the rows
+        (docs/large.md), and there is no `cv`.
     device : "auto", "cpu", "cuda", "mps", ...
     random_state : int for the same numbers on the same machine.
     progress : show progress on standard error when fitting or scoring takes over two seconds.
@@ -113,6 +120,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         patience: int = 8,
         average: float = 0.99,
         reference_size: int = 1024,
+        stream: bool | None = None,
         device: str = "auto",
         random_state: Any = None,
         progress: bool = True,
@@ -138,6 +146,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.patience = patience
         self.average = average
         self.reference_size = reference_size
+        self.stream = stream
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -146,7 +155,8 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
         """Fit on paired rows.
 
-        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories.
+        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories; or what
+        `pointdep.open_rows` opens.
         groups: (n,), for rows that are not independent draws (several captions of one image): rows
         of one group stay on one side of every split and are never each other's product samples.
         """
@@ -161,32 +171,47 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 "checkpoint needs a fixed random_state: another seed has nothing to resume"
             )
         method = get_method(self.method, self.method_options)
-        rows = self._read(X, Y, groups)
+        stream = self._open_stream(X, Y, groups)
+        rows = self._read(X, Y, groups) if stream is None else stream.kept
+        count = len(rows.x) if stream is None else stream.rows
         if method.uses_product:
             require_product_rows(rows.splits, rows.codes, method.key)
-        settings = self._critic_settings(len(rows.x), max(rows.x.shape[1], rows.y.shape[1]))
+        settings = self._critic_settings(count, max(rows.x.shape[1], rows.y.shape[1]))
         model = assembly.make_model(
             settings, method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
         )
-        rows = assembly.prepare(model, rows)
-        found_in_data = [] if groups is not None else duplicate_flags(rows.x, rows.y)
-        smallest = min(len(s.train) for s in rows.splits)
-        options = self._training_options(settings, smallest, rows.seed)
-        checkpoint = None
-        if self.checkpoint is not None:
-            said = {**persistence.saved_params(self), "options": repr(options)}
-            identity = assembly.fingerprint(model, rows, said)
-            checkpoint = assembly.open_checkpoint(self.checkpoint, identity)
+        mapped = None if stream is None else stream.prepare(model)
+        rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
+        stream = None if stream is None else replace(stream, kept=rows)
+        found_in_data = [] if groups is not None else _copies(rows, stream)
+        if stream is None:
+            smallest = min(len(s.train) for s in rows.splits)
+            options = self._training_options(settings, smallest, rows.seed)
+        else:
+            smallest = min(stream.plan.training_rows())
+            options = self._training_options(
+                settings, smallest, rows.seed, largest=streaming.LARGEST_BATCH
+            )
+        checkpoint = self._open_checkpoint(model, rows, options, stream)
         title = f"fitting {len(rows.splits)} model(s) of {method.key}"
         with show(title, enabled=self.progress) as progress:
             trained = assembly.train_model(
-                model, rows, options, progress=progress, checkpoint=checkpoint
+                model,
+                rows,
+                options,
+                progress=progress,
+                checkpoint=checkpoint,
+                canonical=None if mapped is None else mapped.canonical(model, progress),
+                batches=None if mapped is None else mapped.batches(model, options, progress),
             )
             common: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups}
             x, y, splits = rows.x, rows.y, rows.splits
             found = store_reference(model, x, y, splits, size=self.reference_size, **common)
-            held = out_of_fold(model, x, y, splits, **common)
-        known = torch.from_numpy(held.pmi[~np.isnan(held.pmi)])
+            if mapped is None:
+                held = out_of_fold(model, x, y, splits, **common)
+            else:
+                held = mapped.out_of_fold(model, progress)
+        known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         flags = (
             *found_in_data,
@@ -194,13 +219,15 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             *trained.flags,
             *found,
             *held.flags,
-            *reference_flags(model, known),
+            *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
-        self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
+        self._set_fitted(model, rows.encoder_x, rows.encoder_y, count)
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_, self.groups_ = flags, trained.history, rows.codes
+        self.flags_, self.history_ = flags, trained.history
+        self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
+        self._mapped = mapped
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:
@@ -237,10 +264,11 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             codes = None if self.groups_ is None else self.groups_[known]
             correction, doubt = self.bias_.correction, self.bias_.stderr
         else:
-            x, y, _, _ = self._encode(X, Y)
-            codes, ids = group_ids(groups, len(x))
-            rows = np.arange(len(x))
-            values = inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+            codes = group_codes(groups)
+            if codes is None:
+                values = self._by_parts(X, Y, self._inferred)
+            else:
+                values = self._inferred(X, Y, groups)
             correction, doubt = 0.0, math.hypot(self.bias_.correction, self.bias_.stderr)
         return estimate(
             values,
@@ -273,9 +301,11 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             fitted = self._fitted_rows("check()", "check(X, Y)")
             x, y, codes, seed = fitted.x, fitted.y, fitted.codes, fitted.seed
             parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
-            known = np.flatnonzero(~np.isnan(self.oof_pmi_))
-            pmi = torch.from_numpy(self.oof_pmi_[known])
+            of_rows = self.oof_pmi_ if fitted.numbers is None else self.oof_pmi_[fitted.numbers]
+            known = np.flatnonzero(~np.isnan(of_rows))
+            pmi = torch.from_numpy(of_rows[known])
         else:
+            X, Y, groups = some_rows(X, Y, groups)
             x, y, _, _ = self._encode(X, Y)
             codes, _ = group_ids(groups, len(x))
             seed, known = ANSWER_SEED, np.arange(len(x))
@@ -292,6 +322,13 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             level=level,
             tolerance=tolerance,
         )
+
+    def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The method's inference on given rows as pseudo-values, (n,)."""
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        rows = np.arange(len(x))
+        return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
@@ -326,6 +363,46 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
 
+    def _open_stream(self, X: Any, Y: Any, groups: Any) -> streaming.Stream | None:
+        """The rows where they are stored, where they are not to be held; None otherwise."""
+        if not self._streams(X, Y):
+            return None
+        with show("reading", enabled=self.progress, left="about") as progress:
+            return streaming.open_stream(
+                X,
+                Y,
+                group_codes(groups),
+                discrete=(self.discrete_x, self.discrete_y),
+                folds=self.folds,
+                stop_fraction=self.stop_fraction,
+                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                device=assembly.pick_device(self.device),
+                progress=progress,
+            )
+
+    def _streams(self, X: Any, Y: Any) -> bool:
+        if self.stream is not None and not isinstance(self.stream, bool | np.bool_):
+            raise InputError(f"stream={self.stream!r} must be True, False or None")
+        if self.stream and self.cv is not None:
+            raise InputError("cv splits rows that are held in memory: use folds with stream=True")
+        large = self.cv is None and streaming.is_large(X, Y)
+        return bool(large if self.stream is None else self.stream)
+
+    def _open_checkpoint(
+        self,
+        model: RatioModel,
+        rows: assembly.PairedRows,
+        options: TrainingOptions,
+        stream: streaming.Stream | None,
+    ) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        said = {**persistence.saved_params(self), "options": repr(options)}
+        if stream is not None:
+            said["stored"] = [stream.rows, int(stream.copies.digest)]
+        identity = assembly.fingerprint(model, rows, said)
+        return assembly.open_checkpoint(self.checkpoint, identity)
+
     def _read(self, X: Any, Y: Any, groups: Any) -> assembly.PairedRows:
         """Check, split and encode what the user gave."""
         raw_x = as_side(X, "X", discrete=self.discrete_x)
@@ -356,8 +433,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        if "_rows" in state:
-            state["_rows"] = None  # the rows of the fit do not travel with a pickle
+        for name in ("_rows", "_mapped"):
+            if name in state:
+                state[name] = None  # the rows of the fit do not travel with a pickle
         return state
 
     def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:
@@ -391,7 +469,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         )
 
     def _training_options(
-        self, settings: assembly.CriticSettings, smallest: int, seed: int
+        self, settings: assembly.CriticSettings, smallest: int, seed: int, **limits: int
     ) -> TrainingOptions:
         batch, block = assembly.batch_shape(
             settings,
@@ -399,6 +477,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             smallest,
             self.batch_size,
             self.negatives,
+            **limits,
         )
         return TrainingOptions(
             batch_size=batch,
@@ -410,3 +489,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             average=self.average,
             seed=seed,
         )
+
+
+def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[Flag]:
+    return duplicate_flags(rows.x, rows.y) if stream is None else stream.copies.flags()

@@ -45,8 +45,7 @@ def canonical_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -
     found = _analyse(x, y)
     kept = len(found.correlations)
     moments = x.new_zeros(3, kept)
-    wide = max(x.shape[1], y.shape[1]) > _WIDE
-    parts = min(_PARTS_WIDE if wide else _PARTS, len(x))
+    parts = min(part_count(x.shape[1], y.shape[1]), len(x))
     number, draws = _parts(len(x), parts, groups)
     measured = x.new_zeros(kept)
     for part in range(parts):
@@ -60,6 +59,20 @@ def canonical_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -
         u, v = u[:, :have], v[:, :have]
         moments[:, :have] += torch.stack([u * u, v * v, u * v]).sum(1)
         measured[:have] += len(u)
+    return held_to(found, moments, measured, draws)
+
+
+def part_count(x_dim: int, y_dim: int) -> int:
+    """Parts that are left out in turn."""
+    return _PARTS_WIDE if max(x_dim, y_dim) > _WIDE else _PARTS
+
+
+def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> Canonical:
+    """The analysis of all rows, rescaled to what rows that were left out have shown.
+
+    moments: (3, k), sums of u^2, v^2 and u v of the leading coordinates over left-out rows;
+    measured: (k,), how many these were; draws: independent ones among all.
+    """
     # A direction that no part had (parts have fewer rows) keeps its scale, without a correlation.
     x_square, y_square, both = moments / measured.clamp(min=1.0)
     x_square, y_square = (torch.where(s > _NO_VARIANCE, s, 1.0) for s in (x_square, y_square))
@@ -111,8 +124,12 @@ def _whitening(rows: Tensor) -> Tensor:
 
     Directions without variance are left out, and with few rows all but the widest.
     """
-    n = len(rows)
-    variances, directions = torch.linalg.eigh(rows.T @ rows / n)
+    return whitening(rows.T @ rows / len(rows), len(rows))
+
+
+def whitening(covariance: Tensor, n: int) -> Tensor:
+    """The same by the covariance (d, d) of n rows."""
+    variances, directions = torch.linalg.eigh(covariance)
     variances, directions = variances.flip(0), directions.flip(1)
     least = max(_SMALLEST_VARIANCE * float(variances[0]), _NO_VARIANCE)
     kept = max(1, min(int((variances > least).sum()), int(n * _LARGEST_SHARE)))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pointdep.data.raw import Array, SparseInputError, column_label, missing_category
+from pointdep.data.stored.base import RowSource
 from pointdep.errors import InputError
 
 
@@ -34,6 +35,9 @@ class Table:
 
 def tabulate(values: Any, side: str) -> Table:
     """Read any accepted container; side ("X" or "Y") is for the messages."""
+    if isinstance(values, RowSource):
+        declared = (False,) * values.width
+        return Table(values.names, values.named, values.rows, values.load(), (), declared)
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
         raise SparseInputError(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pointdep.data.categories import CategoryColumn
 from pointdep.data.raw import Array, RawSide, column_label, row_chunks
 from pointdep.errors import DataWarning, InputError
+
+if TYPE_CHECKING:
+    from pointdep.data.stored.base import RowSource
+    from pointdep.data.stored.moments import ColumnMoments
 
 # One-hot columns of more categories than this take too much memory.
 MOST_CATEGORIES = 10_000
@@ -55,7 +59,8 @@ class SideEncoder:
         _report_constant(
             [names[i] for i, keep in zip(numeric_at, varies, strict=True) if not keep]
             + [names[i] for i, keep in zip(category_at, kept, strict=True) if not keep],
-            raw,
+            raw.width,
+            raw.rows,
             name,
         )
         return cls(
@@ -68,6 +73,30 @@ class SideEncoder:
             scale=scale[varies],
             category_at=tuple(i for i, keep in zip(category_at, kept, strict=True) if keep),
             categories=tuple(c for c, keep in zip(columns, kept, strict=True) if keep),
+        )
+
+    @classmethod
+    def of_numbers(cls, source: RowSource, name: str, moments: ColumnMoments) -> SideEncoder:
+        """The encoding of a side of numbers from what one pass over its rows has found."""
+        scale = moments.scale()
+        if not (np.isfinite(moments.mean) & np.isfinite(scale)).all():
+            column = source.names[int((~np.isfinite(scale)).argmax())]
+            raise InputError(
+                f"{column_label(name, column)} spans more than float64 holds: rescale it"
+            )
+        varies = scale > 0
+        constant = [c for c, keep in zip(source.names, varies, strict=True) if not keep]
+        _report_constant(constant, source.width, source.rows, name)
+        return cls(
+            side=name,
+            names=source.names,
+            named=source.named,
+            category_mask=(False,) * source.width,
+            numeric_at=tuple(int(i) for i in np.flatnonzero(varies)),
+            center=moments.mean[varies],
+            scale=scale[varies],
+            category_at=(),
+            categories=(),
         )
 
     @property
@@ -290,10 +319,10 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
         )
 
 
-def _report_constant(constant: list[str], raw: RawSide, side: str) -> None:
-    if len(constant) == raw.width:
+def _report_constant(constant: list[str], width: int, rows: int, side: str) -> None:
+    if len(constant) == width:
         raise InputError(
-            f"every column of {side} is constant (n_samples={raw.rows}): "
+            f"every column of {side} is constant (n_samples={rows}): "
             "it can tell nothing about the other side"
         )
     if constant:

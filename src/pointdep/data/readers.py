@@ -17,6 +17,15 @@ from pointdep.data.files import (
     table_columns,
 )
 from pointdep.data.raw import Array
+from pointdep.data.stored.opening import (
+    TABLE_SHARDS,
+    all_numbers,
+    column_names,
+    has_embedding,
+    open_rows,
+    read_tables,
+)
+from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
 KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {
@@ -24,7 +33,8 @@ KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {
     ".safetensors": read_safetensors,
 }
 TABLES = (".csv", ".parquet")
-SUFFIXES = (".npy", *KEYED, *TABLES, ".vec")
+FOLDER = "folder"  # stands for the suffix of a folder of shards
+SUFFIXES = (*sorted([".npy", *KEYED, *TABLES, ".vec"]), *TABLE_SHARDS[1:])
 
 
 def read_pairs(
@@ -47,7 +57,9 @@ def read_pairs(
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
     if all(_suffix(path) == ".vec" for path in paths):
         return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
-    return _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
+    x, y = _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
+    require_partners(x, y)
+    return x, y
 
 
 def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:
@@ -63,8 +75,8 @@ def read_column(path: Path, column: str | None) -> Array:
     file holds only one."""
     path = Path(path)
     values: Any
-    if _suffix(path) in TABLES:
-        table = read_table(path, None if column is None else [column])
+    if _suffix(path) in (*TABLES, *TABLE_SHARDS, FOLDER):
+        table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
             raise InputError(
                 f"{path} has {table.shape[1]} columns: name one of {_listed(table.columns)}"
@@ -85,14 +97,14 @@ def read_column(path: Path, column: str | None) -> Array:
 
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
+    if path.is_dir():
+        return FOLDER
     if suffix not in SUFFIXES:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder: give a file")
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
         raise InputError(
             f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files known are {', '.join(sorted(SUFFIXES))}"
+            f"the files known are {', '.join(SUFFIXES)}, and folders of shards"
         )
     return suffix
 
@@ -105,11 +117,12 @@ def _both_sides(
         keys = (x_columns or x_key, y_columns or y_key)
         arrays = KEYED[suffix](path, keys)
         return arrays[keys[0]], arrays[keys[1]]
-    if suffix in TABLES:
+    if suffix in (*TABLES, *TABLE_SHARDS, FOLDER):
+        known = table_columns(path) if suffix in TABLES else column_names(path)
         if x_columns is None or y_columns is None:
             raise InputError(
                 f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
-                f"its columns {_listed(table_columns(path))}"
+                f"its columns {_listed(known)}"
             )
         x_names, y_names = _split(x_columns, "--x-columns"), _split(y_columns, "--y-columns")
         shared = [name for name in x_names if name in y_names]
@@ -117,16 +130,20 @@ def _both_sides(
             raise InputError(
                 f"column {shared[0]!r} is on both sides: x and y would trivially agree"
             )
-        table = read_table(path, [*x_names, *y_names])
-        return table[x_names], table[y_names]
+        if suffix in TABLES and not _has_embedding(path, [*x_names, *y_names]):
+            table = read_table(path, [*x_names, *y_names])
+            return table[x_names], table[y_names]
+        return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
     raise InputError(f"{path} holds one side only: give two files, the one for X and then for Y")
 
 
 def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> object:
     """The array or table for one side of two; key is the array to prefer when there are several."""
     suffix = _suffix(path)
-    if suffix in TABLES:
-        return read_table(path, None if columns is None else _split(columns, f"--{side}-columns"))
+    if suffix in (*TABLES, *TABLE_SHARDS, FOLDER):
+        return _table_side(
+            path, None if columns is None else _split(columns, f"--{side}-columns"), side
+        )
     if suffix in KEYED:
         if columns is not None:
             return KEYED[suffix](path, [columns])[columns]
@@ -142,6 +159,27 @@ def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> ob
     if columns is not None:
         raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
     return read_npy(path) if suffix == ".npy" else read_vec(path)[1]
+
+
+def _table_side(path: Path, names: list[str] | None, side: str) -> object:
+    """Columns of a table: a source of rows for embeddings and shards of numbers, else in memory."""
+    suffix = _suffix(path)
+    if suffix in TABLES and not _has_embedding(path, names):
+        return read_table(path, names)
+    if not all_numbers(path, names):
+        return _whole_table(path, names)
+    return open_rows(path, names, option=f"--{side}-columns")
+
+
+def _has_embedding(path: Path, names: list[str] | None) -> bool:
+    return path.suffix.lower() == ".parquet" and has_embedding(path, names)
+
+
+def _whole_table(path: Path, names: list[str] | None) -> Any:
+    """The named columns, or all, in memory."""
+    if path.suffix.lower() in TABLES and not path.is_dir():
+        return read_table(path, names)
+    return read_tables(path, names)
 
 
 def _matched_vectors(

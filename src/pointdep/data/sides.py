@@ -18,6 +18,7 @@ from pointdep.data.raw import (
     require_same_length,
     row_chunks,
 )
+from pointdep.data.stored.base import ArrayRows, RowSource
 from pointdep.errors import DataWarning, InputError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SideEncoder",
     "SparseInputError",
     "as_side",
+    "as_source",
     "require_same_length",
     "warn_of_other_order",
 ]
@@ -61,6 +63,19 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     )
     block = np.column_stack(numeric) if numeric else None
     return RawSide(block, numeric_names, categorical, table.rows, table.named, mask)
+
+
+def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSource | RawSide:
+    """The same without looking at the rows: where they are, if all columns are numbers.
+
+    Sides with categories are read as by `as_side`.
+    """
+    if isinstance(values, RowSource) and values.width > 1 and discrete is not True:
+        return values
+    table = tabulate(values, name)
+    if table.block is None or any(_category_mask(table, name, discrete)):
+        return as_side(values, name, discrete=discrete)
+    return ArrayRows(table.block, table.names, table.named)
 
 
 def warn_of_other_order(x: Any, y: Any) -> None:

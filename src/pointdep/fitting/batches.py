@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -56,6 +57,16 @@ class LeanCells:
         return self.product.exist().any(-1)
 
 
+class Batches(Protocol):
+    """Where the training steps get their pairs from."""
+
+    def steps(self, minimum: int) -> int: ...
+
+    def draw(
+        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
+    ) -> Iterator[Cells | LeanCells]: ...
+
+
 class RowBatches:
     """Batches of rows without replacement, a function of (seed, replica, step) and nothing else.
 
@@ -98,6 +109,14 @@ class RowBatches:
             for replica in replicas
         ]
         return torch.from_numpy(np.stack(drawn, 1)).to(self.x.device)
+
+    def draw(
+        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
+    ) -> Iterator[Cells | LeanCells]:
+        """The batches of steps first, first + 1, ..., whichever epoch they are in."""
+        del epoch
+        for index in self.indices(first, steps, replicas):
+            yield self.cells(index)
 
     def cells(self, index: Tensor) -> Cells | LeanCells:
         """The pairs of row numbers (A, batch_size)."""

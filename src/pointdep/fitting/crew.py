@@ -8,7 +8,7 @@ from torch import Tensor
 from pointdep.core.blocked import InnerScores, Others, Pairs
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.fitting.batches import Cells, LeanCells, RowBatches
+from pointdep.fitting.batches import Batches, Cells, LeanCells
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.state import TrainingState
@@ -20,7 +20,7 @@ class Crew:
     def __init__(
         self,
         model: RatioModel,
-        batches: RowBatches,
+        batches: Batches,
         held_out: Cells | LeanCells,
         options: TrainingOptions,
         state: TrainingState,
@@ -61,19 +61,20 @@ class Crew:
         state, average = self.state, self.options.average
         self.model.train()
         total = torch.zeros(len(self.replicas), device=self.average.device)
-        for index in self.batches.indices(state.step, self.steps, self.replicas):
-            value = self._objective(self.batches.cells(index), training=True)
+        steps = 0
+        for cells in self.batches.draw(state.epoch - 1, state.step, self.steps, self.replicas):
+            value = self._objective(cells, training=True)
             self.flat.backward(-value.sum())
             self.flat.clip_(self.options.clip)
             self.optimizer.step()
-            state.step += 1
+            state.step, steps = state.step + 1, steps + 1
             decay = min(average, (1 + state.step) / (10 + state.step))
             if average:
                 self.average.lerp_(self.flat.values.detach(), 1.0 - decay)
             total += value.detach()
         if not average:
             self.average.copy_(self.flat.values.detach())
-        return [float(v) for v in total / self.steps]
+        return [float(v) for v in total / max(1, steps)]
 
     @torch.no_grad()
     def evaluate(self) -> list[float]:

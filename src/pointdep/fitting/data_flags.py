@@ -36,11 +36,24 @@ def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     chance; pairs of numbers that are otherwise all distinct do not.
     """
     counts = _occurrences(torch.cat([x, y], 1))
-    repeated = int((counts > 1).sum())
-    if repeated <= _REPEATED * len(counts) or repeat_by_nature(x, y):
+    if int((counts > 1).sum()) <= _REPEATED * len(counts):
         return []
+    return copies_flag(counts, len(x), max(len(_occurrences(x)), len(_occurrences(y))))
+
+
+def copies_flag(
+    counts: NDArray[np.int64], rows: int, one_side: float, scale: float = 1.0
+) -> list[Flag]:
+    """counts: how often each distinct pair occurs, or each of a sample of one in `scale` of them.
+
+    one_side: distinct values of x or of y, whichever has more.
+    """
+    repeated = int((counts > 1).sum())
+    if repeated <= _REPEATED * len(counts) or by_nature(scale * len(counts), rows, one_side):
+        return []
+    number = f"{repeated}" if scale == 1.0 else f"about {scale * repeated:.0f}"
     message = (
-        f"{MEANINGS['duplicated_rows']}: {repeated} distinct pairs occur more than once, so the "
+        f"{MEANINGS['duplicated_rows']}: {number} distinct pairs occur more than once, so the "
         "models have seen rows they report on. Drop the copies, or give groups="
     )
     return [Flag("duplicated_rows", (), message)]
@@ -49,9 +62,12 @@ def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
 def repeat_by_nature(x: Tensor, y: Tensor) -> bool:
     """Whether equal pairs are no copies: there are few distinct ones, or they meet by chance."""
     pairs = len(_occurrences(torch.cat([x, y], 1)))
-    if pairs < _DISTINCT * len(x):
-        return True
-    return max(len(_occurrences(x)), len(_occurrences(y))) < _ONE_SIDE * pairs
+    return by_nature(pairs, len(x), max(len(_occurrences(x)), len(_occurrences(y))))
+
+
+def by_nature(pairs: float, rows: int, one_side: float) -> bool:
+    """The same by the numbers of distinct pairs, of rows, and of distinct x or y."""
+    return pairs < _DISTINCT * rows or one_side < _ONE_SIDE * pairs
 
 
 def row_keys(rows: Tensor) -> NDArray[np.float64]:

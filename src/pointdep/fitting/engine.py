@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import DivergedError, InputError
 from pointdep.fitting.batches import (
+    Batches,
     Cells,
     LeanCells,
     RowBatches,
@@ -30,6 +32,7 @@ from pointdep.fitting.state import TrainingState, load_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
+_LARGEST_STOP_BLOCK = 256  # of the large batches that streamed rows have
 _CHECKPOINT_EVERY_S = 5.0
 
 MOST_CELLS = 1 << 22
@@ -67,26 +70,16 @@ class Engine:
         groups: Tensor | None = None,
         progress: Progress,
         checkpoint: Checkpoint | None = None,
+        batches: Batches | None = None,
     ) -> None:
+        """batches: where training rows come from, if not from the training parts of the splits."""
         self.full, self.options, self.progress = model, options, progress
         self.checkpoint = checkpoint
-        smallest = min(len(s.train) for s in splits)
-        if smallest < options.batch_size:
-            raise InputError(
-                f"batch_size={options.batch_size} but a split has only {smallest} training rows: "
-                f"choose at most {smallest}, or leave it at 'auto'"
-            )
-        self.batches = RowBatches(
-            x,
-            y,
-            [s.train for s in splits],
-            batch_size=options.batch_size,
-            block=options.block,
-            seed=options.seed,
-            groups=groups,
-            lean=self._lean(options.batch_size, options.block),
-        )
-        self.held_out = self._held_out(x, y, [s.stop for s in splits], groups)
+        lean = is_lean(model, options.batch_size, options.block)
+        self.batches = batches or _row_batches(x, y, splits, options, groups, lean)
+        largest = _LARGEST_STOP_BLOCK if batches else options.block
+        block = max(_STOP_BLOCK, min(options.block, largest))
+        self.held_out = self._held_out(x, y, [s.stop for s in splits], groups, block)
         if not bool(self.held_out.has_product().all()):
             raise InputError(
                 "the rows that decide when to stop hold no pair of different groups in some split: "
@@ -94,18 +87,14 @@ class Engine:
             )
         self._saved = time.monotonic()
 
-    def _lean(self, rows: int, block: int) -> bool:
-        """Whether the cells of so many rows in blocks are not to be laid out."""
-        return self.full.critic.separable and rows * block > MOST_CELLS
-
     def _held_out(
-        self, x: Tensor, y: Tensor, rows: Sequence[Rows], groups: Tensor | None
+        self, x: Tensor, y: Tensor, rows: Sequence[Rows], groups: Tensor | None, block: int
     ) -> Cells | LeanCells:
-        block, seed = max(_STOP_BLOCK, self.options.block), self.options.seed
         longest = max(len(part) for part in rows)
-        if self._lean(longest, min(block, longest)):
-            return lean_held_out_cells(x, y, rows, block=block, seed=seed, groups=groups)
-        return held_out_cells(x, y, rows, block=block, seed=seed, groups=groups)[0]
+        how: dict[str, Any] = {"block": block, "seed": self.options.seed, "groups": groups}
+        if is_lean(self.full, longest, min(block, longest)):
+            return lean_held_out_cells(x, y, rows, **how)
+        return held_out_cells(x, y, rows, **how)[0]
 
     @property
     def steps(self) -> int:
@@ -208,3 +197,34 @@ class Engine:
             for name, (rows, advice) in found.items()
             if rows
         ]
+
+
+def is_lean(model: RatioModel, rows: int, block: int) -> bool:
+    """Whether the cells of so many rows in blocks are not to be laid out."""
+    return model.critic.separable and rows * block > MOST_CELLS
+
+
+def _row_batches(
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    options: TrainingOptions,
+    groups: Tensor | None,
+    lean: bool,
+) -> RowBatches:
+    smallest = min(len(s.train) for s in splits)
+    if smallest < options.batch_size:
+        raise InputError(
+            f"batch_size={options.batch_size} but a split has only {smallest} training rows: "
+            f"choose at most {smallest}, or leave it at 'auto'"
+        )
+    return RowBatches(
+        x,
+        y,
+        [s.train for s in splits],
+        batch_size=options.batch_size,
+        block=options.block,
+        seed=options.seed,
+        groups=groups,
+        lean=lean,
+    )

@@ -41,11 +41,10 @@ def make_splits(
     `cv`, a scikit-learn splitter, decides the report rows; otherwise `folds` parts, each reported
     by the replica that did not see it; ``folds=1`` is one replica that reports a fifth of them.
     """
-    if not isinstance(stop_fraction, numbers.Real) or not 0.0 < stop_fraction < 0.9:
-        raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
+    require_fraction(stop_fraction)
     if cv is None:
         require_whole("folds", folds)
-    _require_rows(rows, folds if cv is None else 2, stop_fraction)
+    require_rows(rows, folds if cv is None else 2, stop_fraction)
     outer = _outer(rows, folds, cv, groups, seed)
     return [
         _inner(number, fit, report, groups, stop_fraction, seed)
@@ -53,7 +52,14 @@ def make_splits(
     ]
 
 
-def _require_rows(rows: int, folds: int, stop_fraction: float) -> None:
+def require_fraction(stop_fraction: float) -> None:
+    """Refuse a share of stopping rows that is none."""
+    if not isinstance(stop_fraction, numbers.Real) or not 0.0 < stop_fraction < 0.9:
+        raise InputError(f"stop_fraction={stop_fraction!r} must lie between 0 and 0.9")
+
+
+def require_rows(rows: int, folds: int, stop_fraction: float) -> None:
+    """Refuse too few rows for so many folds."""
     held = 0.2 if folds == 1 else 1.0 / folds
     fit = int(rows * (1 - held))
     stop = max(MIN_STOP, round(fit * stop_fraction))

@@ -14,7 +14,7 @@ from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.residual import closed_form_only
 from pointdep.fitting.splits import Split
-from pointdep.inference.scoring import score_pairs
+from pointdep.inference.scoring import score_pairs, score_replicas
 
 # A ratio with k free parameters reads k/2n too low on other rows and, to first order, k/2n too high
 # on its own: the truth lies about half-way, a little nearer to its own where k/n is not small. A
@@ -75,6 +75,7 @@ def fitting_bias(
     *,
     proven: bool,
     groups: Tensor | None = None,
+    draws: int | None = None,
 ) -> FittingBias:
     """Of a cross-fitted model of the pairs x: (n, dx), y: (n, dy).
 
@@ -83,15 +84,21 @@ def fitting_bias(
     With k = dx dy, the MI of n independent Gaussian pairs (or groups of them) is estimated with an
     error of sqrt(k/2)/n: no estimate resolves less. Where the default critic's network was left
     out, there may still be what so few rows could not prove, of the order of 1/n too.
+
+    draws: n, where x and y are a sample of them only. On a sample the replicas that trained on a
+    row are compared with the one that did not, row by row, which leaves the spread of the rows out.
     """
-    draws = len(x) if groups is None else len(torch.unique(groups))
+    paired = draws is not None and model.replicas > 1
+    means = _paired_means if paired else _means
+    if draws is None:
+        draws = len(x) if groups is None else len(torch.unique(groups))
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
     if isinstance(model.critic, ClosedFormCritic) and model.critic.silent:
         resolution = math.hypot(resolution, _UNPROVEN / draws)
-    own, other = _means(model, x, y, splits)
+    own, other = means(model, x, y, splits)
     if not isinstance(model.critic, ClosedFormCritic):
         return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)
-    own_closed, other_closed = _means(closed_form_only(model), x, y, splits)
+    own_closed, other_closed = means(closed_form_only(model), x, y, splits)
     closed, gain = own_closed - other_closed, other - other_closed
     return FittingBias(max(closed, 0.0), max(own - other - closed, 0.0), resolution, gain=gain)
 
@@ -111,3 +118,20 @@ def _means(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> 
         )
     own, other = np.mean(means, axis=0)
     return float(own), float(other)
+
+
+def _paired_means(
+    model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]
+) -> tuple[float, float]:
+    """The same over rows that some replicas trained on and another reports."""
+    trained, reported = np.zeros((2, len(splits), len(x)), bool)
+    for replica, split in enumerate(splits):
+        trained[replica, split.train], reported[replica, split.report] = True, True
+    used = trained.any(0) & reported.any(0)
+    index = torch.from_numpy(np.flatnonzero(used)).to(x.device)
+    scores = score_replicas(model, x[index], y[index]).double().numpy()
+    own, other = (
+        float(((scores * mask[:, used]).sum(0) / mask[:, used].sum(0)).mean())
+        for mask in (trained, reported)
+    )
+    return own, other

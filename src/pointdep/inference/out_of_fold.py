@@ -68,35 +68,44 @@ def out_of_fold(
         )
         counts[split.report] += 1
         limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
-        some = np.random.default_rng([seed, replica, 6]).permutation(split.report)[:_SEEN_ROWS]
-        cells = mismatched(one, x, y, some, seed=seed)
-        lowest = min(lowest, float(log_ratio.min()), float(cells.min()))
-        highest = max(highest, float(log_ratio.max()), float(cells.max()))
+        low, high = seen_range(one, x, y, split.report, seed=seed, replica=replica)
+        lowest = min(lowest, float(log_ratio.min()), low)
+        highest = max(highest, float(log_ratio.max()), high)
     largest = max(len(split.report) for split in splits)
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
-    flags = _limit_flags(
+    flags = limit_flags(
         model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
     )
     bias = FittingBias()
     if model.methods[0].is_mean_of_pmi:
-        proven = _above_zero(values, groups)
+        codes = None if groups is None else groups.cpu().numpy()
+        proven = above_zero(values, codes)
         bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups)
     return OutOfFold(
         pmi.astype(np.float32),
         values,
-        (*flags, *_few_flags(values[~np.isnan(values)])),
+        (*flags, *few_flags(values[~np.isnan(values)])),
         bias,
         lowest,
         highest,
     )
 
 
-def _above_zero(values: Array, groups: Tensor | None) -> bool:
+def above_zero(values: Array, codes: NDArray[np.int64] | None) -> bool:
     """Whether the mean of the values (n,), NaN left out, is above zero beyond chance."""
     known = ~np.isnan(values)
-    codes = None if groups is None else groups.cpu().numpy()[known]
-    return float(values[known].mean()) > _PROOF * standard_error(values[known], codes)
+    own = None if codes is None else codes[known]
+    return float(values[known].mean()) > _PROOF * standard_error(values[known], own)
+
+
+def seen_range(
+    one: RatioModel, x: Tensor, y: Tensor, report: Rows, *, seed: int, replica: int
+) -> tuple[float, float]:
+    """The lowest and highest log r of some mismatched pairs of a replica's report rows."""
+    some = np.random.default_rng([seed, replica, 6]).permutation(report)[:_SEEN_ROWS]
+    cells = mismatched(one, x, y, some, seed=seed)
+    return float(cells.min()), float(cells.max())
 
 
 def mismatched(model: RatioModel, x: Tensor, y: Tensor, rows: Rows, *, seed: int) -> Tensor:
@@ -189,7 +198,7 @@ def inference_block(method: Method, rows: int) -> int:
     return min(rows, _BLOCK_BOUNDED if method.bounded_by_batch else _BLOCK)
 
 
-def _few_flags(values: Array) -> list[Flag]:
+def few_flags(values: Array) -> list[Flag]:
     """Whether the estimate hangs on a few rows, as it does when some lie far out."""
     squares = np.sort(np.square(values - values.mean()))
     top = math.ceil(len(values) * _FEW_ROWS)
@@ -204,7 +213,8 @@ def _few_flags(values: Array) -> list[Flag]:
     return [Flag("few_rows_decide", (), message)]
 
 
-def _limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:
+def limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:
+    """Whether values sit at a limit of the method; rows: set against each other at most."""
     if share > _MANY_AT_LIMIT:
         message = (
             f"{MEANINGS['saturated']}: {share:.1%} of the out-of-fold pairs are at the floor or "

@@ -1,0 +1,1 @@
+"""Rows that stay on disk and are read as they are needed."""

@@ -1,0 +1,97 @@
+"""What every source of rows offers, wherever the rows are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.data.raw import Array
+
+Rows = NDArray[np.int64]
+
+PIECE_NUMBERS = 1 << 21  # numbers read at a time, where nobody says otherwise
+
+
+class RowSource(ABC):
+    """Rows of numbers, (rows, width) of one dtype, read in pieces.
+
+    names, named: of the columns, as in `RawSide`. cuts: row numbers at which reading may begin
+    without reading more than is asked for, 0 and `rows` among them; None where that is any row.
+    """
+
+    rows: int
+    names: tuple[str, ...]
+    named: bool
+    dtype: np.dtype[np.generic]
+    cuts: Rows | None = None
+
+    @property
+    def width(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.width
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @abstractmethod
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        """The rows from start to stop, in order, in pieces (at most step, width)."""
+
+    def whereabouts(self, row: int) -> str:
+        """Where a row is, in words."""
+        return f"row {row}"
+
+    def step(self) -> int:
+        """A number of rows that makes a piece of a few megabytes."""
+        return max(1, PIECE_NUMBERS // self.width)
+
+    def load(self) -> Array:
+        """All rows, (rows, width), in memory."""
+        out = np.empty(self.shape, self.dtype)
+        done = 0
+        for piece in self.read(0, self.rows, self.step()):
+            out[done : done + len(piece)] = piece
+            done += len(piece)
+        return out
+
+    def take(self, rows: Rows) -> Array:
+        """The rows of these numbers, in their order. Sources with cuts read all between two cuts
+        that hold one of them."""
+        order = np.argsort(rows, kind="stable")
+        wanted = rows[order]
+        found = np.empty((len(rows), self.width), self.dtype)
+        cuts = self.cuts if self.cuts is not None else np.array([0, self.rows], np.int64)
+        for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            first, last = np.searchsorted(wanted, [start, stop])
+            at = start
+            for piece in self.read(start, stop, self.step()) if last > first else ():
+                low, high = np.searchsorted(wanted, [at, at + len(piece)])
+                found[order[low:high]] = piece[wanted[low:high] - at]
+                at += len(piece)
+        return found
+
+
+class ArrayRows(RowSource):
+    """An array in memory, or one that is memory-mapped: the rows are where they were."""
+
+    def __init__(self, values: Array, names: tuple[str, ...] = (), named: bool = False) -> None:
+        self.values = values
+        self.rows = len(values)
+        self.names = names or tuple(str(position) for position in range(values.shape[1]))
+        self.named, self.dtype = named, values.dtype
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        for first in range(start, stop, step):
+            yield np.asarray(self.values[first : min(first + step, stop)])
+
+    def load(self) -> Array:
+        return self.values
+
+    def take(self, rows: Rows) -> Array:
+        return np.asarray(self.values[rows])

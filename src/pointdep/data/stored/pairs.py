@@ -1,0 +1,146 @@
+"""Two sources whose rows belong together, read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.raw import Array
+from pointdep.data.stored.base import PIECE_NUMBERS, Rows, RowSource
+from pointdep.data.stored.shards import require_partners
+from pointdep.errors import InputError
+
+BLOCKS = 512
+"""Blocks of adjacent rows in a full chunk: what is read at once, from wherever it lies."""
+
+_LEAST_BLOCK = 16  # rows
+_OPEN = 32  # stretches of shards that are read side by side
+_CHUNK_NUMBERS = 1 << 25  # numbers in a chunk, both sides together
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows: their numbers (n,), and x: (n, dx) and y: (n, dy) as they were stored."""
+
+    numbers: Rows
+    x: Array
+    y: Array
+
+
+class PairSource:
+    """Row i of x with row i of y.
+
+    block: adjacent rows that a shuffle may leave together, of which a chunk holds 512, or fewer
+    where a block would be shorter than 16 rows. segments: (k, 2), the stretches [start, stop) that
+    a shuffle puts in any order: a block each for rows in memory or memory-mapped; for shards what
+    is between two cuts of both sides, such as a row group, of any length.
+    """
+
+    def __init__(self, x: RowSource, y: RowSource) -> None:
+        require_partners(x, y)
+        if x.rows != y.rows:
+            raise InputError(
+                f"inconsistent numbers of samples: X has {x.rows} rows, Y has {y.rows} rows; row i "
+                "of each must describe the same pair"
+            )
+        self.x, self.y, self.rows = x, y, x.rows
+        self.width = x.width + y.width
+        self.block = max(_LEAST_BLOCK, self.chunk_rows() // BLOCKS)
+        self.segments = _segments(self.rows, self.block, x.cuts, y.cuts)
+
+    def step(self) -> int:
+        """Rows that make a piece of a few megabytes."""
+        return max(1, PIECE_NUMBERS // self.width)
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Chunk]:
+        """The pairs from start to stop, in order, at most `step` at a time."""
+        for x, y in side_by_side(self.x.read(start, stop, step), self.y.read(start, stop, step)):
+            yield Chunk(np.arange(start, start + len(x)), x, y)
+            start += len(x)
+
+    def chunk_rows(self, least: int = 1) -> int:
+        """Rows of each of equally large chunks; at least so many, where there are."""
+        most = max(_CHUNK_NUMBERS // self.width, least, 1)
+        return -(-self.rows // max(1, -(-self.rows // most)))
+
+    def ordered(self, rows: int) -> Iterator[Chunk]:
+        """All pairs in the order they have, in chunks of at most `rows`."""
+        yield from self.read(0, self.rows, rows)
+
+    def shuffled(
+        self, rows: int, random: np.random.Generator, most: int | None = None
+    ) -> Iterator[Chunk]:
+        """All pairs once, in chunks of about `rows`, or only the first `most` of them.
+
+        The segments come in random order; 32 of them are open at a time, and blocks are taken from
+        one or another at random until a chunk is full. Which rows share a chunk is thus decided for
+        whole blocks, of which a chunk holds 512 from anywhere in memory-mapped data, and from 32 or
+        more segments (or all) in shards. The order within a chunk is left to whoever takes it.
+        """
+        order = iter(random.permutation(len(self.segments)))
+        streams: list[Iterator[Chunk]] = []
+        held: list[Chunk] = []
+        count = total = 0
+        while most is None or total < most:
+            while len(streams) < _OPEN and (number := next(order, None)) is not None:
+                start, stop = self.segments[number].tolist()
+                streams.append(self.read(start, stop, self.block))
+            if not streams:
+                break
+            at = int(random.integers(len(streams)))
+            piece = next(streams[at], None)
+            if piece is None:
+                streams.pop(at)
+                continue
+            held.append(piece)
+            count, total = count + len(piece.numbers), total + len(piece.numbers)
+            if count >= rows:
+                yield _joined(held)
+                held, count = [], 0
+        if held:
+            yield _joined(held)
+
+
+def _joined(pieces: list[Chunk]) -> Chunk:
+    return Chunk(
+        np.concatenate([piece.numbers for piece in pieces]),
+        np.concatenate([piece.x for piece in pieces]),
+        np.concatenate([piece.y for piece in pieces]),
+    )
+
+
+def side_by_side(xs: Iterator[Any], ys: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    """Pieces of the same rows, where those of one side may end at other rows than the other's."""
+    x = y = None
+    while True:
+        x = next(xs, None) if x is None else x
+        y = next(ys, None) if y is None else y
+        if x is None or y is None:
+            return
+        size = min(len(x), len(y))
+        yield _first(x, size), _first(y, size)
+        x, y = (None if len(side) == size else _rest(side, size) for side in (x, y))
+
+
+def _first(rows: Any, size: int) -> Any:
+    return rows.iloc[:size] if hasattr(rows, "iloc") else rows[:size]
+
+
+def _rest(rows: Any, size: int) -> Any:
+    return rows.iloc[size:] if hasattr(rows, "iloc") else rows[size:]
+
+
+def _segments(rows: int, block: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
+    """(k, 2): between the cuts that both sides have, and not shorter than a block needs to be."""
+    given = [cuts for cuts in (x_cuts, y_cuts) if cuts is not None]
+    if not given:
+        cuts = np.arange(0, rows, block, dtype=np.int64)
+    else:
+        cuts = given[0] if len(given) == 1 else np.intersect1d(given[0], given[1])
+        # Of many short stretches, those are joined that begin in the same block.
+        cuts = cuts[np.unique(cuts // block, return_index=True)[1]]
+        cuts = cuts[cuts < rows]
+    return np.stack([cuts, np.append(cuts[1:], rows)], 1)

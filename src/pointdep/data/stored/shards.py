@@ -1,0 +1,211 @@
+"""Files of rows that are read in parts: Parquet by row groups, Arrow by record batches, .npy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.files import loading, read_npy
+from pointdep.data.raw import Array
+from pointdep.data.stored.base import Rows, RowSource
+from pointdep.data.stored.columns import Layout, find_layout, to_matrix
+from pointdep.errors import InputError
+
+_BUFFER = 1 << 20  # bytes of a Parquet column read at a time, so that row groups may be large
+_NPY_CUT = 64  # rows
+
+
+class Shard(ABC):
+    """One file. cuts: rows of it at which reading may begin, the first 0 and the last `rows`."""
+
+    path: Path
+    rows: int
+    cuts: Rows
+
+    @abstractmethod
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        """How rows are made of its columns."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        """Rows from the cut `start` to the cut `stop`, in pieces (at most step, width)."""
+
+
+class ParquetShard(Shard):
+    """A Parquet file, opened for each read."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        self.path = path
+        with loading(path), pq.ParquetFile(path) as file:
+            about = file.metadata
+            sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+            self.schema = file.schema_arrow
+        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.rows = int(self.cuts[-1])
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        def first() -> Any:
+            with loading(self.path):
+                return next(self._batches(range(len(self.cuts) - 1), 1, columns))
+
+        return find_layout(self.path, self.schema, columns, first, option)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        groups = range(*np.searchsorted(self.cuts, [start, stop]).tolist())
+        row = start
+        with loading(self.path):
+            for batch in self._batches(groups, step, layout.columns):
+                yield to_matrix(batch, layout, self.path, row)
+                row += batch.num_rows
+        _require_end(self.path, row, stop)
+
+    def _batches(
+        self, groups: Sequence[int], step: int, columns: Sequence[str] | None
+    ) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER) as file:
+            yield from file.iter_batches(
+                batch_size=step,
+                row_groups=list(groups),
+                columns=None if columns is None else list(columns),
+                use_threads=False,
+            )
+
+
+class ArrowShard(Shard):
+    """An Arrow (Feather) file, memory-mapped; one in the streaming format too."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with loading(path):
+            batches = self._reader
+            sizes = [batches(k).num_rows for k in range(self._count)]
+        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.rows = int(self.cuts[-1])
+
+    @cached_property
+    def _opened(self) -> tuple[Any, int, Any]:
+        import pyarrow as pa
+
+        file = pa.memory_map(str(self.path))
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            kept = list(pa.ipc.open_stream(file))
+            if not kept:
+                raise InputError(f"{self.path} is empty: it has no rows") from None
+            return kept.__getitem__, len(kept), kept[0].schema
+        return reader.get_batch, reader.num_record_batches, reader.schema
+
+    @property
+    def _reader(self) -> Any:
+        return self._opened[0]
+
+    @property
+    def _count(self) -> int:
+        return self._opened[1]
+
+    @property
+    def schema(self) -> Any:
+        return self._opened[2]
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        return find_layout(self.path, self.schema, columns, lambda: self._reader(0), option)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        row = start
+        for number in range(*np.searchsorted(self.cuts, [start, stop]).tolist()):
+            with loading(self.path):
+                batch = self._reader(number)
+            for first in range(0, batch.num_rows, step):
+                part = batch.slice(first, step)
+                yield to_matrix(part, layout, self.path, row)
+                row += part.num_rows
+
+
+class NpyShard(Shard):
+    """A .npy file, memory-mapped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        values = read_npy(path)
+        if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
+            raise InputError(
+                f"{path} holds an array of shape {values.shape} and type {values.dtype}: shards "
+                "are rows of numbers"
+            )
+        self.values = values.reshape(len(values), -1)
+        self.rows = len(values)
+        self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        if columns is not None:
+            raise InputError(f"{self.path} has no named columns: leave out {option}")
+        return Layout((), self.values.shape[1], self.values.dtype, True)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        del layout  # an array has one only
+        for first in range(start, stop, step):
+            yield np.asarray(self.values[first : min(first + step, stop)])
+
+
+SHARDS: dict[str, type[ParquetShard] | type[ArrowShard] | type[NpyShard]] = {
+    ".parquet": ParquetShard,
+    ".arrow": ArrowShard,
+    ".feather": ArrowShard,
+    ".ipc": ArrowShard,
+    ".npy": NpyShard,
+}
+
+
+class ShardedRows(RowSource):
+    """The rows of files of one kind and one layout, one after the other."""
+
+    def __init__(self, shards: Sequence[Shard], layout: Layout) -> None:
+        self.shards, self.layout = shards, layout
+        self.starts = np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
+        self.rows = int(self.starts[-1])
+        self.names, self.named = layout.names, not layout.lists
+        self.dtype = layout.dtype
+        cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
+        self.cuts = np.unique(np.concatenate(cuts))
+
+    def whereabouts(self, row: int) -> str:
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - self.starts[shard]} of {self.shards[shard].path}"
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
+            if at >= stop:
+                break
+            yield from shard.read(max(start - at, 0), min(stop - at, shard.rows), step, self.layout)
+
+
+def require_partners(x: object, y: object) -> None:
+    """InputError naming the first shard whose number of rows is not that of its partner."""
+    if not isinstance(x, ShardedRows) or not isinstance(y, ShardedRows):
+        return
+    if len(x.shards) != len(y.shards):
+        return  # cut at other places: only the rows of all together must agree
+    for one, other in zip(x.shards, y.shards, strict=True):
+        if one.rows != other.rows:
+            fewer, more = sorted((one, other), key=lambda shard: shard.rows)
+            raise InputError(
+                f"{fewer.path} has {fewer.rows} rows but its partner {more.path} has {more.rows}: "
+                "row i of each must describe the same pair"
+            )
+
+
+def _require_end(path: Path, found: int, promised: int) -> None:
+    if found != promised:
+        raise InputError(f"{path} ends after row {found} where it promises {promised}")

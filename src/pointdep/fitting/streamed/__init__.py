@@ -1,0 +1,1 @@
+"""Fitting on rows that stay where they are stored."""

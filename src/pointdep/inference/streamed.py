@@ -1,0 +1,97 @@
+"""Every stored row answered by the replica that did not train on it, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pointdep.core.ratio import RatioModel
+from pointdep.fitting.progress import Progress
+from pointdep.fitting.splits import Rows, Split
+from pointdep.fitting.streamed.plan import FoldPlan
+from pointdep.fitting.streamed.rows import Prepared, StreamedRows
+from pointdep.inference.bias import FittingBias, fitting_bias
+from pointdep.inference.mutual_information import Array
+from pointdep.inference.out_of_fold import (
+    OutOfFold,
+    above_zero,
+    few_flags,
+    inference_values,
+    limit_flags,
+    seen_range,
+)
+from pointdep.inference.scoring import score_pairs
+
+
+def streamed_out_of_fold(
+    model: RatioModel,
+    rows: StreamedRows,
+    plan: FoldPlan,
+    kept: tuple[Tensor, Tensor, Sequence[Split], Tensor | None],
+    *,
+    seed: int,
+    progress: Progress,
+) -> OutOfFold:
+    """`out_of_fold` in one pass over the rows.
+
+    kept: x, y, splits and groups of the kept rows, from which the range of mismatched pairs and
+    the bias of fitting are taken: the latter by comparing, on each of them, the replicas that
+    trained on it with the one that did not. Methods that infer from product samples do so within
+    a chunk.
+    """
+    ones = [model.select([replica]) for replica in range(model.replicas)]
+    method = model.methods[0]
+    pmi = np.full(rows.rows, np.nan, np.float32)
+    values = None if method.is_mean_of_pmi else np.full(rows.rows, np.nan)
+    limited, done, lowest, highest = 0, 0, math.inf, -math.inf
+    # Rows that lie together may be alike, and are no product samples of each other then.
+    for chunk in rows.ordered() if values is None else rows.shuffled(0):
+        for replica, one in enumerate(ones):
+            at = np.flatnonzero(plan.fold[chunk.numbers] == replica).astype(np.int64)
+            if not len(at):
+                continue
+            log_ratio, own = _reported(one, chunk, at, plan, seed, wanted=values is not None)
+            pmi[chunk.numbers[at]] = log_ratio.numpy()
+            if values is not None and own is not None:
+                values[chunk.numbers[at]] = own
+            limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
+            lowest = min(lowest, float(log_ratio.min()))
+            highest = max(highest, float(log_ratio.max()))
+        done += len(chunk.numbers)
+        progress.update(done, rows.rows, "rows scored")
+    x, y, splits, groups = kept
+    for replica, (one, split) in enumerate(zip(ones, splits, strict=True)):
+        low, high = seen_range(one, x, y, split.report, seed=seed, replica=replica)
+        lowest, highest = min(lowest, low), max(highest, high)
+    values = pmi.astype(np.float64) if values is None else values
+    known = ~np.isnan(pmi)
+    share = limited / int(known.sum())
+    flags = limit_flags(method, share, float(np.nanmean(values)), rows.pairs.chunk_rows())
+    bias = FittingBias()
+    if method.is_mean_of_pmi:
+        proven = above_zero(values, plan.codes)
+        draws = rows.rows if plan.codes is None else int(plan.codes.max()) + 1
+        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups, draws=draws)
+    few = few_flags((values if known.all() else values[known]).astype(np.float32))
+    return OutOfFold(pmi, values, (*flags, *few), bias, lowest, highest)
+
+
+def _reported(
+    one: RatioModel, chunk: Prepared, at: Rows, plan: FoldPlan, seed: int, *, wanted: bool
+) -> tuple[Tensor, Array | None]:
+    """log r of the rows at these places of a chunk, and their pseudo-values where wanted."""
+    index = torch.from_numpy(at).to(chunk.x.device)
+    log_ratio = score_pairs(one, chunk.x[index], chunk.y[index])
+    if not wanted:
+        return log_ratio, None
+    groups = None
+    if plan.codes is not None:
+        groups = torch.from_numpy(plan.codes[chunk.numbers]).to(chunk.x.device)
+    values = inference_values(
+        one, chunk.x, chunk.y, at, seed=seed, groups=groups, log_ratio=log_ratio
+    )
+    return log_ratio, values

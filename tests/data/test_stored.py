@@ -1,0 +1,244 @@
+"""Rows on disk against the arrays they were written from, and shards that are no good."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather
+
+from pointdep.data.readers import read_pairs, read_side
+from pointdep.data.sides import as_side, as_source
+from pointdep.data.stored.base import ArrayRows
+from pointdep.data.stored.opening import open_rows
+from pointdep.data.stored.shards import require_partners
+from pointdep.errors import InputError
+
+RANDOM = np.random.default_rng(0)
+ROWS, WIDTH = 100, 5
+
+
+def lists(values, kind="fixed"):
+    """(rows, width) as an Arrow column of lists."""
+    flat = pa.array(values.reshape(-1))
+    if kind == "fixed":
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    ends = np.arange(0, values.size + 1, values.shape[1])
+    array = pa.ListArray if kind == "list" else pa.LargeListArray
+    return array.from_arrays(pa.array(ends, pa.int32() if kind == "list" else pa.int64()), flat)
+
+
+def write(path, table, part=17):
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=part)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, str(path), chunksize=part)
+    elif path.suffix == ".ipc":
+        with pa.ipc.new_stream(str(path), table.schema) as writer:
+            writer.write_table(table, max_chunksize=part)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table, max_chunksize=part)
+    return path
+
+
+def shards(folder, values, sizes=(40, 1, 59), suffix=".parquet", kind="fixed"):
+    folder.mkdir()
+    ends = np.cumsum([0, *sizes])
+    for number, (a, b) in enumerate(itertools.pairwise(ends)):
+        path = folder / f"part-{7 + number}{suffix}"
+        if suffix == ".npy":
+            np.save(path, values[a:b])
+        else:
+            write(path, pa.table({"id": np.arange(a, b), "e": lists(values[a:b], kind)}))
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int64"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".ipc", ".npy"])
+def test_a_folder_is_the_array_it_was_written_from(tmp_path, suffix, dtype):
+    values = (100 * RANDOM.normal(size=(ROWS, WIDTH))).clip(0, 120).astype(dtype)
+    found = open_rows(
+        shards(tmp_path / "x", values, suffix=suffix), None if suffix == ".npy" else "e"
+    )
+    assert (found.rows, found.width, found.dtype) == (ROWS, WIDTH, np.dtype(dtype))
+    np.testing.assert_array_equal(found.load(), values)
+    some = RANDOM.permutation(ROWS)[:30]
+    np.testing.assert_array_equal(found.take(some), values[some])
+
+
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+def test_lists_of_every_kind(tmp_path, kind):
+    values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
+    found = open_rows(shards(tmp_path / "x", values, kind=kind), "e")
+    np.testing.assert_array_equal(found.load(), values)
+    assert found.names == tuple("01234")
+    assert not found.named
+
+
+def test_plain_columns_keep_their_names(tmp_path):
+    table = pa.table(
+        {"a": pa.array([1, 2, 3], pa.int8()), "b": [0.5, 1.5, 2.5], "c": ["u", "v", "w"]}
+    )
+    found = open_rows(write(tmp_path / "t.parquet", table), ["b", "a"])
+    np.testing.assert_array_equal(found.load(), [[0.5, 1], [1.5, 2], [2.5, 3]])
+    assert found.named
+    assert found.names == ("b", "a")
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_reading_between_any_cuts_in_any_step(tmp_path_factory, data):
+    values = np.arange(ROWS * 2, dtype=np.int32).reshape(ROWS, 2)
+    folder = shards(tmp_path_factory.mktemp("t") / "x", values)
+    found = open_rows(folder, "e")
+    start, stop = sorted(
+        data.draw(st.lists(st.sampled_from(found.cuts.tolist()), min_size=2, max_size=2))
+    )
+    step = data.draw(st.integers(1, 60))
+    pieces = list(found.read(start, stop, step))
+    assert all(0 < len(piece) <= step for piece in pieces)
+    np.testing.assert_array_equal(np.concatenate([values[:0], *pieces]), values[start:stop])
+
+
+def test_shards_follow_their_numbers(tmp_path):
+    folder = tmp_path / "x"
+    folder.mkdir()
+    for number in (2, 10, 1):
+        np.save(folder / f"part-{number}.npy", np.full((2, 2), float(number)))
+    (folder / "_SUCCESS").touch()
+    assert open_rows(folder).load()[:, 0].tolist() == [1, 1, 2, 2, 10, 10]
+
+
+class TestSides:
+    def test_small_sources_are_read_as_arrays_are(self, tmp_path):
+        values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
+        source = open_rows(shards(tmp_path / "x", values), "e")
+        one, other = as_side(source, "X"), as_side(values, "X")
+        np.testing.assert_array_equal(one.numeric, other.numeric)
+        assert (one.names, one.named) == (other.names, other.named)
+
+    def test_numbers_stay_where_they_are(self, tmp_path):
+        np.save(tmp_path / "x.npy", RANDOM.normal(size=(ROWS, WIDTH)))
+        mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+        source = as_source(mapped, "X")
+        assert isinstance(source, ArrayRows)
+        assert np.shares_memory(source.values, mapped)
+
+    def test_categories_are_read(self, tmp_path):
+        assert not isinstance(as_source(np.repeat(["a", "b"], 9), "Y"), ArrayRows)
+        assert not isinstance(as_source(np.repeat([0, 1], 9), "Y"), ArrayRows)
+        assert isinstance(as_source(np.arange(900), "Y"), ArrayRows)
+
+
+class TestCommandLine:
+    def test_two_folders(self, tmp_path):
+        x, y = (RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16) for _ in "xy")
+        folders = [shards(tmp_path / name, side) for name, side in (("x", x), ("y", y))]
+        a, b = read_pairs(folders, x_columns="e", y_columns="e")
+        np.testing.assert_array_equal(a.load(), x)
+        np.testing.assert_array_equal(b.load(), y)
+
+    @pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.arrow"])
+    def test_one_table_with_both(self, tmp_path, name):
+        x = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float32)
+        labels = np.where(x[:, 0] > 0, "a", "b")
+        path = write(tmp_path / name, pa.table({"e": lists(x), "label": labels}))
+        a, b = read_pairs([path], x_columns="e", y_columns="label")
+        np.testing.assert_array_equal(a.load(), x)
+        assert b["label"].tolist() == labels.tolist()
+
+    def test_a_parquet_file_of_plain_columns_is_a_table_as_before(self, tmp_path):
+        path = write(tmp_path / "t.parquet", pa.table({"a": [1.0, 2.0], "b": [3, 4]}))
+        assert list(read_side(path, columns=None, key="x", name="x").columns) == ["a", "b"]
+
+    def test_the_column_must_be_named(self, tmp_path):
+        folder = shards(tmp_path / "x", RANDOM.normal(size=(ROWS, WIDTH)))
+        with pytest.raises(
+            InputError, match=r"part-7.* column 'e' of lists .* --x-columns.* id, e"
+        ):
+            read_side(folder, columns=None, key="x", name="x")
+
+
+class TestBadShards:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        return shards(tmp_path / "x", RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float32))
+
+    @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".npy"])
+    def test_truncated(self, tmp_path, suffix):
+        values = RANDOM.normal(size=(3000, WIDTH))
+        folder = shards(tmp_path / "x", values, (1000, 1000, 1000), suffix)
+        bad = folder / f"part-8{suffix}"
+        bad.write_bytes(bad.read_bytes()[:-3000])
+        with pytest.raises(InputError, match=rf"part-8\{suffix} .*truncated"):
+            open_rows(folder, None if suffix == ".npy" else "e")
+
+    def test_damaged_within(self, tmp_path):
+        values = RANDOM.normal(size=(3000, WIDTH))
+        folder = shards(tmp_path / "x", values, (1000, 2000))
+        bad = folder / "part-8.parquet"
+        content = bytearray(bad.read_bytes())
+        content[2000:60000] = bytes(58000)
+        bad.write_bytes(content)
+        with pytest.raises(InputError, match=r"part-8.parquet cannot be read"):
+            open_rows(folder, "e").load()
+
+    def test_another_column(self, folder):
+        write(folder / "part-8.parquet", pa.table({"id": [1], "f": [[1.0] * WIDTH]}))
+        with pytest.raises(InputError, match=r"part-8.parquet.* 'e'"):
+            open_rows(folder, "e")
+
+    @pytest.mark.parametrize("bad", [np.ones((3, 4), np.float32), np.ones((3, WIDTH))])
+    def test_another_schema(self, folder, bad):
+        write(folder / "part-8.parquet", pa.table({"e": lists(bad)}))
+        with pytest.raises(InputError, match=r"part-8.parquet has rows of .* where .*part-7"):
+            open_rows(folder, "e")
+
+    def test_another_kind_of_file(self, folder):
+        (folder / "notes.txt").write_text("hello")
+        with pytest.raises(InputError, match=r"notes.txt is among the shards"):
+            open_rows(folder, "e")
+
+    def test_ragged_lists(self, folder):
+        column = pa.array([[1.0, 2.0], [1.0, 2.0], [1.0]], pa.list_(pa.float32()))
+        write(folder / "part-7.parquet", pa.table({"e": column}))
+        (folder / "part-8.parquet").unlink()
+        (folder / "part-9.parquet").unlink()
+        with pytest.raises(InputError, match=r"part-7.parquet: .* list of 1 numbers in row 2 .* 2"):
+            open_rows(folder, "e").load()
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            pa.array([[1.0], None], pa.list_(pa.float32())),
+            pa.array([[1.0], [None]], pa.list_(pa.float32())),
+            pa.array([1.0, None]),
+        ],
+    )
+    def test_missing_values(self, tmp_path, column):
+        path = write(tmp_path / "t.parquet", pa.table({"e": column}))
+        with pytest.raises(InputError, match=r"t.parquet: column 'e' has a missing value in row 1"):
+            open_rows(path, "e").load()
+
+    def test_no_numbers(self, tmp_path):
+        path = write(tmp_path / "t.parquet", pa.table({"e": [["a"], ["b"]]}))
+        with pytest.raises(InputError, match=r"t.parquet: column 'e' is of type .*string"):
+            open_rows(path, "e")
+
+    def test_fewer_rows_than_its_partner(self, tmp_path, folder):
+        other = shards(tmp_path / "y", RANDOM.normal(size=(98, 2)), (40, 1, 57))
+        with pytest.raises(
+            InputError, match=r"y/part-9.parquet has 57 rows but its partner .*x/part-9.* has 59"
+        ):
+            require_partners(open_rows(folder, "e"), open_rows(other, "e"))
+
+    def test_no_rows(self, tmp_path):
+        path = write(tmp_path / "t.parquet", pa.table({"e": pa.array([], pa.float32())}))
+        with pytest.raises(InputError, match="is empty"):
+            open_rows(path)
