@@ -227,7 +227,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
-        self._mapped = mapped
+        self._mapped = None if mapped is None else replace(mapped, kept=self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:

@@ -182,7 +182,7 @@ def open_stream(
         codes=codes,
         seed=seed,
     )
-    found = survey(pairs, plan, progress)
+    found = survey(pairs, plan, progress, device)
     encoder_x = encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x)
     encoder_y = encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y)
     kept = PairedRows(
