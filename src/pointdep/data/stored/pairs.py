@@ -54,7 +54,7 @@ class PairSource:
 
     def read(self, start: int, stop: int, step: int) -> Iterator[Chunk]:
         """The pairs from start to stop, in order, at most `step` at a time."""
-        for x, y in _side_by_side(self.x.read(start, stop, step), self.y.read(start, stop, step)):
+        for x, y in side_by_side(self.x.read(start, stop, step), self.y.read(start, stop, step)):
             yield Chunk(np.arange(start, start + len(x)), x, y)
             start += len(x)
 
@@ -110,7 +110,7 @@ def _joined(pieces: list[Chunk]) -> Chunk:
     )
 
 
-def _side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
+def side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
     """Pieces of the same rows, where those of one side may end at other rows than the other's."""
     x = y = None
     while True:
