@@ -48,7 +48,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="With --engine ray: workers, a CPU each; else as many as have room.",
+        help="With --engine ray: workers, of a CPU each; else as many as fit.",
     ),
 ]
 GpusPerWorker = Annotated[
@@ -97,8 +97,7 @@ def score(
     Output shard k has the name and the rows of shard k of x. The same command again does what is
     missing after a crash.
     """
-    in_shards = engine is not None or (output is not None and not Path(output).suffix)
-    if in_shards:
+    if engine is not None or names_folder(output):
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")
         found = score_folders(
@@ -143,6 +142,13 @@ def score(
             "written": str(output),
         }
     )
+
+
+def names_folder(output: str | None) -> bool:
+    """Whether the output is a folder of shards rather than a file."""
+    if output is None:
+        return False
+    return "://" in output or output.endswith("/") or not Path(output).suffix
 
 
 def score_files(

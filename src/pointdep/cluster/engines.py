@@ -140,7 +140,7 @@ def _import_ray() -> Any:
 
 @contextlib.contextmanager
 def _connected(ray: Any, workers: int | None) -> Iterator[None]:
-    """To the cluster that RAY_ADDRESS names or that runs here, else to one on this machine alone."""
+    """To the cluster that RAY_ADDRESS names or that runs here, else to one of this machine."""
     import logging
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -171,7 +171,7 @@ def _workers(ray: Any, workers: int | None, gpus: float) -> int:
     room = int(there.get("GPU", 0) / gpus) if gpus else int(there.get("CPU", 0))
     if room < 1:
         raise InputError(
-            f"the Ray cluster has {there.get('GPU', 0):g} GPUs and {there.get('CPU', 0):g} CPUs, no "
-            "room for a worker: change --gpus-per-worker, or give --workers where it will grow"
+            f"the Ray cluster has {there.get('GPU', 0):g} GPUs and {there.get('CPU', 0):g} CPUs, "
+            "no room for a worker: change --gpus-per-worker, or give --workers where it will grow"
         )
     return room

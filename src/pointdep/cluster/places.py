@@ -73,6 +73,12 @@ class Place:
             found = self._system.get_file_info(fs.FileSelector(self._path))
         return {one.base_name: one.size for one in found if one.type == fs.FileType.File}
 
+    def modified(self) -> int | None:
+        """When the file was written, in nanoseconds, where the storage says so."""
+        with _asking(self):
+            found: int | None = self._system.get_file_info(self._path).mtime_ns
+        return found
+
     def open(self) -> Any:
         """The file, as Arrow reads it; whoever opens it closes it."""
         return self._system.open_input_file(self._path)

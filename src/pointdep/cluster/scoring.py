@@ -155,8 +155,8 @@ def _follow(
     if failed:
         others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
         raise InputError(
-            f"{failed[0]}{others}; {done} of {len(tasks)} shards are in {work.output}, and the same "
-            "command does what is missing"
+            f"{failed[0]}{others}; {done} of {len(tasks)} shards are in {work.output}, and the "
+            "same command does what is missing"
         )
 
 

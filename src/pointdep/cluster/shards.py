@@ -21,16 +21,18 @@ _MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Shard:
-    """A Parquet file: its rows, its bytes, and the SHA-256 of its footer.
+    """A Parquet file: its rows, its bytes, the SHA-256 of its footer, and when it was written.
 
     The footer has the place, the size and mostly the extremes of every column of every row group,
-    so that other rows have another one.
+    so that other rows have another one; but for rows that changed their places, which the time
+    tells (in nanoseconds, None where the storage does not know it).
     """
 
     place: Place
     rows: int
     bytes: int
     footer: str
+    modified: int | None
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def survey(place: Place, wanted: Sequence[str] | None, option: str, progress: Pr
 
 
 def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
-    """For each shard of x the rows of y that belong to it: row i of all of x with row i of all of y.
+    """For each shard of x the rows of y that belong to it: row i of all x with row i of all y.
 
     Where there are as many shards on both sides, they must have the same numbers of rows; else
     both sides may be cut at other places.
@@ -171,7 +173,8 @@ def _open_footer(place: Place) -> tuple[Shard, Any]:
         length = int.from_bytes(end[:4], "little")
         footer = file.read_at(length, max(size - 8 - length, 0))
         known = pq.ParquetFile(file)
-        shard = Shard(place, known.metadata.num_rows, size, hashlib.sha256(footer).hexdigest())
+        digest = hashlib.sha256(footer).hexdigest()
+        shard = Shard(place, known.metadata.num_rows, size, digest, place.modified())
         return shard, known.schema_arrow
 
 

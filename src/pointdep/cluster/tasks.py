@@ -87,7 +87,7 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
             f"{output} holds other files, such as {min(foreign)}: choose an empty or new folder, "
             "or one with nothing but an earlier run of the same command"
         )
-    asked = [known[name] for name in there if name in known]
+    asked = [task for task in tasks if task.name in there]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda task: _about(output / task.name), asked))
     done = {}
@@ -97,8 +97,8 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
         if about.get("ticket") != task.ticket or about.get("rows") != task.rows:
             source = task.x[0].shard.place if task.x else task.name
             raise InputError(
-                f"{output / task.name} was made from other rows or columns than {source} has now: "
-                "choose another folder, or delete that one"
+                f"{output / task.name} was made from other rows or columns than {source} has now, "
+                "or that was written anew since: choose another folder, or delete the old one"
             )
         done[task.number] = about
     return done
@@ -192,5 +192,6 @@ def _source(span: Span) -> dict[str, Any]:
         "file": shard.place.name,
         "bytes": shard.bytes,
         "footer_sha256": shard.footer,
+        "modified_ns": shard.modified,
         "rows": [span.start, span.stop],
     }
