@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pointdep.auditing.result import Audit
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
+    from pointdep.cluster.scoring import score_shards
     from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
@@ -41,6 +42,7 @@ _HOME = {
     "audit": "pointdep.auditing.audit",
     "objectives": "pointdep.objectives",
     "retrieval_metrics": "pointdep.retrieval.metrics",
+    "score_shards": "pointdep.cluster.scoring",
 }
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "audit",
     "objectives",
     "retrieval_metrics",
+    "score_shards",
 ]
 
 

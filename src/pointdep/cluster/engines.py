@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +28,18 @@ class Ended:
 
 
 def run_local(
-    saved: SavedModel, work: Work, tasks: Sequence[Task], *, device: str
+    saved: SavedModel,
+    work: Work,
+    tasks: Sequence[Task],
+    *,
+    device: str,
+    told: Callable[[int], None],
 ) -> Iterator[Ended]:
-    """In this process."""
+    """In this process. told: called with the number of rows of the current task that are done."""
     worker = Worker(saved, work, device)
     for task in tasks:
         try:
-            worker(task)
+            worker(task, told)
         except BadShardError as error:
             yield Ended(task.number, str(error))
         else:

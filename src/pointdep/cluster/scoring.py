@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pointdep
 from pointdep.cluster.engines import ENGINES, Ended, run_local, run_ray
 from pointdep.cluster.model import read_model
 from pointdep.cluster.places import as_place
@@ -81,17 +80,17 @@ def score_shards(
         # Rows that do not fit the model show themselves before anything is written.
         score_task(saved.load("cpu"), work, next(task for task in tasks if task.rows), most=1)
         work.output.make_folder()
-        write_manifest(work, tasks, pointdep.__version__)
+        write_manifest(work, tasks)
         work.output.sweep()
-        if engine == "ray":
-            ended = run_ray(
-                saved, work, missing, device=device, workers=workers, gpus=gpus_per_worker
-            )
-        else:
-            ended = run_local(saved, work, missing, device=device)
         try:
             with show("scoring", enabled=progress, left="about") as shown:
-                _follow(work, tasks, ended, shown, already=len(tasks) - len(missing))
+                report = _Report(work, tasks, done, shown)
+                if engine == "ray":
+                    gpus = gpus_per_worker
+                    ended = run_ray(saved, work, missing, device=device, workers=workers, gpus=gpus)
+                else:
+                    ended = run_local(saved, work, missing, device=device, told=report.update)
+                report.follow(ended)
         finally:
             work.output.sweep()
     return _summary(work, tasks, found=len(tasks) - len(missing))
@@ -138,26 +137,38 @@ def _batch(sides: tuple[Side, Side]) -> int:
     return max(1, PIECE_NUMBERS // width)
 
 
-def _follow(
-    work: Work, tasks: Sequence[Task], ended: Iterator[Ended], progress: Progress, *, already: int
-) -> None:
-    """Wait for the tasks; InputError where some ended badly."""
-    rows, total = 0, sum(task.rows for task in tasks)
-    failed: list[str] = []
-    done = already
-    for one in ended:
-        if one.error:
-            failed.append(one.error)
-            continue
-        done += 1
-        rows += tasks[one.number].rows
-        progress.update(rows, total, f"pairs, {done} of {len(tasks)} shards")
-    if failed:
-        others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-        raise InputError(
-            f"{failed[0]}{others}; {done} of {len(tasks)} shards are in {work.output}, and the "
-            "same command does what is missing"
-        )
+class _Report:
+    """How far the tasks are."""
+
+    def __init__(
+        self, work: Work, tasks: Sequence[Task], done: Collection[int], progress: Progress
+    ) -> None:
+        self.work, self.tasks, self.progress = work, tasks, progress
+        self.done, self.rows = len(done), sum(tasks[number].rows for number in done)
+        self.total = sum(task.rows for task in tasks)
+
+    def update(self, more: int = 0) -> None:
+        """more: rows of a task that has not ended."""
+        detail = f"pairs, {self.done} of {len(self.tasks)} shards"
+        self.progress.update(self.rows + more, self.total, detail)
+
+    def follow(self, ended: Iterator[Ended]) -> None:
+        """Wait for the tasks; InputError where some ended badly."""
+        failed: list[str] = []
+        self.update()
+        for one in ended:
+            if one.error:
+                failed.append(one.error)
+                continue
+            self.done += 1
+            self.rows += self.tasks[one.number].rows
+            self.update()
+        if failed:
+            others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
+            raise InputError(
+                f"{failed[0]}{others}; {self.done} of {len(self.tasks)} shards are in "
+                f"{self.work.output}, and the same command does what is missing"
+            )
 
 
 def _summary(work: Work, tasks: Sequence[Task], *, found: int) -> Scored:

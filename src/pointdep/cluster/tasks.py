@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from pointdep.cluster.places import Place, is_temporary
@@ -104,12 +105,12 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
     return done
 
 
-def write_manifest(work: Work, tasks: Sequence[Task], version: str) -> None:
+def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
     """Say what the folder holds, or will hold, in the order of the rows."""
     content = {
         "format": _FORMAT,
         "format_version": _VERSION,
-        "pointdep": version,
+        "pointdep": metadata.version("pointdep"),
         "kind": work.kind,
         "model": work.model,
         "x_columns": list(work.columns[0].names),

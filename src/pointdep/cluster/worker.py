@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ class Worker:
     def __init__(self, saved: SavedModel, work: Work, device: str) -> None:
         self.fitted, self.work = saved.load(device), work
 
-    def __call__(self, task: Task) -> None:
-        """Write the output shard; BadShardError where the input cannot be read or scored."""
-        columns = score_task(self.fitted, self.work, task)
+    def __call__(self, task: Task, told: Callable[[int], None] | None = None) -> None:
+        """Write the output shard; BadShardError where the input cannot be read or scored.
+
+        told: called with the number of rows scored so far.
+        """
+        columns = score_task(self.fitted, self.work, task, told=told)
         pmi = columns["pmi"].astype(np.float64)
         about = {
             "sum_pmi": float(pmi.sum()),
@@ -34,7 +38,12 @@ class Worker:
 
 
 def score_task(
-    fitted: PointwiseDependency, work: Work, task: Task, most: int | None = None
+    fitted: PointwiseDependency,
+    work: Work,
+    task: Task,
+    *,
+    most: int | None = None,
+    told: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """row, pmi, npmi, stderr and outside of the pairs of a task, (rows,) each, or of its first."""
     parts: list[dict[str, Any]] = []
@@ -46,6 +55,8 @@ def score_task(
             where = f"{task.x[0].shard.place}, rows {done} to {done + len(x) - 1}"
             raise BadShardError(f"{where}: {error}") from error
         done += len(x)
+        if told is not None:
+            told(done)
         if most is not None:
             break
     if not parts:
