@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pointdep.cluster.scoring import score_shards
     from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
+    from pointdep.data.stored.opening import open_rows
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
@@ -41,6 +42,7 @@ _HOME = {
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "objectives": "pointdep.objectives",
+    "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
     "score_shards": "pointdep.cluster.scoring",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "__version__",
     "audit",
     "objectives",
+    "open_rows",
     "retrieval_metrics",
     "score_shards",
 ]

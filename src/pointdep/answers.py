@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,21 @@ from torch import Tensor
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
+from pointdep.data.stored.parts import paired_parts, sampled
 from pointdep.errors import DataWarning, InputError
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.normalised import normalised_pmi
 from pointdep.inference.scoring import score_matrix, score_pairs, score_replicas
 from pointdep.retrieval.answers import Retrieval
+from pointdep.streaming import is_large
 
 Array32 = NDArray[np.float32]
 
 ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
 _MANY_OUTSIDE = 0.01
+_PART = 1 << 24  # numbers that are answered about at a time, where the rows are many
+_MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
 class PairAnswers(Retrieval):
@@ -42,18 +47,39 @@ class PairAnswers(Retrieval):
 
         Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
         """
-        x, y, _, _ = self._encode(X, Y)
-        values = self._score(x, y)
-        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
-        if float(far.double().mean()) > _MANY_OUTSIDE:
+        found: Array32
+        found, far = self._by_parts(X, Y, self._pmi_and_outside)
+        if float(far.mean()) > _MANY_OUTSIDE:
             warnings.warn(
                 f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
                 "PMI is an extrapolation (outside(X, Y) says which)",
                 DataWarning,
                 stacklevel=2,
             )
-        found: Array32 = values.numpy()
         return found
+
+    def _pmi_and_outside(self, X: Any, Y: Any) -> tuple[Array32, NDArray[np.bool_]]:
+        x, y, _, _ = self._encode(X, Y)
+        values = self._score(x, y)
+        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
+        return values.numpy(), far.cpu().numpy()
+
+    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any], Any]) -> Any:
+        """answer(X, Y), an array a row or several, in parts where the rows are many."""
+        if X is None or Y is None or not is_large(X, Y):
+            return answer(X, Y)
+        check_is_fitted(self, "model_")
+        found = []
+        step = max(1, _PART // max(1, sum(int(np.prod(side.shape[1:])) for side in (X, Y))))
+        for first, x, y in paired_parts(X, Y, step):
+            try:
+                found.append(answer(x, y))
+            except InputError as error:
+                last = first + len(x) - 1
+                raise InputError(f"in the part from row {first} to {last}: {error}") from error
+        if isinstance(found[0], tuple):
+            return tuple(np.concatenate(side) for side in zip(*found, strict=True))
+        return np.concatenate(found)
 
     def pmi_stderr(self, X: Any, Y: Any) -> Array32:
         """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
@@ -62,6 +88,10 @@ class PairAnswers(Retrieval):
         parts). What differs between replicas by their initial weights is in it too, so that it errs
         on the high side.
         """
+        found: Array32 = self._by_parts(X, Y, self._stderr)
+        return found
+
+    def _stderr(self, X: Any, Y: Any) -> Array32:
         x, y, _, _ = self._encode(X, Y)
         count = self.model_.replicas
         if count < 2:
@@ -77,9 +107,7 @@ class PairAnswers(Retrieval):
         A value lies well beyond all values its column had, or PMI beyond that of all pairs and
         mismatched pairs.
         """
-        x, y, _, _ = self._encode(X, Y)
-        values = self._score(x, y).to(self.model_.seen.device)
-        found: NDArray[np.bool_] = self.model_.outside(*self._on_device(x, y), values).cpu().numpy()
+        found: NDArray[np.bool_] = self._by_parts(X, Y, self._pmi_and_outside)[1]
         return found
 
     def pd(self, X: Any, Y: Any) -> Array32:
@@ -95,6 +123,20 @@ class PairAnswers(Retrieval):
         x and y only occur together, 0 that they are independent, -1 that they never meet. Give
         `pmi`, the PMI of the same pairs, where it is at hand already.
         """
+        if pmi is None and is_large(X, Y):
+            pmi = self.pmi(X, Y)
+        done = 0
+
+        def part(x: Any, y: Any) -> Array32:
+            nonlocal done
+            own = pmi if pmi is None or not is_large(X, Y) else pmi[done : done + len(x)]
+            done += len(x) if pmi is not None else 0
+            return self._npmi(x, y, own)
+
+        found: Array32 = self._by_parts(X, Y, part)
+        return found
+
+    def _npmi(self, X: Any, Y: Any, pmi: Array32 | None) -> Array32:
         x, y, raw_x, raw_y = self._encode(X, Y)
         rarity = [
             encoder.log_frequency(raw)
@@ -116,8 +158,9 @@ class PairAnswers(Retrieval):
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
 
         The one number by which methods and critics can be compared: higher is better, -log 2 is no
-        better than calling everything independent.
+        better than calling everything independent. Of very many rows, 131,072 at random decide.
         """
+        X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
         _, ids = group_ids(groups, len(x))
         return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
@@ -153,8 +196,27 @@ def pair_columns(
 
     pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
     """
+    told = progress or Silent()
+    large = is_large(X, Y)
+    done = 0
+
+    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
+        nonlocal done
+        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
+        done += len(found[0])
+        if large:
+            told.update(done, len(X), "pairs")
+        return found
+
+    found = fitted._by_parts(X, Y, part)
+    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
+
+
+def _all_of_pairs(
+    fitted: PairAnswers, X: Any, Y: Any, progress: Progress
+) -> tuple[NDArray[Any], ...]:
     x, y, raw_x, raw_y = fitted._encode(X, Y)
-    replicas = score_replicas(fitted.model_, x, y, progress or Silent())
+    replicas = score_replicas(fitted.model_, x, y, progress)
     values = replicas.mean(0)
     rarity = [
         encoder.log_frequency(raw)
@@ -167,12 +229,8 @@ def pair_columns(
         stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
     device = fitted.model_.seen.device
     outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
-    return {
-        "pmi": pmi,
-        "npmi": normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_),
-        "stderr": stderr,
-        "outside": outside.cpu().numpy(),
-    }
+    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
+    return pmi, npmi, stderr, outside.cpu().numpy()
 
 
 def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
@@ -183,3 +241,13 @@ def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor 
     if len(codes) != rows:
         raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
     return codes, torch.from_numpy(codes)
+
+
+def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """The same rows, or as many of them at random as are enough to judge by."""
+    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
+        return X, Y, groups
+    random = np.random.default_rng(ANSWER_SEED)
+    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
+    own = None if groups is None else np.asarray(groups)[rows]
+    return sampled(X, rows), sampled(Y, rows), own

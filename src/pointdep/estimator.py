@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep import assembly, persistence, streaming
-from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids
+from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids, some_rows
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
@@ -224,6 +225,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
+        self._mapped = mapped
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:
@@ -260,10 +262,11 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             codes = None if self.groups_ is None else self.groups_[known]
             correction, doubt = self.bias_.correction, self.bias_.stderr
         else:
-            x, y, _, _ = self._encode(X, Y)
-            codes, ids = group_ids(groups, len(x))
-            rows = np.arange(len(x))
-            values = inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+            codes = group_codes(groups)
+            if codes is None:
+                values = self._by_parts(X, Y, self._inferred)
+            else:
+                values = self._inferred(X, Y, groups)
             correction, doubt = 0.0, math.hypot(self.bias_.correction, self.bias_.stderr)
         return estimate(
             values,
@@ -300,6 +303,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             known = np.flatnonzero(~np.isnan(of_rows))
             pmi = torch.from_numpy(of_rows[known])
         else:
+            X, Y, groups = some_rows(X, Y, groups)
             x, y, _, _ = self._encode(X, Y)
             codes, _ = group_ids(groups, len(x))
             seed, known = ANSWER_SEED, np.arange(len(x))
@@ -316,6 +320,13 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             level=level,
             tolerance=tolerance,
         )
+
+    def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The method's inference on given rows as pseudo-values, (n,)."""
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        rows = np.arange(len(x))
+        return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
@@ -352,12 +363,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
 
     def _open_stream(self, X: Any, Y: Any, groups: Any) -> streaming.Stream | None:
         """The rows where they are stored, where they are not to be held; None otherwise."""
-        if self.stream is not None and not isinstance(self.stream, bool | np.bool_):
-            raise InputError(f"stream={self.stream!r} must be True, False or None")
-        if self.stream and self.cv is not None:
-            raise InputError("cv splits rows that are held in memory: use folds with stream=True")
-        large = self.cv is None and streaming.is_large(X, Y)
-        if not (large if self.stream is None else self.stream):
+        if not self._streams(X, Y):
             return None
         with show("reading", enabled=self.progress, left="about") as progress:
             return streaming.open_stream(
@@ -371,6 +377,14 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 device=assembly.pick_device(self.device),
                 progress=progress,
             )
+
+    def _streams(self, X: Any, Y: Any) -> bool:
+        if self.stream is not None and not isinstance(self.stream, bool | np.bool_):
+            raise InputError(f"stream={self.stream!r} must be True, False or None")
+        if self.stream and self.cv is not None:
+            raise InputError("cv splits rows that are held in memory: use folds with stream=True")
+        large = self.cv is None and streaming.is_large(X, Y)
+        return bool(large if self.stream is None else self.stream)
 
     def _open_checkpoint(
         self,
@@ -417,8 +431,9 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        if "_rows" in state:
-            state["_rows"] = None  # the rows of the fit do not travel with a pickle
+        for name in ("_rows", "_mapped"):
+            if name in state:
+                state[name] = None  # the rows of the fit do not travel with a pickle
         return state
 
     def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:

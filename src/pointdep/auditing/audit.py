@@ -15,20 +15,16 @@ from pointdep.auditing.chance import (
     posteriors,
     q_values,
 )
-from pointdep.auditing.duplicates import duplicates
-from pointdep.auditing.mismatched import mismatched_pairs
+from pointdep.auditing.evidence import Evidence, HeldRows, StoredRows
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit, Contamination
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, require_whole
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.progress import show
-from pointdep.inference.scoring import score_replicas
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pointdep.assembly import PairedRows
 
 _FOLDS = 5
 _LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
@@ -74,11 +70,10 @@ def audit(
     fitted = _estimator(model, folds, random_state, device, progress)
     _require_each_once(fitted, X, Y, groups)
     fitted.fit(X, Y, groups=groups)
-    rows = fitted._fitted_rows("audit", "pointdep.audit")
     pmi = fitted.oof_pmi_
-    beside = mismatched_pairs(
-        fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
-    )
+    evidence = _evidence(fitted)
+    with show("comparing", enabled=fitted.progress, left="about") as shown:
+        beside = evidence.mismatched(shown)
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
     found = estimate_contamination(shares)
@@ -92,7 +87,7 @@ def audit(
         _warn(_INDEPENDENT)
     elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
         _warn(f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}")
-    table = _table(fitted, rows, posterior, q_value, fdr, _labels(Y, fitted))
+    table = _table(fitted, evidence, posterior, q_value, fdr, _labels(Y, fitted))
     return Audit(
         table=table,
         mutual_information=information,
@@ -126,6 +121,8 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
     """Refuse, before the fit, folds or a cv that do not score each row once."""
     if fitted.cv is None and fitted.folds != 1:
         return
+    if fitted._streams(X, Y):
+        raise InputError(f"folds={fitted.folds}: an audit needs at least 2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says the same again
         rows = fitted._read(X, Y, groups)
@@ -146,7 +143,7 @@ def _warn(message: str) -> None:
 
 def _table(
     fitted: PointwiseDependency,
-    rows: PairedRows,
+    evidence: Evidence,
     posterior: NDArray[np.float64],
     q_value: NDArray[np.float64],
     fdr: float,
@@ -162,20 +159,25 @@ def _table(
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
     doubtful = first[: min(int(suspect.sum()) + _OTHERS_DOUBTFUL, _MOST_DOUBTFUL)]
     with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
-        partners = find_partners(
-            fitted.model_,
-            rows.x,
-            rows.y,
-            rows.splits,
-            pmi,
-            doubtful,
-            codes=rows.codes,
-            progress=progress,
+        of = evidence.searched(pmi, doubtful)
+        partners = of.placed(
+            find_partners(
+                fitted.model_,
+                of.x,
+                of.y,
+                of.splits,
+                of.pmi,
+                of.doubtful,
+                codes=of.codes,
+                progress=progress,
+            )
         )
+    with show("scoring", enabled=fitted.progress) as progress:
+        stderr = evidence.stderr(fitted.jackknife_, progress)
     columns: dict[str, Any] = {
         "row": np.arange(len(pmi)),
         "pmi": pmi,
-        "stderr": _stderr(fitted, rows),
+        "stderr": stderr,
         "posterior": posterior,
         "q_value": q_value,
         "suspect": suspect,
@@ -189,7 +191,7 @@ def _table(
         columns["better_label"] = better.where(partners.row >= 0, None)
     columns["swapped_with"] = _whole(partners.swapped)
     with show("looking for duplicates", enabled=fitted.progress):
-        columns["duplicate_of"] = _whole(duplicates(rows.x, rows.y))
+        columns["duplicate_of"] = _whole(evidence.duplicates())
     return pd.DataFrame(columns)
 
 
@@ -202,6 +204,8 @@ def _whole(rows: NDArray[np.int64]) -> Any:
 
 def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
     """The labels (n,) where y is one column of categories."""
+    if fitted.encoder_y_.numeric_at:
+        return None
     raw = as_side(Y, "Y", discrete=fitted.encoder_y_.discrete)
     if raw.numeric is not None or len(raw.categorical) != 1:
         return None
@@ -209,19 +213,7 @@ def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
     return labels
 
 
-def _stderr(fitted: PointwiseDependency, rows: PairedRows) -> NDArray[np.float32]:
-    """The standard error of the out-of-fold PMI, (n,): how much it changes with the other rows.
-
-    The jackknife by parts, over the replicas that trained on the row: of these each left out
-    another part of the others. With fewer than two of them, over all replicas.
-    """
-    saw = np.ones((len(rows.splits), len(rows.x)), dtype=bool)
-    for replica, split in enumerate(rows.splits):
-        saw[replica, split.report] = False
-    saw[:, saw.sum(0) < 2] = True
-    with show("scoring", enabled=fitted.progress) as progress:
-        scores = score_replicas(fitted.model_, rows.x, rows.y, progress).double().numpy()
-    mean = np.where(saw, scores, 0.0).sum(0) / saw.sum(0)
-    variance = np.where(saw, np.square(scores - mean), 0.0).sum(0) / saw.sum(0)
-    found: NDArray[np.float32] = np.sqrt(fitted.jackknife_ * variance).astype(np.float32)
-    return found
+def _evidence(fitted: PointwiseDependency) -> Evidence:
+    if fitted._mapped is not None:
+        return StoredRows(fitted.model_, fitted._mapped)
+    return HeldRows(fitted.model_, fitted._fitted_rows("audit", "pointdep.audit"))

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.fitting.data_flags import repeat_by_nature, row_keys
+from pointdep.fitting.data_flags import by_nature, repeat_by_nature, row_keys
 
 Rows = NDArray[np.int64]
 
@@ -46,6 +46,21 @@ def duplicates(x: Tensor, y: Tensor) -> Rows:
         found[distinct[close]] = distinct[near[close]]
         moved = found[found]  # a copy of a row that is itself near an earlier one
         found = np.where((found >= 0) & (moved >= 0), moved, found)
+    return found
+
+
+def copies_by_key(x: NDArray[np.float64], y: NDArray[np.float64]) -> Rows:
+    """The same for equal pairs alone, by `row_keys` of both sides, (n,) each."""
+    _, first, inverse, counts = np.unique(
+        x + np.pi * y, return_index=True, return_inverse=True, return_counts=True
+    )
+    one_side = max(len(np.unique(side)) for side in (x, y))
+    found = np.full(len(x), -1, np.int64)
+    if by_nature(len(counts), len(x), one_side):
+        return found
+    first = first[inverse.reshape(-1)].astype(np.int64)
+    copies = first != np.arange(len(x))
+    found[copies] = first[copies]
     return found
 
 

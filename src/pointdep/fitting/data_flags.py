@@ -49,7 +49,7 @@ def copies_flag(
     one_side: distinct values of x or of y, whichever has more.
     """
     repeated = int((counts > 1).sum())
-    if repeated <= _REPEATED * len(counts) or _by_nature(scale * len(counts), rows, one_side):
+    if repeated <= _REPEATED * len(counts) or by_nature(scale * len(counts), rows, one_side):
         return []
     number = f"{repeated}" if scale == 1.0 else f"about {scale * repeated:.0f}"
     message = (
@@ -62,10 +62,11 @@ def copies_flag(
 def repeat_by_nature(x: Tensor, y: Tensor) -> bool:
     """Whether equal pairs are no copies: there are few distinct ones, or they meet by chance."""
     pairs = len(_occurrences(torch.cat([x, y], 1)))
-    return _by_nature(pairs, len(x), max(len(_occurrences(x)), len(_occurrences(y))))
+    return by_nature(pairs, len(x), max(len(_occurrences(x)), len(_occurrences(y))))
 
 
-def _by_nature(pairs: float, rows: int, one_side: float) -> bool:
+def by_nature(pairs: float, rows: int, one_side: float) -> bool:
+    """The same by the numbers of distinct pairs, of rows, and of distinct x or y."""
     return pairs < _DISTINCT * rows or one_side < _ONE_SIDE * pairs
 
 

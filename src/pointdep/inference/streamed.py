@@ -48,7 +48,8 @@ def streamed_out_of_fold(
     pmi = np.full(rows.rows, np.nan, np.float32)
     values = None if method.is_mean_of_pmi else np.full(rows.rows, np.nan)
     limited, done, lowest, highest = 0, 0, math.inf, -math.inf
-    for chunk in rows.ordered():
+    # Rows that lie together may be alike, and are no product samples of each other then.
+    for chunk in rows.ordered() if values is None else rows.shuffled(0):
         for replica, one in enumerate(ones):
             at = np.flatnonzero(plan.fold[chunk.numbers] == replica).astype(np.int64)
             if not len(at):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pointdep.data.stored.base import RowSource
 from pointdep.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
@@ -41,6 +42,9 @@ def as_shown(values: Any, rows: int, name: str) -> Shown | None:
     """What the user gave for one side, or None; `name` is the argument, for errors."""
     if values is None or isinstance(values, Shown):
         return values
+    if isinstance(values, RowSource):
+        pieces = values.read(0, values.rows, values.step())
+        values = np.concatenate([piece[:, : _NUMBERS + 1] for piece in pieces])
     array = _as_array(values, name)
     if array.ndim == 0 or len(array) != rows:
         count = "no rows" if array.ndim == 0 else f"{len(array)} rows"

@@ -43,6 +43,10 @@ class RowSource(ABC):
     def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
         """The rows from start to stop, in order, in pieces (at most step, width)."""
 
+    def whereabouts(self, row: int) -> str:
+        """Where a row is, in words."""
+        return f"row {row}"
+
     def step(self) -> int:
         """A number of rows that makes a piece of a few megabytes."""
         return max(1, PIECE_NUMBERS // self.width)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pointdep.data.raw import Array, column_label
+from pointdep.data.stored.base import RowSource
 from pointdep.errors import InputError
 
 
@@ -27,8 +28,7 @@ class ColumnMoments:
         mean = rows.mean(0)
         piece.count, piece.mean = len(rows), mean.numpy()
         piece.squares = (rows - mean).square().sum(0).numpy()
-        low, high = torch.aminmax(rows, dim=0)
-        piece.low, piece.high = low.numpy(), high.numpy()
+        piece.low, piece.high = rows.amin(0).numpy(), rows.amax(0).numpy()
         self.merge(piece)
 
     def merge(self, other: ColumnMoments) -> None:
@@ -48,15 +48,13 @@ class ColumnMoments:
         return np.where(self.high > self.low, deviation, 0.0)
 
 
-def require_finite_piece(
-    rows: Tensor, names: tuple[str, ...], side: str, numbers: Array, where: str
-) -> None:
-    """InputError naming the first column and row of rows: (n, width) with NaN or infinity."""
+def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int) -> None:
+    """InputError naming column and row, of rows: (n, width) from this row on, with NaN or inf."""
     if bool(torch.isfinite(rows.sum())) or bool(torch.isfinite(rows).all()):
         return
     row, column = torch.nonzero(~torch.isfinite(rows))[0].tolist()
     what = "NaN" if bool(rows[row, column].isnan()) else "infinity"
     raise InputError(
-        f"{column_label(side, names[column])} holds {what} in row {int(numbers[row])}{where}: "
-        "drop such rows from both sides or fill the values in"
+        f"{column_label(side, source.names[column])} holds {what} in "
+        f"{source.whereabouts(first + row)}: drop such rows from both sides or fill the values in"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from pointdep.data.stored.base import PIECE_NUMBERS, Rows, RowSource
 from pointdep.data.stored.shards import ShardedRows, require_partners
 from pointdep.errors import InputError
 
-BLOCK = 256
-"""Rows that stay together when rows are shuffled: what is read at once, from wherever it lies."""
+BLOCKS = 512
+"""Blocks of adjacent rows in a full chunk: what is read at once, from wherever it lies."""
 
-_OPEN = 8  # stretches of shards that are read side by side
+_LEAST_BLOCK = 16  # rows
+_OPEN = 32  # stretches of shards that are read side by side
 _CHUNK_NUMBERS = 1 << 25  # numbers in a chunk, both sides together
 
 
@@ -31,9 +33,10 @@ class Chunk:
 class PairSource:
     """Row i of x with row i of y.
 
-    segments: (k, 2), the stretches [start, stop) that a shuffle puts in any order. Rows in memory
-    or memory-mapped have segments of 256 rows; shards have those between two cuts of both sides,
-    such as a row group, of any length.
+    block: adjacent rows that a shuffle may leave together, of which a chunk holds 512, or fewer
+    where a block would be shorter than 16 rows. segments: (k, 2), the stretches [start, stop) that
+    a shuffle puts in any order: a block each for rows in memory or memory-mapped; for shards what
+    is between two cuts of both sides, such as a row group, of any length.
     """
 
     def __init__(self, x: RowSource, y: RowSource) -> None:
@@ -46,7 +49,8 @@ class PairSource:
             )
         self.x, self.y, self.rows = x, y, x.rows
         self.width = x.width + y.width
-        self.segments = _segments(self.rows, x.cuts, y.cuts)
+        self.block = max(_LEAST_BLOCK, self.chunk_rows() // BLOCKS)
+        self.segments = _segments(self.rows, self.block, x.cuts, y.cuts)
 
     def step(self) -> int:
         """Rows that make a piece of a few megabytes."""
@@ -72,11 +76,10 @@ class PairSource:
     ) -> Iterator[Chunk]:
         """All pairs once, in chunks of about `rows`, or only the first `most` of them.
 
-        The segments come in random order; 8 of them are open at a time, and blocks of up to 256
-        rows are taken from one or another at random until a chunk is full. Which rows share a chunk
-        is thus decided for whole blocks, and a chunk holds many: rows / 256 of them from anywhere
-        in memory-mapped data, from 8 or more segments in shards. The order within a chunk is left
-        to whoever takes it.
+        The segments come in random order; 32 of them are open at a time, and blocks are taken from
+        one or another at random until a chunk is full. Which rows share a chunk is thus decided for
+        whole blocks, of which a chunk holds 512 from anywhere in memory-mapped data, and from 32 or
+        more segments (or all) in shards. The order within a chunk is left to whoever takes it.
         """
         order = iter(random.permutation(len(self.segments)))
         streams: list[Iterator[Chunk]] = []
@@ -85,7 +88,7 @@ class PairSource:
         while most is None or total < most:
             while len(streams) < _OPEN and (number := next(order, None)) is not None:
                 start, stop = self.segments[number].tolist()
-                streams.append(self.read(start, stop, BLOCK))
+                streams.append(self.read(start, stop, self.block))
             if not streams:
                 break
             at = int(random.integers(len(streams)))
@@ -110,7 +113,7 @@ def _joined(pieces: list[Chunk]) -> Chunk:
     )
 
 
-def side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
+def side_by_side(xs: Iterator[Any], ys: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
     """Pieces of the same rows, where those of one side may end at other rows than the other's."""
     x = y = None
     while True:
@@ -119,18 +122,26 @@ def side_by_side(xs: Iterator[Array], ys: Iterator[Array]) -> Iterator[tuple[Arr
         if x is None or y is None:
             return
         size = min(len(x), len(y))
-        yield x[:size], y[:size]
-        x, y = (None if len(side) == size else side[size:] for side in (x, y))
+        yield _first(x, size), _first(y, size)
+        x, y = (None if len(side) == size else _rest(side, size) for side in (x, y))
 
 
-def _segments(rows: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
+def _first(rows: Any, size: int) -> Any:
+    return rows.iloc[:size] if hasattr(rows, "iloc") else rows[:size]
+
+
+def _rest(rows: Any, size: int) -> Any:
+    return rows.iloc[size:] if hasattr(rows, "iloc") else rows[size:]
+
+
+def _segments(rows: int, block: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
     """(k, 2): between the cuts that both sides have, and not shorter than a block needs to be."""
     given = [cuts for cuts in (x_cuts, y_cuts) if cuts is not None]
     if not given:
-        cuts = np.arange(0, rows, BLOCK, dtype=np.int64)
+        cuts = np.arange(0, rows, block, dtype=np.int64)
     else:
         cuts = given[0] if len(given) == 1 else np.intersect1d(given[0], given[1])
         # Of many short stretches, those are joined that begin in the same block.
-        cuts = cuts[np.unique(cuts // BLOCK, return_index=True)[1]]
+        cuts = cuts[np.unique(cuts // block, return_index=True)[1]]
         cuts = cuts[cuts < rows]
     return np.stack([cuts, np.append(cuts[1:], rows)], 1)

@@ -17,7 +17,7 @@ from pointdep.data.stored.columns import Layout, find_layout, to_matrix
 from pointdep.errors import InputError
 
 _BUFFER = 1 << 20  # bytes of a Parquet column read at a time, so that row groups may be large
-_NPY_CUT = 256  # rows
+_NPY_CUT = 64  # rows
 
 
 class Shard(ABC):
@@ -178,6 +178,10 @@ class ShardedRows(RowSource):
         self.dtype = layout.dtype
         cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
         self.cuts = np.unique(np.concatenate(cuts))
+
+    def whereabouts(self, row: int) -> str:
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - self.starts[shard]} of {self.shards[shard].path}"
 
     def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
         first = int(np.searchsorted(self.starts, start, side="right")) - 1

@@ -12,15 +12,15 @@ from pointdep.core.canonical import Canonical, part_count
 from pointdep.core.cross_moments import CrossMoments, canonical_from_moments
 from pointdep.data.raw import Array
 from pointdep.data.stored.ahead import ahead
-from pointdep.data.stored.base import RowSource
 from pointdep.data.stored.moments import ColumnMoments, require_finite_piece
 from pointdep.data.stored.pairs import PairSource
-from pointdep.data.stored.shards import ShardedRows
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.streamed.copies import CopyCount
 from pointdep.fitting.streamed.plan import FoldPlan
 from pointdep.fitting.streamed.rows import StreamedRows
 from pointdep.fitting.streamed.side import as_tensor
+
+_IN_CACHE = 1 << 18  # numbers worked on at a time
 
 MOST_MOMENT_ROWS = 1 << 20
 """Rows whose moments give the closed form: with more of them it is no better."""
@@ -43,30 +43,22 @@ def survey(pairs: PairSource, plan: FoldPlan, progress: Progress) -> Survey:
     moments = [ColumnMoments(source.width) for _, source in sides]
     kept = [np.empty((len(plan.kept), source.width), source.dtype) for _, source in sides]
     copies, done = CopyCount(), 0
+    step = max(1, _IN_CACHE // pairs.width)
     for chunk in ahead(pairs.ordered(pairs.step())):
         first, last = np.searchsorted(plan.kept, [chunk.numbers[0], chunk.numbers[-1] + 1])
         at = plan.kept[first:last] - chunk.numbers[0]
-        wide = []
-        for number, (values, (name, source)) in enumerate(
-            zip((chunk.x, chunk.y), sides, strict=True)
-        ):
-            kept[number][first:last] = values[at]
-            rows = as_tensor(values).double()
-            where = _shard_of(source, chunk.numbers)
-            require_finite_piece(rows, source.names, name, chunk.numbers, where)
-            moments[number].add(rows)
-            wide.append(rows)
-        copies.add(*wide)
+        values = chunk.x, chunk.y
+        for place, side in zip(kept, values, strict=True):
+            place[first:last] = side[at]
+        for parts in zip(*(torch.split(as_tensor(side), step) for side in values), strict=True):
+            x, y = (part.double() for part in parts)
+            for rows, own, (name, source) in zip((x, y), moments, sides, strict=True):
+                require_finite_piece(rows, source, name, own.count)
+                own.add(rows)
+            copies.add(x, y)
         done += len(chunk.numbers)
         progress.update(done, pairs.rows, "rows read")
     return Survey(moments[0], moments[1], kept[0], kept[1], copies)
-
-
-def _shard_of(source: RowSource, numbers: Array) -> str:
-    if not isinstance(source, ShardedRows) or len(source.shards) == 1:
-        return ""
-    shard = int(np.searchsorted(source.starts, numbers[0], side="right")) - 1
-    return f" (from {source.shards[shard].path} on)"
 
 
 @torch.no_grad()

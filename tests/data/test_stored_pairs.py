@@ -1,0 +1,158 @@
+"""Pairs read from disk in any order: nothing lost, nothing twice, rows side by side."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep.data.stored.ahead import ahead
+from pointdep.data.stored.base import ArrayRows
+from pointdep.data.stored.moments import ColumnMoments
+from pointdep.data.stored.opening import open_rows
+from pointdep.data.stored.pairs import PairSource
+from pointdep.data.stored.parts import paired_parts
+from pointdep.errors import InputError
+
+
+def numbered(rows, width=2):
+    """Row i holds i, i + 0.5."""
+    return np.arange(rows, dtype=np.float64)[:, None] + 0.5 * np.arange(width)
+
+
+def parquet(folder, values, sizes, group):
+    folder.mkdir()
+    ends = np.cumsum([0, *sizes])
+    for number in range(len(sizes)):
+        part = values[ends[number] : ends[number + 1]]
+        column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
+        pq.write_table(pa.table({"e": column}), folder / f"{number}.parquet", row_group_size=group)
+    return open_rows(folder, "e")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(0, 5))
+def test_a_shuffle_has_every_row_once(rows, size, seed):
+    pairs = PairSource(ArrayRows(numbered(rows)), ArrayRows(-numbered(rows, 3)))
+    chunks = list(pairs.shuffled(size, np.random.default_rng(seed)))
+    numbers = np.concatenate([chunk.numbers for chunk in chunks])
+    assert sorted(numbers.tolist()) == list(range(rows))
+    for chunk in chunks:
+        assert (chunk.x[:, 0] == chunk.numbers).all()
+        assert (chunk.y[:, 0] == -chunk.numbers).all()
+    assert all(size <= len(chunk.numbers) < size + pairs.block for chunk in chunks[:-1])
+
+
+def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
+    values = numbered(2000)
+    x = parquet(tmp_path / "x", values, (1000, 1000), 130)
+    y = parquet(tmp_path / "y", -values, (700, 300, 1000), 70)
+    pairs = PairSource(x, y)
+    assert pairs.segments[:, 1].tolist() == [910, 1000, 1910, 2000]  # ends of both
+    for chunks in (pairs.ordered(300), pairs.shuffled(300, np.random.default_rng(0))):
+        found = list(chunks)
+        assert sum(len(chunk.numbers) for chunk in found) == 2000
+        for chunk in found:
+            assert (chunk.x[:, 0] == chunk.numbers).all()
+            assert (chunk.y[:, 0] == -chunk.numbers).all()
+
+
+@pytest.mark.parametrize("kind", ["array", "parquet"])
+def test_rows_sorted_on_disk_are_mixed(tmp_path, kind):
+    """A chunk of an eighth of the rows has rows from all over the data."""
+    rows = 1 << 14
+    values = numbered(rows)
+    x = ArrayRows(values) if kind == "array" else parquet(tmp_path / "x", values, (rows,), 256)
+    chunks = list(PairSource(x, x).shuffled(rows // 8, np.random.default_rng(1)))
+    for chunk in chunks:
+        eighths = np.bincount(chunk.numbers * 8 // rows, minlength=8) / len(chunk.numbers)
+        assert (eighths > 0.02).sum() >= 7
+        assert eighths.max() < 0.35
+        assert abs(chunk.numbers.mean() / rows - 0.5) < 0.12
+
+
+def test_two_orders_differ_and_one_is_kept():
+    pairs = PairSource(ArrayRows(numbered(5000)), ArrayRows(numbered(5000)))
+    first, again, other = (
+        [c.numbers.tolist() for c in pairs.shuffled(600, np.random.default_rng(seed))]
+        for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_other_lengths_are_refused():
+    with pytest.raises(InputError, match="X has 5 rows, Y has 4 rows"):
+        PairSource(ArrayRows(numbered(5)), ArrayRows(numbered(4)))
+    with pytest.raises(InputError, match="X has 5 rows, Y has 4 rows"):
+        next(paired_parts(numbered(5), numbered(4), 2))
+
+
+def test_parts_of_sources_and_tables(tmp_path):
+    import pandas as pd
+
+    values = numbered(1000)
+    x = parquet(tmp_path / "x", values, (400, 600), 90)
+    for y in (values, pd.DataFrame(values), x):
+        parts = list(paired_parts(x, y, 128))
+        assert [first for first, _, _ in parts] == np.cumsum([0, *(len(a) for _, a, _ in parts)])[
+            :-1
+        ].tolist()
+        for side in (1, 2):
+            got = [
+                np.asarray(p[side].load() if hasattr(p[side], "load") else p[side]) for p in parts
+            ]
+            np.testing.assert_array_equal(np.concatenate(got), values)
+
+
+class TestAhead:
+    def test_the_same_items(self):
+        assert list(ahead(iter(range(50)))) == list(range(50))
+
+    def test_an_error_comes_where_it_happened(self):
+        def items():
+            yield 1
+            raise InputError("bad")
+
+        taken = ahead(items())
+        assert next(taken) == 1
+        with pytest.raises(InputError, match="bad"):
+            next(taken)
+
+    def test_whoever_stops_early_leaves_no_thread(self):
+        before = threading.active_count()
+        taken = ahead(iter(range(10**6)))
+        next(taken)
+        taken.close()
+        assert threading.active_count() == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    st.floats(-1e6, 1e6),
+    st.floats(1e-3, 1e3),
+    st.integers(0, 100),
+)
+def test_moments_of_pieces_are_those_of_all(sizes, center, scale, seed):
+    random = np.random.default_rng(seed)
+    pieces = [center + scale * random.normal(size=(size, 3)) for size in sizes]
+    found, merged = ColumnMoments(3), ColumnMoments(3)
+    for piece in pieces:
+        found.add(torch.from_numpy(piece))
+        one = ColumnMoments(3)
+        one.add(torch.from_numpy(piece))
+        merged.merge(one)
+    whole = np.concatenate(pieces)
+    for moments in (found, merged):
+        np.testing.assert_allclose(moments.mean, whole.mean(0), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            moments.scale(), whole.std(0), rtol=1e-6, atol=1e-9 * abs(center)
+        )
+        np.testing.assert_array_equal([moments.low, moments.high], [whole.min(0), whole.max(0)])

@@ -1,0 +1,226 @@
+"""Fitting on stored rows: the same batches, numbers and flags as on rows in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep import assembly, streaming
+from pointdep.core.methods import get_method
+from pointdep.core.rank_map import RankMap
+from pointdep.data.encoder import SideEncoder
+from pointdep.data.sides import as_side
+from pointdep.data.stored import pairs as stored_pairs
+from pointdep.data.stored.base import ArrayRows
+from pointdep.data.stored.moments import ColumnMoments
+from pointdep.errors import InputError
+from pointdep.fitting.batches import RowBatches
+from pointdep.fitting.data_flags import duplicate_flags
+from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.progress import Silent
+from pointdep.fitting.streamed import side as streamed_side
+from pointdep.fitting.streamed.copies import CopyCount
+from pointdep.fitting.streamed.plan import make_plan
+from pointdep.fitting.streamed.side import StreamedSide
+
+CPU = torch.device("cpu")
+
+
+def plan(rows=1000, **changed):
+    given = {"folds": 5, "stop_fraction": 0.15, "most_stop": 100, "most_kept": 400, "codes": None}
+    return make_plan(rows, seed=0, **{**given, **changed})
+
+
+def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
+    random = np.random.default_rng(seed)
+    z = random.normal(size=(rows, 2))
+    x = np.concatenate(
+        [z + 0.5 * random.normal(size=z.shape), random.normal(size=(rows, dx - 2))], 1
+    )
+    y = np.concatenate([z, random.normal(size=(rows, dy - 2))], 1)
+    return x.astype(dtype), y.astype(dtype)
+
+
+def opened(x, y, codes=None, **changed):
+    given = {"discrete": (None, None), "folds": 3, "stop_fraction": 0.15, "seed": 4, "device": CPU}
+    return streaming.open_stream(x, y, codes, progress=Silent(), **{**given, **changed})
+
+
+class TestPlan:
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(40, 500), st.integers(1, 6), st.booleans())
+    def test_each_row_has_its_place(self, rows, folds, grouped):
+        codes = np.random.default_rng(rows).integers(0, 30, rows) if grouped else None
+        codes = None if codes is None else np.unique(codes, return_inverse=True)[1]
+        made = plan(rows, folds=folds, codes=codes, most_kept=150)
+        everything = np.arange(rows)
+        reported = np.zeros(rows, int)
+        for r in range(folds):
+            trains = made.trains(r, everything)
+            reported += made.fold == r
+            assert not (trains & (made.fold == r)).any()
+            assert not (trains & made.held).any()
+            assert trains.sum() == made.training_rows()[r]
+        assert (reported == (1 if folds > 1 else made.fold == 0)).all()
+        assert np.isin(np.flatnonzero(made.held), made.kept).all()
+        if codes is not None:
+            for values in (made.fold, made.held):
+                pairs = np.unique(np.stack([codes, values]), axis=1)
+                assert pairs.shape[1] == len(np.unique(codes))
+
+    def test_splits_of_the_kept_rows(self):
+        made = plan()
+        assert len(made.kept) == 400
+        assert made.held.sum() == 100
+        for r, split in enumerate(made.splits()):
+            kept = made.kept
+            assert (made.fold[kept[split.report]] == r).all()
+            assert made.held[kept[split.stop]].all()
+            assert made.trains(r, kept[split.train]).all()
+            assert len(split.train) + len(split.stop) + len(split.report) == 400
+
+    def test_folds_are_even(self):
+        assert np.bincount(plan(1003).fold).tolist() == [201, 201, 201, 200, 200]
+
+    @pytest.mark.parametrize(("changed", "match"), [
+        ({"folds": 500}, "at most 127"),
+        ({"stop_fraction": 2}, "stop_fraction"),
+        ({"codes": np.zeros(1000, np.int64)}, "groups has 1 distinct"),
+    ])  # fmt: skip
+    def test_mistakes(self, changed, match):
+        with pytest.raises(InputError, match=match):
+            plan(**changed)
+
+
+class TestSide:
+    @pytest.mark.parametrize(
+        "dtype", ["float16", "float32", "float64", "int8", "uint8", "uint16", "int64"]
+    )
+    @pytest.mark.parametrize("table", [True, False])
+    def test_the_same_numbers_as_in_memory(self, dtype, table, monkeypatch):
+        monkeypatch.setattr(streamed_side, "_TABLE_ROWS", 0 if table else 10**9)
+        random = np.random.default_rng(0)
+        values = (50 + 12 * random.normal(size=(700, 6))).astype(dtype)
+        values[:, 2] = 7  # constant: dropped
+        raw = as_side(values, "X", discrete=False)
+        with pytest.warns(match="dropped 1 column"):
+            encoder = SideEncoder.fit(raw, "X")
+        encoded = torch.from_numpy(encoder.encode(raw))
+        front = RankMap(5).fit(encoded, torch.ones(5, dtype=torch.bool))
+        side = StreamedSide(ArrayRows(values), encoder, front, CPU)
+        assert torch.equal(side.tensor(values[100:400]), front(encoded)[100:400])
+
+    def test_an_encoder_of_one_pass(self):
+        values = 5 + 3 * np.random.default_rng(0).normal(size=(900, 4))
+        moments = ColumnMoments(4)
+        for piece in np.array_split(values, 7):
+            moments.add(torch.from_numpy(piece))
+        found = SideEncoder.of_numbers(ArrayRows(values), "X", moments)
+        wanted = SideEncoder.fit(as_side(values, "X"), "X")
+        np.testing.assert_allclose(found.center, wanted.center, rtol=1e-12)
+        np.testing.assert_allclose(found.scale, wanted.scale, rtol=1e-12)
+
+
+class TestCopies:
+    @pytest.mark.parametrize("share", [0.0, 0.005, 0.02, 0.5])
+    @pytest.mark.parametrize("most", [10**9, 500])
+    def test_as_of_rows_in_memory(self, share, most, monkeypatch):
+        from pointdep.fitting.streamed import copies
+
+        monkeypatch.setattr(copies, "_MOST", most)
+        x, y = (torch.from_numpy(side).double() for side in correlated(4000))
+        again = torch.randperm(4000)[: int(4000 * share)]
+        x, y = torch.cat([x, x[again]]), torch.cat([y, y[again]])
+        count = CopyCount()
+        for a, b in zip(x.split(300), y.split(300), strict=True):
+            count.add(a, b)
+        assert [f.name for f in count.flags()] == [f.name for f in duplicate_flags(x, y)]
+        if most > len(x):
+            assert count.flags() == duplicate_flags(x, y)
+
+    def test_values_that_repeat_by_nature(self):
+        x = torch.randint(0, 3, (2000, 2)).double()
+        count = CopyCount()
+        count.add(x, x)
+        assert count.flags() == []
+
+
+def test_one_chunk_gives_the_batches_of_rows_in_memory():
+    stream = opened(*correlated(400))
+    model = assembly.make_model(
+        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
+    )
+    mapped = stream.prepare(model)
+    kept = mapped.kept
+    assert len(kept.x) == 400
+    options = TrainingOptions(batch_size=24, block=4, seed=9)
+    streamed = mapped.batches(options, Silent())
+    held = RowBatches(
+        kept.x, kept.y, [s.train for s in kept.splits], batch_size=24, block=4, seed=9
+    )
+    for epoch in range(2):
+        steps = min(held.steps_per_pass)
+        assert held.steps_per_pass == [steps] * 3
+        ours = list(streamed.draw(epoch, 0, steps, [0, 2]))
+        theirs = list(held.draw(epoch, epoch * steps, steps, [0, 2]))
+        assert len(ours) == len(theirs) == streamed.steps(1)
+        for a, b in zip(ours, theirs, strict=True):
+            assert all(
+                torch.equal(getattr(a, n), getattr(b, n)) for n in ("x", "y", "joint", "product")
+            )
+
+
+@pytest.mark.parametrize("critic", ["auto", "concat"])
+def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
+    stream = opened(*correlated(360))
+    rows = stream.plan.training_rows()
+    size = min(rows) // 40 * 2
+    assert len({n // size for n in rows} | {round(np.mean(rows) / size)}) == 1  # steps an epoch
+    options = TrainingOptions(batch_size=size, block=2, max_epochs=3, min_steps=1, seed=1)
+    trained = []
+    for streamed in (True, False):
+        settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
+        model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
+        mapped = stream.prepare(model)
+        batches = mapped.batches(options, Silent()) if streamed else None
+        assembly.train_model(model, mapped.kept, options, batches=batches, keep_unproven=True)
+        trained.append(model.state_dict())
+    for name, values in trained[0].items():
+        assert torch.equal(values, trained[1][name]), name
+
+
+def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
+    monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 5 * 1000)
+    x, y = correlated(4000)
+    x[:, 0] = np.arange(4000)  # names the row
+    stream = opened(x, y)
+    model = assembly.make_model(
+        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
+    )
+    mapped = stream.prepare(model)
+    batches = mapped.batches(TrainingOptions(batch_size=32, block=4), Silent())
+    kept = mapped.kept.encoder_x
+    for replica in range(3):
+        drawn = torch.cat(
+            [cells.x.flatten(0, 2)[:, 0] for cells in batches.draw(0, 0, 0, [replica])]
+        )
+        rows = np.rint(drawn.double().numpy() * kept.scale[0] + kept.center[0]).astype(int)
+        assert len(np.unique(rows)) == len(rows)
+        assert stream.plan.trains(replica, rows).all()
+        assert len(rows) > 0.85 * stream.plan.training_rows()[replica]
+        assert len(np.unique(rows[:400] // 1000)) >= 2  # from several places
+
+
+def test_rows_of_a_group_are_no_product_samples():
+    codes = np.repeat(np.arange(100), 4)
+    stream = opened(*correlated(400), codes)
+    model = assembly.make_model(
+        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
+    )
+    batches = stream.prepare(model).batches(TrainingOptions(batch_size=40, block=40), Silent())
+    cells = next(batches.draw(0, 0, 0, [0]))
+    assert cells.product.shape == (1, 40, 40)
+    assert 1600 - 40 * 4 <= float(cells.product.sum()) < 1600 - 40
