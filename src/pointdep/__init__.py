@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pointdep import objectives
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
+    from pointdep.auditing.shards import audit_shards
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
     from pointdep.cluster.scoring import score_shards
@@ -41,6 +42,7 @@ _HOME = {
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
+    "audit_shards": "pointdep.auditing.shards",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
@@ -63,6 +65,7 @@ __all__ = [
     "Retrieved",
     "__version__",
     "audit",
+    "audit_shards",
     "objectives",
     "open_rows",
     "retrieval_metrics",

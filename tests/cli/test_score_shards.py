@@ -42,6 +42,25 @@ def test_a_folder_of_as_many(pointdep, saved_model, shards, pairs, check_json):
     assert {path: path.stat().st_mtime_ns for path in Path("out").iterdir()} == before
 
 
+def test_suspects(pointdep, saved_model, shards, check_json, refused):
+    """The pairs are too few for it, and twice as many are enough."""
+    command = ("score", saved_model, "x", "y", "-o", "out/", "--suspects", "--quiet")
+    refused("x has 200 rows: an audit of shards needs at least 256", *command)
+    for name in "xy":
+        for part in range(4):
+            shutil.copy(f"{name}/part-{part}.parquet", f"{name}/part-{4 + part}.parquet")
+    content = pointdep(*command, "--json").json()
+    check_json("score", content)
+    table = pd.concat([pd.read_parquet(f"out/part-{part}.parquet") for part in range(8)])
+    assert content["suspects"] == table["suspect"].sum()
+    assert 0 < content["contamination"] <= 1
+    outcome = pointdep(*command, "--fdr", 0.5)
+    assert outcome.code == 0
+    more = sum(pd.read_parquet(f"out/part-{part}.parquet")["suspect"].sum() for part in range(8))
+    assert f"suspects    {more}, of which about 50% may be right pairs" in outcome.out
+    assert more >= content["suspects"]
+
+
 def test_bad_shards(refused, saved_model, shards):
     command = ("score", saved_model, "x", "y", "-o", "out/")
     shard = Path("y/part-2.parquet")
@@ -61,6 +80,7 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
     refused("--engine writes a folder of shards: give -o FOLDER", *command, "--engine", "local")
     refused("unknown engine 'dask'", *command, "-o", "out", "--engine", "dask")
     refused("are for folders of shards", *command, "--batch-size", 5)
+    refused("are for folders of shards", *command, "--suspects")
     refused("are for engine 'ray'", *command, "-o", "out", "--workers", 2)
     refused("not 3", *command, "y", "-o", "out")
     refused("x.npy is no .parquet file", "score", saved_model, "x.npy", "y.npy", "-o", "out/")

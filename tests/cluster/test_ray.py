@@ -14,10 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pointdep import audit_shards
 from pointdep.cluster import engines
 from pointdep.cluster.model import read_model
 from pointdep.cluster.places import as_place
 from pointdep.cluster.scoring import score_shards
+from pointdep.cluster.worker import Scores
 from pointdep.errors import InputError
 
 from .helpers import kill_a_worker, read_scores, write_shards
@@ -92,11 +94,29 @@ class TestCluster:
         pd.testing.assert_frame_equal(read_scores("out"), read_scores("local"), rtol=1e-5)
         assert ray.is_initialized(), "it was here before, and stays"
 
+    @pytest.mark.slow
+    def test_the_same_suspects(self, tmp_path, make_model):
+        random = np.random.default_rng(0)
+        x = random.normal(size=(900, 2)).astype(np.float32)
+        y = (x + 0.3 * random.normal(size=x.shape)).astype(np.float32)
+        y[100:110] = y[109:99:-1]
+        model = make_model(x[600:], y[600:])
+        for name, side in (("x", x), ("y", y)):
+            write_shards(tmp_path / name, {"e": side[:600]}, (300, 300))
+        sides = tmp_path / "x", tmp_path / "y"
+        by_ray = audit_shards(
+            model, *sides, output=tmp_path / "ray", engine="ray", workers=2, progress=False
+        )
+        local = audit_shards(model, *sides, output=tmp_path / "local", progress=False)
+        assert by_ray == local
+        found, expected = (read_scores(tmp_path / name) for name in ("ray", "local"))
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
+
     def test_a_shard_that_costs_too_many_workers(self, model):
         """As a worker sees it that gets the shard after all the others were lost."""
         work, task = None, SimpleNamespace(number=3, name="part-3.parquet")
         attempts = ray.remote(num_cpus=0)(engines._Attempts).remote()
-        shared = ray.put((read_model(as_place(model)), work, {3: task}, "cpu"))
+        shared = ray.put((read_model(as_place(model)), work, Scores(), {3: task}, "cpu"))
         actor = engines._Actor(shared, attempts)
         for _ in range(engines._ATTEMPTS):
             ray.get(attempts.begin.remote(3))

@@ -63,6 +63,17 @@ BatchSize = Annotated[
         "--batch-size", min=1, help="For folders of shards: rows at a time; else by their width."
     ),
 ]
+Suspects = Annotated[
+    bool,
+    typer.Option(
+        "--suspects",
+        help="For folders of shards: also say which pairs are likely wrong, as audit does.",
+    ),
+]
+Fdr = Annotated[
+    float,
+    typer.Option("--fdr", help="Share of the suspects that may be right pairs: 0.1 is a tenth."),
+]
 
 _MANY_OUTSIDE = 0.01
 
@@ -77,6 +88,8 @@ def score(
     workers: Workers = None,
     gpus_per_worker: GpusPerWorker = 0.0,
     batch_size: BatchSize = None,
+    suspects: Suspects = False,
+    fdr: Fdr = 0.1,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -95,7 +108,7 @@ def score(
     Folders of .parquet shards:  pointdep score model/ x/ y/ -o scores/ --engine ray
 
     Output shard k has the name and the rows of shard k of x. The same command again does what is
-    missing after a crash.
+    missing after a crash. --suspects is for pairs that the model was not fitted on.
     """
     if engine is not None or names_folder(output):
         if output is None:
@@ -105,6 +118,7 @@ def score(
             files,
             output,
             (x_columns, y_columns),
+            fdr if suspects else None,
             engine=engine or "local",
             workers=workers,
             gpus_per_worker=gpus_per_worker,
@@ -113,10 +127,10 @@ def score(
             progress=not quiet,
         )
     else:
-        if workers is not None or gpus_per_worker or batch_size is not None:
+        if suspects or workers is not None or gpus_per_worker or batch_size is not None:
             raise InputError(
-                "--workers, --gpus-per-worker and --batch-size are for folders of shards: give "
-                "--engine, and -o FOLDER"
+                "--suspects, --workers, --gpus-per-worker and --batch-size are for folders of "
+                "shards: give --engine, and -o FOLDER"
             )
         columns = score_files(Path(model), files, output, (x_columns, y_columns), device, quiet)
         if output is None and not json:
@@ -128,17 +142,26 @@ def score(
             "mean_pmi": float(pmi.mean()),
             "below_zero": int((pmi < 0).sum()),
             "outside": far,
+            "suspects": None,
+            "contamination": None,
         }
     if json:
         print_json("score", {**found, "output": output})
         return
     rows, below, far = (found[name] for name in ("rows", "below_zero", "outside"))
+    named = {}
+    if found["suspects"] is not None:
+        named = {
+            "suspects": f"{found['suspects']}, of which about {fdr:.0%} may be right pairs",
+            "by chance": f"{found['contamination']:.2%} of all pairs",
+        }
     print_rows(
         {
             "pairs": str(rows),
             "mean PMI": f"{found['mean_pmi']:.3f} nats",
             "below zero": f"{below} ({below / rows:.2%}), together less often than chance",
             "outside": f"{far} ({far / rows:.2%}), unlike any pair of the fit",
+            **named,
             "written": str(output),
         }
     )
@@ -181,9 +204,11 @@ def score_folders(
     files: list[str],
     output: str,
     columns: tuple[str | None, str | None],
+    fdr: float | None,
     **how: Any,
 ) -> dict[str, Any]:
-    """Score shards into shards; what `--json` says of them."""
+    """Score shards into shards; what `--json` says of them. fdr: None where none are suspected."""
+    from pointdep.auditing.shards import audit_shards
     from pointdep.cluster.scoring import score_shards
     from pointdep.data.readers import split_columns
 
@@ -193,11 +218,15 @@ def score_folders(
         None if names is None else split_columns(names, option)
         for names, option in zip(columns, ("--x-columns", "--y-columns"), strict=True)
     )
-    found = score_shards(
-        model, *files, output=output, x_columns=x_columns, y_columns=y_columns, **how
-    )
+    how |= {"output": output, "x_columns": x_columns, "y_columns": y_columns}
+    judged = None if fdr is None else audit_shards(model, *files, fdr=fdr, **how)
+    found = judged or score_shards(model, *files, **how)
     warn_of_outside(found.outside, found.rows)
-    return {name: getattr(found, name) for name in ("rows", "mean_pmi", "below_zero", "outside")}
+    return {
+        **{name: getattr(found, name) for name in ("rows", "mean_pmi", "below_zero", "outside")},
+        "suspects": None if judged is None else judged.suspects,
+        "contamination": None if judged is None else judged.contamination.share,
+    }
 
 
 def score_columns(fitted: PointwiseDependency, x: Any, y: Any) -> dict[str, Any]:

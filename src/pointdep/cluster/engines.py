@@ -12,7 +12,7 @@ from typing import Any
 from pointdep.cluster.model import SavedModel
 from pointdep.cluster.places import BadShardError
 from pointdep.cluster.tasks import Task, Work
-from pointdep.cluster.worker import Worker
+from pointdep.cluster.worker import Answer, Worker
 from pointdep.errors import InputError, PointdepError
 
 ENGINES = ("local", "ray")
@@ -30,13 +30,14 @@ class Ended:
 def run_local(
     saved: SavedModel,
     work: Work,
+    answer: Answer,
     tasks: Sequence[Task],
     *,
     device: str,
     told: Callable[[int], None],
 ) -> Iterator[Ended]:
     """In this process. told: called with the number of rows of the current task that are done."""
-    worker = Worker(saved, work, device)
+    worker = Worker(saved, work, answer, device)
     for task in tasks:
         try:
             worker(task, told)
@@ -49,6 +50,7 @@ def run_local(
 def run_ray(
     saved: SavedModel,
     work: Work,
+    answer: Answer,
     tasks: Sequence[Task],
     *,
     device: str,
@@ -67,7 +69,7 @@ def run_ray(
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
         attempts = ray.remote(num_cpus=0)(_Attempts).remote()
-        shared = ray.put((saved, work, {task.number: task for task in tasks}, device))
+        shared = ray.put((saved, work, answer, {task.number: task for task in tasks}, device))
         numbers = [{"number": task.number} for task in tasks]
         ended = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
             _Actor,
@@ -107,8 +109,8 @@ class _Actor:
     def __init__(self, shared: Any, attempts: Any) -> None:
         import ray
 
-        saved, work, self.tasks, device = ray.get(shared)
-        self.worker, self.attempts = Worker(saved, work, device), attempts
+        saved, work, answer, self.tasks, device = ray.get(shared)
+        self.worker, self.attempts = Worker(saved, work, answer, device), attempts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         import ray

@@ -42,10 +42,12 @@ class Task:
 class Work:
     """What every worker must know: what is made of which columns by which model, and where to.
 
-    kind: "score" or another sort of answer; batch: rows at a time.
+    kind, made_of: the sort of answer, and what that depends on beside model and rows; batch: rows
+    at a time.
     """
 
     kind: str
+    made_of: str
     model: str
     columns: tuple[Columns, Columns]
     output: Place
@@ -180,7 +182,7 @@ def _about(place: Place) -> dict[str, Any] | None:
 
 def _ticket(work: Work, first: int, x: Sequence[Span], y: Sequence[Span]) -> str:
     made_of = [
-        [work.kind, work.model, first],
+        [work.kind, work.made_of, work.model, first],
         [[list(own.names), list(own.types)] for own in work.columns],
         [[_source(span) for span in spans] for spans in (x, y)],
     ]
