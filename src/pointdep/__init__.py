@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pointdep import objectives
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
+    from pointdep.auditing.shards import audit_shards
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
+    from pointdep.cluster.scoring import score_shards
     from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
     from pointdep.data.stored.opening import open_rows
@@ -40,9 +42,11 @@ _HOME = {
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
+    "audit_shards": "pointdep.auditing.shards",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
+    "score_shards": "pointdep.cluster.scoring",
 }
 
 __all__ = [
@@ -61,9 +65,11 @@ __all__ = [
     "Retrieved",
     "__version__",
     "audit",
+    "audit_shards",
     "objectives",
     "open_rows",
     "retrieval_metrics",
+    "score_shards",
 ]
 
 

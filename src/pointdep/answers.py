@@ -17,7 +17,7 @@ from pointdep.data.groups import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
 from pointdep.data.stored.parts import paired_parts, sampled
 from pointdep.errors import DataWarning, InputError
-from pointdep.fitting.progress import show
+from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.normalised import normalised_pmi
 from pointdep.inference.scoring import score_matrix, score_pairs, score_replicas
@@ -187,6 +187,50 @@ class PairAnswers(Retrieval):
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+
+def pair_columns(
+    fitted: PairAnswers, X: Any, Y: Any, progress: Progress | None = None
+) -> dict[str, NDArray[Any]]:
+    """All that is said of each pair, (n,) each, with one pass through the networks.
+
+    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
+    """
+    told = progress or Silent()
+    large = is_large(X, Y)
+    done = 0
+
+    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
+        nonlocal done
+        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
+        done += len(found[0])
+        if large:
+            told.update(done, len(X), "pairs")
+        return found
+
+    found = fitted._by_parts(X, Y, part)
+    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
+
+
+def _all_of_pairs(
+    fitted: PairAnswers, X: Any, Y: Any, progress: Progress
+) -> tuple[NDArray[Any], ...]:
+    x, y, raw_x, raw_y = fitted._encode(X, Y)
+    replicas = score_replicas(fitted.model_, x, y, progress)
+    values = replicas.mean(0)
+    rarity = [
+        encoder.log_frequency(raw)
+        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
+    ]
+    pmi: Array32 = values.numpy()
+    stderr = np.full_like(pmi, np.nan)
+    if len(replicas) > 1:
+        variance = replicas.double().var(0, correction=0)
+        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
+    device = fitted.model_.seen.device
+    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
+    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
+    return pmi, npmi, stderr, outside.cpu().numpy()
 
 
 def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:

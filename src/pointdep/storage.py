@@ -14,7 +14,7 @@ from torch import Tensor
 from pointdep.errors import InputError, ModelFileError
 
 FORMAT, FORMAT_VERSION = "pointdep-model", 2
-_ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
+MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
 
 
 def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -400,6 +400,7 @@ def test_independent_pairs_have_no_suspects():
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
     from pointdep.auditing import audit as module
+    from pointdep.auditing import deciding
 
     asked = []
 
@@ -409,7 +410,11 @@ def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
 
     find_partners = module.find_partners
     monkeypatch.setattr(module, "find_partners", spy)
-    monkeypatch.setattr(module, "q_values", lambda pmi, _: np.where(pmi > np.median(pmi), 0.0, 1.0))
+
+    def high(pmi, _):
+        return np.where(pmi > np.median(pmi), 0.0, 1.0)
+
+    monkeypatch.setattr(deciding, "q_values", high)
     table = audited(*pairs(300), contamination=0.1).table
     looked_at, suspects = asked[0], table.index[table["suspect"]]
     assert set(looked_at[: len(suspects)]) == set(suspects)

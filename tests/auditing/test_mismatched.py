@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep import PointwiseDependency
-from pointdep.auditing.mismatched import _standings, mismatched_pairs
+from pointdep.auditing.mismatched import find_standings, mismatched_pairs
 from pointdep.auditing.result import Contamination
 from pointdep.inference.scoring import score_matrix
 
@@ -20,7 +20,7 @@ def test_standings_by_hand(seed, blocks, rows):
     random = np.random.default_rng(seed)
     pmi = random.integers(0, 4, (blocks, rows, rows)).astype(np.float32)
     others = random.random((blocks, rows, rows)) < 0.7
-    found = _standings(torch.from_numpy(pmi), torch.from_numpy(others)).numpy()
+    found = find_standings(torch.from_numpy(pmi), torch.from_numpy(others)).numpy()
     for g, i, j in np.ndindex(pmi.shape):
         sides = [(pmi[g, i], others[g, i]), (pmi[g, :, j], others[g, :, j])]
         wanted = max(

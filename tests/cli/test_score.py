@@ -36,6 +36,16 @@ def test_tables(pointdep, saved_model, expected, folder):
     assert sorted(p.name for p in folder.iterdir()) == ["pmi.csv", "pmi.parquet", "x.npy", "y.npy"]
 
 
+def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
+    from pointdep import answers, streaming
+
+    monkeypatch.setattr(streaming, "IN_MEMORY", 0)
+    monkeypatch.setattr(answers, "_PART", 5 * 30)
+    assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.parquet").code == 0
+    found = pd.read_parquet("pmi.parquet")
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-4, atol=1e-5)
+
+
 def test_npy(pointdep, saved_model, expected):
     pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.npy")
     np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])

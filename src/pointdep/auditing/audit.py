@@ -9,17 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pointdep.auditing.chance import (
-    estimate_contamination,
-    mismatched_shares,
-    posteriors,
-    q_values,
-)
+from pointdep.auditing.deciding import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import Evidence, HeldRows, StoredRows
 from pointdep.auditing.partners import find_partners
-from pointdep.auditing.result import Audit, Contamination
+from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
-from pointdep.errors import DataWarning, InputError, require_whole
+from pointdep.errors import InputError, require_whole
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.progress import show
 
@@ -27,15 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FOLDS = 5
-_LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
-_INDEPENDENT = (
-    "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
-    "suspects are named"
-)
-_WEAK = (
-    "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
-    "like chance, and then many suspects are right; give contamination= where you know the share"
-)
 # Rows whose better partner is looked for: the lowest beside the suspects, and in all.
 _OTHERS_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000
 
@@ -64,9 +50,7 @@ def audit(
     model: an estimator to be used instead of the default one (a copy of it is fitted), with its own
         folds, random state, device and progress.
     """
-    for name, value in (("fdr", fdr), ("contamination", contamination)):
-        if value is not None and not 0.0 < value < 1.0:
-            raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
+    check_shares(fdr, contamination)
     fitted = _estimator(model, folds, random_state, device, progress)
     _require_each_once(fitted, X, Y, groups)
     fitted.fit(X, Y, groups=groups)
@@ -74,25 +58,14 @@ def audit(
     evidence = _evidence(fitted)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
-    shares = mismatched_shares(pmi, beside.pmi)
-    standings = mismatched_shares(beside.standing, beside.standings)
-    found = estimate_contamination(shares)
-    if contamination is not None:
-        found = Contamination(contamination, given=True)
-    posterior = posteriors(pmi, shares, found.share, standings)
-    q_value = q_values(pmi, posterior)
     information = fitted.mutual_information()
-    if contamination is None and information.ci[0] <= 0.0:
-        q_value = np.ones_like(q_value)
-        _warn(_INDEPENDENT)
-    elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
-        _warn(f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}")
-    table = _table(fitted, evidence, posterior, q_value, fdr, _labels(Y, fitted))
+    decision = decide(pmi, beside, contamination, information.ci[0])
+    table = _table(fitted, evidence, decision, fdr, _labels(Y, fitted))
     return Audit(
         table=table,
         mutual_information=information,
         check=fitted.check(),
-        contamination=found,
+        contamination=decision.contamination,
         fdr=fdr,
         folds=fitted.n_replicas_,
         method=fitted.method,
@@ -137,15 +110,10 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
         )
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, DataWarning, stacklevel=3)
-
-
 def _table(
     fitted: PointwiseDependency,
     evidence: Evidence,
-    posterior: NDArray[np.float64],
-    q_value: NDArray[np.float64],
+    decision: Decision,
     fdr: float,
     labels: NDArray[Any] | None,
 ) -> pd.DataFrame:
@@ -153,9 +121,7 @@ def _table(
 
     pmi = fitted.oof_pmi_
     order = np.argsort(pmi, kind="stable")
-    rank = np.empty(len(pmi), np.int64)
-    rank[order] = np.arange(1, len(pmi) + 1)
-    suspect = q_value <= fdr
+    suspect = decision.q_value <= fdr
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
     doubtful = first[: min(int(suspect.sum()) + _OTHERS_DOUBTFUL, _MOST_DOUBTFUL)]
     with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
@@ -178,11 +144,11 @@ def _table(
         "row": np.arange(len(pmi)),
         "pmi": pmi,
         "stderr": stderr,
-        "posterior": posterior,
-        "q_value": q_value,
+        "posterior": decision.posterior,
+        "q_value": decision.q_value,
         "suspect": suspect,
         "below_zero": pmi < 0,
-        "rank": rank,
+        "rank": ranks(pmi),
         "better_partner": _whole(partners.row),
         "better_partner_pmi": partners.pmi,
     }

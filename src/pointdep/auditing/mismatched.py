@@ -50,7 +50,7 @@ def mismatched_pairs(
         cells, index = held_out_cells(x, y, [split.report], block=_BLOCK, seed=seed, groups=groups)
         pmi = score_blocks(model.select([replica]), cells.x[0], cells.y[0])
         others = cells.product[0].view(pmi.shape).cpu() > 0
-        standings = _standings(pmi, others)
+        standings = find_standings(pmi, others)
         own = standings.diagonal(dim1=1, dim2=2).reshape(-1).numpy()
         real = index[0] >= 0
         standing[index[0][real]] = own[real]
@@ -60,7 +60,7 @@ def mismatched_pairs(
     return Mismatched(pmis, standing, all_standings)
 
 
-def _standings(pmi: Tensor, others: Tensor) -> Tensor:
+def find_standings(pmi: Tensor, others: Tensor) -> Tensor:
     """For each cell (G, b, b), of the mismatched cells in its row and in its column, the share that
     is at most as high; the higher of the two, and 0 where there are none."""
     shares = []

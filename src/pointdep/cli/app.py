@@ -20,6 +20,7 @@ _KEPT = {
     "pretrain": "the same command goes on from where training was",
     "figure2": "finished runs are kept, and the same command goes on from where training was",
     "simclr": "finished runs are kept, and the same command goes on from where training was",
+    "score": "with -o FOLDER/ finished shards are kept, and the same command does the others",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"

@@ -16,15 +16,63 @@ from pointdep.errors import DataWarning, InputError
 if TYPE_CHECKING:
     from pointdep.estimator import PointwiseDependency
 
-ModelFolder = Annotated[Path, typer.Argument(help="Folder written by pointdep fit.")]
+ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
+FilesOrFolders = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="X Y",
+        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .vec "
+        ".safetensors; or folders of .parquet shards, also by URI (s3://...).",
+        show_default=False,
+    ),
+]
 Output = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--output",
         "-o",
         help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); without it, CSV on "
-        "standard output.",
+        "standard output. For folders of shards a folder, to get a shard for each of x.",
     ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="For folders of shards: local, in this process, or ray, by the workers of a Ray "
+        "cluster (pip install 'pointdep[ray]').",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="With --engine ray: workers, of a CPU each; else as many as fit.",
+    ),
+]
+GpusPerWorker = Annotated[
+    float,
+    typer.Option(
+        "--gpus-per-worker", min=0, help="With --engine ray: GPUs of each worker, as 1 or 0.5."
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", min=1, help="For folders of shards: rows at a time; else by their width."
+    ),
+]
+Suspects = Annotated[
+    bool,
+    typer.Option(
+        "--suspects",
+        help="For folders of shards: also say which pairs are likely wrong, as audit does.",
+    ),
+]
+Fdr = Annotated[
+    float,
+    typer.Option("--fdr", help="Share of the suspects that may be right pairs: 0.1 is a tenth."),
 ]
 
 _MANY_OUTSIDE = 0.01
@@ -32,10 +80,16 @@ _MANY_OUTSIDE = 0.01
 
 def score(
     model: ModelFolder,
-    files: options.Files,
+    files: FilesOrFolders,
     output: Output = None,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
+    engine: Engine = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
+    batch_size: BatchSize = None,
+    suspects: Suspects = False,
+    fdr: Fdr = 0.1,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -50,66 +104,153 @@ def score(
 
     For the rows that the model was fitted on use pointdep fit --oof, which scores each by models
     that did not see it.
+
+    Folders of .parquet shards:  pointdep score model/ x/ y/ -o scores/ --engine ray
+
+    Output shard k has the name and the rows of shard k of x. The same command again does what is
+    missing after a crash. --suspects is for pairs that the model was not fitted on.
     """
+    if engine is not None or names_folder(output):
+        if output is None:
+            raise InputError("--engine writes a folder of shards: give -o FOLDER")
+        found = score_folders(
+            model,
+            files,
+            output,
+            (x_columns, y_columns),
+            fdr if suspects else None,
+            engine=engine or "local",
+            workers=workers,
+            gpus_per_worker=gpus_per_worker,
+            batch_size=batch_size,
+            device=device,
+            progress=not quiet,
+        )
+    else:
+        if suspects or workers is not None or gpus_per_worker or batch_size is not None:
+            raise InputError(
+                "--suspects, --workers, --gpus-per-worker and --batch-size are for folders of "
+                "shards: give --engine, and -o FOLDER"
+            )
+        columns = score_files(Path(model), files, output, (x_columns, y_columns), device, quiet)
+        if output is None and not json:
+            print_table(columns)
+            return
+        pmi, far = columns["pmi"], int(columns["outside"].sum())
+        found = {
+            "rows": len(pmi),
+            "mean_pmi": float(pmi.mean()),
+            "below_zero": int((pmi < 0).sum()),
+            "outside": far,
+            "suspects": None,
+            "contamination": None,
+        }
+    if json:
+        print_json("score", {**found, "output": output})
+        return
+    rows, below, far = (found[name] for name in ("rows", "below_zero", "outside"))
+    named = {}
+    if found["suspects"] is not None:
+        named = {
+            "suspects": f"{found['suspects']}, of which about {fdr:.0%} may be right pairs",
+            "by chance": f"{found['contamination']:.2%} of all pairs",
+        }
+    print_rows(
+        {
+            "pairs": str(rows),
+            "mean PMI": f"{found['mean_pmi']:.3f} nats",
+            "below zero": f"{below} ({below / rows:.2%}), together less often than chance",
+            "outside": f"{far} ({far / rows:.2%}), unlike any pair of the fit",
+            **named,
+            "written": str(output),
+        }
+    )
+
+
+def names_folder(output: str | None) -> bool:
+    """Whether the output is a folder of shards rather than a file."""
+    if output is None:
+        return False
+    return "://" in output or output.endswith("/") or not Path(output).suffix
+
+
+def score_files(
+    model: Path,
+    files: list[str],
+    output: str | None,
+    columns: tuple[str | None, str | None],
+    device: str,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Read the pairs, score them and write the table where it is wanted."""
     from pointdep.data.readers import read_pairs
     from pointdep.data.writers import check_writable, write_table
     from pointdep.estimator import PointwiseDependency
 
     if output is not None:
-        check_writable(output)
+        check_writable(Path(output))
     fitted = PointwiseDependency.load(model, device=device)
-    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
+    paths = [Path(file) for file in files]
+    x, y = read_pairs(paths, x_columns=columns[0], y_columns=columns[1])
     fitted.progress = not quiet
-    columns = score_columns(fitted, x, y)
+    table = score_columns(fitted, x, y)
     if output is not None:
-        write_table(output, columns)
-    elif not json:
-        print_table(columns)
-        return
-    pmi, far = columns["pmi"], int(columns["outside"].sum())
-    mean, below = float(pmi.mean()), int((pmi < 0).sum())
-    if json:
-        content = {"rows": len(pmi), "mean_pmi": mean, "below_zero": below, "outside": far}
-        print_json("score", {**content, "output": None if output is None else str(output)})
-        return
-    print_rows(
-        {
-            "pairs": str(len(pmi)),
-            "mean PMI": f"{mean:.3f} nats",
-            "below zero": f"{below} ({below / len(pmi):.2%}), together less often than chance",
-            "outside": f"{far} ({far / len(pmi):.2%}), unlike any pair of the fit",
-            "written": str(output),
-        }
+        write_table(Path(output), table)
+    return table
+
+
+def score_folders(
+    model: str,
+    files: list[str],
+    output: str,
+    columns: tuple[str | None, str | None],
+    fdr: float | None,
+    **how: Any,
+) -> dict[str, Any]:
+    """Score shards into shards; what `--json` says of them. fdr: None where none are suspected."""
+    from pointdep.auditing.shards import audit_shards
+    from pointdep.cluster.scoring import score_shards
+    from pointdep.data.readers import split_columns
+
+    if len(files) > 2:
+        raise InputError(f"give one folder with both sides or two folders, not {len(files)}")
+    x_columns, y_columns = (
+        None if names is None else split_columns(names, option)
+        for names, option in zip(columns, ("--x-columns", "--y-columns"), strict=True)
     )
+    how |= {"output": output, "x_columns": x_columns, "y_columns": y_columns}
+    judged = None if fdr is None else audit_shards(model, *files, fdr=fdr, **how)
+    found = judged or score_shards(model, *files, **how)
+    warn_of_outside(found.outside, found.rows)
+    return {
+        **{name: getattr(found, name) for name in ("rows", "mean_pmi", "below_zero", "outside")},
+        "suspects": None if judged is None else judged.suspects,
+        "contamination": None if judged is None else judged.contamination.share,
+    }
 
 
 def score_columns(fitted: PointwiseDependency, x: Any, y: Any) -> dict[str, Any]:
     """The table, (n,) each; stderr is NaN where the model is a single one and has none."""
     import numpy as np
 
-    with warnings.catch_warnings():
-        # Said below, in the words of the command.
-        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ pair.* outside", DataWarning)
-        pmi = fitted.pmi(x, y)
-    outside = fitted.outside(x, y)
-    if outside.mean() > _MANY_OUTSIDE:
+    from pointdep.answers import pair_columns
+    from pointdep.fitting.progress import show
+
+    with show("scoring", enabled=fitted.progress) as progress:
+        columns = pair_columns(fitted, x, y, progress)
+    warn_of_outside(int(columns["outside"].sum()), len(columns["pmi"]))
+    return {"row": np.arange(len(columns["pmi"])), **columns}
+
+
+def warn_of_outside(outside: int, rows: int) -> None:
+    """In the words of the command, where they are many."""
+    if outside > _MANY_OUTSIDE * rows:
         warnings.warn(
-            f"{int(outside.sum())} of {len(outside)} pairs lie outside the data of the fit: their "
-            "pmi is an extrapolation, and the column outside says which they are",
+            f"{outside} of {rows} pairs lie outside the data of the fit: their pmi is an "
+            "extrapolation, and the column outside says which they are",
             DataWarning,
             stacklevel=2,
         )
-    try:
-        stderr = fitted.pmi_stderr(x, y)
-    except InputError:
-        stderr = np.full_like(pmi, np.nan)
-    return {
-        "row": np.arange(len(pmi)),
-        "pmi": pmi,
-        "npmi": fitted.npmi(x, y, pmi=pmi),
-        "stderr": stderr,
-        "outside": outside,
-    }
 
 
 def print_table(columns: dict[str, Any]) -> None:

@@ -124,7 +124,10 @@ def _both_sides(
                 f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
                 f"its columns {_listed(known)}"
             )
-        x_names, y_names = _split(x_columns, "--x-columns"), _split(y_columns, "--y-columns")
+        x_names, y_names = (
+            split_columns(x_columns, "--x-columns"),
+            split_columns(y_columns, "--y-columns"),
+        )
         shared = [name for name in x_names if name in y_names]
         if shared:
             raise InputError(
@@ -142,7 +145,7 @@ def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> ob
     suffix = _suffix(path)
     if suffix in (*TABLES, *TABLE_SHARDS, FOLDER):
         return _table_side(
-            path, None if columns is None else _split(columns, f"--{side}-columns"), side
+            path, None if columns is None else split_columns(columns, f"--{side}-columns"), side
         )
     if suffix in KEYED:
         if columns is not None:
@@ -197,7 +200,8 @@ def _matched_vectors(
     return x, y
 
 
-def _split(columns: str, option: str) -> list[str]:
+def split_columns(columns: str, option: str) -> list[str]:
+    """ "a, b" -> ["a", "b"]; option: where the user gave it, for errors."""
     names = [name.strip() for name in columns.split(",")]
     if not all(names):
         raise InputError(f"{option} {columns!r} has an empty name: give name,name,...")

@@ -43,7 +43,7 @@ def is_numeric(schema: Any, columns: Sequence[str] | None) -> bool:
 
 
 def find_layout(
-    path: Path, schema: Any, columns: Sequence[str] | None, first: Any, option: str
+    path: Path | str, schema: Any, columns: Sequence[str] | None, first: Any, option: str
 ) -> Layout:
     """How rows are made of the columns of a file; first: called for a batch of its first row.
 
@@ -75,7 +75,7 @@ def find_layout(
     return Layout(chosen, width, dtype, True)
 
 
-def to_matrix(batch: Any, layout: Layout, path: Path, row: int) -> Array:
+def to_matrix(batch: Any, layout: Layout, path: Path | str, row: int) -> Array:
     """A record batch that begins at this row of its file -> (rows, width)."""
     if not layout.lists:
         columns = [_numbers(batch.column(name), name, path, row) for name in layout.columns]
@@ -96,12 +96,12 @@ def to_matrix(batch: Any, layout: Layout, path: Path, row: int) -> Array:
     return values.reshape(-1, layout.width)
 
 
-def _numbers(values: Any, name: str, path: Path, row: int, width: int = 1) -> Array:
+def _numbers(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> Array:
     _require_no_nulls(values, name, path, row, width)
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
-def _require_no_nulls(values: Any, name: str, path: Path, row: int, width: int = 1) -> None:
+def _require_no_nulls(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> None:
     if values.null_count:
         at = int(values.is_null().to_numpy(zero_copy_only=False).argmax()) // width
         raise InputError(

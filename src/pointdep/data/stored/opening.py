@@ -52,7 +52,7 @@ def shard_files(path: Path) -> list[Path]:
         raise InputError(
             f"{path} is a folder: give a file, or a folder of shards ({', '.join(SHARDS)})"
         )
-    found.sort(key=lambda file: _by_numbers(file.name))
+    found.sort(key=lambda file: by_numbers(file.name))
     kind = found[0].suffix.lower()
     for file in found:
         if file.suffix.lower() not in SHARDS or file.suffix.lower() != kind:
@@ -112,7 +112,7 @@ def read_tables(path: Path, columns: Sequence[str] | None) -> Any:
     return pa.concat_tables(tables).to_pandas()
 
 
-def _by_numbers(name: str) -> list[tuple[int, str]]:
+def by_numbers(name: str) -> list[tuple[int, str]]:
     """ "part-10" -> parts that compare as numbers where they are numbers."""
     return [
         (int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", name)

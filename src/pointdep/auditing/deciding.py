@@ -1,0 +1,79 @@
+"""From the PMI of pairs and of mismatched pairs to suspects."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.auditing.chance import (
+    estimate_contamination,
+    mismatched_shares,
+    posteriors,
+    q_values,
+)
+from pointdep.auditing.mismatched import Mismatched
+from pointdep.auditing.result import Contamination
+from pointdep.errors import DataWarning, InputError
+
+_LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
+_INDEPENDENT = (
+    "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
+    "suspects are named"
+)
+_WEAK = (
+    "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
+    "like chance, and then many suspects are right; give contamination= where you know the share"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """posterior, q_value: (n,) for each pair; contamination: of all of them."""
+
+    posterior: NDArray[np.float64]
+    q_value: NDArray[np.float64]
+    contamination: Contamination
+
+
+def check_shares(fdr: float, contamination: float | None) -> None:
+    """Refuse them before the work rather than after."""
+    for name, value in (("fdr", fdr), ("contamination", contamination)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
+
+
+def decide(
+    pmi: NDArray[np.float32], beside: Mismatched, contamination: float | None, least: float
+) -> Decision:
+    """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
+
+    least: the lower end of the interval of the mutual information; where it is not above 0, and
+    contamination is not given, nobody is a suspect. Warns there, and where the share is large.
+    """
+    shares = mismatched_shares(pmi, beside.pmi)
+    standings = mismatched_shares(beside.standing, beside.standings)
+    found = estimate_contamination(shares)
+    if contamination is not None:
+        found = Contamination(contamination, given=True)
+    posterior = posteriors(pmi, shares, found.share, standings)
+    q_value = q_values(pmi, posterior)
+    if contamination is None and least <= 0.0:
+        q_value = np.ones_like(q_value)
+        _warn(_INDEPENDENT)
+    elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
+        _warn(f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}")
+    return Decision(posterior, q_value, found)
+
+
+def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:
+    """(n,): 1 for the lowest."""
+    rank = np.empty(len(pmi), np.int64)
+    rank[np.argsort(pmi, kind="stable")] = np.arange(1, len(pmi) + 1)
+    return rank
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=4)

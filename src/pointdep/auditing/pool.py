@@ -1,0 +1,148 @@
+"""Rows drawn from all of a data set, against which each of its pairs is held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.answers import pair_columns
+from pointdep.auditing.mismatched import Mismatched, find_standings
+from pointdep.cluster.reading import read_pairs
+from pointdep.cluster.tasks import Task, Work
+from pointdep.cluster.worker import Columns, Scores
+from pointdep.core.ratio import RatioModel
+from pointdep.estimator import PointwiseDependency
+from pointdep.fitting.progress import Progress
+from pointdep.inference.scoring import score_blocks
+
+BLOCK = 128
+_ROWS = 4096
+_READ, _FEWEST, _MOST = 1 << 22, 8, 64  # rows that are read for it, and shards they are from
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """x: (m, dx), y: (m, dy), prepared, of the pairs with these numbers among all rows, (m,)."""
+
+    x: Tensor
+    y: Tensor
+    numbers: NDArray[np.int64]
+
+    def mismatched(self, model: RatioModel, standing: NDArray[np.float32]) -> Mismatched:
+        """PMI and standings of mismatched pairs of the pool; standing: (n,) of all pairs."""
+        block = min(BLOCK, len(self.x))
+        blocks = len(self.x) // block
+        sides = [side[: blocks * block].view(blocks, block, -1) for side in (self.x, self.y)]
+        pmi = score_blocks(model, *sides)
+        others = ~torch.eye(block, dtype=torch.bool).expand(pmi.shape)
+        standings = find_standings(pmi, others)[others].numpy()
+        return Mismatched(pmi[others].numpy(), standing, standings)
+
+
+class Beside:
+    """The answer about pairs that an audit needs: their scores, and how each stands in the pool."""
+
+    kind = "audit"
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.made_of = hashlib.sha256(pool.numbers.tobytes()).hexdigest()
+
+    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
+        a, b, _, _ = fitted._encode(x, y)
+        standing = stand(fitted.model_, a, b, first, self.pool)
+        return {**pair_columns(fitted, x, y), "standing": standing}
+
+    def nothing(self) -> Columns:
+        return {**Scores().nothing(), "standing": np.zeros(0, np.float32)}
+
+
+@torch.no_grad()
+def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> NDArray[np.float32]:
+    """How each pair stands among mismatched pairs of its own x and its own y, (n,).
+
+    x: (n, dx), y: (n, dy), prepared, the rows from number `first` on. Blocks of rows, by the
+    position among all rows, share 127 rows of the pool and one replica, which none of them saw.
+    """
+    found = np.zeros(len(x), np.float32)
+    ones = [model.select([replica]) for replica in range(model.replicas)]
+    start = 0
+    while start < len(x):
+        block = (first + start) // BLOCK
+        stop = min(len(x), (block + 1) * BLOCK - first)
+        rows = slice(start, stop)
+        numbers = np.arange(first + start, first + stop)
+        found[rows] = _stand(ones[block % len(ones)], x[rows], y[rows], numbers, pool, block)
+        start = stop
+    return found
+
+
+def _stand(
+    one: RatioModel, x: Tensor, y: Tensor, numbers: NDArray[np.int64], pool: Pool, block: int
+) -> NDArray[np.float32]:
+    random = np.random.default_rng([block, 24])
+    size = min(BLOCK - 1, len(pool.numbers))
+    chosen = random.choice(len(pool.numbers), size, replace=False)
+    others = torch.from_numpy(numbers[:, None] != pool.numbers[chosen])
+    index, device = torch.from_numpy(chosen), one.constant.device
+    a, b, pool_x, pool_y = (
+        side.to(device).unsqueeze(0) for side in (x, y, pool.x[index], pool.y[index])
+    )
+    own = one.log_ratio_pairs(a, b)[0].cpu().unsqueeze(1)
+    count = others.sum(1).clamp(min=1)
+    shares = [
+        ((scores.cpu() <= own) & others).sum(1) / count
+        for scores in (
+            one.log_ratio_matrix(a, pool_y)[0],
+            one.log_ratio_matrix(pool_x, b)[0].T,
+        )
+    ]
+    found: NDArray[np.float32] = torch.maximum(*shares).numpy()
+    return found
+
+
+def draw_pool(
+    fitted: PointwiseDependency, work: Work, tasks: Sequence[Task], progress: Progress
+) -> Pool:
+    """4096 rows at random, from all shards, or from 8 to 64 of them where they are many."""
+    random = np.random.default_rng(0)
+    full = [task for task in tasks if task.rows]
+    mean = sum(task.rows for task in full) / len(full)
+    most = min(len(full), max(_FEWEST, min(_MOST, int(_READ / mean))))
+    chosen = [full[k] for k in np.sort(random.choice(len(full), most, replace=False))]
+    ends = np.cumsum([task.rows for task in chosen])
+    picked = np.sort(random.choice(ends[-1], min(_ROWS, int(ends[-1])), replace=False))
+    sides: list[tuple[Tensor, Tensor]] = []
+    numbers: list[NDArray[np.int64]] = []
+    for done, (task, end) in enumerate(zip(chosen, ends, strict=True), 1):
+        low, high = np.searchsorted(picked, [end - task.rows, end])
+        own = picked[low:high] - (end - task.rows)
+        sides += _picked(fitted, work, task, own)
+        numbers.append(task.first + own)
+        progress.update(done, len(chosen), "shards sampled")
+    order = torch.from_numpy(random.permutation(len(picked)))
+    x, y = (torch.cat(side)[order] for side in zip(*sides, strict=True))
+    return Pool(x, y, np.concatenate(numbers)[order.numpy()])
+
+
+def _picked(
+    fitted: PointwiseDependency, work: Work, task: Task, rows: NDArray[np.int64]
+) -> list[tuple[Tensor, Tensor]]:
+    """These rows of a task, sorted, prepared."""
+    found = []
+    start = 0
+    for x, y in read_pairs(task.x, task.y, work.columns, work.batch) if len(rows) else ():
+        low, high = np.searchsorted(rows, [start, start + len(x)])
+        here = rows[low:high] - start
+        if len(here):
+            part = [side.iloc[here] if hasattr(side, "iloc") else side[here] for side in (x, y)]
+            found.append(fitted._encode(*part)[:2])
+        start += len(x)
+    return found

@@ -1,0 +1,1 @@
+"""Folders of Parquet shards, scored in this process or by the workers of a Ray cluster."""

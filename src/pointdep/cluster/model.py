@@ -1,0 +1,48 @@
+"""A saved model as bytes, which go to the workers: they need no folder that all machines share."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pointdep.cluster.places import Place
+from pointdep.errors import ModelFileError
+from pointdep.estimator import PointwiseDependency
+from pointdep.storage import MODEL_FILES
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """The files of a model's folder. fingerprint: of all that the model is."""
+
+    files: dict[str, bytes]
+    fingerprint: str
+
+    def load(self, device: str) -> PointwiseDependency:
+        with tempfile.TemporaryDirectory(prefix="pointdep-") as scratch:
+            return _load(self.files, Path(scratch), device)
+
+
+def read_model(place: Place) -> SavedModel:
+    """Read it and make sure that it is whole; ModelFileError otherwise."""
+    if place.kind() != "folder":
+        raise ModelFileError(f"no model at {place}: there is no such folder")
+    there = place.files()
+    files = {name: (place / name).read_bytes() for name in MODEL_FILES if name in there}
+    with tempfile.TemporaryDirectory(prefix="pointdep-") as scratch:
+        try:
+            _load(files, Path(scratch), "cpu")
+        except ModelFileError as error:
+            raise ModelFileError(str(error).replace(scratch, str(place))) from None
+    # model.json names the digest of the weights.
+    return SavedModel(files, hashlib.sha256(files[MODEL_FILES[0]]).hexdigest())
+
+
+def _load(files: dict[str, bytes], scratch: Path, device: str) -> PointwiseDependency:
+    for name, content in files.items():
+        (scratch / name).write_bytes(content)
+    found: PointwiseDependency = PointwiseDependency.load(scratch, device=device)
+    found.progress = False
+    return found

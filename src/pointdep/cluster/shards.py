@@ -1,0 +1,204 @@
+"""What the shards of both sides are, before any row is read: footers, columns, who is whose."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pointdep.cluster.places import BadShardError, Place
+from pointdep.data.stored.columns import Layout, find_layout, is_numeric
+from pointdep.data.stored.opening import by_numbers
+from pointdep.errors import InputError, PointdepError, unknown_name
+from pointdep.fitting.progress import Progress
+
+_READERS = 16  # footers read at a time: on object storage each takes a while
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A Parquet file: its rows, its bytes, the SHA-256 of its footer, and when it was written.
+
+    The footer has the place, the size and mostly the extremes of every column of every row group,
+    so that other rows have another one; but for rows that changed their places, which the time
+    tells (in nanoseconds, None where the storage does not know it).
+    """
+
+    place: Place
+    rows: int
+    bytes: int
+    footer: str
+    modified: int | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one side. layout: how rows of numbers are made of them; None where there are
+    categories among them. types: as Arrow calls them."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows from start to stop of a shard."""
+
+    shard: Shard
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """The shards of one side, in their order, of one schema."""
+
+    place: Place
+    shards: tuple[Shard, ...]
+    columns: Columns
+
+    @property
+    def rows(self) -> int:
+        return sum(shard.rows for shard in self.shards)
+
+
+def survey(place: Place, wanted: Sequence[str] | None, option: str, progress: Progress) -> Side:
+    """Read every footer; InputError naming the first shard that is no good.
+
+    wanted: the columns of this side, None for all there are; option: how a user names them.
+    """
+    places = _shard_places(place)
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = []
+        for done, one in enumerate(pool.map(_open_footer, places), 1):
+            found.append(one)
+            progress.update(done, len(places), "shards looked at")
+    kept = [one for one in found if one[0].rows]
+    if not kept:
+        raise InputError(f"{place} is empty: its shards have no rows")
+    first, schema = kept[0]
+    columns = _columns(first, schema, wanted, option)
+    for shard, other in kept[1:]:
+        own = _columns(shard, other, columns.names if wanted is None else wanted, option)
+        if own != columns:
+            raise BadShardError(
+                f"{shard.place} has {_described(own)} where {first.place} has "
+                f"{_described(columns)}: all shards need one schema"
+            )
+    return Side(place, tuple(shard for shard, _ in found), columns)
+
+
+def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
+    """For each shard of x the rows of y that belong to it: row i of all x with row i of all y.
+
+    Where there are as many shards on both sides, they must have the same numbers of rows; else
+    both sides may be cut at other places.
+    """
+    if len(x.shards) == len(y.shards):
+        for one, other in zip(x.shards, y.shards, strict=True):
+            if one.rows != other.rows:
+                fewer, more = sorted((one, other), key=lambda shard: shard.rows)
+                raise BadShardError(
+                    f"{fewer.place} has {fewer.rows} rows but its partner {more.place} has "
+                    f"{more.rows}: row i of each must describe the same pair"
+                )
+    elif x.rows != y.rows:
+        raise InputError(
+            f"{x.place} has {x.rows} rows and {y.place} has {y.rows}: row i of each must describe "
+            "the same pair"
+        )
+    found, number, start = [], 0, 0
+    for shard in x.shards:
+        missing, spans = shard.rows, []
+        while missing:
+            theirs = y.shards[number]
+            stop = min(theirs.rows, start + missing)
+            if stop > start:
+                spans.append(Span(theirs, start, stop))
+            missing -= stop - start
+            number, start = (number + 1, 0) if stop == theirs.rows else (number, stop)
+        found.append(tuple(spans))
+    return found
+
+
+@contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """Whatever goes wrong with a shard, as an error that names it."""
+    try:
+        yield
+    except (PointdepError, MemoryError):
+        raise
+    except Exception as error:
+        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BadShardError(
+            f"{place} cannot be read, it is truncated, damaged or no Parquet file: {reason}"
+        ) from error
+
+
+def _shard_places(place: Place) -> list[Place]:
+    kind = place.kind()
+    if not kind:
+        raise InputError(f"{place} does not exist")
+    if kind == "file":
+        if not place.name.lower().endswith(".parquet"):
+            raise InputError(f"{place} is no .parquet file and no folder of such files")
+        return [place]
+    names = [name for name in place.files() if not name.startswith((".", "_"))]
+    for name in names:
+        if not name.lower().endswith(".parquet"):
+            raise InputError(
+                f"{place / name} is among the shards of {place}: such a folder holds .parquet "
+                "files alone"
+            )
+    if not names:
+        raise InputError(f"{place} holds no .parquet files")
+    return [place / name for name in sorted(names, key=by_numbers)]
+
+
+def _open_footer(place: Place) -> tuple[Shard, Any]:
+    """A shard and its Arrow schema."""
+    import pyarrow.parquet as pq
+
+    with reading(place), place.open() as file:
+        size = file.size()
+        end = file.read_at(8, size - 8) if size >= 12 else b""
+        if end[4:] != _MAGIC:
+            raise BadShardError(f"{place} is truncated or no Parquet file: it does not end as one")
+        length = int.from_bytes(end[:4], "little")
+        footer = file.read_at(length, max(size - 8 - length, 0))
+        known = pq.ParquetFile(file)
+        digest = hashlib.sha256(footer).hexdigest()
+        shard = Shard(place, known.metadata.num_rows, size, digest, place.modified())
+        return shard, known.schema_arrow
+
+
+def _columns(shard: Shard, schema: Any, wanted: Sequence[str] | None, option: str) -> Columns:
+    known = [str(name) for name in schema.names]
+    names = tuple(wanted) if wanted is not None else tuple(known)
+    for name in names:
+        if name not in known:
+            raise BadShardError(f"{shard.place}: {unknown_name('column', name, known)}")
+    types = tuple(str(schema.field(name).type) for name in names)
+    if not is_numeric(schema, names):
+        return Columns(names, types, None)
+
+    def first() -> Any:
+        import pyarrow.parquet as pq
+
+        with reading(shard.place), shard.place.open() as file:
+            return next(pq.ParquetFile(file).iter_batches(batch_size=1, columns=list(names)))
+
+    return Columns(names, types, find_layout(str(shard.place), schema, names, first, option))
+
+
+def _described(columns: Columns) -> str:
+    if columns.layout is not None and columns.layout.lists:
+        return f"rows of {columns.layout.width} numbers ({columns.layout.dtype})"
+    pairs = zip(columns.names, columns.types, strict=True)
+    return "the columns " + ", ".join(f"{name} ({kind})" for name, kind in pairs)

@@ -1,0 +1,199 @@
+"""Suspects among the pairs of shards, by a model of other rows."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pointdep import PointwiseDependency, audit_shards, score_shards
+from pointdep.auditing import pool as pool_module
+from pointdep.auditing.pool import Pool, stand
+from pointdep.errors import DataWarning, InputError
+
+ROWS, WRONG = 3_000, 60
+
+
+def draw(rows, seed, noise=0.3):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, 3)).astype(np.float32)
+    return x, (x + noise * random.normal(size=x.shape)).astype(np.float32)
+
+
+def write(folder, values, sizes):
+    folder.mkdir()
+    for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
+        column = pa.FixedSizeListArray.from_arrays(pa.array(values[a:b].reshape(-1)), 3)
+        pq.write_table(pa.table({"e": column}), folder / f"part-{number}.parquet")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model") / "model"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options = {"hidden": (16,), "folds": 2, "max_epochs": 5, "progress": False}
+        PointwiseDependency(**options, random_state=0).fit(*draw(2_000, 1)).save(place)
+    return place
+
+
+@pytest.fixture
+def shards(tmp_path, monkeypatch):
+    """The working folder with x/ and y/, sorted, and which rows got the y of another."""
+    monkeypatch.chdir(tmp_path)
+    x, y = draw(ROWS, 2)
+    order = np.argsort(x[:, 0])  # rows that lie together are alike
+    x, y = x[order], y[order]
+    wrong = np.random.default_rng(3).choice(ROWS, WRONG, replace=False)
+    y[wrong] = y[np.roll(wrong, 1)]
+    for name, side in (("x", x), ("y", y)):
+        write(tmp_path / name, side, (1_000, 0, 700, 1_300))
+    return wrong
+
+
+def read(folder):
+    files = [f"part-{number}.parquet" for number in range(4)]
+    return pd.concat([pd.read_parquet(Path(folder, file)) for file in files], ignore_index=True)
+
+
+def test_wrong_pairs_are_found(shards, model):
+    found = audit_shards(model, "x", "y", output="out", progress=False)
+    table = read("out")
+    assert table["row"].tolist() == list(range(ROWS))
+    suspect = table["suspect"].to_numpy()
+    assert found.suspects == suspect.sum()
+    assert np.isin(np.flatnonzero(suspect), shards).mean() > 0.8
+    assert suspect[shards].mean() > 0.7
+    assert found.contamination.share == pytest.approx(WRONG / ROWS, rel=0.6)
+    assert table["rank"].tolist() == table["pmi"].rank(method="first").tolist()
+    assert (table["below_zero"] == (table["pmi"] < 0)).all()
+    assert not table["outside"].all()
+
+
+def test_the_scores_are_those_of_score_shards(shards, model):
+    audited = audit_shards(model, "x", "y", output="out", progress=False)
+    scored = score_shards(model, "x", "y", output="scores", progress=False)
+    same = ["row", "pmi", "npmi", "stderr", "outside"]
+    pd.testing.assert_frame_equal(read("out")[same], read("scores")[same])
+    for name in ("rows", "mean_pmi", "below_zero", "outside", "shards", "found"):
+        assert getattr(audited, name) == getattr(scored, name)
+
+
+def test_another_fdr_asks_nobody_again(shards, model):
+    first = audit_shards(model, "x", "y", output="out", progress=False)
+    before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
+    second = audit_shards(model, "x", "y", output="out", fdr=0.001, progress=False)
+    assert second.found == second.shards == 4
+    assert second.suspects < first.suspects
+    assert read("out")["suspect"].sum() == second.suspects
+    assert {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()} == before
+
+
+def test_only_what_is_missing(shards, model):
+    audit_shards(model, "x", "y", output="out", progress=False)
+    before = read("out")
+    Path("out/_evidence/part-2.parquet").unlink()
+    Path("out/part-3.parquet").unlink()
+    assert audit_shards(model, "x", "y", output="out", progress=False).found == 3
+    pd.testing.assert_frame_equal(read("out"), before)
+
+
+def test_batches_do_not_matter(shards, model):
+    audit_shards(model, "x", "y", output="one", progress=False)
+    audit_shards(model, "x", "y", output="two", batch_size=333, progress=False)
+    columns = ["posterior", "q_value"]
+    pd.testing.assert_frame_equal(read("one")[columns], read("two")[columns], atol=1e-4)
+
+
+def test_independent_pairs_have_no_suspects(tmp_path, model):
+    for name, seed in (("x", 4), ("y", 5)):
+        write(tmp_path / name, draw(500, seed)[0], (500,))
+    with pytest.warns(DataWarning, match="no dependence beyond chance"):
+        found = audit_shards(
+            model, tmp_path / "x", tmp_path / "y", output=tmp_path / "out", progress=False
+        )
+    assert found.suspects == 0
+
+
+def test_refused(shards, model):
+    with pytest.raises(InputError, match="fdr=2 must lie between 0 and 1"):
+        audit_shards(model, "x", "y", output="out", fdr=2)
+    score_shards(model, "x", "y", output="scores", progress=False)
+    with pytest.raises(InputError, match="scores holds results of score, not of suspects"):
+        audit_shards(model, "x", "y", output="scores", progress=False)
+    write(Path("few"), draw(20, 1)[0], (20,))
+    with pytest.raises(InputError, match="few has 20 rows: an audit of shards needs at least 256"):
+        audit_shards(model, "few", "few", output="out", progress=False)
+    assert not Path("out").exists()
+
+
+class TestStanding:
+    """Against a loop over every pair, by a model that can be read."""
+
+    @pytest.fixture
+    def fitted(self, model):
+        return PointwiseDependency.load(model, device="cpu")
+
+    def test_by_hand(self, fitted):
+        x, y, _, _ = fitted._encode(*draw(300, 6))
+        numbers = np.arange(1000, 1090)
+        pool = Pool(x[:90], y[:90], numbers)
+        found = stand(fitted.model_, x[40:240], y[40:240], 1040, pool)
+        for row in (0, 5, 49, 50, 120, 199):
+            block = (1040 + row) // 128
+            one = fitted.model_.select([block % 2])
+            others = [k for k in range(90) if numbers[k] != 1040 + row]  # fewer than a block: all
+
+            def log_ratio(a, b, one=one):
+                return one.log_ratio_pairs(x[None, a : a + 1], y[None, b : b + 1]).item()
+
+            own = log_ratio(40 + row, 40 + row)
+            shares = [
+                np.mean([log_ratio(40 + row, k) <= own for k in others]),
+                np.mean([log_ratio(k, 40 + row) <= own for k in others]),
+            ]
+            assert found[row] == pytest.approx(max(shares), abs=1e-6)
+
+    def test_chance_pairs_stand_as_mismatched_ones(self, fitted):
+        """Else the one could not be judged by the other."""
+        x, y, _, _ = fitted._encode(*draw(9_000, 7))
+        pool = Pool(x[:4096], y[:4096], np.arange(4096))
+        far = stand(fitted.model_, x[5000:8000], y[6000:9000], 5000, pool)
+        beside = pool.mismatched(fitted.model_, far)
+        for level in (0.1, 0.5, 0.9, 0.99):
+            share = np.mean(beside.standings <= level)
+            assert np.mean(far <= level) == pytest.approx(share, abs=0.03)
+
+
+def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
+    monkeypatch.setattr(pool_module, "_ROWS", 600)
+    drawn = []
+    draw_pool = pool_module.draw_pool
+
+    def spy(*arguments):
+        drawn.append(draw_pool(*arguments))
+        return drawn[0]
+
+    monkeypatch.setattr("pointdep.auditing.shards.draw_pool", spy)
+    audit_shards(model, "x", "y", output="out", progress=False)
+    numbers = drawn[0].numbers
+    assert len(np.unique(numbers)) == 600
+    counts = np.histogram(numbers, [0, 1000, 1700, 3000])[0]
+    assert counts == pytest.approx([200, 140, 260], abs=40)
+    x = np.concatenate([pq.read_table(f"x/part-{k}.parquet")["e"].to_numpy() for k in range(4)])
+    fitted = PointwiseDependency.load(model, device="cpu")
+    expected = torch.from_numpy(fitted.encoder_x_.encode(_side(np.stack(x)[numbers])))
+    torch.testing.assert_close(drawn[0].x, fitted.model_.prepare_side(expected, "x"))
+
+
+def _side(values):
+    from pointdep.data.sides import as_side
+
+    return as_side(values, "X", discrete=False)
