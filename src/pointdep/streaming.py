@@ -31,7 +31,9 @@ from pointdep.data.stored.moments import ColumnMoments
 from pointdep.data.stored.pairs import PairSource
 from pointdep.errors import InputError
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.streamed.batches import StreamedBatches
 from pointdep.fitting.streamed.copies import CopyCount
 from pointdep.fitting.streamed.plan import FoldPlan, make_plan
@@ -73,6 +75,7 @@ class Stream:
     moments: tuple[ColumnMoments, ColumnMoments]
     copies: CopyCount
     device: torch.device
+    processes: Processes = ALONE
 
     @property
     def rows(self) -> int:
@@ -97,7 +100,7 @@ class Stream:
         return Mapped(
             replace(kept, x=tensors[0], y=tensors[1]),
             self.plan,
-            StreamedRows(self.pairs, sides[0], sides[1], kept.seed),
+            StreamedRows(self.pairs, sides[0], sides[1], kept.seed, self.processes),
         )
 
 
@@ -115,8 +118,11 @@ class Mapped:
             return None
         return canonical_of_replicas(self.stream, self.plan, progress)
 
-    def batches(self, options: TrainingOptions, progress: Progress) -> StreamedBatches:
+    def batches(
+        self, model: RatioModel, options: TrainingOptions, progress: Progress
+    ) -> StreamedBatches:
         """Where training steps get their pairs from."""
+        processes = self.stream.processes
         return StreamedBatches(
             self.stream,
             self.plan,
@@ -125,6 +131,7 @@ class Mapped:
             seed=options.seed,
             max_epochs=options.max_epochs,
             progress=progress,
+            sharing=Sharing(processes, model.critic) if processes.several else None,
         )
 
     def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
@@ -151,8 +158,12 @@ def open_stream(
     seed: int,
     device: torch.device,
     progress: Progress,
+    processes: Processes = ALONE,
 ) -> Stream:
-    """One pass over the rows: everything a fit needs to know before it can build a model."""
+    """One pass over the rows: everything a fit needs to know before it can build a model.
+
+    processes: that share the reading.
+    """
     given = [as_source(v, n, discrete=d) for v, n, d in zip((X, Y), "XY", discrete, strict=True)]
     encoders = [
         SideEncoder.fit(side, name) if isinstance(side, RawSide) else None
@@ -175,7 +186,7 @@ def open_stream(
         codes=codes,
         seed=seed,
     )
-    found = survey(pairs, plan, progress)
+    found = survey(pairs, plan, progress, processes)
     encoder_x = encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x)
     encoder_y = encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y)
     kept = PairedRows(
@@ -188,7 +199,7 @@ def open_stream(
         seed=seed,
         numbers=plan.kept,
     )
-    return Stream(pairs, plan, kept, (found.x, found.y), found.copies, device)
+    return Stream(pairs, plan, kept, (found.x, found.y), found.copies, device, processes)
 
 
 def _source(side: RowSource | RawSide) -> RowSource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -29,13 +29,13 @@ class Cells:
 
 
 class Batches(Protocol):
-    """Where the training steps get their pairs from."""
+    """Where the training steps get their pairs from: `Cells`, or a process's share of them."""
 
     def steps(self, minimum: int) -> int: ...
 
     def draw(
         self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Cells]: ...
+    ) -> Iterator[Any]: ...
 
 
 class RowBatches:
@@ -140,6 +140,11 @@ def held_out_cells(
         x[safe], y[safe], (both & eye).to(x.dtype).flatten(1, 2), product.to(x.dtype).flatten(1, 2)
     )
     return cells, index
+
+
+def in_blocks(rows: Tensor, block: int) -> Tensor:
+    """(A, G*b, ...) -> (A, G, b, ...)."""
+    return rows.reshape(len(rows), -1, block, *rows.shape[2:])
 
 
 def different_groups(groups: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ class Critic(nn.Module):
     stacked = True
     informed = False  # whether the weights it starts from are an estimate already
     has_inner = False  # whether `inner_x` and `inner_y` are there
+    separable = False  # whether `factors` are there, in training too
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
@@ -49,6 +50,16 @@ class Critic(nn.Module):
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The same of y: (R, m, dy) -> (R, m, e), and (R, m) or None where there is no own term."""
         raise NotImplementedError
+
+    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """What `matrix` is made of: vectors of x and of y, and the terms of each alone.
+
+        x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, e), (R, ..., m, e), (R, ..., n) and
+        (R, ..., m), None for a term that is zero.
+        """
+        vector_x, own_x = self.inner_x(x)
+        vector_y, own_y = self.inner_y(y)
+        return vector_x, vector_y, own_x, own_y
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         """Draw initial weights, replica r from ``generators[r]`` alone."""

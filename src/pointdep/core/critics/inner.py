@@ -15,6 +15,7 @@ class _InnerProduct(Critic):
     """s(x, y) = embed_x(x) . embed_y(y) + bias."""
 
     has_inner = True
+    separable = True
 
     def __init__(self, replicas: int) -> None:
         super().__init__(replicas)
@@ -37,7 +38,7 @@ class _InnerProduct(Critic):
         raise NotImplementedError
 
     def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.embed_x(x), self.bias.expand(x.shape[:-1])
+        return self.embed_x(x), self.bias.view(-1, *[1] * (x.ndim - 2)).expand(x.shape[:-1])
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.embed_y(y), None

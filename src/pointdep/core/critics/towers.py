@@ -24,6 +24,9 @@ class TowersCritic(ClosedFormCritic):
     to undo. All of it is an inner product with terms of x and of y alone.
     """
 
+    separable = True
+    # Of a batch that several processes share: its rows, and which of them are given here.
+    part: tuple[int, slice] | None = None
     x_mean: Tensor
     y_mean: Tensor
     x_weight: Tensor
@@ -99,6 +102,11 @@ class TowersCritic(ClosedFormCritic):
         together = vector_x @ vector_y.transpose(-1, -2) + own_x.unsqueeze(-1)
         return together if own_y is None else together + own_y.unsqueeze(-2)
 
+    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        if self.training:
+            return self.towers.factors(*self._dropped(x, y))
+        return super().factors(x, y)
+
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
         own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
@@ -146,7 +154,14 @@ class TowersCritic(ClosedFormCritic):
         """The same inputs for all replicas, so that none depends on which others still train."""
 
         def drop(rows: Tensor) -> Tensor:
-            kept = torch.rand(rows.shape[1:], device=rows.device) >= _DROPPED
+            kept = self._draw(rows) >= _DROPPED
             return rows * (kept / (1.0 - _DROPPED))
 
         return drop(x), drop(y)
+
+    def _draw(self, rows: Tensor) -> Tensor:
+        """Uniform numbers for rows: (R, ..., n, d); a part has those it would have in the whole."""
+        if self.part is None:
+            return torch.rand(rows.shape[1:], device=rows.device)
+        count, own = self.part
+        return torch.rand((count, rows.shape[-1]), device=rows.device)[own]

@@ -84,6 +84,7 @@ class EncoderCritic(_Copies):
     """The inner product of the user's two encoders, (n, dx) -> (n, e) and (m, dy) -> (m, e)."""
 
     has_inner = True
+    separable = True
 
     def __init__(self, replicas: int, encoder_x: nn.Module, encoder_y: nn.Module) -> None:
         super().__init__(replicas, nn.ModuleDict({"x": encoder_x, "y": encoder_y}))
@@ -109,6 +110,9 @@ class EncoderCritic(_Copies):
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         code_x, code_y = self._embeddings(x, y)
         return code_x @ code_y.transpose(-1, -2)
+
+    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return *self._embeddings(x, y), None, None
 
     def _embeddings(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         codes = self.embed_x(x), self.embed_y(y)
