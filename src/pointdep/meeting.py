@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import Store
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 _PAUSE_S = 0.05
 _TIMEOUT_S = 1800.0  # as torch's own
@@ -30,7 +30,7 @@ def meet(device: torch.device) -> None:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or dist.is_initialized():
         return  # Fabric does it
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store: Store = dist.TCPStore(
+    store: Store = dist.TCPStore(  # type: ignore[attr-defined]
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         is_master=False,
@@ -42,7 +42,8 @@ def meet(device: torch.device) -> None:
 
         backend = "nccl"
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    own = dist.PrefixStore(agree(store, rank, size), store)
+    name = agree(store, rank, size)
+    own = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=own, rank=rank, world_size=size)
     atexit.register(_leave)
 

@@ -110,12 +110,12 @@ def trained(kind: str, processes: Processes) -> dict[str, torch.Tensor]:
 
 
 FITS = {
-    "default": {"folds": 3, "max_epochs": 12},
-    "cpc": {"method": "cpc", "folds": 2, "max_epochs": 2},
-    "wide": {"folds": 2, "max_epochs": 4, "hidden": (64,)},
+    "default": {"folds": 3, "max_epochs": 6},
+    "cpc": {"method": "cpc", "folds": 2, "max_epochs": 2, "hidden": (16,)},
+    "wide": {"folds": 2, "max_epochs": 3, "hidden": (32,)},
     "no seed": {"random_state": None, "max_epochs": 1, "folds": 2},
-    "streamed": {"stream": True, "folds": 2, "max_epochs": 4},
-    "streamed wide": {"stream": True, "folds": 2, "max_epochs": 4, "hidden": (64,)},
+    "streamed": {"stream": True, "folds": 2, "max_epochs": 3},
+    "streamed wide": {"stream": True, "folds": 2, "max_epochs": 3, "hidden": (32,)},
 }
 
 
@@ -191,8 +191,8 @@ class Wrong:
 
     @staticmethod
     def batch(_: int) -> PointwiseDependency:
-        given = {"batch_size": 2, "negatives": 1, "critic": "concat", "progress": False}
-        model = PointwiseDependency(distributed=True, random_state=0, **given)
+        given = {"batch_size": 2, "negatives": 1, "critic": "concat", "max_epochs": 1}
+        model = PointwiseDependency(distributed=True, random_state=0, progress=False, **given)
         return model.fit(*pairs(60))
 
     @staticmethod
