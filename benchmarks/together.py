@@ -45,7 +45,7 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
         splits=splits,
     )
     model = assembly.make_model(settings, method, len(splits), *width)
-    options = made[0]._training_options(settings, min(len(s.train) for s in splits), rows[0].seed)
+    options = made[0]._training_options(settings, stacked)
     trained = assembly.train_model(model, stacked, options, keep_unproven=True)
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))

@@ -30,6 +30,7 @@ from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.mixture import fit_mixture
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.residual import drop_unproven_network
 from pointdep.fitting.splits import Split
@@ -263,12 +264,13 @@ def train_model(
     keep_unproven: bool = False,
     canonical: Sequence[Canonical] | None = None,
     batches: Batches | None = None,
+    processes: Processes = ALONE,
 ) -> Trained:
     """Draw the initial weights, fit the standardisers on training rows only, and train.
 
     keep_unproven: keep the default critic's network even where it does not help beyond chance.
     canonical, batches: each replica's coordinates, and where training rows come from, where `rows`
-    are a sample of the data.
+    are a sample of the data. processes: that train together; all have the same model in the end.
     """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
@@ -293,6 +295,7 @@ def train_model(
             groups=rows.groups,
             canonical=canonical,
         )
+    processes.align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
@@ -306,6 +309,7 @@ def train_model(
             progress=progress or Silent(),
             checkpoint=checkpoint,
             batches=batches,
+            processes=processes,
         )
         trained = engine.run()
     model.eval()
@@ -317,6 +321,7 @@ def train_model(
         drop_unproven_network(
             model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
         )
+    processes.align_(model.state_dict().values())
     return trained
 
 

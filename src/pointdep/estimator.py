@@ -32,6 +32,7 @@ from pointdep.fitting.data_flags import determined_flags, duplicate_flags
 from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
@@ -78,6 +79,8 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         2^27 numbers in all. Then part of the answers comes from a sample of the rows
         (docs/large.md), and there is no `cv`.
     device : "auto", "cpu", "cuda", "mps", ...
+    distributed : share the work among the processes of `torch.distributed`, each of which calls
+        `fit` with the same rows and ends with the same model (docs/distributed.md).
     random_state : int for the same numbers on the same machine.
     progress : show progress on standard error when fitting or scoring takes over two seconds.
     checkpoint : a file that keeps the state of training; a fit of the same data and settings that
@@ -122,6 +125,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         reference_size: int = 1024,
         stream: bool | None = None,
         device: str = "auto",
+        distributed: bool = False,
         random_state: Any = None,
         progress: bool = True,
         checkpoint: str | Path | None = None,
@@ -148,6 +152,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.reference_size = reference_size
         self.stream = stream
         self.device = device
+        self.distributed = distributed
         self.random_state = random_state
         self.progress = progress
         self.checkpoint = checkpoint
@@ -171,8 +176,10 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 "checkpoint needs a fixed random_state: another seed has nothing to resume"
             )
         method = get_method(self.method, self.method_options)
-        stream = self._open_stream(X, Y, groups)
-        rows = self._read(X, Y, groups) if stream is None else stream.kept
+        processes = self._processes()
+        seed = processes.first(self._seed)
+        stream = self._open_stream(X, Y, groups, seed, processes)
+        rows = stream.kept if stream else processes.together(lambda: self._read(X, Y, groups, seed))
         count = len(rows.x) if stream is None else stream.rows
         if method.uses_product:
             require_product_rows(rows.splits, rows.codes, method.key)
@@ -184,17 +191,10 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
         stream = None if stream is None else replace(stream, kept=rows)
         found_in_data = [] if groups is not None else _copies(rows, stream)
-        if stream is None:
-            smallest = min(len(s.train) for s in rows.splits)
-            options = self._training_options(settings, smallest, rows.seed)
-        else:
-            smallest = min(stream.plan.training_rows())
-            options = self._training_options(
-                settings, smallest, rows.seed, largest=streaming.LARGEST_BATCH
-            )
-        checkpoint = self._open_checkpoint(model, rows, options, stream)
+        options = self._training_options(settings, rows, stream)
+        checkpoint = self._open_checkpoint(model, rows, options, stream, processes)
         title = f"fitting {len(rows.splits)} model(s) of {method.key}"
-        with show(title, enabled=self.progress) as progress:
+        with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
                 rows,
@@ -203,12 +203,13 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 checkpoint=checkpoint,
                 canonical=None if mapped is None else mapped.canonical(model, progress),
                 batches=None if mapped is None else mapped.batches(model, options, progress),
+                processes=processes,
             )
             common: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups}
             x, y, splits = rows.x, rows.y, rows.splits
             found = store_reference(model, x, y, splits, size=self.reference_size, **common)
             if mapped is None:
-                held = out_of_fold(model, x, y, splits, **common)
+                held = processes.first(lambda: out_of_fold(model, x, y, splits, **common))
             else:
                 held = mapped.out_of_fold(model, progress)
         known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
@@ -227,9 +228,11 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
-        self._mapped = None if mapped is None else replace(mapped, kept=self._rows)
+        self._mapped = None if mapped is None else mapped.read_alone(self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
+        if not processes.is_first:
+            return self
         if checkpoint is not None:
             remove_state(checkpoint.path)
         for flag in self.flags_:
@@ -363,11 +366,22 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
 
-    def _open_stream(self, X: Any, Y: Any, groups: Any) -> streaming.Stream | None:
+    def _processes(self) -> Processes:
+        if not isinstance(self.distributed, bool | np.bool_):
+            raise InputError(f"distributed={self.distributed!r} must be True or False")
+        return processes_of_group() if self.distributed else ALONE
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _open_stream(
+        self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes
+    ) -> streaming.Stream | None:
         """The rows where they are stored, where they are not to be held; None otherwise."""
         if not self._streams(X, Y):
             return None
-        with show("reading", enabled=self.progress, left="about") as progress:
+        enabled = self.progress and processes.is_first
+        with show("reading", enabled=enabled, left="about") as progress:
             return streaming.open_stream(
                 X,
                 Y,
@@ -375,9 +389,10 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
                 discrete=(self.discrete_x, self.discrete_y),
                 folds=self.folds,
                 stop_fraction=self.stop_fraction,
-                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                seed=seed,
                 device=assembly.pick_device(self.device),
                 progress=progress,
+                processes=processes,
             )
 
     def _streams(self, X: Any, Y: Any) -> bool:
@@ -394,23 +409,34 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         rows: assembly.PairedRows,
         options: TrainingOptions,
         stream: streaming.Stream | None,
+        processes: Processes,
     ) -> Checkpoint | None:
-        if self.checkpoint is None:
+        if self.checkpoint is None and not processes.several:
             return None
         said = {**persistence.saved_params(self), "options": repr(options)}
         if stream is not None:
             said["stored"] = [stream.rows, int(stream.copies.digest)]
+            if processes.several:
+                said["processes"] = processes.size  # on which the batches depend
         identity = assembly.fingerprint(model, rows, said)
-        return assembly.open_checkpoint(self.checkpoint, identity)
+        if len(set(processes.every(lambda: identity))) > 1:
+            raise InputError(
+                "the processes were given different rows or settings: all must call fit with the "
+                "same ones, which are then shared out"
+            )
+        path = self.checkpoint
+        if path is None:
+            return None
+        return processes.first(lambda: assembly.open_checkpoint(path, identity))
 
-    def _read(self, X: Any, Y: Any, groups: Any) -> assembly.PairedRows:
+    def _read(self, X: Any, Y: Any, groups: Any, seed: int | None = None) -> assembly.PairedRows:
         """Check, split and encode what the user gave."""
         raw_x = as_side(X, "X", discrete=self.discrete_x)
         raw_y = as_side(Y, "Y", discrete=self.discrete_y)
         warn_of_other_order(X, Y)
         codes = group_codes(groups)
         require_same_length(raw_x, raw_y, codes)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed() if seed is None else seed
         splits = make_splits(
             raw_x.rows,
             folds=self.folds,
@@ -469,8 +495,15 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         )
 
     def _training_options(
-        self, settings: assembly.CriticSettings, smallest: int, seed: int, **limits: int
+        self,
+        settings: assembly.CriticSettings,
+        rows: assembly.PairedRows,
+        stream: streaming.Stream | None = None,
     ) -> TrainingOptions:
+        smallest, limits = min(len(s.train) for s in rows.splits), {}
+        if stream is not None:
+            smallest = min(stream.plan.training_rows())
+            limits = {"largest": streaming.LARGEST_BATCH}
         batch, block = assembly.batch_shape(
             settings,
             get_method(self.method, self.method_options),
@@ -487,7 +520,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             max_epochs=self.max_epochs,
             patience=self.patience,
             average=self.average,
-            seed=seed,
+            seed=rows.seed,
         )
 
 

@@ -87,7 +87,7 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
     seed = estimator.random_state
     kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
-    for name in ("cv", "checkpoint", "device", "progress"):
+    for name in ("cv", "checkpoint", "device", "distributed", "progress"):
         kept.pop(name)
     return {name: _plain(value) for name, value in kept.items()}
 

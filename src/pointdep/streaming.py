@@ -32,7 +32,9 @@ from pointdep.data.stored.pairs import PairSource
 from pointdep.errors import InputError
 from pointdep.fitting.engine import is_lean
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.streamed.batches import StreamedBatches
 from pointdep.fitting.streamed.copies import CopyCount
 from pointdep.fitting.streamed.plan import FoldPlan, make_plan
@@ -75,6 +77,7 @@ class Stream:
     moments: tuple[ColumnMoments, ColumnMoments]
     copies: CopyCount
     device: torch.device
+    processes: Processes = ALONE
 
     @property
     def rows(self) -> int:
@@ -101,7 +104,7 @@ class Stream:
         return Mapped(
             replace(kept, x=tensors[0], y=tensors[1]),
             self.plan,
-            StreamedRows(self.pairs, sides[0], sides[1], kept.seed),
+            StreamedRows(self.pairs, sides[0], sides[1], kept.seed, self.processes),
         )
 
 
@@ -113,6 +116,11 @@ class Mapped:
     plan: FoldPlan
     stream: StreamedRows
 
+    def read_alone(self, kept: PairedRows) -> Mapped:
+        """The same for one process, whichever others took part in the fit; kept: its kept rows."""
+        stream = self.stream
+        return Mapped(kept, self.plan, StreamedRows(stream.pairs, stream.x, stream.y, stream.seed))
+
     def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
         """The coordinates of the default critic's closed form; None for other critics."""
         if not isinstance(model.critic, ClosedFormCritic):
@@ -123,6 +131,7 @@ class Mapped:
         self, model: RatioModel, options: TrainingOptions, progress: Progress
     ) -> StreamedBatches:
         """Where training steps get their pairs from."""
+        processes = self.stream.processes
         return StreamedBatches(
             self.stream,
             self.plan,
@@ -132,6 +141,7 @@ class Mapped:
             max_epochs=options.max_epochs,
             progress=progress,
             lean=is_lean(model, options.batch_size, options.block),
+            sharing=Sharing(processes, model.critic) if processes.several else None,
         )
 
     def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
@@ -158,8 +168,12 @@ def open_stream(
     seed: int,
     device: torch.device,
     progress: Progress,
+    processes: Processes = ALONE,
 ) -> Stream:
-    """One pass over the rows: everything a fit needs to know before it can build a model."""
+    """One pass over the rows: everything a fit needs to know before it can build a model.
+
+    processes: that share the reading.
+    """
     given = [as_source(v, n, discrete=d) for v, n, d in zip((X, Y), "XY", discrete, strict=True)]
     encoders = [
         SideEncoder.fit(side, name) if isinstance(side, RawSide) else None
@@ -182,7 +196,7 @@ def open_stream(
         codes=codes,
         seed=seed,
     )
-    found = survey(pairs, plan, progress, device)
+    found = survey(pairs, plan, progress, device, processes)
     encoder_x = encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x)
     encoder_y = encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y)
     kept = PairedRows(
@@ -195,7 +209,7 @@ def open_stream(
         seed=seed,
         numbers=plan.kept,
     )
-    return Stream(pairs, plan, kept, (found.x, found.y), found.copies, device)
+    return Stream(pairs, plan, kept, (found.x, found.y), found.copies, device, processes)
 
 
 def _source(side: RowSource | RawSide) -> RowSource:

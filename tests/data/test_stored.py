@@ -92,14 +92,13 @@ def test_plain_columns_keep_their_names(tmp_path):
 
 
 @settings(max_examples=30, deadline=None)
-@given(data=st.data())
-def test_reading_between_any_cuts_in_any_step(tmp_path_factory, data):
+@given(data=st.data(), suffix=st.sampled_from([".parquet", ".arrow", ".npy"]))
+def test_reading_any_rows_in_any_step(tmp_path_factory, data, suffix):
     values = np.arange(ROWS * 2, dtype=np.int32).reshape(ROWS, 2)
-    folder = shards(tmp_path_factory.mktemp("t") / "x", values)
-    found = open_rows(folder, "e")
-    start, stop = sorted(
-        data.draw(st.lists(st.sampled_from(found.cuts.tolist()), min_size=2, max_size=2))
-    )
+    folder = shards(tmp_path_factory.mktemp("t") / "x", values, suffix=suffix)
+    found = open_rows(folder, None if suffix == ".npy" else "e")
+    row = st.integers(0, ROWS) | st.sampled_from(found.cuts.tolist())
+    start, stop = sorted(data.draw(st.lists(row, min_size=2, max_size=2)))
     step = data.draw(st.integers(1, 60))
     pieces = list(found.read(start, stop, step))
     assert all(0 < len(piece) <= step for piece in pieces)

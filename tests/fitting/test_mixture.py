@@ -88,6 +88,29 @@ def test_towers_alone_where_the_closed_form_says_nothing(scale):
     assert c == pytest.approx(CONSTANT, abs=0.1)
 
 
+def test_replicas_with_unequally_few_stopping_rows():
+    x, y = signs_and_normal(3040)
+    splits = [split_of(10, 40, 10), split_of(10, 25, 10, start=1520)]
+    found = []
+    for given in (splits, splits[::-1]):
+        model = model_of(2)
+        fit_mixture(model, x, y, given, seed=0)
+        found.append(model.critic.mixture[0].tolist())
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert found[0][1] > 0
+
+
+def test_what_pads_a_block_has_no_say(monkeypatch):
+    x, y = signs_and_normal(60)
+    found = []
+    for block in (64, 40):
+        monkeypatch.setattr(mixture, "_BLOCK", block)
+        model = model_of(1)
+        fit_mixture(model, x, y, [split_of(10, 40, 10)], seed=0)
+        found.append(model.critic.mixture[0].tolist())
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
 def test_a_closed_form_of_zeros():
     x, y = signs_and_normal(3040)
     model = model_of(2, linear=False)

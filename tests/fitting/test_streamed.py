@@ -157,7 +157,7 @@ def test_one_chunk_gives_the_batches_of_rows_in_memory():
     kept = mapped.kept
     assert len(kept.x) == 400
     options = TrainingOptions(batch_size=24, block=4, seed=9)
-    streamed = mapped.batches(options, Silent())
+    streamed = mapped.batches(model, options, Silent())
     held = RowBatches(
         kept.x, kept.y, [s.train for s in kept.splits], batch_size=24, block=4, seed=9
     )
@@ -185,7 +185,7 @@ def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
         settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
         model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
         mapped = stream.prepare(model)
-        batches = mapped.batches(options, Silent()) if streamed else None
+        batches = mapped.batches(model, options, Silent()) if streamed else None
         assembly.train_model(model, mapped.kept, options, batches=batches, keep_unproven=True)
         trained.append(model.state_dict())
     for name, values in trained[0].items():
@@ -201,7 +201,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
         assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
     )
     mapped = stream.prepare(model)
-    batches = mapped.batches(TrainingOptions(batch_size=32, block=4), Silent())
+    batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
     kept = mapped.kept.encoder_x
     for replica in range(3):
         drawn = torch.cat(
@@ -220,7 +220,9 @@ def test_rows_of_a_group_are_no_product_samples():
     model = assembly.make_model(
         assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
     )
-    batches = stream.prepare(model).batches(TrainingOptions(batch_size=40, block=40), Silent())
+    batches = stream.prepare(model).batches(
+        model, TrainingOptions(batch_size=40, block=40), Silent()
+    )
     cells = next(batches.draw(0, 0, 0, [0]))
     assert cells.product.shape == (1, 40, 40)
     assert 1600 - 40 * 4 <= float(cells.product.sum()) < 1600 - 40

@@ -128,8 +128,16 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print("pointdep: " + " ".join(message.split()), file=sys.stderr)
+    if _speaks():
+        print("pointdep: " + " ".join(message.split()), file=sys.stderr)
     return code
+
+
+def _speaks() -> bool:
+    """Whether this process prints: of those that have joined for a fit, the first alone."""
+    dist = sys.modules.get("torch.distributed")
+    joined = dist is not None and dist.is_available() and dist.is_initialized()
+    return dist is None or not joined or dist.get_rank() == 0
 
 
 def _show_warning(
@@ -141,4 +149,6 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     del category, filename, lineno, file, line
+    if not _speaks():
+        return
     print("warning: " + " ".join(str(message).split()), file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -41,24 +42,33 @@ def fit(
 
     For instance:  pointdep fit x.parquet y.parquet -o model/ --oof pmi.csv
 
+    On several GPUs:  torchrun --nproc-per-node 4 -m pointdep fit x.npy y.npy -o model/
+
     --oof tells which of these pairs belong together least. To score other pairs with the model:
     pointdep score.
     """
     import numpy as np
 
     from pointdep.data.writers import check_writable, write_table
+    from pointdep.launching import join_processes
     from pointdep.storage import check_target
 
-    check_target(output)
-    if oof is not None:
-        check_writable(oof)
-    x, y, groups = settings.read(files)
+    def check_places() -> None:
+        check_target(output)
+        if oof is not None:
+            check_writable(oof)
+
+    processes, device = join_processes(settings.device)
+    processes.first(check_places)
+    x, y, groups = processes.together(lambda: settings.read(files))
     from pointdep.classical.methods import CLASSICAL
 
     if method in CLASSICAL:
         raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")
-    model = settings.networks(method, quiet=quiet, checkpoint=checkpoint)
-    model.fit(x, y, groups=groups)
+    model = replace(settings, device=device).networks(method, quiet=quiet, checkpoint=checkpoint)
+    model.set_params(distributed=processes.several).fit(x, y, groups=groups)
+    if not processes.is_first:
+        return
     model.save(output)
     if oof is not None:
         write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})

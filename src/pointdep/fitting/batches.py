@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -58,13 +58,13 @@ class LeanCells:
 
 
 class Batches(Protocol):
-    """Where the training steps get their pairs from."""
+    """Where the training steps get their pairs from: `Cells`, or a process's share of them."""
 
     def steps(self, minimum: int) -> int: ...
 
     def draw(
         self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Cells | LeanCells]: ...
+    ) -> Iterator[Any]: ...
 
 
 class RowBatches:
@@ -200,6 +200,11 @@ def _held_out_rows(rows: Sequence[Rows], block: int, seed: int) -> NDArray[np.in
         for position, chunk in enumerate(np.array_split(order, used)):
             index[number, position * block : position * block + len(chunk)] = chunk
     return index.reshape(len(rows), blocks, block)
+
+
+def in_blocks(rows: Tensor, block: int) -> Tensor:
+    """(A, G*b, ...) -> (A, G, b, ...)."""
+    return rows.reshape(len(rows), -1, block, *rows.shape[2:])
 
 
 def different_groups(groups: Tensor) -> Tensor:

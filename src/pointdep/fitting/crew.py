@@ -11,6 +11,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.fitting.batches import Batches, Cells, LeanCells
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.sharing import SharedCells, Sharing
 from pointdep.fitting.state import TrainingState
 
 
@@ -24,8 +25,10 @@ class Crew:
         held_out: Cells | LeanCells,
         options: TrainingOptions,
         state: TrainingState,
+        sharing: Sharing | None = None,
     ) -> None:
         self.batches, self.options, self.state = batches, options, state
+        self.sharing = sharing
         self.steps = batches.steps(options.min_steps)
         self.replicas = rows = list(state.active)
         self.model = model.select(rows)
@@ -50,7 +53,9 @@ class Crew:
                 "exp_avg": state.first[rows].clone(),
                 "exp_avg_sq": state.second[rows].clone(),
             }
-        self.held_out = held_out.select(rows)
+        self.held_out: Cells | LeanCells | SharedCells = held_out.select(rows)
+        if sharing is not None and sharing.divides(*held_out.x.shape[1:3]):
+            self.held_out = sharing.take(held_out.select(rows))
 
     def _step_device(self) -> torch.device:
         device = self.average.device
@@ -64,7 +69,9 @@ class Crew:
         steps = 0
         for cells in self.batches.draw(state.epoch - 1, state.step, self.steps, self.replicas):
             value = self._objective(cells, training=True)
-            self.flat.backward(-value.sum())
+            gradient = self.flat.backward(-value.sum())
+            if self.sharing is not None:
+                self.sharing.processes.add_(gradient)
             self.flat.clip_(self.options.clip)
             self.optimizer.step()
             state.step, steps = state.step + 1, steps + 1
@@ -86,11 +93,14 @@ class Crew:
         self.flat.load(current)
         return [float(v) for v in value]
 
-    def _objective(self, cells: Cells | LeanCells, *, training: bool) -> Tensor:
+    def _objective(self, cells: Cells | LeanCells | SharedCells, *, training: bool) -> Tensor:
         """The objective of each replica, (A,)."""
         scores: Tensor | InnerScores
         if isinstance(cells, LeanCells):
             scores = self.model.inner_scores(cells.x, cells.y)
+        elif isinstance(cells, SharedCells) and cells.lean:
+            assert self.sharing is not None
+            scores = self.sharing.inner_scores(self.model, cells)
         else:
             scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
 
@@ -139,18 +149,22 @@ class Crew:
         self.moving[rows] = new
         return value
 
-    def _raw(self, cells: Cells, training: bool) -> Tensor:
-        """The critic's output (A, G, b, b); without gradients in chunks that bound the memory."""
-        if training:
-            return self.model.raw_matrix(cells.x, cells.y)
-        width = self.model.critic.cell_width() * len(self.replicas) * cells.x.shape[2] ** 2
+    def _raw(self, cells: Cells | SharedCells, training: bool) -> Tensor:
+        """The critic's output (A, G, b, b)."""
+        score = self.model.raw_matrix if training else self._in_chunks
+        if isinstance(cells, SharedCells):
+            assert self.sharing is not None
+            return self.sharing.raw(self.model, cells, score)
+        return score(cells.x, cells.y)
+
+    def _in_chunks(self, x: Tensor, y: Tensor) -> Tensor:
+        """`raw_matrix` without gradients, a few blocks at a time to bound the memory."""
+        width = self.model.critic.cell_width() * len(self.replicas) * y.shape[2] ** 2
         blocks = max(1, (1 << 22) // width)
         return torch.cat(
             [
                 self.model.raw_matrix(a, b)
-                for a, b in zip(
-                    torch.split(cells.x, blocks, 1), torch.split(cells.y, blocks, 1), strict=True
-                )
+                for a, b in zip(torch.split(x, blocks, 1), torch.split(y, blocks, 1), strict=True)
             ],
             1,
         )

@@ -26,9 +26,12 @@ from pointdep.fitting.crew import Crew
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.resuming import resume
+from pointdep.fitting.sharing import SharedBatches, Sharing
 from pointdep.fitting.splits import Rows, Split
-from pointdep.fitting.state import TrainingState, load_state, save_state
+from pointdep.fitting.state import TrainingState, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
@@ -71,12 +74,21 @@ class Engine:
         progress: Progress,
         checkpoint: Checkpoint | None = None,
         batches: Batches | None = None,
+        processes: Processes = ALONE,
     ) -> None:
-        """batches: where training rows come from, if not from the training parts of the splits."""
+        """batches: where training rows come from, if not from the training parts of the splits.
+
+        processes: that train together, each with the same arguments; given batches are its share.
+        """
         self.full, self.options, self.progress = model, options, progress
-        self.checkpoint = checkpoint
+        self.checkpoint, self.processes = checkpoint, processes
+        self.sharing = Sharing(processes, model.critic) if processes.several else None
         lean = is_lean(model, options.batch_size, options.block)
         self.batches = batches or _row_batches(x, y, splits, options, groups, lean)
+        if self.sharing is not None:
+            self.sharing.require(options.batch_size, options.block)
+            if batches is None:
+                self.batches = SharedBatches(self.batches, self.sharing)
         largest = _LARGEST_STOP_BLOCK if batches else options.block
         block = max(_STOP_BLOCK, min(options.block, largest))
         self.held_out = self._held_out(x, y, [s.stop for s in splits], groups, block)
@@ -106,16 +118,17 @@ class Engine:
         everything = FlatParameters(self.full.critic)
         buffers = [everything.buffers(r) for r in range(self.full.replicas)]
         state = TrainingState.start(everything.values.detach(), buffers)
-        if self.checkpoint is not None and self.checkpoint.path.exists():
-            state = load_state(self.checkpoint.path, self.checkpoint.fingerprint, state)
+        if self.checkpoint is not None:
+            path, fingerprint = self.checkpoint.path, self.checkpoint.fingerprint
+            state = resume(path, fingerprint, state, self.processes)
         while state.active and state.epoch < self.options.max_epochs:
-            crew = Crew(self.full, self.batches, self.held_out, self.options, state)
+            crew = Crew(self.full, self.batches, self.held_out, self.options, state, self.sharing)
             if state.epoch == 0 and self.full.critic.informed:
-                state.best_value.copy_(torch.tensor(crew.evaluate()))
+                state.best_value.copy_(torch.tensor(self._agreed(crew.evaluate())))
             while crew.replicas == state.active and state.epoch < self.options.max_epochs:
                 state.epoch += 1
                 trained = crew.train_epoch()
-                self._judge(state, crew, trained, crew.evaluate())
+                self._judge(state, crew, self._agreed(trained), self._agreed(crew.evaluate()))
                 self._report(state)
                 self._save(state)
         self._require_something(state)
@@ -124,6 +137,10 @@ class Engine:
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
         return Trained(tuple(self._flags(state)), state.history, state.best_epoch)
+
+    def _agreed(self, values: list[float]) -> list[float]:
+        """Those of the first process: what is decided by them is decided alike in all."""
+        return self.processes.first(lambda: values)
 
     def _judge(
         self, state: TrainingState, crew: Crew, trained: list[float], held: list[float]
@@ -160,7 +177,9 @@ class Engine:
         self.progress.update(state.epoch, self.options.max_epochs, detail)
 
     def _save(self, state: TrainingState) -> None:
-        if self.checkpoint is None or time.monotonic() - self._saved < _CHECKPOINT_EVERY_S:
+        if self.checkpoint is None or not self.processes.is_first:
+            return
+        if time.monotonic() - self._saved < _CHECKPOINT_EVERY_S:
             return
         save_state(self.checkpoint.path, state, self.checkpoint.fingerprint)
         self._saved = time.monotonic()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core.critics.towers import TowersCritic
@@ -83,7 +84,9 @@ def _parts(
     scores = (critic.closed_form(u, v), critic.towers.matrix(u, v))
     closed, towers = (part.flatten(0, 2) for part in scores)
     rows = torch.from_numpy(index[index >= 0]).to(x.device)
-    return closed, towers, cells.joint[0], cells.product[0], rows
+    # Of fewer rows than make a block, replicas may have unequally many.
+    parts = (closed, towers, cells.joint[0], cells.product[0])
+    return *(F.pad(part, (0, _BLOCK - part.shape[1])) for part in parts), rows
 
 
 def _logistic(columns: Tensor, target: Tensor, shift: Tensor) -> tuple[float, ...]:

@@ -124,7 +124,7 @@ def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingSta
     if metadata.get("fingerprint") != fingerprint:
         raise InputError(
             f"checkpoint {path} belongs to a fit of other data or other settings: delete it, or "
-            "give another checkpoint path"
+            "give another checkpoint path (streamed rows also want the same number of processes)"
         )
     about: dict[str, Any] = json.loads(metadata["state"])
     device, dtype = like.values.device, like.values.dtype

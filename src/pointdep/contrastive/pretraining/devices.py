@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +9,7 @@ from torch import nn
 
 from pointdep.assembly import pick_device
 from pointdep.errors import InputError
+from pointdep.launching import start_fabric
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -22,44 +19,12 @@ _PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-m
 
 def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
     """One process on one device; under torchrun, this process of the many (DDP)."""
-    try:
-        from lightning.fabric import Fabric
-    except ImportError:
-        raise InputError('pre-training needs lightning: pip install "pointdep[pretrain]"') from None
     chosen = pick_device(device)
     if precision == "auto":
         precision = "bf16" if _has_bf16(chosen) else "32"
     if precision == "16" and chosen.type == "cpu":
         raise InputError("precision='16' needs a GPU: use bf16 or 32")
-    options: dict[str, Any] = {"devices": 1 if chosen.index is None else [chosen.index]}
-    ranks = processes()
-    if ranks > 1:
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-        options = {"devices": here, "num_nodes": ranks // here, "strategy": "ddp"}
-    with _quiet():
-        fabric = Fabric(accelerator=chosen.type, precision=_PRECISION[precision], **options)
-        fabric.launch()
-    return fabric
-
-
-def processes() -> int:
-    """How many train together, as torchrun says it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Lightning tells what it was told; its warnings still come."""
-    # Either may be the one that speaks.
-    loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+    return start_fabric(chosen, _PRECISION[precision], "pre-training", "pretrain")
 
 
 def share_statistics(module: nn.Module, fabric: Fabric) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pointdep.contrastive.pretraining.devices import make_fabric, processes, share_statistics
+from pointdep.contrastive.pretraining.devices import make_fabric, share_statistics
 from pointdep.contrastive.pretraining.evaluate import evaluate
 from pointdep.contrastive.pretraining.journal import Journal
 from pointdep.contrastive.pretraining.loop import Checkpoint, Training
@@ -28,6 +28,7 @@ from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import InputError
 from pointdep.fitting.progress import show
+from pointdep.launching import process_count
 from pointdep.storage import check_target
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def pretrain(
     if bool((images.train_labels == images.train_labels[0]).all()):
         raise InputError(f"all training images of {images.name} are of one class: give two or more")
     place = None if folder is None else Path(folder)
-    fingerprint = _fingerprint(images, settings, processes())
+    fingerprint = _fingerprint(images, settings, process_count())
     title = f"{settings.model} {','.join(settings.objectives)}"
     if place is not None and (place / RUN).exists():
         with show(title, enabled=progress) as shown:

@@ -25,6 +25,8 @@ class TowersCritic(ClosedFormCritic):
     """
 
     separable = True
+    # Of a batch that several processes share: its rows, and which of them are given here.
+    part: tuple[int, slice] | None = None
     x_mean: Tensor
     y_mean: Tensor
     x_weight: Tensor
@@ -152,7 +154,14 @@ class TowersCritic(ClosedFormCritic):
         """The same inputs for all replicas, so that none depends on which others still train."""
 
         def drop(rows: Tensor) -> Tensor:
-            kept = torch.rand(rows.shape[1:], device=rows.device) >= _DROPPED
+            kept = self._draw(rows) >= _DROPPED
             return rows * (kept / (1.0 - _DROPPED))
 
         return drop(x), drop(y)
+
+    def _draw(self, rows: Tensor) -> Tensor:
+        """Uniform numbers for rows: (R, ..., n, d); a part has those it would have in the whole."""
+        if self.part is None:
+            return torch.rand(rows.shape[1:], device=rows.device)
+        count, own = self.part
+        return torch.rand((count, rows.shape[-1]), device=rows.device)[own]

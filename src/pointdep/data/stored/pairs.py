@@ -61,9 +61,12 @@ class PairSource:
             yield Chunk(np.arange(start, start + len(x)), x, y)
             start += len(x)
 
-    def chunk_rows(self, least: int = 1) -> int:
-        """Rows of each of equally large chunks; at least so many, where there are."""
-        most = max(_CHUNK_NUMBERS // self.width, least, 1)
+    def chunk_rows(self, least: int = 1, readers: int = 1) -> int:
+        """Rows of each of equally large chunks; at least so many, where there are.
+
+        readers: that hold parts of a chunk.
+        """
+        most = max(readers * _CHUNK_NUMBERS // self.width, least, 1)
         return -(-self.rows // max(1, -(-self.rows // most)))
 
     def ordered(self, rows: int) -> Iterator[Chunk]:
@@ -71,23 +74,28 @@ class PairSource:
         yield from self.read(0, self.rows, rows)
 
     def shuffled(
-        self, rows: int, random: np.random.Generator, most: int | None = None
+        self,
+        rows: int,
+        random: np.random.Generator,
+        most: int | None = None,
+        part: slice | None = None,
     ) -> Iterator[Chunk]:
         """All pairs once, in chunks of about `rows`, or only the first `most` of them.
+
+        part: which rows of the segments in this order, one after another; no others are read.
 
         The segments come in random order; 32 of them are open at a time, and blocks are taken from
         one or another at random until a chunk is full. Which rows share a chunk is thus decided for
         whole blocks, of which a chunk holds 512 from anywhere in memory-mapped data, and from 32 or
         more segments (or all) in shards. The order within a chunk is left to whoever takes it.
         """
-        order = iter(random.permutation(len(self.segments)))
+        order = self._part(random.permutation(len(self.segments)), part or slice(0, self.rows))
         streams: list[Iterator[Chunk]] = []
         held: list[Chunk] = []
         count = total = 0
         while most is None or total < most:
-            while len(streams) < _OPEN and (number := next(order, None)) is not None:
-                start, stop = self.segments[number].tolist()
-                streams.append(self.read(start, stop, self.block))
+            while len(streams) < _OPEN and (segment := next(order, None)) is not None:
+                streams.append(self.read(*segment, self.block))
             if not streams:
                 break
             at = int(random.integers(len(streams)))
@@ -102,6 +110,17 @@ class PairSource:
                 held, count = [], 0
         if held:
             yield _joined(held)
+
+    def _part(self, order: Rows, part: slice) -> Iterator[tuple[int, int]]:
+        """The segments in this order that make up a part; its first and last may be cut."""
+        lengths = np.diff(self.segments[order]).ravel()
+        ends = np.cumsum(lengths)
+        for at in range(int(np.searchsorted(ends, part.start, side="right")), len(order)):
+            before = int(ends[at] - lengths[at])
+            if before >= part.stop:
+                return
+            start, stop = self.segments[order[at]].tolist()
+            yield start + max(part.start - before, 0), min(stop, start + part.stop - before)
 
 
 def _joined(pieces: list[Chunk]) -> Chunk:

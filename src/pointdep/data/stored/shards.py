@@ -188,7 +188,21 @@ class ShardedRows(RowSource):
         for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
             if at >= stop:
                 break
-            yield from shard.read(max(start - at, 0), min(stop - at, shard.rows), step, self.layout)
+            own = max(start - at, 0), min(stop - at, shard.rows)
+            yield from _between_cuts(shard, *own, step, self.layout)
+
+
+def _between_cuts(
+    shard: Shard, start: int, stop: int, step: int, layout: Layout
+) -> Iterator[Array]:
+    """Any rows of a shard: what is read before and after them, up to the next cut, is left out."""
+    first, last = np.searchsorted(shard.cuts, start, "right") - 1, np.searchsorted(shard.cuts, stop)
+    at = int(shard.cuts[first])
+    for piece in shard.read(at, int(shard.cuts[last]), step, layout):
+        wanted = piece[max(start - at, 0) : max(stop - at, 0)]
+        if len(wanted):
+            yield wanted
+        at += len(piece)
 
 
 def require_partners(x: object, y: object) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pointdep.core.blocked import Others, Pairs
-from pointdep.fitting.batches import Cells, LeanCells, different_groups
+from pointdep.fitting.batches import Cells, LeanCells, different_groups, in_blocks
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.sharing import SharedCells, Sharing
+from pointdep.fitting.splits import Rows
 from pointdep.fitting.streamed.plan import FoldPlan
 from pointdep.fitting.streamed.rows import Prepared, StreamedRows
 
@@ -23,6 +26,9 @@ class StreamedBatches:
     a function of (seed, replica, epoch). Within a chunk every replica shuffles its own rows freely;
     what is left over when they are cut into batches, fewer than a batch and some rows, takes no
     part in the epoch.
+
+    Several processes draw their shares of a batch each from its own part of the rows, chunk by
+    chunk, and an epoch ends when one of them has no more.
     """
 
     def __init__(
@@ -36,11 +42,15 @@ class StreamedBatches:
         max_epochs: int,
         progress: Progress,
         lean: bool = False,
+        sharing: Sharing | None = None,
     ) -> None:
         """lean: as `RowBatches` takes it."""
         self.rows, self.plan, self.block, self.seed = rows, plan, block, seed
         self.batch_size = batch_size - batch_size % block
-        self.max_epochs, self.progress = max_epochs, progress
+        self.max_epochs, self.progress, self.sharing = max_epochs, progress, sharing
+        blocks = self.batch_size // block
+        self.own = slice(0, self.batch_size) if sharing is None else sharing.own(blocks, block)
+        self.drawn = self.own.stop - self.own.start  # rows of a batch that this process draws
         self._training = plan.training_rows()
         self.lean = lean
         if not lean:
@@ -54,44 +64,85 @@ class StreamedBatches:
 
     def draw(
         self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Cells | LeanCells]:
+    ) -> Iterator[Cells | LeanCells | SharedCells]:
         """The batches of these replicas in an epoch, counted from 0."""
         del first, steps
+        processes = self.rows.processes
         least = _LEAST_BATCHES * self.batch_size * self.rows.rows // max(1, min(self._training))
-        orders = {r: np.random.default_rng([self.seed, r, epoch, 2]) for r in replicas}
-        done = 0
-        for chunk in self.rows.shuffled(epoch + 1, least):
-            yield from self._of_chunk(chunk, orders)
+        rank = [processes.rank] if processes.rank else []
+        orders = {r: np.random.default_rng([self.seed, r, epoch, 2, *rank]) for r in replicas}
+        # As many of the rows as of each batch, so that no process runs out of them early.
+        start, stop = (
+            self.rows.rows * at // self.batch_size for at in (self.own.start, self.own.stop)
+        )
+        done, of = 0, stop - start
+        chunks = self.rows.shuffled(epoch + 1, least, part=slice(start, stop))
+        while True:
+            found = processes.together(lambda: self._next(chunks))
+            count = processes.least(-1 if found is None else found[2])
+            if found is None or count < 0:
+                return
+            chunk, rows, _ = found
+            yield from self._of_chunk(chunk, rows, count, orders)
             done += len(chunk.numbers)
-            told = f"epochs, {done:,} of {self.rows.rows:,} rows of the next"
+            told = f"epochs, {done:,} of {of:,} rows of the next"
             self.progress.update(epoch, self.max_epochs, told)
 
-    def _of_chunk(
-        self, chunk: Prepared, orders: dict[int, np.random.Generator]
-    ) -> Iterator[Cells | LeanCells]:
+    def _next(self, chunks: Iterator[Prepared]) -> tuple[Prepared, list[Rows], int] | None:
+        """A chunk, the places in it of each replica's rows, and how many batches they make."""
+        chunk = next(chunks, None)
+        if chunk is None:
+            return None
         by_number = np.argsort(chunk.numbers)
         numbers = chunk.numbers[by_number]
-        own = [by_number[self.plan.trains(r, numbers)] for r in range(self.plan.replicas)]
-        count = min(len(rows) for rows in own) // self.batch_size
+        rows = [by_number[self.plan.trains(r, numbers)] for r in range(self.plan.replicas)]
+        return chunk, rows, min(len(part) for part in rows) // self.drawn
+
+    def _of_chunk(
+        self,
+        chunk: Prepared,
+        rows: list[Rows],
+        count: int,
+        orders: dict[int, np.random.Generator],
+    ) -> Iterator[Cells | LeanCells | SharedCells]:
         if not count:
             return
         drawn = [
-            random.permutation(own[r])[: count * self.batch_size].reshape(count, -1)
+            random.permutation(rows[r])[: count * self.drawn].reshape(count, -1)
             for r, random in orders.items()
         ]
-        index = torch.from_numpy(np.stack(drawn, 1)).to(chunk.x.device)
-        shape = (len(drawn), -1, self.block)
-        for batch in index:
-            groups = None
-            if self.plan.codes is not None:
-                codes = torch.from_numpy(self.plan.codes[chunk.numbers[batch.cpu().numpy()]])
-                groups = codes.to(batch.device).view(shape)
-            x = chunk.x[batch].view(*shape, chunk.x.shape[1])
-            y = chunk.y[batch].view(*shape, chunk.y.shape[1])
-            if self.lean:
-                yield LeanCells(x, y, Pairs(), Others(ids=groups))
-                continue
-            product = self._product
-            if groups is not None:
-                product = product * different_groups(groups).flatten(1, 2)
-            yield Cells(x, y, self._joint, product)
+        for batch in torch.from_numpy(np.stack(drawn, 1)).to(chunk.x.device):
+            yield self._cells(chunk.x[batch], chunk.y[batch], self._groups(chunk, batch))
+
+    def _cells(
+        self, x: Tensor, y: Tensor, groups: Tensor | None
+    ) -> Cells | LeanCells | SharedCells:
+        """The batch of the rows drawn here, (A, c, d); groups: (A, G, b), of all its rows."""
+        blocks, block = self.batch_size // self.block, self.block
+        product = self._weights(groups)
+        if self.sharing is not None:
+            joint = Pairs() if self.lean else self._joint
+            return SharedCells(x, y, joint, product, blocks, block)
+        x, y = in_blocks(x, block), in_blocks(y, block)
+        if isinstance(product, Others):
+            return LeanCells(x, y, Pairs(), product)
+        return Cells(x, y, self._joint, product)
+
+    def _weights(self, groups: Tensor | None) -> Tensor | Others:
+        """Those of the product."""
+        if self.lean:
+            return Others(ids=groups)
+        if groups is None:
+            return self._product
+        return self._product * different_groups(groups).flatten(1, 2)
+
+    def _groups(self, chunk: Prepared, batch: Tensor) -> Tensor | None:
+        """The groups of a batch's rows, here and elsewhere, (A, G, b)."""
+        if self.plan.codes is None:
+            return None
+        codes = torch.from_numpy(self.plan.codes[chunk.numbers[batch.cpu().numpy()]])
+        groups = codes.to(batch.device)
+        if self.sharing is not None:
+            sizes = self.sharing.sizes(self.batch_size // self.block, self.block)
+            groups = self.sharing.joined(groups, sizes, 1)
+        return in_blocks(groups, self.block)

@@ -34,6 +34,13 @@ class DistinctSample:
             self.limit //= 2
             self.keys = self.keys[self.keys < np.uint64(self.limit)]
 
+    def merge(self, other: DistinctSample) -> None:
+        """Take in what another has seen."""
+        self.limit = min(self.limit, other.limit)
+        kept, self.keys = self.keys, np.empty(0, np.uint64)
+        for keys in (kept, other.keys):
+            self.add(keys)
+
     def occurrences(self) -> NDArray[np.int64]:
         """How often each sampled value occurs."""
         return np.unique(self.keys, return_counts=True)[1]
@@ -59,6 +66,13 @@ class CopyCount:
         for sample, keys in ((self.x, first), (self.y, second), (self.pairs, both)):
             sample.add(keys)
         self.digest = self.digest ^ np.bitwise_xor.reduce(both)
+
+    def merge(self, other: CopyCount) -> None:
+        """Take in what another has seen."""
+        self.rows += other.rows
+        self.digest = self.digest ^ other.digest
+        for own, more in ((self.x, other.x), (self.y, other.y), (self.pairs, other.pairs)):
+            own.merge(more)
 
     def flags(self) -> list[Flag]:
         """The flag of pairs that occur more than once where they should not, or none."""
