@@ -44,6 +44,13 @@ def test_as_on_the_cpu(method, critic):
     )
 
 
+@pytest.mark.parametrize("critic", ["auto", "concat"])
+def test_streamed_rows_as_on_the_cpu(critic):
+    there, here = (fitted(device, critic=critic, stream=True) for device in ("cuda", "cpu"))
+    np.testing.assert_allclose(there.oof_pmi_, here.oof_pmi_, rtol=2e-3, atol=2e-3)
+    assert there.check().passed == here.check().passed
+
+
 @pytest.mark.parametrize("critic", CRITICS)
 def test_a_model_moves_between_devices(critic, tmp_path):
     there = fitted("cuda", critic=critic)

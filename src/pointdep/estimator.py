@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +182,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         )
         mapped = None if stream is None else stream.prepare(model)
         rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
+        stream = None if stream is None else replace(stream, kept=rows)
         found_in_data = [] if groups is not None else _copies(rows, stream)
         if stream is None:
             smallest = min(len(s.train) for s in rows.splits)
@@ -225,7 +227,7 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
-        self._mapped = mapped
+        self._mapped = None if mapped is None else replace(mapped, kept=self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         if checkpoint is not None:

@@ -31,8 +31,8 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="X Y",
-        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .vec "
-        ".safetensors.",
+        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
+        ".arrow .feather .ipc .vec .safetensors, or folders of shards.",
         show_default=False,
     ),
 ]

@@ -25,6 +25,7 @@ from pointdep.data.stored.opening import (
     open_rows,
     read_tables,
 )
+from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
 KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {
@@ -56,7 +57,9 @@ def read_pairs(
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
     if all(_suffix(path) == ".vec" for path in paths):
         return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
-    return _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
+    x, y = _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
+    require_partners(x, y)
+    return x, y
 
 
 def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:

@@ -24,6 +24,7 @@ from pointdep.fitting.state import TrainingState, load_state, save_state
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
+_LARGEST_STOP_BLOCK = 256  # of the large batches that streamed rows have
 _CHECKPOINT_EVERY_S = 5.0
 
 
@@ -68,7 +69,7 @@ class Engine:
             x,
             y,
             [s.stop for s in splits],
-            block=max(_STOP_BLOCK, options.block),
+            block=max(_STOP_BLOCK, min(options.block, _LARGEST_STOP_BLOCK if batches else 1 << 30)),
             seed=options.seed,
             groups=groups,
         )

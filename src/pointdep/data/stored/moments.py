@@ -23,12 +23,12 @@ class ColumnMoments:
         self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
 
     def add(self, rows: Tensor) -> None:
-        """rows: (n, width) float64."""
+        """rows: (n, width) float64, on any device."""
         piece = ColumnMoments(rows.shape[1])
         mean = rows.mean(0)
-        piece.count, piece.mean = len(rows), mean.numpy()
-        piece.squares = (rows - mean).square().sum(0).numpy()
-        piece.low, piece.high = rows.amin(0).numpy(), rows.amax(0).numpy()
+        found = mean, (rows - mean).square().sum(0), rows.amin(0), rows.amax(0)
+        piece.mean, piece.squares, piece.low, piece.high = (part.cpu().numpy() for part in found)
+        piece.count = len(rows)
         self.merge(piece)
 
     def merge(self, other: ColumnMoments) -> None:

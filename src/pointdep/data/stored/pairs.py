@@ -10,7 +10,7 @@ import numpy as np
 
 from pointdep.data.raw import Array
 from pointdep.data.stored.base import PIECE_NUMBERS, Rows, RowSource
-from pointdep.data.stored.shards import ShardedRows, require_partners
+from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
 BLOCKS = 512
@@ -40,8 +40,7 @@ class PairSource:
     """
 
     def __init__(self, x: RowSource, y: RowSource) -> None:
-        if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
-            require_partners(x, y)
+        require_partners(x, y)
         if x.rows != y.rows:
             raise InputError(
                 f"inconsistent numbers of samples: X has {x.rows} rows, Y has {y.rows} rows; row i "

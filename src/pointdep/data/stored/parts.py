@@ -7,11 +7,13 @@ from typing import Any
 
 from pointdep.data.stored.base import ArrayRows, Rows, RowSource
 from pointdep.data.stored.pairs import side_by_side
+from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
 
 def paired_parts(x: Any, y: Any, step: int) -> Iterator[tuple[int, Any, Any]]:
     """The first row's number and the same at most `step` rows of x and of y, from first to last."""
+    require_partners(x, y)
     if len(x) != len(y):
         raise InputError(
             f"inconsistent numbers of samples: X has {len(x)} rows, Y has {len(y)} rows; row i of "

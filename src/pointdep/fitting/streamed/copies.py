@@ -75,4 +75,5 @@ def _keys(rows: Tensor) -> Keys:
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(rows.shape[1], generator=generator, dtype=torch.float64)
     # Not a matrix product, which may round equal rows differently by where they stand.
-    return scrambled((rows * weights).sum(1).numpy().view(np.uint64))
+    sums = (rows * weights.to(rows.device)).sum(1)
+    return scrambled(sums.cpu().numpy().view(np.uint64))

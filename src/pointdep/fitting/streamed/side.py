@@ -37,7 +37,7 @@ class StreamedSide:
         """values: (n, width) as read -> (n, dim) float32 on the device, prepared."""
         if self._uses_table:
             return self._looked_up(values)
-        rows = as_tensor(values).to(self._early, non_blocking=True)
+        rows = as_tensor(values).to(self._early)
         out = torch.empty(len(rows), self.dim, device=self.device)
         # A GPU would rather have them all at once.
         step = max(1, (_PART if self.device.type == "cpu" else _PART_GPU) // max(1, self.dim))

@@ -20,7 +20,8 @@ from pointdep.fitting.streamed.plan import FoldPlan
 from pointdep.fitting.streamed.rows import StreamedRows
 from pointdep.fitting.streamed.side import as_tensor
 
-_IN_CACHE = 1 << 18  # numbers worked on at a time
+_IN_CACHE, _ON_GPU = 1 << 18, 1 << 24  # numbers worked on at a time
+_CPU = torch.device("cpu")
 
 MOST_MOMENT_ROWS = 1 << 20
 """Rows whose moments give the closed form: with more of them it is no better."""
@@ -37,21 +38,24 @@ class Survey:
     copies: CopyCount
 
 
-def survey(pairs: PairSource, plan: FoldPlan, progress: Progress) -> Survey:
+def survey(
+    pairs: PairSource, plan: FoldPlan, progress: Progress, device: torch.device = _CPU
+) -> Survey:
     """One pass in the order of storage: moments, extremes, copies, and the rows to keep."""
     sides = ("X", pairs.x), ("Y", pairs.y)
     moments = [ColumnMoments(source.width) for _, source in sides]
     kept = [np.empty((len(plan.kept), source.width), source.dtype) for _, source in sides]
     copies, done = CopyCount(), 0
-    step = max(1, _IN_CACHE // pairs.width)
-    for chunk in ahead(pairs.ordered(pairs.step())):
+    on_gpu = device.type == "cuda"
+    step = max(1, (_ON_GPU if on_gpu else _IN_CACHE) // pairs.width)
+    for chunk in ahead(pairs.ordered(step if on_gpu else pairs.step())):
         first, last = np.searchsorted(plan.kept, [chunk.numbers[0], chunk.numbers[-1] + 1])
         at = plan.kept[first:last] - chunk.numbers[0]
         values = chunk.x, chunk.y
         for place, side in zip(kept, values, strict=True):
             place[first:last] = side[at]
         for parts in zip(*(torch.split(as_tensor(side), step) for side in values), strict=True):
-            x, y = (part.double() for part in parts)
+            x, y = (part.to(device if on_gpu else _CPU).double() for part in parts)
             for rows, own, (name, source) in zip((x, y), moments, sides, strict=True):
                 require_finite_piece(rows, source, name, own.count)
                 own.add(rows)

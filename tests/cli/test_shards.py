@@ -1,0 +1,91 @@
+"""Folders of shards on the command line, streamed, and shards that are no good."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pointdep import streaming
+
+pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+BOTH = ("x", "y", "--x-columns", "e", "--y-columns", "e")
+
+
+def write(path, rows):
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+    pq.write_table(pa.table({"id": np.arange(len(rows)), "e": column}), path, row_group_size=30)
+
+
+@pytest.fixture
+def shards(folder, pairs):
+    """x and y as folders of three shards."""
+    for name, rows in zip("xy", pairs, strict=True):
+        (folder / name).mkdir()
+        for number, part in enumerate(np.array_split(rows, 3)):
+            write(folder / name / f"{number}.parquet", part)
+    return folder
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    monkeypatch.setattr(streaming, "IN_MEMORY", 0)
+
+
+def test_small_shards_are_as_the_arrays(quick, shards):
+    found = [quick("mi", *files, "--json").json() for files in (BOTH, ("x.npy", "y.npy"))]
+    assert found[0]["estimate"] == found[1]["estimate"]
+
+
+@pytest.mark.parametrize("files", [BOTH, ("x.npy", "y.npy")])
+def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
+    fit = quick("fit", *files, "-o", "model", "--oof", "oof.parquet", "--json").json()
+    assert fit["estimate"]["rows"] == 200
+    assert not pd.read_parquet("oof.parquet")["pmi"].isna().any()
+    assert pointdep("score", "model", *files, "-o", "pmi.parquet").code == 0
+    table = pd.read_parquet("pmi.parquet")
+    assert table["row"].tolist() == list(range(200))
+    assert np.corrcoef(table["pmi"], pd.read_parquet("oof.parquet")["pmi"])[0, 1] > 0.5
+
+
+def test_streamed_audit(quick, shards, streamed):
+    outcome = quick("audit", *BOTH, "-o", "page.html", "--table", "rows.csv")
+    assert outcome.code == 0, outcome.err
+    table = pd.read_csv("rows.csv")
+    assert sorted(table["row"]) == list(range(200))
+
+
+@pytest.mark.parametrize("command", ["fit", "score", "mi", "audit"])
+class TestBadShards:
+    @pytest.fixture
+    def asked(self, command, saved_model, shards, refused, streamed):
+        more = {
+            "fit": ("-o", "model"),
+            "score": ("-o", "pmi.parquet"),
+            "mi": (),
+            "audit": ("-o", "page.html"),
+        }
+        before = (saved_model,) if command == "score" else ()
+        return lambda message: refused(message, command, *before, *BOTH, *more[command])
+
+    def test_truncated(self, asked, shards):
+        path = shards / "x" / "1.parquet"
+        path.write_bytes(path.read_bytes()[:-50])
+        asked(r"x/1.parquet cannot be read, it is truncated")
+
+    def test_another_schema(self, asked, shards):
+        write(shards / "y" / "2.parquet", np.ones((66, 2)))
+        asked(r"y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3")
+
+    def test_fewer_rows_than_its_partner(self, asked, shards, pairs):
+        write(shards / "y" / "2.parquet", pairs[1][:60])
+        asked(r"y/2.parquet has 60 rows but its partner x/2.parquet has 66")
+
+    def test_damaged_within(self, asked, shards):
+        path = shards / "x" / "1.parquet"
+        content = bytearray(path.read_bytes())
+        content[4:1500] = bytes(1496)
+        path.write_bytes(content)
+        asked(r"x/1.parquet cannot be read")
