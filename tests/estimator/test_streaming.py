@@ -56,7 +56,7 @@ def model():
 )
 def test_the_same_answer_as_with_rows_in_memory(dims, options):
     x, y = correlated(ROWS, *dims)
-    ours, theirs = (fitted(x, y, stream=s, max_epochs=12, **options) for s in (True, False))
+    ours, theirs = (fitted(x, y, stream=s, max_epochs=8, **options) for s in (True, False))
     one, other = ours.mutual_information(), theirs.mutual_information()
     assert abs(one.nats - TRUTH) < 0.1
     assert abs(one.nats - other.nats) < other.ci[1] - other.nats
@@ -91,10 +91,10 @@ def test_rows_sorted_on_disk(monkeypatch, tmp_path):
     x, y = x[order], y[order]
     monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 5 * ROWS // 6)
     for critic in ("auto", "concat"):
-        found = fitted(x, y, critic=critic, max_epochs=12).mutual_information()
+        found = fitted(x, y, critic=critic, max_epochs=8).mutual_information()
         assert abs(found.nats - TRUTH) < 0.15
     x, y = (open_rows(parquet(tmp_path / n, s, group=100)) for n, s in (("x", x), ("y", y)))
-    found = fitted(x, y, critic="concat", max_epochs=12).mutual_information()
+    found = fitted(x, y, critic="concat", max_epochs=8).mutual_information()
     assert abs(found.nats - TRUTH) < 0.15
 
 

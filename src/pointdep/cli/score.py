@@ -21,8 +21,9 @@ FilesOrFolders = Annotated[
     list[str],
     typer.Argument(
         metavar="X Y",
-        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .vec "
-        ".safetensors; or folders of .parquet shards, also by URI (s3://...).",
+        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
+        ".arrow .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of .parquet "
+        "ones, also by URI (s3://...).",
         show_default=False,
     ),
 ]
