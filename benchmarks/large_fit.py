@@ -167,7 +167,8 @@ def memory(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def scaling(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Time and memory against rows, and the slope of their logarithms."""
-    options = {"hidden": [32], "embedding_dim": 16, "folds": 2, "max_epochs": 1, "patience": 1}
+    options: dict[str, Any] = {"hidden": [32], "embedding_dim": 16, "folds": 2}
+    options |= {"max_epochs": args.epochs, "patience": args.epochs}
     sizes = [int(float(text)) for text in args.sizes.split(",")]
     write(folder, max(sizes), 64, "npy")
     fits = []
@@ -178,11 +179,13 @@ def scaling(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"fits": fits}
     for clock in ("seconds", "cpu_seconds"):  # beside other work only the second is of the fit
         times = [fit[clock] for fit in fits]
-        per_row, fixed = np.polyfit(sizes_found, times, 1)
+        per_row, fixed = np.polyfit(sizes_found, times, 1, w=1 / np.array(times))
+        line = fixed + per_row * np.array(sizes_found)
         found[clock] = {
             "log_log_slope": float(np.polyfit(np.log(sizes_found), np.log(times), 1)[0]),
             "per_row": float(per_row),
             "at_no_rows": float(fixed),
+            "largest_error_of_the_line": float(np.abs(line / times - 1).max()),
         }
     return found
 
@@ -203,6 +206,7 @@ def main() -> None:
     parser.add_argument("--wide-rows", type=int, default=1_000_000)
     parser.add_argument("--long-rows", type=int, default=10_000_000)
     parser.add_argument("--sizes", default="1e5,3e5,1e6,3e6,1e7")
+    parser.add_argument("--epochs", type=int, default=5, help="of `scaling`")
     parser.add_argument("--only", help="fits of `memory`, comma separated")
     parser.add_argument("--fit", default="{}", help="options of the fit, as JSON")
     parser.add_argument("--output")
