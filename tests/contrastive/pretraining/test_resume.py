@@ -100,8 +100,9 @@ def test_a_damaged_snapshot_is_one_clear_error(damage, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_kept_to_the_last_step(number, tmp_path):
     script = (
-        "import sys, os, warnings; sys.path.insert(0, sys.argv[2]); import small\n"
-        "from pathlib import Path\n"
+        "import sys, os, signal; sys.path.insert(0, sys.argv[2]); import small\n"
+        # What runs in the background inherits that it is to be ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pointdep.contrastive.pretraining.loop import Training\n"
         "step = Training.train_step\n"
         "def told(self):\n"
