@@ -8,7 +8,12 @@
 Parquet shards, and 10,000,000 of 64 + 64 by memory map; `scaling` 10^5 to 10^7 pairs of 64 + 64
 with a small network and a fixed number of epochs; `speed` ten epochs of the default critic on
 1,000,000 pairs of 512 + 512, for a GPU. Each fit runs in a process of its own, whose RssAnon a
-thread samples. The files, at most 2.6 GB at a time, go to --folder and are removed.
+thread samples. A small fit goes before it, so that importing and compiling are in neither. The
+files, at most 2.6 GB at a time, go to --folder and are removed. `figure` draws what `scaling`
+wrote:
+
+    python benchmarks/large_fit.py figure --output benchmarks/results/large_fit_scaling.json \\
+        --figure docs/figures/large_fit_scaling.png
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from report import report
 
 WRITTEN, FACTORS, NOISE = 50_000, 20, 1.5
 SAMPLED_S = 0.02
+WARMING = 2_000
 ROW_GROUP = 20_000
 
 
@@ -117,6 +123,8 @@ def fit_here(folder: Path, options: dict[str, Any], rows: int | None) -> dict[st
         x, y = (np.load(folder / f"{name}.npy", mmap_mode="r")[:rows] for name in "xy")
     else:
         x, y = (open_rows(folder / name) for name in "xy")
+    few = slice(0, WARMING)  # so that what is imported at the first fit is not timed
+    PointwiseDependency(random_state=0, **options).fit(np.asarray(x[few]), np.asarray(y[few]))
     with AnonymousMemory() as memory:
         started, worked = time.perf_counter(), time.process_time()
         model = PointwiseDependency(random_state=0, stream=True, **options).fit(x, y)
@@ -198,21 +206,55 @@ def speed(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Time and anonymous memory against rows, with the line a + b n, as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = np.array([fit["rows"] for fit in found["fits"]])
+    line = found["cpu_seconds"]
+    fine = np.geomspace(rows.min(), rows.max(), 100)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    seconds = [fit["cpu_seconds"] for fit in found["fits"]]
+    left.loglog(rows, seconds, "o", color="#0072b2", label="measured")
+    left.loglog(
+        fine,
+        line["at_no_rows"] + line["per_row"] * fine,
+        color="#d55e00",
+        label=f"{line['at_no_rows']:.1f} s + {1e6 * line['per_row']:.0f} s for 10$^6$ rows",
+    )
+    left.set_title(f"slope of the logarithms {line['log_log_slope']:.2f}", fontsize=10)
+    left.set(xlabel="rows", ylabel="processor seconds of a fit")
+    left.legend(frameon=False)
+    right.semilogx(rows, [fit["rss_anon_peak_gib"] for fit in found["fits"]], "o-", color="#009e73")
+    right.set(xlabel="rows", ylabel="peak anonymous memory, GiB", ylim=(0, None))
+    right.set_title("the files would be up to 2.4 GiB", fontsize=10)
+    for axis in (left, right):
+        axis.grid(alpha=0.2)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("memory", "scaling", "speed", "one"))
+    parser.add_argument("what", choices=("memory", "scaling", "speed", "figure", "one"))
     parser.add_argument("--folder", type=Path, default=Path("large_fit_files"))
     parser.add_argument("--rows", type=int, help="of `one`: the first so many")
     parser.add_argument("--wide-rows", type=int, default=1_000_000)
     parser.add_argument("--long-rows", type=int, default=10_000_000)
     parser.add_argument("--sizes", default="1e5,3e5,1e6,3e6,1e7")
-    parser.add_argument("--epochs", type=int, default=5, help="of `scaling`")
+    parser.add_argument("--epochs", type=int, default=3, help="of `scaling`")
     parser.add_argument("--only", help="fits of `memory`, comma separated")
     parser.add_argument("--fit", default="{}", help="options of the fit, as JSON")
     parser.add_argument("--output")
+    parser.add_argument("--figure", type=Path, help="of `figure`: the picture")
     args = parser.parse_args()
     if args.what == "one":
         print(json.dumps(fit_here(args.folder, json.loads(args.fit), args.rows)))
+        return
+    if args.what == "figure":
+        draw(json.loads(Path(args.output).read_text("utf-8")), args.figure)
         return
     result = {"memory": memory, "scaling": scaling, "speed": speed}[args.what](args.folder, args)
     report(f"large_fit_{args.what}", result, args.output)
