@@ -129,7 +129,10 @@ def on_gpu(rows: int, columns: int, repeats: int) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": rows, "columns": columns}
     for setting, precision in (("float32", "highest"), ("tf32", "high")):
         torch.set_float32_matmul_precision(precision)
-        found[setting] = {name: compare(name, x, y, repeats) for name in NAMES}
+        found[setting] = {}
+        for name in NAMES:
+            found[setting][name] = compare(name, x, y, repeats)
+            print(setting, name, found[setting][name], file=sys.stderr, flush=True)
         found[setting]["pc_by_cells"] = {
             f"2^{power}": measure(partial(blocked, "pc", cells=1 << power), x, y, repeats)
             for power in range(22, 28)
