@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep import PointwiseDependency
+from pointdep import PointwiseDependency, audit
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
@@ -76,6 +76,25 @@ def test_the_check_and_the_null(critic):
     assert there.check().passed == here.check().passed
     assert there.check().p_value == pytest.approx(here.check().p_value, abs=0.05)
     assert there.mutual_information(shuffles=4).null_p == pytest.approx(0.2)
+
+
+def test_wide_data_with_audit_and_retrieval():
+    task = correlated_gaussians(600, 30, 3.0, seed=0)
+    options = {"folds": 2, "max_epochs": 6, "progress": False, "random_state": 0}
+    there, here = (
+        PointwiseDependency(device=device, **options).fit(task.x, task.y)
+        for device in ("cuda", "cpu")
+    )
+    # Inputs are dropped by other random numbers there.
+    np.testing.assert_allclose(
+        there.mutual_information().nats, here.mutual_information().nats, atol=0.3
+    )
+    assert np.corrcoef(there.oof_pmi_, here.oof_pmi_)[0, 1] > 0.9
+    found = there.retrieve(task.x[:20], task.y, k=5)
+    assert np.isfinite(found.pmi).all()
+    table = audit(task.x, task.y, folds=2, random_state=0, device="cuda", progress=False).table
+    assert np.isfinite(table["pmi"]).all()
+    assert len(table) == 600
 
 
 class WithDropout(nn.Module):

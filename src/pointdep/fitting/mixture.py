@@ -48,9 +48,9 @@ def fit_mixture(
     )
     rows = torch.cat([part[4] for part in parts])
     used = (joint + product) > 0
-    target = joint[used]
-    shift = (product.sum() / joint.sum()).log()
-    columns = torch.stack([closed[used], towers[used], torch.ones_like(target)], 1)
+    target = joint[used].cpu()
+    shift = (product.sum() / joint.sum()).log().cpu()
+    columns = torch.stack([part[used] for part in (closed, towers, torch.ones_like(closed))], 1)
     columns = columns.clamp(-_REACH, _REACH).cpu().double()  # not every device has float64
     alone = _logistic(columns[:, 1:], target, shift)
     both = _logistic(columns, target, shift)
