@@ -129,6 +129,7 @@ def on_gpu(rows: int, columns: int, repeats: int) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": rows, "columns": columns}
     for setting, precision in (("float32", "highest"), ("tf32", "high")):
         torch.set_float32_matmul_precision(precision)
+        torch.compiler.reset()  # or steps compiled for both count as compiled too often
         found[setting] = {}
         for name in NAMES:
             found[setting][name] = compare(name, x, y, repeats)

@@ -80,32 +80,39 @@ class _HasSize(Protocol):
     @property
     def compiled(self) -> bool: ...
 
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+
 
 def fused(step: Step, cell: Elementwise | Sloped | None, block: _HasSize) -> Step:
     """The step, compiled where that pays."""
     if block.compiled:
-        return _compiled(step, cell)
+        return _compiled(step, cell, block.shape)
     return step if cell is None else partial(step, cell)
 
 
 @cache
-def _compiled(step: Step, cell: Elementwise | Sloped | None) -> _Compiled:
-    return _Compiled(step, cell)
+def _compiled(
+    step: Step, cell: Elementwise | Sloped | None, shape: tuple[int, int, int]
+) -> _Compiled:
+    return _Compiled(step, cell, shape)
 
 
 class _Compiled:
     """A step by torch.compile; as it stands, from the day that fails on this machine."""
 
-    def __init__(self, step: Step, cell: Elementwise | Sloped | None) -> None:
+    def __init__(
+        self, step: Step, cell: Elementwise | Sloped | None, shape: tuple[int, int, int]
+    ) -> None:
         self.plain = step if cell is None else partial(step, cell)
-        self.compiled: Step | None
-        if cell is None:
-            self.compiled = torch.compile(step, dynamic=False)
-            return
-        # torch counts how often a function was compiled, and gives up at eight: one for each cell.
-        name = f"{step.__name__}_{cell.__name__}"
+        # torch counts how often a function was compiled, and gives up at eight: one for each cell
+        # and each size of a block.
+        name = "_".join(
+            [step.__name__, *([] if cell is None else [cell.__name__]), *map(str, shape)]
+        )
         own = FunctionType(step.__code__.replace(co_name=name), step.__globals__, name)
-        self.compiled = partial(torch.compile(own, dynamic=False), cell)
+        compiled = torch.compile(own, dynamic=False)
+        self.compiled: Step | None = compiled if cell is None else partial(compiled, cell)
 
     def __call__(self, *tensors: Tensor | None) -> Any:
         if self.compiled is None:

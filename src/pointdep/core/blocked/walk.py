@@ -64,6 +64,11 @@ class Scored:
         """Whether steps are compiled: on a GPU, for blocks of which there are many."""
         return self.at.common and self.x.is_cuda
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Matrices, rows and columns."""
+        return len(self.x), self.x.shape[1], self.y.shape[1]
+
     def linked(self) -> Tensor:
         """The inner products, (l, r, c); where there is a link, what it makes of them."""
         inner = _product(self.x, self.y)
