@@ -39,7 +39,18 @@ def test_objectives_of_compiled_blocks(compiled):
             assert_same(CASES[name], draw((2,), 19, 3, cells=64, weights=weights, own=1), 1e-10)
     # Of sums alone, of sums and slopes, each for three cells; log sums and their slopes.
     assert len(compiled) == 3 * 2 + 2
-    assert "sums_and_slopes__softplus" in {function.__name__ for function in compiled}
+    assert "sums_and_slopes__softplus_1_8_8" in {function.__name__ for function in compiled}
+
+
+@pytest.mark.usefixtures("compiled")
+def test_many_sizes_of_blocks():
+    """More than torch compiles of one function before it gives up."""
+    sizes = range(3, 13)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in sizes:
+            assert_same(CASES["js"], draw((8,), n, 3, cells=2 * n * n), 1e-10)
+    assert steps._compiled.cache_info().currsize == 2 * len(sizes)  # of two cells each
 
 
 @pytest.mark.usefixtures("compiled")
@@ -49,7 +60,7 @@ def test_compiled_first_in_another_thread():
     inputs = (scores, rows, None, None, rows, rows)
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = pool.submit(steps._compiled(steps.softmax_slopes, None), *inputs).result()
+        found = pool.submit(steps._compiled(steps.softmax_slopes, None, (1, 8, 8)), *inputs).result()
     torch.testing.assert_close(found, steps.softmax_slopes(*inputs))
 
 

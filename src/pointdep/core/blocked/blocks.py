@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 
 # One block of scores should stay in the cache until the products that use it are done: 1 MiB of
-# float32 for each thread of a CPU. A GPU's block, 128 MiB, is larger than its cache, because each
-# block keeps the host busy for a hundred microseconds or two.
+# float32 for each thread of a CPU. A GPU's block, 256 MiB, is larger than its cache, because each
+# block keeps the host busy for half a millisecond.
 _CPU_CELLS, _MOST_THREADS = 1 << 18, 16
-_GPU_CELLS = 1 << 25
+_GPU_CELLS = 1 << 26
 _MANY = 4  # blocks of one size: worth compiling the steps on them
 _COPIES = 4  # of a block alive at a time
 _SHARE = 8  # at most an eighth of the memory at hand
