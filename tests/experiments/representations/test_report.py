@@ -128,6 +128,7 @@ class TestShortened:
         assert said == [
             "images that went through a lossy format (JPEG)",
             "runs: CPC 2, PCC 2, D-RFC 2, not 10 each",
+            "runs: DM I 1; the paper does not say how many of these",
             "5,000 iterations, not 21,000",
             "width 64, not the paper's 512",
         ]

@@ -76,6 +76,10 @@ def _about_runs(found: Found) -> list[str]:
     elif counts != [part.runs]:
         each = ", ".join(f"{NAMES[line.objective]} {line.runs}" for line in main) or "none"
         said.append(f"runs: {each}, not {part.runs} each")
+    others = [line for line in lines if line.objective not in MAIN]
+    if part.runs is not None and any(line.runs < part.runs for line in others):
+        each = ", ".join(f"{NAMES[line.objective]} {line.runs}" for line in others)
+        said.append(f"runs: {each}; the paper does not say how many of these")
     lengths = [
         round(length, 1)
         for length in (line.steps if part.unit == "iterations" else line.epochs for line in lines)
