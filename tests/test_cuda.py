@@ -16,7 +16,9 @@ from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
 from pointdep.experiments.figure1.run import make_draw, make_engine, run_figure1
 from pointdep.experiments.figure1.settings import Cell, Figure1
-from pointdep.fitting import engine, stream
+from pointdep.fitting import engine, recording, stream
+from pointdep.fitting.crew import Crew
+from pointdep.fitting.streamed import rows as streamed_rows
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -76,6 +78,29 @@ def test_the_check_and_the_null(critic):
     assert there.check().passed == here.check().passed
     assert there.check().p_value == pytest.approx(here.check().p_value, abs=0.05)
     assert there.mutual_information(shuffles=4).null_p == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+def test_recorded_steps_are_as_steps_one_by_one(critic, monkeypatch):
+    told = []
+    record = recording.record
+    monkeypatch.setattr(recording, "record", lambda step: told.append(step) or record(step))
+    replayed = fitted("cuda", critic=critic)
+    assert told
+    monkeypatch.setattr(Crew, "_recorded_step", lambda crew: None)
+    one_by_one = fitted("cuda", critic=critic)
+    np.testing.assert_allclose(replayed.oof_pmi_, one_by_one.oof_pmi_, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", [3, 40])
+def test_rows_kept_on_the_device(width, monkeypatch):
+    task = correlated_gaussians(6000, width, 2.0, seed=0)
+    x, y = (side.astype(np.float16) for side in (task.x, task.y))
+    options = {"folds": 2, "max_epochs": 3, "progress": False, "random_state": 0, "device": "cuda"}
+    kept = PointwiseDependency(stream=True, **options).fit(x, y)
+    monkeypatch.setattr(streamed_rows, "_free_bytes", lambda device: 0)
+    read = PointwiseDependency(stream=True, **options).fit(x, y)
+    np.testing.assert_allclose(kept.oof_pmi_, read.oof_pmi_, rtol=1e-3, atol=1e-3)
 
 
 def test_wide_data_with_audit_and_retrieval():

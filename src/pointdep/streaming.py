@@ -119,7 +119,8 @@ class Mapped:
     def read_alone(self, kept: PairedRows) -> Mapped:
         """The same for one process, whichever others took part in the fit; kept: its kept rows."""
         stream = self.stream
-        return Mapped(kept, self.plan, StreamedRows(stream.pairs, stream.x, stream.y, stream.seed))
+        alone = StreamedRows(stream.pairs, stream.x, stream.y, stream.seed, keep=False)
+        return Mapped(kept, self.plan, alone)
 
     def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
         """The coordinates of the default critic's closed form; None for other critics."""

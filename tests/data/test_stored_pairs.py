@@ -87,6 +87,19 @@ def test_two_orders_differ_and_one_is_kept():
     assert first != other
 
 
+def test_numbers_alone_come_in_the_same_order(tmp_path):
+    values = numbered(3000)
+    for x in (ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)):
+        pairs = PairSource(x, x)
+        whole, bare = (
+            list(source.shuffled(700, np.random.default_rng(3)))
+            for source in (pairs, pairs.numbers_only())
+        )
+        assert [c.numbers.tolist() for c in whole] == [c.numbers.tolist() for c in bare]
+        assert bare[0].x.shape == (len(bare[0].numbers), 0)
+        assert pairs.x is x
+
+
 def test_other_lengths_are_refused():
     with pytest.raises(InputError, match="X has 5 rows, Y has 4 rows"):
         PairSource(ArrayRows(numbered(5)), ArrayRows(numbered(4)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep import assembly, streaming
+from pointdep import PointwiseDependency, assembly, streaming
 from pointdep.core.methods import get_method
 from pointdep.core.rank_map import RankMap
 from pointdep.data.encoder import SideEncoder
@@ -16,11 +18,12 @@ from pointdep.data.sides import as_side
 from pointdep.data.stored import pairs as stored_pairs
 from pointdep.data.stored.base import ArrayRows
 from pointdep.data.stored.moments import ColumnMoments
-from pointdep.errors import InputError
+from pointdep.errors import FitWarning, InputError
 from pointdep.fitting.batches import RowBatches
 from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Silent
+from pointdep.fitting.streamed import rows as streamed_rows
 from pointdep.fitting.streamed import side as streamed_side
 from pointdep.fitting.streamed.copies import CopyCount
 from pointdep.fitting.streamed.plan import make_plan
@@ -226,3 +229,24 @@ def test_rows_of_a_group_are_no_product_samples():
     cells = next(batches.draw(0, 0, 0, [0]))
     assert cells.product.shape == (1, 40, 40)
     assert 1600 - 40 * 4 <= float(cells.product.sum()) < 1600 - 40
+
+
+@pytest.mark.parametrize("method", ["pc", "cpc"])
+def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
+    """Here the device is the CPU, which keeps none unless it is told that it has room."""
+    x, y = correlated(3000, dtype=np.float16)
+    monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 1 << 12)
+    options = {"hidden": (8,), "folds": 2, "max_epochs": 2, "progress": False, "random_state": 0}
+    asked = []
+
+    def fitted(free):
+        monkeypatch.setattr(streamed_rows, "_free_bytes", lambda device: asked.append(free) or free)
+        model = PointwiseDependency(method=method, stream=True, **options)
+        return model.fit(x, y)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        read, kept = fitted(0), fitted(4 * 3000 * 5 * 4)
+    assert set(asked) == {0, 4 * 3000 * 5 * 4}
+    np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)
+    assert kept.mutual_information().nats == read.mutual_information().nats

@@ -11,6 +11,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.fitting.batches import Batches, Cells, LeanCells
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.recording import RecordedStep
 from pointdep.fitting.sharing import SharedCells, Sharing
 from pointdep.fitting.state import TrainingState
 
@@ -41,11 +42,13 @@ class Crew:
                 tensor.copy_(value)
         self.average = state.average[rows].clone()
         self.moving = state.moving[rows].clone()
+        self.recorded = self._recorded_step()
         self.optimizer = torch.optim.AdamW(
             [self.flat.values],
             lr=options.learning_rate,
             weight_decay=options.weight_decay,
             fused=self.average.device.type in {"cpu", "cuda"} or None,
+            capturable=self.recorded is not None,
         )
         if state.step:
             self.optimizer.state[self.flat.values] = {
@@ -61,6 +64,14 @@ class Crew:
         device = self.average.device
         return device if device.type == "cuda" else torch.device("cpu")
 
+    def _recorded_step(self) -> RecordedStep | None:
+        """For one GPU and critics and methods of ours that keep nothing from step to step."""
+        model = self.model
+        plain = model.critic.stacked and all(m.gradient is None for m in model.methods)
+        if self.average.device.type != "cuda" or self.sharing is not None or not plain:
+            return None
+        return RecordedStep(self._step, self.average.new_zeros(()))
+
     def train_epoch(self) -> list[float]:
         """One epoch of steps; the mean objective of each replica's training batches."""
         state, average = self.state, self.options.average
@@ -68,20 +79,28 @@ class Crew:
         total = torch.zeros(len(self.replicas), device=self.average.device)
         steps = 0
         for cells in self.batches.draw(state.epoch - 1, state.step, self.steps, self.replicas):
-            value = self._objective(cells, training=True)
-            gradient = self.flat.backward(-value.sum())
-            if self.sharing is not None:
-                self.sharing.processes.add_(gradient)
-            self.flat.clip_(self.options.clip)
-            self.optimizer.step()
-            state.step, steps = state.step + 1, steps + 1
-            decay = min(average, (1 + state.step) / (10 + state.step))
-            if average:
-                self.average.lerp_(self.flat.values.detach(), 1.0 - decay)
-            total += value.detach()
+            after = state.step + 1
+            weight = 1.0 - min(average, (1 + after) / (10 + after))
+            if self.recorded is not None and isinstance(cells, Cells):
+                total += self.recorded(cells, weight)
+            else:
+                total += self._step(cells, weight)
+            state.step, steps = after, steps + 1  # a step may ask whether it is the first
         if not average:
             self.average.copy_(self.flat.values.detach())
         return [float(v) for v in total / max(1, steps)]
+
+    def _step(self, cells: Cells | LeanCells | SharedCells, weight: float | Tensor) -> Tensor:
+        """Learn from a batch; weight: of the new weights in their average. The objectives, (A,)."""
+        value = self._objective(cells, training=True)
+        gradient = self.flat.backward(-value.sum())
+        if self.sharing is not None:
+            self.sharing.processes.add_(gradient)
+        self.flat.clip_(self.options.clip)
+        self.optimizer.step()
+        if self.options.average:
+            self.average.lerp_(self.flat.values.detach(), weight)
+        return value.detach()
 
     @torch.no_grad()
     def evaluate(self) -> list[float]:

@@ -60,7 +60,9 @@ def test_compiled_first_in_another_thread():
     inputs = (scores, rows, None, None, rows, rows)
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = pool.submit(steps._compiled(steps.softmax_slopes, None, (1, 8, 8)), *inputs).result()
+        found = pool.submit(
+            steps._compiled(steps.softmax_slopes, None, (1, 8, 8)), *inputs
+        ).result()
     torch.testing.assert_close(found, steps.softmax_slopes(*inputs))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,18 @@ class Chunk:
     y: Array
 
 
+class _Nothing(RowSource):
+    """Rows of no columns: only how many there are."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.names, self.named = rows, (), False
+        self.dtype = np.dtype(np.float32)
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        for first in range(start, stop, step):
+            yield np.empty((min(step, stop - first), 0), np.float32)
+
+
 class PairSource:
     """Row i of x with row i of y.
 
@@ -50,6 +63,12 @@ class PairSource:
         self.width = x.width + y.width
         self.block = max(_LEAST_BLOCK, self.chunk_rows() // BLOCKS)
         self.segments = _segments(self.rows, self.block, x.cuts, y.cuts)
+
+    def numbers_only(self) -> PairSource:
+        """The same rows in the same chunks and shuffles, without what is in them."""
+        found = copy(self)
+        found.x = found.y = _Nothing(self.rows)
+        return found
 
     def step(self) -> int:
         """Rows that make a piece of a few megabytes."""

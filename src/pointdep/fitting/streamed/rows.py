@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pointdep.data.stored.ahead import ahead
@@ -13,6 +14,8 @@ from pointdep.data.stored.pairs import Chunk, PairSource
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.splits import Rows
 from pointdep.fitting.streamed.side import StreamedSide, as_tensor
+
+_SHARE = 0.25  # of a GPU's free memory that the rows may take
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +30,9 @@ class Prepared:
 class StreamedRows:
     """All pairs as often as they are asked for; a thread reads the next chunk meanwhile.
 
-    On a GPU the chunk is copied there as it was stored, from pinned memory, and converted there.
-    Of several processes each reads a part of its own.
+    On a GPU the chunk is copied there as it was stored, from pinned memory, and converted there;
+    and where all rows fit in a quarter of its free memory, it keeps them when they are shuffled for
+    the first time. Of several processes each reads a part of its own.
     """
 
     def __init__(
@@ -38,9 +42,14 @@ class StreamedRows:
         y: StreamedSide,
         seed: int,
         processes: Processes = ALONE,
+        *,
+        keep: bool = True,
     ) -> None:
+        """keep: all rows on a GPU, where they fit."""
         self.pairs, self.x, self.y, self.seed = pairs, x, y, seed
         self.processes = processes
+        self._kept: tuple[Tensor, Tensor] | None = None
+        self._keeps = keep and processes.size == 1 and self._fits()
 
     @property
     def rows(self) -> int:
@@ -48,8 +57,13 @@ class StreamedRows:
 
     def ordered(self) -> Iterator[Prepared]:
         """In the order they are stored in."""
-        own = self.processes.own(self.rows)
-        yield from self._prepared(self.pairs.read(own.start, own.stop, self.pairs.chunk_rows()))
+        own, step = self.processes.own(self.rows), self.pairs.chunk_rows()
+        if self._kept is None:
+            yield from self._prepared(self.pairs.read(own.start, own.stop, step))
+            return
+        parts = (torch.split(side, step) for side in self._kept)
+        for number, (x, y) in enumerate(zip(*parts, strict=True)):
+            yield Prepared(np.arange(number * step, number * step + len(x)), x, y)
 
     def shuffled(
         self, number: int, least: int = 1, most: int | None = None, part: slice | None = None
@@ -62,12 +76,39 @@ class StreamedRows:
         random = np.random.default_rng([self.seed, number, 22])
         together = self.pairs.chunk_rows(least, self.processes.size)
         rows = -(-together * (own.stop - own.start) // self.rows)
-        yield from self._prepared(self.pairs.shuffled(rows, random, most, own))
+        if not self._keeps:
+            yield from self._prepared(self.pairs.shuffled(rows, random, most, own))
+            return
+        x, y = self._all_rows()
+        for chunk in ahead(self.pairs.numbers_only().shuffled(rows, random, most, own)):
+            at = torch.from_numpy(chunk.numbers).to(x.device)
+            yield Prepared(chunk.numbers, x[at], y[at])
+
+    def _fits(self) -> bool:
+        """Whether the device keeps all rows: a GPU with memory enough."""
+        return self.rows * (self.x.dim + self.y.dim) * 4 <= _SHARE * _free_bytes(self.x.device)
+
+    def _all_rows(self) -> tuple[Tensor, Tensor]:
+        """x: (rows, dx) and y: (rows, dy), prepared, on the device; read when first asked for."""
+        if self._kept is None:
+            x, y = (
+                torch.empty(self.rows, side.dim, device=side.device) for side in (self.x, self.y)
+            )
+            for part in self.ordered():
+                first, stop = int(part.numbers[0]), int(part.numbers[-1]) + 1
+                x[first:stop], y[first:stop] = part.x, part.y
+            self._kept = x, y
+        return self._kept
 
     def _prepared(self, chunks: Iterator[Chunk]) -> Iterator[Prepared]:
         on_gpu = self.x.device.type == "cuda"
         for chunk in ahead(_pinned(chunks) if on_gpu else chunks):
             yield Prepared(chunk.numbers, self.x.tensor(chunk.x), self.y.tensor(chunk.y))
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Of a GPU; of others, whose memory is the host's, none."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
 
 
 def _pinned(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
