@@ -13,7 +13,7 @@ from pointdep.data.stored.base import RowSource
 
 _PART = 1 << 17  # numbers encoded at a time: they stay in the cache
 _PART_GPU = 1 << 24
-_TABLE_ROWS = 1 << 18  # with fewer a table of all values does not pay
+_TABLE_ROWS = 1 << 16  # with fewer a table of all values does not pay
 _UNSIGNED = {"u2": np.int32, "u4": np.int64, "u8": np.float64}  # which torch cannot compute with
 
 
