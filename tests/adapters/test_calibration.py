@@ -114,13 +114,12 @@ def test_a_function_of_the_query_is_noticed_by_the_check():
 
 
 def test_many_nats_and_thinned_cells():
-    """4.0 nats: a log-mean-exp alone has too few candidates that are like the right one."""
+    """4.0 nats by 639,200 mismatched pairs, of which 262,144 are kept."""
     x, y = embeddings(800, dim=4, correlation=0.93)
     truth = gaussian_log_ratio(x, y, 0.93)
-    logits = truth / 2 + np.square(x).sum(1)[:, None]
-    model = from_logits(logits, loss="softmax_one_sided", progress=False)
-    alone = np.log((np.exp(truth).sum(1) - np.exp(truth.diagonal())) / 799)
-    assert rmse(model.oof_pmi_, truth.diagonal()) < 0.95 * rmse(alone, 0)
+    function = 2 * np.square(x).sum(1)
+    model = from_logits((truth + function[:, None]) / 2, loss="softmax_one_sided", progress=False)
+    assert rmse(model.oof_pmi_, truth.diagonal()) < 0.8 < 0.3 * function.std()
     assert model.slope_ == pytest.approx(2.0, rel=0.1)
 
 

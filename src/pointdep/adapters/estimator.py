@@ -30,7 +30,6 @@ from pointdep.errors import (
     unknown_name,
 )
 from pointdep.estimator import PointwiseDependency
-from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.progress import show
 from pointdep.inference.bias import FittingBias
@@ -107,6 +106,16 @@ class CalibratedDependency(PointwiseDependency):
 
         X, Y: rows as the critic takes them; groups: (n,), as of `PointwiseDependency.fit`.
         """
+        self._calibrate(X, Y, groups)
+        self._warn_of_flags()
+        return self
+
+    def _warn_of_flags(self) -> None:
+        """On behalf of the function that called the caller."""
+        for flag in self.flags_:
+            warnings.warn(str(flag), FitWarning, stacklevel=3)
+
+    def _calibrate(self, X: Any, Y: Any, groups: Any) -> None:
         side = self._query_side()
         if Y is None:
             raise InputError("Y is missing: call fit(X, Y) with two arrays of paired rows")
@@ -136,15 +145,11 @@ class CalibratedDependency(PointwiseDependency):
         self.bias_, self.jackknife_ = self._bias(rows), assembly.jackknife_factor(rows)
         self.history_: list[Any] = []
         self.flags_ = (
-            *([] if groups is not None else duplicate_flags(rows.x, rows.y)),
             *self._pair_flags(len(rows.x)),
             *self._reference_flags(),
             *held.flags,
         )
         self.flags_ += tuple(self._check_flags())
-        for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=2)
-        return self
 
     def read_out(self, logits: Any, reference: Any = None) -> Array32:
         """log r of other logits of the same model, of any shape.

@@ -42,7 +42,9 @@ def from_embeddings(
         device=device,
         progress=progress,
     )
-    return made.fit(X, Y, groups=groups)
+    made._calibrate(X, Y, groups)
+    made._warn_of_flags()
+    return made
 
 
 def from_logits(
@@ -87,4 +89,6 @@ def from_logits(
         device=device,
         progress=progress,
     )
-    return made.fit(X, Y, groups=groups)
+    made._calibrate(X, Y, groups)
+    made._warn_of_flags()
+    return made
