@@ -106,8 +106,10 @@ class _Fit:
 
     def of_folds(self, folds: int) -> list[Tensor]:
         """The weights for each fold, by the rows of the others."""
-        parts = [self._parts(self.fold == number) for number in range(folds)]
-        level = combine(parts, self.temperature)
+        parts = [
+            self._parts(self.fold == number) for number in range(folds if self.levelled else 0)
+        ]
+        level = self._level(parts)
         cells = self._thinned(level)
         design = self._design(cells, level)
         start = torch.zeros(design.shape[1], dtype=torch.float64)
@@ -117,13 +119,19 @@ class _Fit:
         whole = _fitted(design, cells, odds, balanced)
         found = []
         for number in range(folds):
-            level = combine(parts[:number] + parts[number + 1 :], self.temperature)
+            level = self._level(parts[:number] + parts[number + 1 :])
             kept = cells.within(self.fold != number)
             found.append(_fitted(self._design(kept, level), kept, odds, whole))
         return found
 
     def _parts(self, columns: Tensor) -> Tensor:
         return parts_of(self.logits[:, columns], self.others[:, columns], self.temperature)
+
+    def _level(self, parts: list[Tensor]) -> Tensor:
+        """(n, COUNT), zero without parts."""
+        if not parts:
+            return self.logits.new_zeros(len(self.logits), COUNT)
+        return combine(parts, self.temperature)
 
     def _find_temperature(self) -> float:
         """The slope of log r, at which the log-mean-exp is to be taken: by turns, on some rows."""
@@ -165,9 +173,7 @@ class _Fit:
         row, column = self.others.nonzero(as_tuple=True)
         weight = torch.ones(len(row), dtype=torch.float64)
         if len(row) > 2 * _KEPT:
-            height = self.logits[row, column]
-            if self.levelled:
-                height = height - level[row, 0]
+            height = self.logits[row, column] - level[row, 0]
             bound = torch.topk(height, _KEPT).values[-1]
             high, low = (part.nonzero().squeeze(1) for part in (height >= bound, height < bound))
             draw = torch.Generator().manual_seed(self.seed)

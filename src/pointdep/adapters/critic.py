@@ -48,7 +48,7 @@ class CalibratedCritic(Critic):
         self.register_buffer("reference", reference)
         self.register_buffer("part", part)
         self.register_buffer("kept", torch.arange(len(weights)))
-        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
+        self.register_buffer("temperature", torch.tensor(temperature))
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         logits = self.source.pairs(x[0], y[0])
@@ -86,11 +86,11 @@ class CalibratedCritic(Critic):
     def read_out(self, logits: Tensor, reference: Tensor | None) -> Tensor:
         """Mean log r of logits, of any shape, or of queries (n, m) with reference (n, N)."""
         if reference is None:
-            weights = self.weights.double().mean(0)
+            weights = self.weights.to(logits).mean(0)
             return weights[0] * logits + weights[1]
         everything = torch.ones_like(reference, dtype=torch.bool)
         own = self._from_levels(levels(reference, everything, float(self.temperature)))
-        return self.weights[:, 0].double().mean() * logits + own.mean(0).unsqueeze(-1)
+        return self.weights[:, 0].to(logits).mean() * logits + own.mean(0).unsqueeze(-1)
 
     def _own(self, x: Tensor, y: Tensor) -> Tensor:
         """What is added to slope * logit of paired rows: (R, n), or (R, 1) without queries."""

@@ -16,6 +16,7 @@ from pointdep import assembly
 from pointdep.adapters import persistence
 from pointdep.adapters.calibrating import Calibration, calibrate, slope_stderr
 from pointdep.adapters.critic import CalibratedCritic, Unchanged
+from pointdep.adapters.flags import check_flags, pair_flags, reference_flags
 from pointdep.adapters.rows import flat, read_rows, row_kind
 from pointdep.adapters.sources import Embeddings, Function, Source, Table, as_table
 from pointdep.answers import Array32
@@ -30,7 +31,6 @@ from pointdep.errors import (
     unknown_name,
 )
 from pointdep.estimator import PointwiseDependency
-from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.progress import show
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.out_of_fold import out_of_fold
@@ -39,9 +39,6 @@ from pointdep.permutation import PermutationNull
 
 LOSSES = ("sigmoid", "softmax", "softmax_one_sided")
 """By which the outside model was trained: what its logits lack to be log r."""
-
-_FEW, _UNSURE = 200, 0.25  # pairs, and standard error of the slope over the slope
-_SPARE = 10  # candidates that should be like the right one
 
 
 class CalibratedDependency(PointwiseDependency):
@@ -144,12 +141,13 @@ class CalibratedDependency(PointwiseDependency):
         self._rows = assembly.on_cpu(rows)
         self.bias_, self.jackknife_ = self._bias(rows), assembly.jackknife_factor(rows)
         self.history_: list[Any] = []
+        reference = _critic_of(model).reference
         self.flags_ = (
-            *self._pair_flags(len(rows.x)),
-            *self._reference_flags(),
+            *pair_flags(self.slope_, self.slope_stderr_, len(rows.x)),
+            *reference_flags(len(reference), held.pmi),
             *held.flags,
+            *check_flags(self.check()),
         )
-        self.flags_ += tuple(self._check_flags())
 
     def read_out(self, logits: Any, reference: Any = None) -> Array32:
         """log r of other logits of the same model, of any shape.
@@ -158,8 +156,8 @@ class CalibratedDependency(PointwiseDependency):
         logits with a sample of candidates, (n, N), as large as that of the calibration.
         """
         check_is_fitted(self, "model_")
-        values = torch.as_tensor(np.asarray(logits, np.float64))
-        sample = None if reference is None else torch.as_tensor(np.asarray(reference, np.float64))
+        values = _numbers(logits)
+        sample = None if reference is None else _numbers(reference)
         if (sample is None) != (self._query_side() is None):
             raise InputError(
                 f"loss={self.loss!r} "
@@ -171,11 +169,7 @@ class CalibratedDependency(PointwiseDependency):
                 f"logits {tuple(values.shape)} and reference {tuple(sample.shape)} must have the "
                 "same queries in their rows"
             )
-        critic = _critic_of(self.model_)
-        moved = None if sample is None else sample.to(critic.weights.device)
-        found: Array32 = (
-            critic.read_out(values.to(critic.weights.device), moved).float().cpu().numpy()
-        )
+        found: Array32 = _critic_of(self.model_).read_out(values, sample).float().numpy()
         return found
 
     def save(self, path: str | Path) -> None:
@@ -246,35 +240,6 @@ class CalibratedDependency(PointwiseDependency):
         resolution = math.sqrt(critic.weights.shape[1] / 2) / draws
         return FittingBias(closed_form=max(float(np.mean(gaps)), 0.0), resolution=resolution)
 
-    def _pair_flags(self, pairs: int) -> list[Flag]:
-        # Beyond twice that the logits may say nothing, and then no number of pairs would help.
-        unsure = 1.0 < self.slope_stderr_ / (_UNSURE * self.slope_ or math.inf) < 2.0
-        if pairs >= _FEW and not unsure:
-            return []
-        message = (
-            f"{MEANINGS['few_pairs']} (slope {self.slope_:.3g} +- {self.slope_stderr_:.2g}, by "
-            f"{pairs} pairs). Give more pairs that the model was not trained on"
-        )
-        return [Flag("few_pairs", (), message)]
-
-    def _reference_flags(self) -> list[Flag]:
-        size = len(_critic_of(self.model_).reference)
-        typical = float(np.median(self.oof_pmi_))
-        if not size or typical <= math.log(size / _SPARE):
-            return []
-        message = (
-            f"{MEANINGS['reference_too_small']}: what is a function of the query is found from "
-            f"{size} candidates, and with PMI of {typical:.1f} nats fewer than {_SPARE} of them "
-            "are like the right one. Give more pairs"
-        )
-        return [Flag("reference_too_small", (), message)]
-
-    def _check_flags(self) -> list[Flag]:
-        check = self.check()
-        if check.passed or not check.conclusive:
-            return []
-        return [Flag("check_fails", (), f"{MEANINGS['check_fails']}. {check.verdict}")]
-
     def _null(self, shuffles: int, given: bool) -> PermutationNull:
         del shuffles, given
         raise InputError(
@@ -310,6 +275,13 @@ class CalibratedDependency(PointwiseDependency):
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
         return super()._read_side(flat(rows, self._kinds["xy".index(side)], side.upper()), side)
+
+
+def _numbers(values: Any) -> Tensor:
+    """A user's array or tensor, in float64 on the CPU."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu().double()
+    return torch.from_numpy(np.asarray(values, np.float64))
 
 
 def _critic_of(model: RatioModel) -> CalibratedCritic:
