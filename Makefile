@@ -38,6 +38,7 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/faiss_search.py
 	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/ray_score.py
+	$(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
 	$(BIN)/python benchmarks/figure1_quick.py

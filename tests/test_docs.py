@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ PAGES = [
     if BLOCK.search(page.read_text("utf-8"))
 ]
 TESTED_ELSEWHERE = ("demo",)  # half a minute: once, in tests/cli/test_demo.py
+OPTIONAL = ("open_clip", "sentence_transformers")  # blocks that import them run where they are
 
 
 def blocks(text):
@@ -60,10 +62,17 @@ def run_command(command):
         assert run(words[1:]) == 0, command
 
 
+def needs(code):
+    """Which of the optional packages a block imports."""
+    return [name for name in OPTIONAL if re.search(rf"^(import|from) {name}\b", code, re.M)]
+
+
 def follow(page, text):
     """Do what the page says."""
     namespace = {"__name__": "__main__"}
     for language, code, line in blocks(text):
+        if language == "python" and any(find_spec(name) is None for name in needs(code)):
+            continue
         if language == "python":
             # Empty lines before it, so that a traceback names the line of the page.
             exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
@@ -81,6 +90,16 @@ def test_page(page, tmp_path, monkeypatch):
     np.save("x.npy", x)
     np.save("y.npy", x + random.normal(size=(200, 1)))
     follow(page, page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_an_optional_package(name):
+    pages = [
+        page for page in PAGES if any(name in needs(c) for _, c, _ in blocks(page.read_text()))
+    ]
+    assert pages
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed: its block of {pages[0].name} was left out")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +156,13 @@ class TestThisTest:
         assert right in PAGE
         with pytest.raises(error):
             follow("page", PAGE.replace(right, wrong))
+
+    def test_a_block_that_needs_what_is_not_here(self, monkeypatch):
+        monkeypatch.setattr(sys.modules[__name__], "OPTIONAL", ("no_such_package",))
+        page = "```python\nimport no_such_package\nraise AssertionError\n```\n"
+        follow("page", page)
+        with pytest.raises(ModuleNotFoundError):
+            follow("page", page.replace("no_such", "no_other"))
 
     def test_the_line_of_an_error(self):
         with pytest.raises(AttributeError) as caught:

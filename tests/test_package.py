@@ -44,6 +44,7 @@ from pointdep.objectives import pc
 assert "torch" in sys.modules
 assert not {"sklearn", "pandas"} & set(sys.modules)
 from pointdep import PointwiseDependency
+from pointdep import from_embeddings, from_logits
 """
     assert {"torch", "sklearn"} <= imported_by(code)
 
@@ -52,6 +53,8 @@ def test_every_name_is_there():
     assert set(pointdep.__all__) <= set(dir(pointdep))
     for name in pointdep.__all__:
         assert getattr(pointdep, name) is not None
+    from pointdep.adapters.estimator import CalibratedDependency
+    from pointdep.adapters.making import from_logits
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.classical.methods import CLASSICAL
     from pointdep.conditional.estimator import ConditionalDependency
@@ -63,6 +66,8 @@ def test_every_name_is_there():
     assert pointdep.MIEstimate is MIEstimate
     assert pointdep.ClassicalDependency is ClassicalDependency
     assert pointdep.CLASSICAL is CLASSICAL
+    assert pointdep.CalibratedDependency is CalibratedDependency
+    assert pointdep.from_logits is from_logits
     assert pointdep.ConditionalDependency is ConditionalDependency
     assert pointdep.METHODS is methods.METHODS
     assert pointdep.Method is methods.Method

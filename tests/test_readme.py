@@ -29,6 +29,21 @@ def test_the_table_of_methods_is_the_benchmark() -> None:
         assert float(correlation) == round(found["pmi_correlation"], 2)
 
 
+def test_the_table_of_adapters_is_the_benchmark() -> None:
+    found = json.loads((ROOT / "benchmarks/results/adapters.json").read_text())["summary"]
+    text = (ROOT / "docs/adapters.md").read_text()
+    for mi, of in found.items():
+        own = [f"{of[name]:.2f}" for name in ("pc", "pc_calibrated")]
+        others = [of[name] for name in ("sigmoid", "softmax", "softmax_one_sided")]
+        assert all(one["met"] for one in others)
+        cells = [*own, *(f"{one['pmi_rmse']:.2f} ({one['mi']:.2f})" for one in others)]
+        assert f"| {' | '.join([mi, *cells])} |" in text
+    two, six = found.values()
+    pairs = [(of["pc_five_folds"], of["softmax_one_sided"]["raw_logit_rmse"]) for of in (two, six)]
+    for a, b in zip(*pairs, strict=True):
+        assert f"{a:.2f} and {b:.2f}" in " ".join(text.split())
+
+
 def test_every_other_method_is_named() -> None:
     readme = (ROOT / "README.md").read_text()
     assert all(f"`{key}`" in readme for key in METHODS)

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pointdep import objectives
+    from pointdep.adapters.estimator import CalibratedDependency
+    from pointdep.adapters.making import from_embeddings, from_logits
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
     from pointdep.auditing.shards import audit_shards
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Audit": "pointdep.auditing.result",
     "CLASSICAL": "pointdep.classical.methods",
+    "CalibratedDependency": "pointdep.adapters.estimator",
     "ClassicalDependency": "pointdep.classical.estimator",
     "ConditionalDependency": "pointdep.conditional.estimator",
     "DataWarning": "pointdep.errors",
@@ -43,6 +46,8 @@ _HOME = {
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
+    "from_embeddings": "pointdep.adapters.making",
+    "from_logits": "pointdep.adapters.making",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
@@ -53,6 +58,7 @@ __all__ = [
     "CLASSICAL",
     "METHODS",
     "Audit",
+    "CalibratedDependency",
     "ClassicalDependency",
     "ConditionalDependency",
     "DataWarning",
@@ -66,6 +72,8 @@ __all__ = [
     "__version__",
     "audit",
     "audit_shards",
+    "from_embeddings",
+    "from_logits",
     "objectives",
     "open_rows",
     "retrieval_metrics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from pointdep.data.sides import SideEncoder
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.flags import Flag
 from pointdep.inference.bias import FittingBias
+
+# Models of other rooms, by the kind that their folder names.
+_READERS = {"calibrated": "pointdep.adapters.persistence"}
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -50,6 +54,9 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         raise ModelFileError(
             f"{path} is an encoder of `pointdep pretrain`: read it with contrastive.load_encoder"
         )
+    if about.get("kind") in _READERS:
+        reader = importlib.import_module(_READERS[about["kind"]])
+        return reader.load(path, critic=critic, device=device)
     try:
         params = dict(about["params"])
         get_method(params["method"], params["method_options"])

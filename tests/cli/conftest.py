@@ -117,8 +117,8 @@ def check_json():
 
     def check(command, content):
         table = {**tables["Every command"], **tables[f"`{command}`"]}
-        if command in ("mi", "fit", "demo", "audit"):
-            table |= tables["The estimate: `mi`, `fit`, `demo`, `audit`"]
+        if command in ("mi", "fit", "calibrate", "demo", "audit"):
+            table |= tables["The estimate: `mi`, `fit`, `calibrate`, `demo`, `audit`"]
         found = dict(flatten(content))
         assert not found.keys() - table.keys(), "not documented"
         for key, kind in table.items():

@@ -173,7 +173,8 @@ class RatioModel(nn.Module):
         vectors, own = self.critic.inner_x(mapped)
         if self._adds:
             own = own + self._read_out(torch.zeros_like(own)) - self._reference(mapped)
-        return vectors.transpose(0, 1).flatten(1) / self.replicas, own.mean(0)
+        # A critic whose replicas share their vectors gives them once.
+        return vectors.transpose(0, 1).flatten(1) / len(vectors), own.mean(0)
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         """The same of y: (m, dy) -> (m, R e), and (m,) or None where it has no term of its own."""

@@ -14,6 +14,8 @@ MEANINGS = {
     "determined": "part of y is determined by x: the mutual information has no finite value",
     "collapsed": "the representations are all but constant: they tell no pair from another",
     "reference_too_small": "the stored reference of the read-out is too small for the values found",
+    "few_pairs": "the pairs are too few to calibrate by: PMI may be off by a factor",
+    "check_fails": "the calibrated ratio does not agree with the held-out pairs",
 }
 
 

@@ -1,0 +1,145 @@
+"""A critic that is not trained: logits from elsewhere, moved and stretched to log r."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pointdep.adapters.levels import combine, levels, parts_of
+from pointdep.adapters.sources import Source
+from pointdep.core.critics.base import Critic
+from pointdep.core.transforms import Standardizer
+
+_CELLS = 1 << 24  # logits of queries with reference candidates, alive at a time
+
+
+class CalibratedCritic(Critic):
+    """log r = slope * logit + shift, by R calibrations of the same logits.
+
+    weights: (R, k), the slope and the shift, and with queries of side "x" or "y" how the levels of
+    a query's logits over `reference` are mixed (see `levels`). reference: (N, d) candidates, (0, d)
+    without queries; part: (N,), the fold of each. Replica r leaves out its own fold's, those of
+    `kept[r]`: their pairs are what it reports. Rows are the same for all replicas.
+    """
+
+    weights: Tensor
+    reference: Tensor
+    part: Tensor
+    kept: Tensor
+    temperature: Tensor
+
+    def __init__(
+        self,
+        source: Source,
+        weights: Tensor,
+        reference: Tensor,
+        part: Tensor,
+        *,
+        queries: str | None,
+        temperature: float,
+    ) -> None:
+        super().__init__(len(weights))
+        self.source, self.queries = source, queries
+        self.has_inner = source.has_inner
+        self.register_buffer("weights", weights)
+        self.register_buffer("reference", reference)
+        self.register_buffer("part", part)
+        self.register_buffer("kept", torch.arange(len(weights)))
+        self.register_buffer("temperature", torch.tensor(temperature))
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        logits = self.source.pairs(x[0], y[0])
+        return self.weights[:, :1] * logits + self._own(x[0], y[0])
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        logits = self.source.matrix(x[0], y[0])
+        slope = self.weights[:, 0].view(-1, *[1] * logits.ndim)
+        if self.queries is None:
+            return slope * logits + self.weights[:, 1].view_as(slope)
+        rows = x[0] if self.queries == "x" else y[0]
+        own = self._of_queries(rows.reshape(-1, rows.shape[-1]))
+        own = own.view(len(own), *rows.shape[:-1])
+        return slope * logits + own.unsqueeze(-1 if self.queries == "x" else -2)
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """One vector for all replicas, whose mean over them is what is asked for."""
+        vectors = self.weights[:, 0].mean() * self.source.vectors_x(x[0])
+        if self.queries == "y":
+            return vectors.unsqueeze(0), x.new_zeros(x.shape[:-1])
+        return vectors.unsqueeze(0), self._own(x[0], x[0])
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        own = self._of_queries(y[0]) if self.queries == "y" else None
+        return self.source.vectors_y(y[0]).unsqueeze(0), own
+
+    def select(self, replicas: Sequence[int]) -> CalibratedCritic:
+        chosen = copy.copy(self)
+        chosen.replicas = len(replicas)
+        chosen._buffers = dict(self._buffers)
+        index = torch.as_tensor(list(replicas), device=self.weights.device)
+        chosen.weights, chosen.kept = self.weights[index], self.kept[index]
+        return chosen
+
+    def read_out(self, logits: Tensor, reference: Tensor | None) -> Tensor:
+        """Mean log r of logits, of any shape, or of queries (n, m) with reference (n, N)."""
+        if reference is None:
+            weights = self.weights.to(logits).mean(0)
+            return weights[0] * logits + weights[1]
+        everything = torch.ones_like(reference, dtype=torch.bool)
+        own = self._from_levels(levels(reference, everything, float(self.temperature)))
+        return self.weights[:, 0].to(logits).mean() * logits + own.mean(0).unsqueeze(-1)
+
+    def _own(self, x: Tensor, y: Tensor) -> Tensor:
+        """What is added to slope * logit of paired rows: (R, n), or (R, 1) without queries."""
+        if self.queries is None:
+            return self.weights[:, 1:2].expand(-1, len(x))
+        return self._of_queries(x if self.queries == "x" else y)
+
+    def _of_queries(self, rows: Tensor) -> Tensor:
+        """The same of queries alone: (n, d) -> (R, n)."""
+        step = max(1, _CELLS // max(1, len(self.reference)))
+        return torch.cat([self._of_some(part) for part in torch.split(rows, step)], 1)
+
+    def _of_some(self, rows: Tensor) -> Tensor:
+        if self.queries == "x":
+            logits = self.source.matrix(rows, self.reference)
+            same = self.source.same_row(rows, self.reference)
+        else:
+            logits = self.source.matrix(self.reference, rows).T
+            same = self.source.same_row(self.reference, rows)
+            same = None if same is None else same.T
+        used = torch.ones_like(logits, dtype=torch.bool) if same is None else ~same
+        temperature = float(self.temperature)
+        folds = torch.unique(self.part).tolist()
+        parts = {
+            fold: parts_of(logits[:, self.part == fold], used[:, self.part == fold], temperature)
+            for fold in folds
+        }
+        found = [
+            combine([parts[fold] for fold in folds if fold != own], temperature)
+            for own in self.kept.tolist()
+        ]
+        return self._from_levels(torch.stack(found)).to(rows)
+
+    def _from_levels(self, level: Tensor) -> Tensor:
+        """What is added to slope * logit, of levels (R, n, COUNT) or (n, COUNT): (R, n)."""
+        slope, shift, *mix = self.weights.to(level).unsqueeze(-1).unbind(1)
+        first = level[..., 0]
+        excess = sum(
+            (weight * (first - level[..., k]) for k, weight in enumerate(mix, 1)),
+            start=torch.zeros_like(first),
+        )
+        return shift - slope * first + excess
+
+
+class Unchanged(Standardizer):
+    """Rows as they are: what an outside model takes must not be rescaled."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def select(self, replicas: list[int]) -> Unchanged:
+        return Unchanged(len(replicas), self.mean.shape[1]).to(self.mean.device)

@@ -1,0 +1,182 @@
+"""Where logits come from: two towers' embeddings, the user's function, or a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pointdep.adapters.rows import RowKind
+from pointdep.errors import InputError
+
+_ROWS = 256  # given to the user's function at a time, of each side
+
+
+class Source(nn.Module):
+    """Logits of rows x and y, which are the same for all replicas."""
+
+    has_inner = False  # whether a logit is the inner product of `vectors_x` and `vectors_y`
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Logits of the pairs. x: (n, dx), y: (n, dy) -> (n,)."""
+        raise NotImplementedError
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        """Logits of all pairs. x: (..., n, dx), y: (..., m, dy) -> (..., n, m)."""
+        raise NotImplementedError
+
+    def vectors_x(self, x: Tensor) -> Tensor:
+        """x: (n, dx) -> (n, e)."""
+        raise NotImplementedError
+
+    def vectors_y(self, y: Tensor) -> Tensor:
+        """y: (m, dy) -> (m, e)."""
+        raise NotImplementedError
+
+    def same_row(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """Which of y: (m, dy) belong to which of x: (n, dx), where that can be seen: (n, m)."""
+        del x, y
+        return None
+
+
+class Embeddings(Source):
+    """scale * x . y of two towers' outputs, cosines where they are normalised."""
+
+    has_inner = True
+
+    def __init__(self, scale: float, normalize: bool) -> None:
+        super().__init__()
+        self.scale, self.normalize = scale, normalize
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.vectors_x(x) * self.vectors_y(y)).sum(-1)
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.vectors_x(x) @ self.vectors_y(y).transpose(-1, -2)
+
+    def vectors_x(self, x: Tensor) -> Tensor:
+        return self.scale * self.vectors_y(x)
+
+    def vectors_y(self, y: Tensor) -> Tensor:
+        return F.normalize(y, dim=-1) if self.normalize else y
+
+
+class Function(Source):
+    """The user's ``function(x, y)``: n rows of x and m rows of y give (n, m) logits.
+
+    Rows are given in the shape and kind of number they were calibrated with. A method
+    ``function.pairs(x, y)``, giving (n,), is called for pairs where there is one.
+    """
+
+    def __init__(self, function: Callable[..., Any], kinds: tuple[RowKind, RowKind]) -> None:
+        super().__init__()
+        # In a tuple, so that a module of the user's is neither moved, nor copied, nor saved.
+        self._function = (function,)
+        self.kinds = kinds
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        own = getattr(self._function[0], "pairs", None)
+        parts = zip(torch.split(x, _ROWS), torch.split(y, _ROWS), strict=True)
+        if callable(own):
+            return torch.cat([self._call(own, a, b, (len(a),)) for a, b in parts])
+        return torch.cat([self._block(a, b).diagonal() for a, b in parts])
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        n, m = x.shape[-2], y.shape[-2]
+        blocks = zip(x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1]), strict=True)
+        found = [
+            torch.cat(
+                [
+                    torch.cat([self._block(a, b) for b in torch.split(ys, _ROWS)], 1)
+                    for a in torch.split(xs, _ROWS)
+                ]
+            )
+            for xs, ys in blocks
+        ]
+        return torch.stack(found).view(*x.shape[:-1], m)
+
+    def _block(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._call(self._function[0], x, y, (len(x), len(y)))
+
+    def _call(
+        self, function: Callable[..., Any], x: Tensor, y: Tensor, shape: tuple[int, ...]
+    ) -> Tensor:
+        given = [
+            (rows.round().long() if kind.whole else rows).reshape(len(rows), *kind.shape)
+            for rows, kind in zip((x, y), self.kinds, strict=True)
+        ]
+        shown = " and ".join(str(tuple(rows.shape)) for rows in given)
+        try:
+            with torch.no_grad():
+                found = torch.as_tensor(function(*given))
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"logits, called with rows of shape {shown}, failed: {error}"
+            ) from error
+        if found.shape != shape:
+            raise InputError(
+                f"logits, called with rows of shape {shown}, gave shape {tuple(found.shape)}: it "
+                f"must give {shape}, each x with each y"
+            )
+        found = found.to(x)
+        if not bool(found.isfinite().all()):
+            raise InputError(f"logits, called with rows of shape {shown}, gave NaN or infinity")
+        return found
+
+
+class Table(Source):
+    """Logits that are known: x and y are numbers of rows and columns, (n, 1)."""
+
+    logits: Tensor
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("logits", logits)
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.logits[self._numbers(x, "X"), self._numbers(y, "Y")]
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        rows, columns = self._numbers(x, "X"), self._numbers(y, "Y")
+        return self.logits[rows.unsqueeze(-1), columns.unsqueeze(-2)]
+
+    def same_row(self, x: Tensor, y: Tensor) -> Tensor | None:
+        return x == y.T
+
+    def _numbers(self, rows: Tensor, side: str) -> Tensor:
+        """(..., n, 1) -> (..., n), refused where there is no such row."""
+        numbers = rows.squeeze(-1).round().long()
+        wrong = (numbers < 0) | (numbers >= len(self.logits)) | (numbers != rows.squeeze(-1))
+        if bool(wrong.any()):
+            raise InputError(
+                f"{side} names row {rows.squeeze(-1)[wrong][0].item():g} of a matrix of logits "
+                f"whose rows are 0 to {len(self.logits) - 1}: for other pairs use read_out(logits)"
+            )
+        return numbers
+
+
+def as_table(logits: Any) -> NDArray[np.float32]:
+    """A user's matrix of logits, (n, n), pairs on the diagonal."""
+    if isinstance(logits, Tensor):
+        logits = logits.detach().cpu().float().numpy()
+    try:
+        table = np.asarray(logits)
+    except ValueError as error:
+        raise InputError(f"logits is no matrix ({error})") from None
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
+        raise InputError(
+            f"logits has shape {table.shape} but must be square, (n, n): row i is x_i, column j is "
+            "y_j, and the pairs are on the diagonal"
+        )
+    if table.dtype.kind not in "iuf":
+        raise InputError(f"logits holds {table.dtype}: give numbers")
+    wrong = ~np.isfinite(table)
+    if wrong.any():
+        i, j = (int(index[0]) for index in np.nonzero(wrong))
+        raise InputError(f"logits has {table[i, j]} in row {i}, column {j}: give finite numbers")
+    return table.astype(np.float32)

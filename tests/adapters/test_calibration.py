@@ -1,0 +1,202 @@
+"""Log r that is known exactly, out of logits that hold it up to what a loss leaves open."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.tables import random_table
+from pointdep import from_logits
+from pointdep.adapters.levels import columns, combine, levels, parts_of
+from pointdep.adapters.logistic import fit_log_ratio
+
+from .helpers import TABLE, draw, embeddings, gaussian_log_ratio
+
+NEAR = 0.15  # nats: what 800 draws leave
+
+
+def rmse(found, truth):
+    return float(np.sqrt(np.mean(np.square(found - truth))))
+
+
+class TestRegression:
+    @pytest.mark.parametrize("odds", [0.0, 1.5, -1.0])
+    def test_exact_probabilities_give_back_slope_and_shift(self, odds):
+        logits = 3.0 * TABLE.log_ratio.flatten() - 4.0
+        design = torch.stack([logits, torch.ones_like(logits)], 1)
+        found = fit_log_ratio(
+            design,
+            TABLE.joint.flatten(),
+            TABLE.product.flatten(),
+            odds=odds,
+            start=torch.zeros(2).double(),
+        )
+        assert found.numpy() == pytest.approx([1 / 3, 4 / 3], abs=1e-5)
+
+    def test_pairs_that_are_told_apart_have_no_fit(self):
+        value = torch.tensor([1.0, 2.0, 3.0, 4.0]).double()
+        design = torch.stack([value, torch.ones_like(value)], 1)
+        joint = (value > 2.5).double()
+        start = torch.zeros(2).double()
+        assert fit_log_ratio(design, joint, 1 - joint, odds=0.0, start=start) is None
+
+
+class TestLevels:
+    LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)))
+    USED = torch.from_numpy(np.random.default_rng(1).random((4, 9)) < 0.7)
+
+    def test_by_hand(self):
+        found = levels(self.LOGITS, self.USED, 2.0)
+        for row, used, level in zip(self.LOGITS, self.USED, found, strict=True):
+            kept = [float(s) for s, u in zip(row, used, strict=True) if u]
+            expected = [
+                math.log(sum(math.exp(t * s) for s in kept) / len(kept)) / t for t in (2.0, 1, 0.5)
+            ]
+            assert level.numpy() == pytest.approx([*expected, sum(kept) / len(kept)])
+
+    def test_parts_make_the_whole(self):
+        parts = [parts_of(self.LOGITS[:, p], self.USED[:, p], 2.0) for p in (slice(4), slice(4, 9))]
+        assert torch.allclose(combine(parts, 2.0), levels(self.LOGITS, self.USED, 2.0))
+
+    def test_the_true_ratio_has_level_zero(self):
+        p_y = TABLE.p_y
+        counts = (p_y / p_y.min() * 500).round().long()
+        logits = TABLE.log_ratio.repeat_interleave(counts, 1)
+        everything = torch.ones_like(logits, dtype=torch.bool)
+        assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
+
+    def test_columns_do_not_see_a_function_of_the_query(self):
+        shift = torch.arange(4.0).double()
+        level, moved = (
+            levels(part, self.USED, 0.7) for part in (self.LOGITS, self.LOGITS + shift[:, None])
+        )
+        before = columns(self.LOGITS[:, 0], level)
+        assert torch.allclose(columns(self.LOGITS[:, 0] + shift, moved), before)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale", "shift"), [("sigmoid", 1.0, -math.log(255)), ("softmax", 20.0, 7.0)]
+)
+def test_a_table_up_to_a_constant(loss, scale, shift):
+    drawn = draw(800)
+    model = from_logits(scale * drawn.log_ratio + shift, loss=loss, progress=False)
+    assert rmse(model.oof_pmi_, drawn.log_ratio.diagonal()) < NEAR
+    assert rmse(model.read_out(scale * drawn.exact + shift), drawn.exact) < NEAR
+    assert model.slope_ == pytest.approx(1 / scale, rel=0.1)
+    found = model.mutual_information()
+    assert abs(found.nats - TABLE.mi) < 3 * found.stderr
+    assert model.check().passed
+
+
+@pytest.mark.parametrize("queries", ["x", "y"])
+def test_a_table_up_to_a_function_of_the_query(queries):
+    drawn = draw(800)
+    outcome = drawn.x[:, None] if queries == "x" else drawn.y[None, :]
+    logits = drawn.log_ratio + 3.0 * np.cos(outcome)
+    model = from_logits(logits, loss="softmax_one_sided", queries=queries, progress=False)
+    assert rmse(model.oof_pmi_, drawn.log_ratio.diagonal()) < NEAR
+    rows = np.arange(40)
+    assert rmse(model.pmi_matrix(rows, rows), drawn.log_ratio[:40, :40]) < 2 * NEAR
+    assert model.check().passed
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_a_function_of_the_query_is_noticed_by_the_check():
+    drawn = draw(800)
+    with pytest.warns(match="check_fails: .* Fails: "):
+        model = from_logits(drawn.log_ratio + 2.0 * np.cos(drawn.x)[:, None], progress=False)
+    assert rmse(model.oof_pmi_, drawn.log_ratio.diagonal()) > 3 * NEAR
+
+
+def test_many_nats_and_thinned_cells():
+    """4.0 nats by 639,200 mismatched pairs, of which 262,144 are kept."""
+    x, y = embeddings(800, dim=4, correlation=0.93)
+    truth = gaussian_log_ratio(x, y, 0.93)
+    function = 2 * np.square(x).sum(1)
+    model = from_logits((truth + function[:, None]) / 2, loss="softmax_one_sided", progress=False)
+    assert rmse(model.oof_pmi_, truth.diagonal()) < 0.8 < 0.3 * function.std()
+    assert model.slope_ == pytest.approx(2.0, rel=0.1)
+
+
+def test_more_nats_than_candidates_is_flagged():
+    x, y = embeddings(300, dim=5, correlation=0.93)
+    with pytest.warns(match="reference_too_small: .* Give more pairs"):
+        from_logits(gaussian_log_ratio(x, y, 0.93), loss="softmax_one_sided", progress=False)
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    scale=st.floats(0.01, 100.0),
+    shift=st.floats(-100.0, 100.0),
+    loss=st.sampled_from(["sigmoid", "softmax"]),
+)
+def test_scale_and_constant_change_nothing(scale, shift, loss):
+    drawn = draw(220, seed=5)
+    plain = from_logits(drawn.log_ratio, loss=loss, progress=False)
+    moved = from_logits(scale * drawn.log_ratio + scale * shift, loss=loss, progress=False)
+    assert moved.oof_pmi_ == pytest.approx(plain.oof_pmi_, abs=2e-3)
+    assert moved.slope_ * scale == pytest.approx(plain.slope_, rel=1e-3)
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    size=st.floats(0.0, 30.0),
+    scale=st.floats(0.1, 10.0),
+    queries=st.sampled_from(["x", "y"]),
+)
+def test_a_function_of_the_query_changes_nothing(seed, size, scale, queries):
+    drawn = draw(220, seed=6)
+    function = size * np.random.default_rng(seed).normal(size=220)
+    function = function[:, None] if queries == "x" else function[None, :]
+    options = {"loss": "softmax_one_sided", "queries": queries, "progress": False}
+    plain = from_logits(drawn.log_ratio, **options)
+    moved = from_logits(scale * (drawn.log_ratio + function), **options)
+    assert moved.oof_pmi_ == pytest.approx(plain.oof_pmi_, abs=2e-2)
+
+
+def test_both_directions_are_one_by_transposition():
+    drawn = draw(300, seed=7)
+    options = {"loss": "softmax_one_sided", "progress": False}
+    by_x = from_logits(drawn.log_ratio, queries="x", **options)
+    by_y = from_logits(drawn.log_ratio.T, queries="y", **options)
+    assert by_y.oof_pmi_ == pytest.approx(by_x.oof_pmi_, abs=1e-4)
+    rows = np.arange(30)
+    found, expected = by_y.pmi_matrix(rows, rows).T, by_x.pmi_matrix(rows, rows)
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_groups_are_no_mismatched_pairs_of_each_other():
+    """Each pair twice: without groups the copies pass for mismatched pairs of the highest log r."""
+    drawn = draw(300, seed=8)
+    twice = np.repeat(np.repeat(drawn.log_ratio, 2, 0), 2, 1)
+    groups = np.repeat(np.arange(300), 2)
+    grouped = from_logits(twice, groups=groups, progress=False)
+    once = from_logits(drawn.log_ratio, progress=False)
+    assert rmse(grouped.oof_pmi_[::2], once.oof_pmi_) < 0.1
+    assert grouped.mutual_information().stderr == pytest.approx(
+        once.mutual_information().stderr, rel=0.1
+    )
+
+
+def test_logits_that_say_nothing():
+    random = np.random.default_rng(9)
+    model = from_logits(random.normal(size=(400, 400)), progress=False)
+    low, high = model.mutual_information().ci
+    assert low == pytest.approx(0.0, abs=0.01)
+    assert high < 0.05
+
+
+def test_slope_error_covers_the_slope():
+    """Over draws of other tables the jackknife's error is about the spread there is."""
+    scores = []
+    for seed in range(10):
+        table = random_table(5, 6, seed=40, spread=1.0)
+        model = from_logits(draw(300, seed=seed, table=table).log_ratio, progress=False)
+        scores.append((model.slope_ - 1) / model.slope_stderr_)
+    assert 0.4 < float(np.sqrt(np.mean(np.square(scores)))) < 2.0

@@ -1,0 +1,103 @@
+"""What a user gets wrong, and is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pointdep import CalibratedDependency, from_embeddings, from_logits
+from pointdep.errors import FitWarning, InputError
+
+from .helpers import draw, embeddings
+
+
+def logits(rows=100):
+    return draw(rows).log_ratio
+
+
+def broken(value):
+    table = logits()
+    table[3, 4] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: from_logits(logits()[:, :50]), r"shape \(100, 50\) but must be square"),
+        (lambda: from_logits(logits()[0]), r"shape \(100,\) but must be square"),
+        (lambda: from_logits(broken(np.nan)), "nan in row 3, column 4"),
+        (lambda: from_logits(broken(-np.inf)), "-inf in row 3, column 4"),
+        (lambda: from_logits(logits() > 0), "holds bool: give numbers"),
+        (lambda: from_logits([[1.0], [1.0, 2.0]]), "no matrix"),
+        (lambda: from_logits(logits(), loss="sigmod"), "did you mean 'sigmoid'"),
+        (lambda: from_logits(logits(), queries="z"), "queries='z' must be 'x' or 'y'"),
+        (lambda: from_logits(logits(20)), "20 pairs are too few to calibrate by"),
+        (lambda: from_logits(logits(), folds=1), "folds=1 must be at least 2"),
+        (lambda: from_logits(-logits(400)), "are these distances"),
+        (lambda: from_logits(np.ones((100, 100))), "the logits are all the same"),
+        (lambda: from_logits(10 * np.eye(100)), "give more held-out pairs"),
+        (lambda: from_logits(logits(), np.zeros(100)), "a matrix holds its pairs already"),
+        (lambda: from_logits(np.matmul), "X and Y are missing"),
+        (lambda: from_logits(logits(), groups=np.zeros(100)), "groups has 1 distinct value"),
+        (lambda: from_embeddings(*embeddings(20)), "20 pairs are too few"),
+        (lambda: from_embeddings(np.zeros((60, 2)), np.zeros((60, 3))), "must be of one space"),
+        (lambda: from_embeddings(*embeddings(60), scale=-1.0), "scale=-1.0 must be a number above"),
+        (lambda: from_embeddings(np.zeros((60, 2)), np.zeros((61, 2))), "inconsistent numbers"),
+        (lambda: from_embeddings(["a"] * 60, ["b"] * 60), "holds strings"),
+        (lambda: CalibratedDependency("separable").fit(*embeddings(60)), "unknown critic"),
+        (lambda: CalibratedDependency().fit(embeddings(60)[0]), "Y is missing"),
+    ],
+)
+def test_input_errors(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x, y: (x * y).sum(1), r"gave shape \(100,\): it must give \(100, 100\)"),
+        (lambda x, y: x @ y, "failed: "),
+        (lambda x, y: (x @ y.T) * np.nan, "gave NaN or infinity"),
+    ],
+)
+def test_functions_that_do_not_work(function, message):
+    with pytest.raises(InputError, match=message):
+        from_logits(function, *embeddings(100), progress=False)
+
+
+def test_an_option_that_is_misspelt():
+    with pytest.raises(TypeError, match="did you mean 'normalize'"):
+        CalibratedDependency(normalise=False)
+
+
+def test_few_pairs_are_flagged():
+    with pytest.warns(FitWarning, match="few_pairs: .*by 100 pairs"):
+        model = from_logits(logits(), progress=False)
+    assert [flag.name for flag in model.flags_] == ["few_pairs"]
+    assert "few_pairs" in model.mutual_information().warnings[0]
+
+
+class TestAsked:
+    @pytest.fixture
+    def model(self):
+        return from_logits(logits(300), progress=False)
+
+    def test_rows_that_are_not_in_the_matrix(self, model):
+        for rows in ([300], [-1], [0.5]):
+            with pytest.raises(InputError, match="rows are 0 to 299: for other pairs use read_out"):
+                model.pmi(rows, [0])
+
+    def test_reference_only_where_there_are_queries(self, model):
+        with pytest.raises(InputError, match="takes no reference"):
+            model.read_out(logits(), logits())
+        queries = from_logits(logits(300), loss="softmax_one_sided", progress=False)
+        with pytest.raises(InputError, match="needs reference"):
+            queries.read_out(logits())
+        with pytest.raises(InputError, match="same queries in their rows"):
+            queries.read_out(logits(), logits(50))
+
+    def test_shuffles(self, model):
+        with pytest.raises(InputError, match="was trained elsewhere"):
+            model.mutual_information(shuffles=9)

@@ -1,0 +1,63 @@
+"""`pointdep calibrate`: embeddings in, a model for the other commands out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pointdep import PointwiseDependency, from_embeddings
+
+
+@pytest.fixture
+def towers(folder):
+    """Embeddings of 300 pairs, in a.npy and b.npy."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 6)).astype(np.float32)
+    y = (x + random.normal(size=x.shape)).astype(np.float32)
+    np.save("a.npy", x)
+    np.save("b.npy", y)
+    return x, y
+
+
+OPTIONS = ("--loss", "softmax", "--scale", 5, "-o", "model", "--quiet")
+
+
+def test_as_from_embeddings(pointdep, towers, check_json):
+    found = pointdep("calibrate", "a.npy", "b.npy", *OPTIONS, "--json").json()
+    check_json("calibrate", found)
+    expected = from_embeddings(*towers, loss="softmax", scale=5.0, progress=False)
+    assert found["estimate"]["nats"] == pytest.approx(expected.mutual_information().nats)
+    assert found["slope"] == pytest.approx(expected.slope_)
+    assert found["check"]["passed"] == expected.check().passed
+    again = PointwiseDependency.load("model")
+    assert np.array_equal(again.pmi(*towers), expected.pmi(*towers))
+
+
+def test_score_and_retrieve_take_the_model(pointdep, towers):
+    said = pointdep("calibrate", "a.npy", "b.npy", *OPTIONS)
+    assert said.code == 0, said.err
+    assert "calibration" in said.out
+    assert "log r = " in said.out
+    assert pointdep("score", "model", "a.npy", "b.npy", "-o", "pmi.csv", "--quiet").code == 0
+    model = PointwiseDependency.load("model")
+    table = pd.read_csv("pmi.csv")
+    assert table["pmi"].to_numpy() == pytest.approx(model.pmi(*towers), abs=1e-4)
+    assert (table["stderr"] > 0).all()
+    asked = ("retrieve", "model", "a.npy", "b.npy", "-k", 2, "-o", "best.csv", "--quiet")
+    assert pointdep(*asked).code == 0
+    best = pd.read_csv("best.csv")["candidate"].to_numpy().reshape(-1, 2)
+    assert np.array_equal(best[:, 0], model.pmi_matrix(*towers).argmax(1))
+
+
+def test_the_other_direction(pointdep, towers):
+    options = ("--loss", "softmax_one_sided", "--queries", "y", "--as-they-are", "-o", "model")
+    assert pointdep("calibrate", "a.npy", "b.npy", *options, "--quiet").code == 0
+    model = PointwiseDependency.load("model")
+    assert (model.loss, model.queries, model.normalize) == ("softmax_one_sided", "y", False)
+
+
+def test_mistakes(refused, towers):
+    refused("did you mean 'sigmoid'", "calibrate", "a.npy", "b.npy", "--loss", "sigmoyd", "-o", "m")
+    refused("must be of one space", "calibrate", "x.npy", "y.npy", "-o", "m")
+    refused("is a file", "calibrate", "a.npy", "b.npy", "-o", "a.npy")
