@@ -128,14 +128,15 @@ class TestSide:
 
 
 class TestCopies:
-    @pytest.mark.parametrize("share", [0.0, 0.005, 0.02, 0.5])
+    @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5])  # 0.01 of all rows is said
     @pytest.mark.parametrize("most", [10**9, 500])
     def test_as_of_rows_in_memory(self, share, most, monkeypatch):
         from pointdep.fitting.streamed import copies
 
         monkeypatch.setattr(copies, "_MOST", most)
         x, y = (torch.from_numpy(side).double() for side in correlated(4000))
-        again = torch.randperm(4000)[: int(4000 * share)]
+        drawn = torch.randperm(4000, generator=torch.Generator().manual_seed(1))
+        again = drawn[: int(4000 * share)]
         x, y = torch.cat([x, x[again]]), torch.cat([y, y[again]])
         count = CopyCount()
         for a, b in zip(x.split(300), y.split(300), strict=True):
