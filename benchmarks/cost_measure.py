@@ -1,13 +1,16 @@
-"""What one process of `cost_model.py` does: one job, with the time of each of its parts.
+"""What a process of `cost_model.py` does: jobs, with the time of each of their parts.
 
-    python benchmarks/cost_measure.py cpu < job.json
+    python benchmarks/cost_measure.py cpu < jobs.jsonl
 
-It imports everything, says "ready", reads the job as a line of JSON and prints what it measured.
+It imports everything, says "ready", reads jobs as lines of JSON and prints what it measured, a line
+each.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import gc
 import importlib
 import json
 import sys
@@ -20,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from large_fit import AnonymousMemory
+from large_fit import AnonymousMemory, anonymous_gib
 
 FIT = "rest of the fit"
 PARTS = {
@@ -62,11 +65,12 @@ PARTS = {
 class Clock:
     """Seconds by part; what runs inside a part of another name is that one's, not the outer's.
 
-    On a CPU they are seconds of the processor, which other work beside it does not lengthen.
+    On one core they are seconds of the processor, which other work beside it does not lengthen.
     """
 
     def __init__(self, device: str) -> None:
         self.on_gpu = device == "cuda"
+        self.on_one_core = not self.on_gpu and torch.get_num_threads() == 1
         self.seconds: dict[str, float] = defaultdict(float)
         self._names, self._since = ["rest"], 0.0
         self.memory: AnonymousMemory | None = None
@@ -107,9 +111,10 @@ class Clock:
         self._since = now
 
     def _now(self) -> float:
-        if not self.on_gpu:
+        if self.on_one_core:
             return time.process_time()
-        torch.cuda.synchronize()
+        if self.on_gpu:
+            torch.cuda.synchronize()
         return time.perf_counter()
 
 
@@ -126,7 +131,7 @@ def estimator(job: dict[str, Any]) -> Any:
     """The default one, with the options of the job and a fixed number of epochs."""
     from pointdep import PointwiseDependency
 
-    options = {"max_epochs": job["epochs"], "patience": job.get("patience", job["epochs"])}
+    options = {"max_epochs": job["epochs"], "patience": job["epochs"]}
     options |= {name: job[name] for name in ("hidden", "embedding_dim", "stream") if name in job}
     return PointwiseDependency(
         folds=job["folds"], device=job["device"], random_state=0, progress=False, **options
@@ -138,7 +143,7 @@ def fit(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     fitted = estimator(job).fit(x, y)
     if "save" in job:
         fitted.save(job["save"])
-    return {"epochs": len(fitted.history_), "flags": [flag.name for flag in fitted.flags_]}
+    return {}
 
 
 def audit(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
@@ -168,8 +173,8 @@ def retrieve(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
 DO = {"fit": fit, "audit": audit, "score": score, "retrieve": retrieve}
 
 
-def measured(job: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Do it, and say what it took."""
+def measured(job: dict[str, Any], clock: Clock, empty_gib: float) -> dict[str, Any]:
+    """Do it, and say what it took; what earlier jobs left in memory, above `empty_gib`, is not."""
     sides = (np.load(Path(job["files"]) / f"{name}.npy", mmap_mode="r") for name in "xy")
     x, y = (side[: job["rows"]] for side in sides)
     on_gpu = job["device"] == "cuda"
@@ -177,12 +182,13 @@ def measured(job: dict[str, Any], clock: Clock) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
     with AnonymousMemory() as memory:
         started, worked = time.perf_counter(), time.process_time()
-        clock.memory = memory
+        clock.memory, clock.fit_peak_gib = memory, None
         clock.start()
         found = DO[job["what"]](job, x, y)
         parts = clock.stop()
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - worked
-    gib = 2.0**30
+    gib, left = 2.0**30, max(0.0, memory.before - empty_gib)
+    fit_peak = clock.fit_peak_gib
     return {
         **{name: value for name, value in job.items() if name not in ("files", "model", "save")},
         **found,
@@ -190,8 +196,8 @@ def measured(job: dict[str, Any], clock: Clock) -> dict[str, Any]:
         "cpu_seconds": cpu_seconds,
         "parts": parts,
         "rss_anon_before_gib": memory.before,
-        "rss_anon_peak_gib": memory.peak,
-        "fit_rss_anon_peak_gib": clock.fit_peak_gib,
+        "rss_anon_peak_gib": memory.peak - left,
+        "fit_rss_anon_peak_gib": None if fit_peak is None else fit_peak - left,
         "gpu_peak_gib": torch.cuda.max_memory_allocated() / gib if on_gpu else None,
     }
 
@@ -207,9 +213,17 @@ def main() -> None:
         some = torch.ones(64, 64, device=kind)
         float((some @ some).sum())
     print("ready", flush=True)
-    line = sys.stdin.readline()
-    if line.strip():
-        print(json.dumps(measured(json.loads(line), clock)), flush=True)
+    empty_gib = anonymous_gib()
+    for line in sys.stdin:
+        try:
+            found = measured(json.loads(line), clock, empty_gib)
+        except Exception as error:  # the other jobs can still be done
+            found = {"error": repr(error)}
+        print(json.dumps(found), flush=True)
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
     python benchmarks/cost_model.py measure --output benchmarks/results/cost_model_cpu.json
     python benchmarks/cost_model.py measure --device cuda \\
         --output benchmarks/results/cost_model_gpu.json
+    python benchmarks/cost_model.py measure --threads 2 \\
+        --output benchmarks/results/cost_model_cores.json
 
-Each job runs in a process of its own (`cost_measure.py`), which is started, with all imports done,
-before its turn comes. The largest jobs are held out: the constants are fitted to the others, by
-`cost_fit.py`, and must predict these.
+On a CPU one core is measured, and a few jobs with two. Each job runs in a process of its own
+(`cost_measure.py`), on a GPU all in one, which starts once; the output is written after every job,
+and what it holds is not measured again. The largest jobs are held out: the constants are fitted to
+the others, by `cost_fit.py`, and must predict these.
 """
 
 from __future__ import annotations
@@ -26,118 +29,11 @@ from typing import IO, Any
 
 import numpy as np
 import torch
+from cost_jobs import Job, jobs, make_job
 from report import report
 
 WIDE, NARROW, PLANTED = (20, 1.5), (3, 0.5), 0.01  # factors and noise of data of many columns, few
 WRITTEN = 1 << 18  # rows made at a time
-SMALL = {"hidden": [32], "embedding_dim": 16, "folds": 2}
-
-Job = dict[str, Any]
-
-
-def jobs(device: str, scale: float = 1.0) -> list[Job]:
-    """The grid; scale: of all rows, for a trial."""
-    made = _gpu_jobs() if device == "cuda" else _cpu_jobs()
-    for job in made:
-        job["rows"] = max(2000, int(job["rows"] * scale))
-    return made
-
-
-def _cpu_jobs() -> list[Job]:
-    fits = [
-        _audit(5e3, 8, 3),
-        _audit(2e4, 8, 2),
-        _audit(6e4, 8, 1),
-        _audit(5e3, 32, 3),
-        _audit(6e4, 32, 1),
-        _audit(2e4, 64, 2),
-        _audit(2e4, 256, 1),
-        _audit(1e4, (512, 64), 1),
-        _audit(4e3, 512, 2),
-        _audit(5e4, 64, 2, stream=True),
-        _audit(5e4, 64, 3, stream=True, **SMALL),
-        _audit(2e4, 512, 1, stream=True, folds=2),
-        _audit(3e5, 64, 1, stream=True, **SMALL),
-        _audit(1e5, 8, 1, stream=True, folds=2),
-        _audit(1.5e5, 8, 1, held_out=True),
-        _audit(1.2e5, 64, 1, held_out=True),
-        _audit(3e4, 512, 1, held_out=True),
-        _audit(6e4, 512, 1, stream=True, folds=2, held_out=True),
-        _audit(8e5, 64, 2, stream=True, held_out=True, **SMALL),
-    ]
-    scores = [
-        *(_score(rows, 8) for rows in (1e4, 1e5)),
-        *(_score(rows, 64) for rows in (1e4, 1e5)),
-        *(_score(rows, 512) for rows in (5e3, 3e4)),
-        _score(2e5, 64, **SMALL),
-        _score(4e5, 8, held_out=True),
-        _score(8e4, 512, held_out=True),
-        _score(1.1e6, 64, held_out=True, **SMALL),
-    ]
-    searches = [
-        *(_retrieve(rows, 8, queries) for rows, queries in ((1e4, 1e3), (3e4, 1e3), (2e4, 3e3))),
-        *(_retrieve(rows, 64, queries) for rows, queries in ((1e4, 1e3), (1e5, 1e3), (5e4, 5e3))),
-        *(_retrieve(rows, 512, queries) for rows, queries in ((5e3, 500), (3e4, 1e3))),
-        _retrieve(2e5, 64, 3e3, held_out=True),
-        _retrieve(1e5, 8, 1e3, held_out=True),
-    ]
-    return fits + scores + searches
-
-
-def _gpu_jobs() -> list[Job]:
-    fits = [
-        _audit(1e4, 8, 3),
-        _audit(1e5, 8, 1),
-        _audit(1e4, 64, 3),
-        _audit(6e4, 64, 2),
-        _audit(2e4, 512, 2),
-        _audit(1e5, 64, 2, stream=True),
-        _audit(4e5, 64, 2, stream=True, **SMALL),
-        _audit(5e4, 512, 2, stream=True),
-        _audit(2e5, 512, 2, stream=True),
-        _audit(2e5, 8, 2, stream=True),
-        _fit(1e5, 64, 200, stream=True, patience=8),
-        _audit(1e5, 64, 3, held_out=True),
-        _audit(1.1e6, 64, 2, held_out=True),
-        _audit(5e5, 512, 2, held_out=True),
-    ]
-    scores = [
-        *(_score(rows, 8) for rows in (1e5, 1e6)),
-        *(_score(rows, 64) for rows in (1e5, 1e6)),
-        *(_score(rows, 512) for rows in (2e4, 1.2e5)),
-        _score(2e6, 64, held_out=True),
-        _score(1e6, 512, held_out=True),
-    ]
-    searches = [
-        *(_retrieve(rows, 8, queries) for rows, queries in ((5e4, 1e3), (2e5, 3e3))),
-        *(_retrieve(rows, 64, queries) for rows, queries in ((1e5, 1e3), (5e5, 1e4))),
-        _retrieve(5e4, 512, 1e3),
-        _retrieve(2e5, 512, 1e4),
-        _retrieve(2e6, 64, 1e4, held_out=True),
-        _retrieve(4e5, 512, 1e4, held_out=True),
-    ]
-    return fits + scores + searches
-
-
-def _job(what: str, rows: float, dims: int | tuple[int, int], more: Job) -> Job:
-    both = list(dims) if isinstance(dims, tuple) else [dims, dims]
-    return {"what": what, "rows": int(rows), "dims": both, "folds": 5, "held_out": False, **more}
-
-
-def _audit(rows: float, dims: int | tuple[int, int], epochs: int, **more: Any) -> Job:
-    return _job("audit", rows, dims, {"epochs": epochs, **more})
-
-
-def _fit(rows: float, dims: int, epochs: int, **more: Any) -> Job:
-    return _job("fit", rows, dims, {"epochs": epochs, **more})
-
-
-def _score(rows: float, dims: int, **more: Any) -> Job:
-    return _job("score", rows, dims, more)
-
-
-def _retrieve(rows: float, dims: int, queries: float, **more: Any) -> Job:
-    return _job("retrieve", rows, dims, {"queries": int(queries), **more})
 
 
 def write(folder: Path, rows: int, dims: Sequence[int], device: str) -> None:
@@ -170,125 +66,137 @@ def write(folder: Path, rows: int, dims: Sequence[int], device: str) -> None:
 
 
 class Waiting:
-    """A process that has imported everything and waits for its job."""
+    """A process that has imported everything and waits for jobs."""
 
-    def __init__(self, device: str, threads: int) -> None:
+    def __init__(self, args: argparse.Namespace) -> None:
         script = Path(__file__).with_name("cost_measure.py")
-        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-        self.began = time.perf_counter()
+        threads = {"OMP_NUM_THREADS": str(args.threads)} if args.threads else {}
+        began = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, str(script), device],
+            [sys.executable, str(script), args.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
+            env={**os.environ, **threads},
         )
-        self.said, self.told = self._pipe(self.process.stdout), self._pipe(self.process.stdin)
-
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
-
-    def ready(self) -> float:
-        """Wait until it is; the seconds since it was started."""
+        self.said, self.told = _pipe(self.process.stdout), _pipe(self.process.stdin)
         if self.said.readline().strip() != "ready":
-            raise RuntimeError("a measuring process did not start")
-        return time.perf_counter() - self.began
+            raise RuntimeError("the measuring process did not start")
+        self.start_seconds = time.perf_counter() - began
 
-    def do(self, job: Job) -> dict[str, Any]:
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.told.close()
+        self.process.wait()
+
+    def do(self, job: Job) -> Job | None:
+        """What was measured, or None where the job failed, with its error on standard error."""
         self.told.write(json.dumps(job) + "\n")
         self.told.flush()
         line = self.said.readline()
-        self.told.close()
-        if self.process.wait() or not line:
-            raise RuntimeError(f"the job failed: {job}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        print(line.strip() or f"ended in the job {job}", file=sys.stderr, flush=True)
+        found: Job = json.loads(line) if line else {"error": "ended"}
+        return None if "error" in found else found
 
 
-def done_apart(todo: Sequence[Job], args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Each job in a process of its own, so many of which are made ready at a time.
-
-    One that fails is left out, with its error on standard error.
-    """
-    for first in range(0, len(todo), args.ahead):
-        some = todo[first : first + args.ahead]
-        waiting = [Waiting(args.device, args.threads) for _ in some]
-        for one in waiting:
-            one.ready()
-        for one, job in zip(waiting, some, strict=True):
-            try:
-                found = one.do(job)
-            except (RuntimeError, OSError) as error:
-                print(error, file=sys.stderr)
-                continue
-            print(json.dumps(found), file=sys.stderr, flush=True)
-            yield found
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
 
 
-def start_seconds(args: argparse.Namespace) -> float:
-    """From the start of a process until it can begin, with the files of the imports in memory."""
-    for _ in range(2):
-        one = Waiting(args.device, args.threads)
-        seconds = one.ready()
-        one.told.close()
-        one.process.wait()
-    return seconds
+def done_apart(todo: Sequence[Job], args: argparse.Namespace) -> Iterator[Job]:
+    """Each job in a process of its own, or with `--together` all in one, as long as it lives."""
+    left = list(todo)
+    while left:
+        with Waiting(args) as process:
+            while left and process.process.poll() is None:
+                found = process.do(left.pop(0))
+                if found is not None:
+                    yield {**found, "start_seconds": process.start_seconds}
+                if not args.together:
+                    break
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """All jobs of the grid, or those that are asked for."""
-    todo = jobs(args.device, args.scale)
+    """All jobs of the grid, or those that are asked for, and that the output does not hold."""
+    todo = jobs(args.device, args.threads, args.scale)
     if args.only:
         todo = [job for job in todo if job["what"] in args.only.split(",")]
-    if args.jobs:
-        todo = [todo[int(number)] for number in args.jobs.split(",")]
+    before = _measured_before(args.output)
+    todo = [job for job in todo if not any(_is(job, old) for old in before["jobs"])]
     shutil.rmtree(args.folder, ignore_errors=True)
     began = time.perf_counter()
-    start = start_seconds(args)
-    for dims in {tuple(job["dims"]) for job in todo}:
-        rows = max(job["rows"] for job in todo if tuple(job["dims"]) == dims)
-        write(args.folder / _name(dims), rows, dims, args.device)
-    models = _models(todo, args)
-    for job in todo:
-        job |= {"device": args.device, "files": str(args.folder / _name(job["dims"]))}
-        if job["what"] in ("score", "retrieve"):
-            job["model"] = models[_network(job)]
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, args.folder)
-        measured = list(done_apart(todo, args))
-    return {
+    result: dict[str, Any] = {
         "machine": args.machine,
         "cores": args.threads or torch.get_num_threads(),
         "faiss": find_spec("faiss") is not None,
-        "start_seconds": start,
-        "total_seconds": time.perf_counter() - began,
-        "jobs": measured,
+        "first_seconds": before.get("first_seconds", 0.0),
+        "jobs": before["jobs"],
     }
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, args.folder, ignore_errors=True)
+        _prepare(todo, args)
+        first = [_first(todo[0])] * 2 if args.together and todo else []
+        trial: list[Job] = []
+        for found in done_apart([*first, *_models(todo, args), *todo], args):
+            purpose = found.get("purpose")
+            if purpose == "first":
+                trial.append(found)
+                result["first_seconds"] = trial[0]["seconds"] - found["seconds"]
+            elif purpose is None:
+                result["jobs"].append(found)
+            if args.output:  # so that what is done is not lost if the rest is cut off
+                Path(args.output).write_text(json.dumps(result), "utf-8")
+    return {**result, "total_seconds": time.perf_counter() - began}
 
 
-def _models(todo: Sequence[Job], args: argparse.Namespace) -> dict[str, str]:
-    """Saved models for the jobs that need one, by what `_network` says."""
-    needed = {_network(job): job for job in todo if job["what"] in ("score", "retrieve")}
-    fits = []
-    for name, job in needed.items():
-        own = {key: job[key] for key in ("hidden", "embedding_dim") if key in job}
+def _first(job: Job) -> Job:
+    """A small audit of the job's files, to see what is paid once in a process."""
+    made = make_job("audit", 2000, (job["dims"][0], job["dims"][1]), {"epochs": 1})
+    return made | {"device": job["device"], "files": job["files"], "purpose": "first"}
+
+
+def _prepare(todo: Sequence[Job], args: argparse.Namespace) -> None:
+    """Write the files that the jobs read, and tell them where."""
+    for dims in {tuple(job["dims"]) for job in todo}:
+        rows = max(20_000, *(job["rows"] for job in todo if tuple(job["dims"]) == dims))
+        write(args.folder / _name(dims), rows, dims, args.device)
+    for job in todo:
+        job |= {"device": args.device, "files": str(args.folder / _name(job["dims"]))}
+
+
+def _measured_before(output: str | None) -> dict[str, Any]:
+    """What the output holds already."""
+    if output is None or not Path(output).exists():
+        return {"jobs": []}
+    found: dict[str, Any] = json.loads(Path(output).read_text("utf-8"))
+    return found
+
+
+def _is(job: Job, old: Job) -> bool:
+    return all(old.get(name) == value for name, value in job.items())
+
+
+def _models(todo: Sequence[Job], args: argparse.Namespace) -> list[Job]:
+    """Fits that save the models which jobs need; the jobs are told where."""
+    fits: dict[str, Job] = {}
+    for job in todo:
+        if job["what"] not in ("score", "retrieve"):
+            continue
+        name = f"model-{_name(job['dims'])}-{job['folds']}-{job.get('hidden', 'auto')}"
+        job["model"] = str(args.folder / name)
+        own: Job = {key: job[key] for key in ("hidden", "embedding_dim") if key in job}
         narrow = max(job["dims"]) <= 25
-        made = _job("fit", 20_000 if narrow else 4_000, (job["dims"][0], job["dims"][1]), own)
+        made = make_job("fit", 20_000 if narrow else 4_000, (job["dims"][0], job["dims"][1]), own)
         made |= {"epochs": 6 if narrow else 1, "folds": job["folds"], "device": args.device}
-        made |= {"files": str(args.folder / _name(job["dims"]))}
-        fits.append(made | {"save": str(args.folder / name)})
-    list(done_apart(fits, args))
-    return {name: str(args.folder / name) for name in needed}
+        fits[name] = made | {"files": job["files"], "save": job["model"], "purpose": "model"}
+    return list(fits.values())
 
 
 def _name(dims: Sequence[int]) -> str:
     return "x".join(map(str, dims))
-
-
-def _network(job: Job) -> str:
-    return f"model-{_name(job['dims'])}-{job['folds']}-{job.get('hidden', 'auto')}"
 
 
 def main() -> None:
@@ -297,17 +205,16 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--machine", default="2 cores of a cloud machine", help="in words")
     parser.add_argument("--threads", type=int, default=None, help="1 on a CPU, all beside a GPU")
-    parser.add_argument("--ahead", type=int, default=None, help="processes ready at a time")
+    parser.add_argument("--together", action="store_true", help="all jobs in one process")
     parser.add_argument("--folder", type=Path, default=Path("cost_model_files"))
     parser.add_argument("--scale", type=float, default=1.0, help="of all rows, for a trial")
     parser.add_argument("--only", help="audit, score or retrieve, comma separated")
-    parser.add_argument("--jobs", help="numbers of jobs, comma separated, from 0")
-    parser.add_argument("--output")
+    parser.add_argument("--output", help="what it holds already is not measured again")
     args = parser.parse_args()
     on_gpu = args.device == "cuda"
     args.threads = (0 if on_gpu else 1) if args.threads is None else args.threads
-    args.ahead = (12 if on_gpu else 1) if args.ahead is None else args.ahead
-    report(f"cost_model_{'gpu' if on_gpu else 'cpu'}", measure(args), args.output)
+    args.together |= on_gpu  # where a process takes long to start
+    report("cost_model", measure(args), args.output)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
+    from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.result import Retrieved
 
@@ -38,6 +39,7 @@ _HOME = {
     "METHODS": "pointdep.core.methods",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
+    "Plan": "pointdep.planning.plan",
     "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
@@ -45,6 +47,7 @@ _HOME = {
     "audit_shards": "pointdep.auditing.shards",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
+    "plan": "pointdep.planning.plan",
     "retrieval_metrics": "pointdep.retrieval.metrics",
     "score_shards": "pointdep.cluster.scoring",
 }
@@ -60,6 +63,7 @@ __all__ = [
     "InputError",
     "MIEstimate",
     "Method",
+    "Plan",
     "PointdepError",
     "PointwiseDependency",
     "Retrieved",
@@ -68,6 +72,7 @@ __all__ = [
     "audit_shards",
     "objectives",
     "open_rows",
+    "plan",
     "retrieval_metrics",
     "score_shards",
 ]

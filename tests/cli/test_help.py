@@ -12,7 +12,9 @@ from pointdep import CLASSICAL, METHODS
 from pointdep.core.critics import CRITICS
 from pointdep.data.readers import SUFFIXES
 
-COMMANDS = ["demo", "mi", "fit", "score", "retrieve", "audit", "pretrain", "bench", "reproduce"]
+COMMANDS = [
+    "demo", "mi", "fit", "score", "retrieve", "audit", "plan", "pretrain", "bench", "reproduce"
+]  # fmt: skip
 REPRODUCED = ["table1", "figure1", "theorem1", "figure2", "simclr", "table2", "figure3"]
 WITH_OPTIONS = [*((name,) for name in COMMANDS[:-1]), *(("reproduce", name) for name in REPRODUCED)]
 
