@@ -91,8 +91,13 @@ def gib_of(job: Job) -> dict[str, float]:
 
 
 def gpu_gib_of(job: Job) -> dict[str, float]:
-    """The same of the GPU; of an audit's fit alone it is not known."""
-    return {} if job["gpu_peak_gib"] is None else {job["what"]: job["gpu_peak_gib"]}
+    """The same of the GPU, where there was one."""
+    if job["gpu_peak_gib"] is None:
+        return {}
+    found = {job["what"]: job["gpu_peak_gib"]}
+    if job["what"] == "audit":
+        found["fit"] = job["fit_gpu_peak_gib"]
+    return found
 
 
 def solved(

@@ -75,6 +75,7 @@ class Clock:
         self._names, self._since = ["rest"], 0.0
         self.memory: AnonymousMemory | None = None
         self.fit_peak_gib: float | None = None
+        self.fit_gpu_peak_gib: float | None = None
 
     def start(self) -> None:
         """From now on."""
@@ -102,6 +103,7 @@ class Clock:
                 self._charge()
                 if self._names.pop() == FIT and self.memory is not None:
                     self.fit_peak_gib = self.memory.peak
+                    self.fit_gpu_peak_gib = gpu_peak_gib(self.on_gpu)
 
         setattr(owner, name, watched)
 
@@ -116,6 +118,11 @@ class Clock:
         if self.on_gpu:
             torch.cuda.synchronize()
         return time.perf_counter()
+
+
+def gpu_peak_gib(on_gpu: bool) -> float | None:
+    """The most that was allocated on the GPU since the job began."""
+    return torch.cuda.max_memory_allocated() / 2.0**30 if on_gpu else None
 
 
 def _owner(path: str) -> tuple[Any, str]:
@@ -187,7 +194,7 @@ def measured(job: dict[str, Any], clock: Clock, empty_gib: float) -> dict[str, A
         found = DO[job["what"]](job, x, y)
         parts = clock.stop()
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - worked
-    gib, left = 2.0**30, max(0.0, memory.before - empty_gib)
+    left = max(0.0, memory.before - empty_gib)
     fit_peak = clock.fit_peak_gib
     return {
         **{name: value for name, value in job.items() if name not in ("files", "model", "save")},
@@ -198,7 +205,8 @@ def measured(job: dict[str, Any], clock: Clock, empty_gib: float) -> dict[str, A
         "rss_anon_before_gib": memory.before,
         "rss_anon_peak_gib": memory.peak - left,
         "fit_rss_anon_peak_gib": None if fit_peak is None else fit_peak - left,
-        "gpu_peak_gib": torch.cuda.max_memory_allocated() / gib if on_gpu else None,
+        "gpu_peak_gib": gpu_peak_gib(on_gpu),
+        "fit_gpu_peak_gib": clock.fit_gpu_peak_gib,
     }
 
 

@@ -203,7 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("measure",))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--machine", default="2 cores of a cloud machine", help="in words")
+    parser.add_argument("--machine", default="one core of a cloud machine", help="in words")
     parser.add_argument("--threads", type=int, default=None, help="1 on a CPU, all beside a GPU")
     parser.add_argument("--together", action="store_true", help="all jobs in one process")
     parser.add_argument("--folder", type=Path, default=Path("cost_model_files"))

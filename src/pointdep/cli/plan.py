@@ -159,12 +159,16 @@ def print_plan(found: Plan) -> None:
         {
             "audit": "with its fit",
             "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}",
-            "how sure": f"held-out times were within a factor {worst:.2g}, memory within "
-            f"{worst_memory:.2g}; {known} on {found.machine}. Another machine, slow disks and "
+            "how sure": f"held-out times were within a factor {_rounded_up(worst):g}, memory within "
+            f"{_rounded_up(worst_memory):g}; {known} on {found.machine}. Another machine, slow disks and "
             "another number of epochs change it in proportion.",
             "so": " ".join(found.advice),
         }
     )
+
+
+def _rounded_up(factor: float) -> float:
+    return math.ceil(10 * factor) / 10
 
 
 def _gib(amount: float) -> str:

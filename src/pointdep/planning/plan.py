@@ -17,7 +17,7 @@ EPOCHS, EPOCHS_NARROW = 20, 60
 """Epochs that are planned for, where nobody says: about where early stopping ended the fits seen,
 of data with many columns and, where a network on pairs learns for longer, with 25 or fewer."""
 
-START = "starting Python"
+START = "start of the process"
 
 
 @dataclass(frozen=True)
