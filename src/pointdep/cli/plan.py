@@ -150,8 +150,8 @@ def print_plan(found: Plan) -> None:
             "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         )
     print()
-    worst = max(one.within for one in found.costs.values())
-    worst_memory = max(one.memory_within for one in found.costs.values())
+    worst = _rounded_up(max(one.within for one in found.costs.values()))
+    worst_memory = _rounded_up(max(one.memory_within for one in found.costs.values()))
     known = (
         "measured" if found.device == "gpu" or found.cores <= 2 else "measured with 1 and 2 cores"
     )
@@ -159,8 +159,8 @@ def print_plan(found: Plan) -> None:
         {
             "audit": "with its fit",
             "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}",
-            "how sure": f"held-out times were within a factor {_rounded_up(worst):g}, memory within "
-            f"{_rounded_up(worst_memory):g}; {known} on {found.machine}. Another machine, slow disks and "
+            "how sure": f"held-out times were within a factor {worst:g}, memory within "
+            f"{worst_memory:g}; {known} on {found.machine}. Another machine, slow disks and "
             "another number of epochs change it in proportion.",
             "so": " ".join(found.advice),
         }
