@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
     from pointdep.estimator import PointwiseDependency
     from pointdep.inference.mutual_information import MIEstimate
+    from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.result import Retrieved
 
@@ -41,6 +42,7 @@ _HOME = {
     "METHODS": "pointdep.core.methods",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
+    "Plan": "pointdep.planning.plan",
     "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
@@ -50,6 +52,7 @@ _HOME = {
     "from_logits": "pointdep.adapters.making",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
+    "plan": "pointdep.planning.plan",
     "retrieval_metrics": "pointdep.retrieval.metrics",
     "score_shards": "pointdep.cluster.scoring",
 }
@@ -66,6 +69,7 @@ __all__ = [
     "InputError",
     "MIEstimate",
     "Method",
+    "Plan",
     "PointdepError",
     "PointwiseDependency",
     "Retrieved",
@@ -76,6 +80,7 @@ __all__ = [
     "from_logits",
     "objectives",
     "open_rows",
+    "plan",
     "retrieval_metrics",
     "score_shards",
 ]

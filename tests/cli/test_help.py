@@ -13,7 +13,7 @@ from pointdep.core.critics import CRITICS
 from pointdep.data.readers import SUFFIXES
 
 COMMANDS = [
-    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "pretrain", "bench"),
+    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain", "bench"),
     "reproduce",
 ]
 REPRODUCED = ["table1", "figure1", "theorem1", "figure2", "simclr", "table2", "figure3"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 import pointdep
-from pointdep.cli import audit, bench, calibrate, demo, fit, mi, pretrain, retrieve, score
+from pointdep.cli import audit, bench, calibrate, demo, fit, mi, plan, pretrain, retrieve, score
 from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
 from pointdep.errors import PointdepError, PointdepWarning
 
@@ -57,6 +57,7 @@ app.command(name="calibrate")(_guarded(calibrate.calibrate))
 app.command(name="score")(_guarded(score.score))
 app.command(name="retrieve")(_guarded(retrieve.retrieve))
 app.command(name="audit")(_guarded(audit.audit))
+app.command(name="plan")(_guarded(plan.plan))
 app.command(name="pretrain")(_guarded(pretrain.pretrain))
 app.command(name="bench")(_guarded(bench.bench))
 

@@ -1,0 +1,75 @@
+"""``pointdep plan``."""
+
+from __future__ import annotations
+
+import pytest
+
+from pointdep import plan
+from pointdep.planning.constants import measured
+
+
+def test_what_it_prints(pointdep):
+    outcome = pointdep("plan", "1e6", "512,64", "--cores", 1)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    lines = outcome.out.splitlines()
+    assert lines[0].startswith("1,000,000 pairs of 512 + 64 columns, 5 folds, 20 epochs, 1 core")
+    costs = plan(10**6, (512, 64), cores=1).costs
+    for command in ("fit", "score", "audit", "retrieve"):
+        line = next(line for line in lines if line.startswith(command))
+        assert line.endswith(f"{costs[command].bottleneck}, {costs[command].share:.0%}")
+        assert "GiB" in line
+    assert "within a factor" in outcome.out
+    assert "docs/large.md" in outcome.out
+
+
+@pytest.mark.parametrize("rows", ["1e6", "1_000_000", "1000000", "1,000,000", "1E+6"])
+def test_ways_to_write_rows(pointdep, rows):
+    assert pointdep("plan", rows, "8", "--json").json()["rows"] == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "options", [(), *[("--gpu",)] * ("gpu" in measured()), ("--epochs", 3, "--folds", 2)]
+)
+def test_json(pointdep, check_json, options):
+    content = pointdep("plan", 20_000, "32", *options, "--json").json()
+    check_json("plan", content)
+    assert [one["command"] for one in content["costs"]] == ["fit", "score", "audit", "retrieve"]
+    for one in content["costs"]:
+        assert one["bottleneck"] == one["parts"][0]["part"]
+        assert (one["gpu_gib"] is None) == ("--gpu" not in options)
+
+
+@pytest.mark.skipif("gpu" in measured(), reason="a GPU has been measured")
+def test_no_gpu_measured(refused):
+    refused("no GPU has been measured for the plan yet", "plan", 1000, 8, "--gpu")
+
+
+def test_options_reach_the_plan(pointdep):
+    more = ("--epochs", 7, "--folds", 3, "--queries", 50, "--cores", 1)
+    content = pointdep("plan", 20_000, "40,30", *more, "--json").json()
+    expected = plan(20_000, (40, 30), epochs=7, folds=3, queries=50, cores=1)
+    assert [one["seconds"] for one in content["costs"]] == [
+        one.seconds for one in expected.costs.values()
+    ]
+    assert content["dims"] == [40, 30]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("ROWS '0' must be a whole number above 0", ("0", "8")),
+        ("ROWS 'many' must be", ("many", "8")),
+        ("ROWS '1.5' must be", ("1.5", "8")),
+        ("ROWS 'inf' must be", ("inf", "8")),
+        ("rows=5: 5 folds need at least 10", ("5", "8")),
+        ("DIMS '0' must be", ("100", "0")),
+        ("DIMS '8,8,8' must be", ("100", "8,8,8")),
+        ("DIMS 'x' must be", ("100", "x")),
+        ("epochs=0 must be", ("100", "8", "--epochs", "0")),
+        ("cores=0 must be", ("100", "8", "--cores", "0")),
+        ("queries=0 must be", ("100", "8", "--queries", "0")),
+    ],
+)
+def test_mistakes(refused, message, arguments):
+    refused(message, "plan", *arguments)

@@ -1,0 +1,67 @@
+"""The packaged constants, against every measurement that is recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from pointdep.planning import memory
+from pointdep.planning.constants import COMMANDS, constants, measured
+from pointdep.planning.plan import START, cost
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks/results"
+FACTOR = 1.5
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from cost_fit import gib_of, predicted_bytes, predicted_seconds, seconds_of, shape_of  # noqa: E402
+
+
+def recorded():
+    """(device, job, whether FAISS was there)."""
+    for device in measured():
+        result = json.loads((RESULTS / f"cost_model_{device}.json").read_text("utf-8"))
+        for job in result["jobs"]:
+            yield device, job, result["faiss"]
+
+
+def named(case):
+    device, job, _ = case
+    return f"{device}-{job['what']}-{job['rows']}-{'x'.join(map(str, job['dims']))}"
+
+
+@pytest.mark.parametrize("case", list(recorded()), ids=named)
+def test_recorded_jobs(case):
+    device, job, faiss = case
+    known, shape = constants(device), shape_of(job)
+    for command, parts in seconds_of(job, faiss).items():
+        told = predicted_seconds(known, command, shape, parts)
+        assert 1 / FACTOR <= told / sum(parts.values()) <= FACTOR, command
+    for command, gib in gib_of(job).items():
+        told = predicted_bytes(known["bytes"][command], command, shape) / 2**30
+        assert 1 / FACTOR <= told / gib <= FACTOR, command
+
+
+@pytest.mark.parametrize("device", list(measured()))
+def test_constants(device):
+    known = constants(device)
+    assert set(known["seconds"]) == set(known["bytes"]) == set(COMMANDS) == set(memory.COMMANDS)
+    for command in COMMANDS:
+        assert 1 <= known["within"][command]["seconds"] <= FACTOR
+        assert 1 <= known["within"][command]["bytes"] <= FACTOR
+
+
+@pytest.mark.skipif(
+    not (RESULTS / "large_fit_scaling.json").exists(), reason="fits against rows not recorded"
+)
+def test_fits_against_rows():
+    found = json.loads((RESULTS / "large_fit_scaling.json").read_text("utf-8"))
+    for fit in found["fits"]:
+        job = {**fit["options"], **fit, "dims": fit["columns"], "stream": True}
+        told = cost("fit", shape_of(job), "cpu", 1)
+        begun = told.seconds - told.parts[START]  # the clock was started then
+        assert 1 / FACTOR <= begun / fit["cpu_seconds"] <= FACTOR
+        assert 1 / FACTOR <= told.gib / fit["rss_anon_peak_gib"] <= FACTOR
