@@ -5,7 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: browser demo test test-slow lint bench bench-data bench-gpu bench-peers format clean
+# Environments beside .venv, made anew each time.
+OLDEST := .venv-oldest
+NEWEST := .venv-newest
+EMPTY := .venv-empty
+
+.PHONY: browser demo test test-slow test-oldest test-newest wheel lint bench bench-data bench-gpu bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -22,6 +27,28 @@ browser:
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -q -m slow
+
+# The oldest versions of the main dependencies that are supported; torch is the pinned one.
+test-oldest:
+	rm -rf $(OLDEST) && $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt \
+	  -c constraints-oldest.txt -e ".[pretrain]" pytest pytest-xdist hypothesis polars selenium
+	$(OLDEST)/bin/python -m pytest -q -n 2 -m "not slow"
+
+# The newest there are; torch stays the pinned one, because others come with gigabytes of CUDA.
+test-newest:
+	rm -rf $(NEWEST) && $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check -U --upgrade-strategy eager \
+	  -c constraints.txt -e ".[dev]"
+	$(NEWEST)/bin/python -m pytest -q -n 2 -m "not slow"
+
+wheel:
+	rm -rf build dist $(EMPTY) && $(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install -q --disable-pip-version-check build
+	$(EMPTY)/bin/python -m build --wheel
+	rm -rf $(EMPTY) && $(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd $(EMPTY) && bin/pointdep demo -o demo.html && bin/python ../benchmarks/first_use.py
 
 lint: $(READY_DEV)
 	$(BIN)/ruff check .

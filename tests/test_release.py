@@ -1,0 +1,107 @@
+"""What a release consists of agrees with itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import pointdep
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_the_version_is_one():
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "pointdep.__version__"}
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert str(cited["version"]) == pointdep.__version__
+    assert f"## {pointdep.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_paper_is_cited():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(cited)
+    paper = cited["preferred-citation"]
+    assert paper["title"] == "Neural Methods for Point-wise Dependency Estimation"
+    assert [a["family-names"] for a in paper["authors"]] == [
+        "Tsai",
+        "Zhao",
+        "Yamada",
+        "Morency",
+        "Salakhutdinov",
+    ]
+
+
+def test_the_oldest_versions_are_those_that_are_promised():
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
+    extras = PROJECT["project"]["optional-dependencies"]
+    promised = [*PROJECT["project"]["dependencies"], *extras["distributed"], *extras["pretrain"]]
+    lowest = dict(found.groups() for text in promised if (found := LOWEST.match(text)))
+    lowest.pop("torch")  # pinned in constraints.txt
+    assert {name: pointwise(v) for name, v in oldest.items()} == {
+        name: pointwise(v) for name, v in lowest.items()
+    }
+
+
+LOWEST = re.compile(r"([a-z0-9-]+)(?:\[.*\])?>=([\d.]+)")
+
+
+def pointwise(version):
+    """Its numbers, zeros at the end left out."""
+    numbers = [int(part) for part in version.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
+
+
+def test_make_targets_that_contributors_are_told_of():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    told = re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    assert len(told) > 6
+    for target in told:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_every_room_is_on_the_map():
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## The rooms")[1]
+    named = re.findall(r"`([a-z]+)`", page.split("## Habits")[0])
+    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    rooms = [layer.removeprefix("pointdep.") for layer in layers]
+    assert set(rooms) <= set(named)
+    order = [name for name in named if name in rooms]
+    assert order[0] == rooms[-1]
+    assert order[-1] == rooms[0]
+
+
+def test_packaged_files_are_there():
+    for pattern in PROJECT["tool"]["setuptools"]["package-data"]["pointdep"]:
+        assert list((ROOT / "src/pointdep").glob(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("pointdep au", "audit"), ("pointdep audit --tab", "--table")]
+)
+def test_a_shell_completes_what_is_typed(typed, wanted):
+    words = typed.split()
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    found = subprocess.run(
+        [sys.executable, "-m", "pointdep"],
+        env={**os.environ, **asked, "_POINTDEP_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert wanted in found.stdout.split()
