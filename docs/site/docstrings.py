@@ -42,7 +42,7 @@ def as_markdown(text: str) -> str:
     return _PAGE.sub(r"the page `\1`", "\n".join(made))
 
 
-class Docstrings(griffe.Extension):  # type: ignore[misc]
+class Docstrings(griffe.Extension):
     """Rewrite every docstring as it is read, and show the values of private defaults."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
