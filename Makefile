@@ -10,7 +10,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 EMPTY := .venv-empty
 
-.PHONY: browser demo test test-slow test-oldest test-newest wheel lint bench bench-data bench-gpu bench-peers format clean
+.PHONY: browser demo test test-slow test-oldest test-newest wheel docs docs-serve lint bench bench-data bench-gpu bench-peers format clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -18,12 +18,20 @@ demo: $(READY)
 test: $(READY_DEV) lint browser
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
-# The report page is tested in Chromium, got where it can be; without it those tests are skipped.
+# Written to site/, which can be opened without a server.
+docs: $(READY_DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(READY_DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# The report page and the documentation are tested in Chromium, got where it can be; without it
+# those tests are skipped.
 browser:
 	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	  && export DEBIAN_FRONTEND=noninteractive && { timeout 120 apt-get -qq update; \
 	  timeout 300 apt-get -qq install -y --no-install-recommends chromium chromium-driver; } \
-	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the report page are skipped"
+	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the pages in it are skipped"
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -q -m slow
@@ -110,4 +118,4 @@ $(READY_DEV): pyproject.toml constraints.txt
 	touch $(READY) $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,34 +1,13 @@
-"""A real Chromium, started once, without a network."""
+"""A report in Chromium."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-background-networking",
-         "--disable-dev-shm-usage", "--window-size=1280,1000")  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """The driver, or a skipped test where there is no Chromium."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    started = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield started
-    started.quit()
 
 
 @dataclass
