@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.result import Retrieved
+    from pointdep.workflow.comparison import MIDifference, compare
+    from pointdep.workflow.pmi_features import PMIFeatures
+    from pointdep.workflow.ranking import mutual_information_features
+    from pointdep.workflow.scorer import mi_scorer
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
@@ -39,15 +43,20 @@ _HOME = {
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
     "METHODS": "pointdep.core.methods",
+    "MIDifference": "pointdep.workflow.comparison",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
+    "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
+    "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.adapters.making",
     "from_logits": "pointdep.adapters.making",
+    "mi_scorer": "pointdep.workflow.scorer",
+    "mutual_information_features": "pointdep.workflow.ranking",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
     "retrieval_metrics": "pointdep.retrieval.metrics",
@@ -64,16 +73,21 @@ __all__ = [
     "DataWarning",
     "FitWarning",
     "InputError",
+    "MIDifference",
     "MIEstimate",
     "Method",
+    "PMIFeatures",
     "PointdepError",
     "PointwiseDependency",
     "Retrieved",
     "__version__",
     "audit",
     "audit_shards",
+    "compare",
     "from_embeddings",
     "from_logits",
+    "mi_scorer",
+    "mutual_information_features",
     "objectives",
     "open_rows",
     "retrieval_metrics",
