@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.result import Retrieved
+    from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
     from pointdep.workflow.pmi_features import PMIFeatures
     from pointdep.workflow.ranking import mutual_information_features
@@ -43,6 +44,7 @@ _HOME = {
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
     "METHODS": "pointdep.core.methods",
+    "MIAgainstN": "pointdep.workflow.against_n",
     "MIDifference": "pointdep.workflow.comparison",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
@@ -55,6 +57,7 @@ _HOME = {
     "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.adapters.making",
     "from_logits": "pointdep.adapters.making",
+    "mi_against_n": "pointdep.workflow.against_n",
     "mi_scorer": "pointdep.workflow.scorer",
     "mutual_information_features": "pointdep.workflow.ranking",
     "objectives": "pointdep.objectives",
@@ -73,6 +76,7 @@ __all__ = [
     "DataWarning",
     "FitWarning",
     "InputError",
+    "MIAgainstN",
     "MIDifference",
     "MIEstimate",
     "Method",
@@ -86,6 +90,7 @@ __all__ = [
     "compare",
     "from_embeddings",
     "from_logits",
+    "mi_against_n",
     "mi_scorer",
     "mutual_information_features",
     "objectives",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from pointdep.fitting.flags import Flag
     from pointdep.inference.checks import RatioCheck
@@ -43,6 +47,7 @@ class Audit:
         swapped_with: the row with which this one seems to have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing.
     answered: what gave PMI, such as "closed form and network", or "".
+    mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     """
 
     table: pd.DataFrame
@@ -54,6 +59,7 @@ class Audit:
     method: str
     flags: tuple[Flag, ...]
     answered: str = ""
+    mismatched: NDArray[np.float32] | None = None
 
     @property
     def suspects(self) -> pd.DataFrame:
@@ -89,6 +95,25 @@ class Audit:
             media_size=media_size,
             progress=progress,
         )
+
+    def plot_pmi(self, ax: Axes | None = None) -> Axes:
+        """Histogram of PMI: of pairs, with the suspects marked, and of mismatched pairs."""
+        from pointdep.plots.histogram import plot_pmi
+
+        pmi, suspect = (self.table[name].to_numpy() for name in ("pmi", "suspect"))
+        return plot_pmi(pmi, self.mismatched, suspect.astype(bool), ax)
+
+    def plot_pairs(
+        self, *, k: int = 10, labels: Sequence[Any] | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """The k pairs of highest and the k of lowest PMI, as bars with standard errors.
+
+        labels: what to call the rows, one a row; their numbers where it is None.
+        """
+        from pointdep.plots.pairs import plot_pairs
+
+        pmi, stderr = (self.table[name].to_numpy() for name in ("pmi", "stderr"))
+        return plot_pairs(pmi, k=k, labels=labels, stderr=stderr, ax=ax)
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table as .csv."""

@@ -79,11 +79,13 @@ class RatioCheck:
     def __str__(self) -> str:
         return self.verdict
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The reliability curve, with the verdict above it. Needs matplotlib."""
-        from pointdep.inference.check_plot import plot_reliability
+    def plot_reliability(self, ax: Axes | None = None) -> Axes:
+        """The reliability curve, with the verdict above it."""
+        from pointdep.plots.reliability import plot_reliability
 
         return plot_reliability(self.reliability, self.verdict, ax)
+
+    plot = plot_reliability
 
 
 def check_log_ratio(
