@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pointdep import assembly, persistence, streaming
 from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids, some_rows
+from pointdep.cards import EstimatorCard
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 
-class PointwiseDependency(ModelPictures, PairAnswers, BaseEstimator):  # type: ignore[misc]
+class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimator):  # type: ignore[misc]
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
     Parameters
@@ -362,6 +363,14 @@ class PointwiseDependency(ModelPictures, PairAnswers, BaseEstimator):  # type: i
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+    def _found(self) -> list[tuple[str, object]]:
+        answered = self.model_.answered
+        models = f"{self.n_replicas_}, method {self.method}"
+        return [
+            ("mutual information", self.mutual_information()),
+            ("models", f"{models}, {answered}" if answered else models),
+        ]
 
     def _set_fitted(
         self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointdep.cards import card, columns
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
     from pointdep.fitting.flags import Flag
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
+
+_SHOWN = 10  # rows in a notebook, and their columns
+_SHOWN_COLUMNS = (
+    "row",
+    "pmi",
+    "stderr",
+    "q_value",
+    "suspect",
+    "better_partner",
+    "better_label",
+    "swapped_with",
+    "duplicate_of",
+)
 
 
 @dataclass(frozen=True)
@@ -130,13 +145,18 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""
-        from html import escape
-
         from pointdep.auditing.report.words import finding
 
-        worst = self.table.sort_values("rank").head(10)
-        table: str = worst.to_html(index=False, float_format="{:.3g}".format)
-        return f"<p>{escape(finding(self))}</p>{table}"
+        worst = self.table.sort_values("rank").head(_SHOWN)
+        names = [name for name in _SHOWN_COLUMNS if name in worst and worst[name].notna().any()]
+        rows = [
+            ("mutual information", self.mutual_information),
+            ("check", self.check),
+            ("lowest PMI", f"{len(worst)} of {len(self.table):,} rows"),
+        ]
+        lines = [[_cell(value) for value in line] for line in worst[names].to_numpy(object)]
+        notes = [str(flag) for flag in self.flags]
+        return card(finding(self), rows, notes=notes, table=columns(names, lines))
 
     def _write(self, path: Path, suffix: str) -> None:
         from pointdep.data.writers import check_writable, write_table
@@ -144,3 +164,12 @@ class Audit:
         check_writable(path, (suffix,))
         columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
         write_table(path, columns)
+
+
+def _cell(value: Any) -> str:
+    """A value as a notebook shows it: numbers short, nothing where it is missing."""
+    import pandas as pd
+
+    if pd.isna(value):
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import clone
 from sklearn.utils import shuffle
 
+from pointdep.cards import card, columns
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
-from pointdep.inference.mutual_information import MIEstimate
+from pointdep.inference.mutual_information import MIEstimate, decimals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +45,14 @@ class MIAgainstN:
             what=first.estimates + unit,
             ax=ax,
         )
+
+    def _repr_html_(self) -> str:
+        lines = [
+            (f"{n:,}", decimals(one.nats), *(decimals(end) for end in one.ci))
+            for n, one in zip(self.rows, self.estimates, strict=True)
+        ]
+        title = f"{self.estimates[0].estimates.capitalize()} against the number of rows"
+        return card(title, table=columns(("rows", "estimate", "from", "to"), lines))
 
     def __str__(self) -> str:
         return "\n".join(

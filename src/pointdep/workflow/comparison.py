@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep.cards import card
 from pointdep.classical.estimator import ClassicalDependency
 from pointdep.data.groups import group_codes
 from pointdep.errors import InputError
@@ -26,8 +27,8 @@ class MIDifference:
 
     `stderr` is that of the mean of the differences of the rows, which is smaller than that of two
     separate estimates where the models agree on which rows are likely, joined with the doubt about
-    the bias of both fits. `ci` is the normal interval at `confidence`; `p_value` that of no
-    difference, two-sided.
+    the bias of both fits (that of a `ClassicalDependency` is not known, and not in it). `ci` is the
+    normal interval at `confidence`; `p_value` that of no difference, two-sided.
     """
 
     nats: float
@@ -42,6 +43,21 @@ class MIDifference:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return asdict(self) | {"ci": list(self.ci)}
+
+    def _repr_html_(self) -> str:
+        low, high = self.ci
+        return card(
+            f"Difference of mutual information {decimals(self.nats)} nats",
+            [
+                (
+                    f"{100 * self.confidence:g}% interval",
+                    f"{decimals(low)} to {decimals(high)} nats",
+                ),
+                ("p-value of no difference", f"{self.p_value:.2g}"),
+                ("first, second", f"{decimals(self.first)}, {decimals(self.second)} nats"),
+                ("from", f"{self.rows:,} rows that both have answered"),
+            ],
+        )
 
     def __str__(self) -> str:
         low, high = self.ci
