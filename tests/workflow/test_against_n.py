@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from pointdep import ClassicalDependency, InputError, mi_against_n
 
@@ -43,7 +44,7 @@ def test_what_it_gives():
     assert found.rows == (100, 200)
     assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
     assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
-    assert found.plot_mi().get_ylabel() == "mutual information in nats"
+    assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [900], [50.5]])

@@ -117,6 +117,11 @@ class TestTables:
         made.set_output(transform="polars")
         assert made.transform(X).columns == ["x0", "x1", "pmi_left", "pmi_right"]
 
+    def test_a_pandas_table_without_names_goes_on_to_other_estimators(self):
+        made = make_pipeline(features(), LogisticRegression())
+        made.fit(pd.DataFrame(X), LABELS)
+        assert made[:1].transform(pd.DataFrame(X)).shape == (80, 4)
+
     def test_a_polars_table(self):
         made = features().set_output(transform="polars")
         found = made.fit_transform(pl.from_pandas(self.TABLE), LABELS)

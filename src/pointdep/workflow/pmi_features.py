@@ -159,7 +159,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return features
         names = [f"pmi_{name}" for name in self._anchors.names]
         library = type(X).__module__.split(".")[0]
-        if library == "pandas" and hasattr(X, "columns"):
+        # Names of other types would not mix with ours, and scikit-learn refuses such tables.
+        if library == "pandas" and all(isinstance(n, str) for n in getattr(X, "columns", [0])):
             import pandas as pd
 
             return pd.concat([X, pd.DataFrame(features, index=X.index, columns=names)], axis=1)
