@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.result import Retrieved
+    from pointdep.workflow.against_n import MIAgainstN, mi_against_n
+    from pointdep.workflow.comparison import MIDifference, compare
+    from pointdep.workflow.pmi_features import PMIFeatures
+    from pointdep.workflow.ranking import mutual_information_features
+    from pointdep.workflow.scorer import mi_scorer
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
@@ -40,16 +45,23 @@ _HOME = {
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
     "METHODS": "pointdep.core.methods",
+    "MIAgainstN": "pointdep.workflow.against_n",
+    "MIDifference": "pointdep.workflow.comparison",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
     "Plan": "pointdep.planning.plan",
+    "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
+    "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.adapters.making",
     "from_logits": "pointdep.adapters.making",
+    "mi_against_n": "pointdep.workflow.against_n",
+    "mi_scorer": "pointdep.workflow.scorer",
+    "mutual_information_features": "pointdep.workflow.ranking",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.stored.opening",
     "plan": "pointdep.planning.plan",
@@ -67,8 +79,11 @@ __all__ = [
     "DataWarning",
     "FitWarning",
     "InputError",
+    "MIAgainstN",
+    "MIDifference",
     "MIEstimate",
     "Method",
+    "PMIFeatures",
     "Plan",
     "PointdepError",
     "PointwiseDependency",
@@ -76,8 +91,12 @@ __all__ = [
     "__version__",
     "audit",
     "audit_shards",
+    "compare",
     "from_embeddings",
     "from_logits",
+    "mi_against_n",
+    "mi_scorer",
+    "mutual_information_features",
     "objectives",
     "open_rows",
     "plan",

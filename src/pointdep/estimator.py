@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pointdep import assembly, persistence, streaming
 from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids, some_rows
+from pointdep.cards import EstimatorCard
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
@@ -39,14 +40,15 @@ from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.fitting.state import remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
-from pointdep.inference.out_of_fold import held_out_blocks, inference_values, out_of_fold
+from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold
 from pointdep.permutation import PermutationNull, permutation_null
+from pointdep.pictures import ModelPictures
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 
-class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
+class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimator):  # type: ignore[misc]
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
     Parameters
@@ -300,20 +302,15 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         has `passed`, a `verdict` in words, `to_dict()` and `plot()`.
         """
         check_is_fitted(self, "model_")
+        held = self._held_out(X, Y, groups, "check")
+        x, y = held.x, held.y
         if X is None and Y is None:
-            fitted = self._fitted_rows("check()", "check(X, Y)")
-            x, y, codes, seed = fitted.x, fitted.y, fitted.codes, fitted.seed
-            parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
-            of_rows = self.oof_pmi_ if fitted.numbers is None else self.oof_pmi_[fitted.numbers]
+            of_rows = self.oof_pmi_ if held.numbers is None else self.oof_pmi_[held.numbers]
             known = np.flatnonzero(~np.isnan(of_rows))
             pmi = torch.from_numpy(of_rows[known])
         else:
-            X, Y, groups = some_rows(X, Y, groups)
-            x, y, _, _ = self._encode(X, Y)
-            codes, _ = group_ids(groups, len(x))
-            seed, known = ANSWER_SEED, np.arange(len(x))
-            parts, pmi = [(self.model_, known)], self._score(x, y)
-        blocks = held_out_blocks(parts, x, y, seed=seed, codes=codes)
+            known, pmi = np.arange(len(x)), self._score(x, y)
+        blocks = held.blocks()
         index = torch.from_numpy(known).to(x.device)
         pmi = pmi.to(self.model_.seen.device)
         outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
@@ -325,6 +322,19 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
             level=level,
             tolerance=tolerance,
         )
+
+    def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
+        """The rows of the fit, each with the models that did not see it, or the given rows."""
+        if X is None and Y is None:
+            fitted = self._fitted_rows(f"{call}()", f"{call}(X, Y)")
+            parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
+            return HeldOut(
+                parts, fitted.x, fitted.y, fitted.codes, fitted.seed, numbers=fitted.numbers
+            )
+        X, Y, groups = some_rows(X, Y, groups)
+        x, y, _, _ = self._encode(X, Y)
+        codes, _ = group_ids(groups, len(x))
+        return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
 
     def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
         """The method's inference on given rows as pseudo-values, (n,)."""
@@ -353,6 +363,14 @@ class PointwiseDependency(PairAnswers, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+    def _found(self) -> list[tuple[str, object]]:
+        answered = self.model_.answered
+        models = f"{self.n_replicas_}, method {self.method}"
+        return [
+            ("mutual information", self.mutual_information()),
+            ("models", f"{models}, {answered}" if answered else models),
+        ]
 
     def _set_fitted(
         self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int

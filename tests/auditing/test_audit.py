@@ -87,6 +87,12 @@ class TestTable:
         assert list(found.table) == list(COLUMNS)
         assert list(found.table["row"]) == list(range(ROWS))
 
+    def test_mismatched_pairs_are_kept_in_order(self, found):
+        kept = found.mismatched
+        assert 0 < len(kept) <= 10_000
+        assert (np.diff(kept) >= 0).all()
+        assert np.median(kept) < 0 < found.table["pmi"].median()
+
     def test_pmi_is_that_of_the_estimator(self, found, data):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)

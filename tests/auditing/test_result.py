@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -54,8 +56,21 @@ def test_in_words(audit):
     assert third == audit.check.verdict
 
 
+def test_pictures(audit):
+    from matplotlib.figure import Figure
+
+    ax = audit.plot_pmi(Figure().subplots())
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert f"{len(audit.suspects)} suspects" in words
+    labels = [f"pair {number}" for number in range(60)]
+    ax = audit.plot_pairs(k=2, labels=labels, ax=Figure().subplots())
+    worst = audit.table.sort_values("rank")["row"].iloc[0]
+    assert ax.get_yticklabels()[-1].get_text() == f"pair {worst}"
+
+
 def test_in_a_notebook(audit):
     shown = audit._repr_html_()
-    assert shown.startswith(f"<p>{len(audit.suspects)} of 60 pairs")
-    assert shown.count("<tr") == 11
+    assert f"{len(audit.suspects)} of 60 pairs" in shown
+    assert shown.count("<tr") == 3 + 11
     assert "<b>" not in shown
+    assert not {"None", "NA", "nan"} & set(re.findall(r"\w+", shown))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pointdep.inference.balances import arrange
-from pointdep.inference.check_plot import plot_reliability
 from pointdep.inference.reliability import reliability_curve
+from pointdep.plots.reliability import plot_reliability
 
 from .test_balances import exact_table
 

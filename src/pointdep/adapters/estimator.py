@@ -177,6 +177,10 @@ class CalibratedDependency(PointwiseDependency):
         check_is_fitted(self, "model_")
         persistence.save(self, Path(path))
 
+    def _found(self) -> list[tuple[str, object]]:
+        slope = f"{self.slope_:.3g} +- {self.slope_stderr_:.2g}, shift {self.shift_:.3g}"
+        return [*super()._found(), ("slope of the logits", slope)]
+
     def _query_side(self) -> str | None:
         if self.loss not in LOSSES:
             raise unknown_name("loss", self.loss, LOSSES)

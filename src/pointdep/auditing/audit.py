@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _FOLDS = 5
 # Rows whose better partner is looked for: the lowest beside the suspects, and in all.
 _OTHERS_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000
+_MISMATCHED_KEPT = 10_000
 
 
 def audit(
@@ -71,7 +72,18 @@ def audit(
         method=fitted.method,
         flags=fitted.flags_,
         answered=fitted.model_.answered,
+        mismatched=_in_order(beside.pmi),
     )
+
+
+def _in_order(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """At most 10,000 of the values (m,), evenly from the lowest to the highest."""
+    ordered = np.sort(values)
+    if len(ordered) <= _MISMATCHED_KEPT:
+        return ordered
+    places = np.linspace(0, len(ordered) - 1, _MISMATCHED_KEPT).round().astype(np.int64)
+    kept: NDArray[np.float32] = ordered[places]
+    return kept
 
 
 def _estimator(

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointdep.cards import card, columns
+
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from pointdep.fitting.flags import Flag
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
+
+_SHOWN = 10  # rows in a notebook, and their columns
+_SHOWN_COLUMNS = (
+    "row",
+    "pmi",
+    "stderr",
+    "q_value",
+    "suspect",
+    "better_partner",
+    "better_label",
+    "swapped_with",
+    "duplicate_of",
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,7 @@ class Audit:
         swapped_with: the row with which this one seems to have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing.
     answered: what gave PMI, such as "closed form and network", or "".
+    mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     """
 
     table: pd.DataFrame
@@ -54,6 +74,7 @@ class Audit:
     method: str
     flags: tuple[Flag, ...]
     answered: str = ""
+    mismatched: NDArray[np.float32] | None = None
 
     @property
     def suspects(self) -> pd.DataFrame:
@@ -90,6 +111,25 @@ class Audit:
             progress=progress,
         )
 
+    def plot_pmi(self, ax: Axes | None = None) -> Axes:
+        """Histogram of PMI: of pairs, with the suspects marked, and of mismatched pairs."""
+        from pointdep.plots.histogram import plot_pmi
+
+        pmi, suspect = (self.table[name].to_numpy() for name in ("pmi", "suspect"))
+        return plot_pmi(pmi, self.mismatched, suspect.astype(bool), ax)
+
+    def plot_pairs(
+        self, *, k: int = 10, labels: Sequence[Any] | None = None, ax: Axes | None = None
+    ) -> Axes:
+        """The k pairs of highest and the k of lowest PMI, as bars with standard errors.
+
+        labels: what to call the rows, one a row; their numbers where it is None.
+        """
+        from pointdep.plots.pairs import plot_pairs
+
+        pmi, stderr = (self.table[name].to_numpy() for name in ("pmi", "stderr"))
+        return plot_pairs(pmi, k=k, labels=labels, stderr=stderr, ax=ax)
+
     def to_csv(self, path: str | Path) -> None:
         """Write the table as .csv."""
         self._write(Path(path), ".csv")
@@ -105,13 +145,18 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""
-        from html import escape
-
         from pointdep.auditing.report.words import finding
 
-        worst = self.table.sort_values("rank").head(10)
-        table: str = worst.to_html(index=False, float_format="{:.3g}".format)
-        return f"<p>{escape(finding(self))}</p>{table}"
+        worst = self.table.sort_values("rank").head(_SHOWN)
+        names = [name for name in _SHOWN_COLUMNS if name in worst and worst[name].notna().any()]
+        rows = [
+            ("mutual information", self.mutual_information),
+            ("check", self.check),
+            ("lowest PMI", f"{len(worst)} of {len(self.table):,} rows"),
+        ]
+        lines = [[_cell(value) for value in line] for line in worst[names].to_numpy(object)]
+        notes = [str(flag) for flag in self.flags]
+        return card(finding(self), rows, notes=notes, table=columns(names, lines))
 
     def _write(self, path: Path, suffix: str) -> None:
         from pointdep.data.writers import check_writable, write_table
@@ -119,3 +164,12 @@ class Audit:
         check_writable(path, (suffix,))
         columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
         write_table(path, columns)
+
+
+def _cell(value: Any) -> str:
+    """A value as a notebook shows it: numbers short, nothing where it is missing."""
+    import pandas as pd
+
+    if pd.isna(value):
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

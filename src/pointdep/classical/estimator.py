@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep.cards import EstimatorCard
 from pointdep.classical.answers import (
     Array32,
     matrix_values,
@@ -38,7 +39,7 @@ class NotGivenError(InputError, AttributeError):
     """The method does not give this; also an AttributeError, so that `hasattr` says so."""
 
 
-class ClassicalDependency(BaseEstimator):  # type: ignore[misc]
+class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
     """Estimate dependence from paired rows as was done before neural networks.
 
     Parameters
@@ -194,6 +195,12 @@ class ClassicalDependency(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+    def _found(self) -> list[tuple[str, object]]:
+        about: list[tuple[str, object]] = [("method", self.method_.key)]
+        if self.method_.estimates:
+            about.insert(0, ("mutual information", self.mutual_information()))
+        return about
 
     def _fit_sides(
         self,

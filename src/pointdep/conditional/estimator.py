@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep.cards import EstimatorCard
 from pointdep.conditional import persistence
 from pointdep.conditional.parts import FIT_OF, JOINT, MARGINAL, bias_of_difference, make_parts
 from pointdep.conditional.sides import Conditions, require_same_lengths, warn_of_other_orders
@@ -32,7 +33,7 @@ from pointdep.inference.mutual_information import MIEstimate, estimate
 Array32 = NDArray[np.float32]
 
 
-class ConditionalDependency(BaseEstimator):  # type: ignore[misc]
+class ConditionalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
     """Learn PMI(x; y | z) = log p(x,y|z) / (p(x|z) p(y|z)) from rows of three variables.
 
     By the chain rule it is PMI(x; (y,z)) - PMI(x; z): two `PointwiseDependency` fits, on the same
@@ -188,6 +189,9 @@ class ConditionalDependency(BaseEstimator):  # type: ignore[misc]
         made = cls(**params)
         made._set_fitted(joint, marginal, conditions)
         return made
+
+    def _found(self) -> list[tuple[str, object]]:
+        return [("conditional mutual information", self.mutual_information())]
 
     def _set_fitted(
         self, joint: PointwiseDependency, marginal: PointwiseDependency, conditions: Conditions

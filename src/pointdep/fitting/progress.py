@@ -1,4 +1,4 @@
-"""What a person sees while something runs: a bar on a terminal, plain lines, or nothing."""
+"""What a person sees while something runs: a bar in a terminal or notebook, lines, or nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 import time
 from types import TracebackType
 from typing import Any, Protocol, TextIO
+
+from pointdep.fitting.notebook_bar import NotebookBar, in_notebook
 
 _PATIENCE_S = 2.0  # nothing is shown for work that ends sooner
 _LINE_EVERY_S = 10.0
@@ -35,7 +37,7 @@ class Silent:
 
 
 class Shown:
-    """A rich bar where standard error is a terminal, else a plain line now and then.
+    """A bar where standard error is a terminal or a notebook, else a plain line now and then.
 
     `left` says what the time left is: "at most" where the work may end early, else "about".
     """
@@ -43,6 +45,7 @@ class Shown:
     def __init__(self, title: str, stream: TextIO | None = None, left: str = "at most") -> None:
         self.title, self.left = title, left
         self.stream = stream or sys.stderr
+        self._notebook = NotebookBar() if stream is None and in_notebook() else None
         self.started = self.last_line = time.monotonic()
         self._first: tuple[float, int] | None = None
         self._bar: Any = None
@@ -59,15 +62,20 @@ class Shown:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        for bar in (self._bar, self._notebook):
+            if bar is not None:
+                bar.stop()
 
     def update(self, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
         left = self._time_left(now, done, total)
         if now - self.started < _PATIENCE_S:
             return
-        if self.stream.isatty():
+        if self._notebook is not None:
+            seconds = f"{now - self.started:.0f} s"
+            line = f"{self.title}: {done}/{total} {detail}, {seconds}, {left}"
+            self._notebook.update(done, total, line)
+        elif self.stream.isatty():
             self._update_bar(done, total, f"{detail}, {left}")
         elif now - self.last_line >= _LINE_EVERY_S or self.last_line == self.started:
             self.last_line = now

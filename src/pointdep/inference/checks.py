@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from pointdep.cards import card
 from pointdep.errors import InputError
 from pointdep.inference.balances import (
     Balance,
@@ -79,11 +80,20 @@ class RatioCheck:
     def __str__(self) -> str:
         return self.verdict
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The reliability curve, with the verdict above it. Needs matplotlib."""
-        from pointdep.inference.check_plot import plot_reliability
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("p-value", f"{self.p_value:.2g}"), ("rows", self.rows)]
+        if self.recalibration is not None:
+            fit = self.recalibration
+            rows.append(("slope", f"{fit.slope:.2f} +- {fit.slope_stderr:.2f}"))
+        return card(self.verdict, rows)
+
+    def plot_reliability(self, ax: Axes | None = None) -> Axes:
+        """The reliability curve, with the verdict above it."""
+        from pointdep.plots.reliability import plot_reliability
 
         return plot_reliability(self.reliability, self.verdict, ax)
+
+    plot = plot_reliability
 
 
 def check_log_ratio(

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.cards import card
 from pointdep.core.methods import Method
 from pointdep.errors import InputError
 
@@ -64,6 +65,23 @@ class MIEstimate:
             return f"{self.estimates} {decimals(self.nats)}, {interval}"
         null = "" if self.null_p is None else f", {self.independence}"
         return f"{decimals(self.nats)} nats ({decimals(self.bits)} bits), {interval}{null}"
+
+    def _repr_html_(self) -> str:
+        low, high = self.ci
+        of_mi = self.estimates == "mutual information"
+        unit = " nats" if of_mi else ""
+        level = f"{100 * self.confidence:g}% interval"
+        rows: list[tuple[str, object]] = [
+            (level, f"{decimals(low)} to {decimals(high)}{unit}"),
+            ("standard error", f"{decimals(self.stderr)}{unit}"),
+        ]
+        if of_mi:
+            rows.append(("in bits", decimals(self.bits)))
+        if self.independence:
+            rows.append(("independence", self.independence))
+        rows.append(("from", f"{self.rows:,} rows, method {self.method}"))
+        title = f"{self.estimates.capitalize()} {decimals(self.nats)}{unit}"
+        return card(title, rows, notes=self.warnings)
 
     @property
     def independence(self) -> str:

@@ -46,6 +46,26 @@ class OutOfFold:
     highest: float
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows x: (n, dx), y: (n, dy), and which of them each model, that did not see them, answers.
+
+    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
+    they are a sample of them.
+    """
+
+    parts: Sequence[tuple[RatioModel, Rows]]
+    x: Tensor
+    y: Tensor
+    codes: NDArray[np.int64] | None
+    seed: int
+    numbers: NDArray[np.int64] | None = None
+
+    def blocks(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What `held_out_blocks` makes of them."""
+        return held_out_blocks(self.parts, self.x, self.y, seed=self.seed, codes=self.codes)
+
+
 def out_of_fold(
     model: RatioModel,
     x: Tensor,

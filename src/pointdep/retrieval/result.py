@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pointdep.cards import card, columns
+
+_SHOWN = 5  # queries, and candidates of each, in a notebook
+
 
 @dataclass(frozen=True, eq=False)
 class Retrieved:
@@ -41,6 +45,19 @@ class Retrieved:
         if self.recall is None:
             return "recall not measured"
         return f"recall {self.recall:.1%} of the true best, by {self.recall_queries} queries"
+
+    def _repr_html_(self) -> str:
+        n, k = self.indices.shape
+        best = [
+            (query, ", ".join(f"{i} ({v:.2f})" for i, v in zip(*pair, strict=True)))
+            for query, pair in enumerate(
+                zip(self.indices[:_SHOWN, :_SHOWN], self.pmi[:_SHOWN, :_SHOWN], strict=True)
+            )
+        ]
+        rows = [
+            ("first queries", f"{len(best)} of {n:,}, the best {min(k, _SHOWN)} with their PMI")
+        ]
+        return card(str(self), rows, table=columns(("query", "candidates"), best))
 
     def __str__(self) -> str:
         n, k = self.indices.shape

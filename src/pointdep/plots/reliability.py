@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from pointdep.errors import InputError
-from pointdep.inference.reliability import ReliabilityBin
+from pointdep.plots.axes import BLUE, axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,14 +16,20 @@ _TICKS = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.99
 _TWO_SIDED_95 = 1.96
 
 
-def plot_reliability(curve: Sequence[ReliabilityBin], verdict: str, ax: Axes | None = None) -> Axes:
+class Bin(Protocol):
+    """Pairs of like log r: logits, predicted and observed, and the error of the latter."""
+
+    @property
+    def predicted(self) -> float: ...
+    @property
+    def observed(self) -> float: ...
+    @property
+    def stderr(self) -> float: ...
+
+
+def plot_reliability(curve: Sequence[Bin], verdict: str, ax: Axes | None = None) -> Axes:
     """Observed against predicted, both on the logit scale, with 95 % bars and the diagonal."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise InputError("plot needs matplotlib: pip install matplotlib") from error
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(5.0, 5.4), layout="constrained")
+    ax = axes(ax, (5.0, 5.4))
     predicted = [point.predicted for point in curve]
     observed = [point.observed for point in curve]
     reach = [_TWO_SIDED_95 * point.stderr for point in curve]
@@ -38,7 +43,14 @@ def plot_reliability(curve: Sequence[ReliabilityBin], verdict: str, ax: Axes | N
     ax.plot([low, high], [low, high], color="0.6", linewidth=1, label="as it should be")
     if curve:
         ax.errorbar(
-            predicted, observed, yerr=reach, fmt="o", markersize=4, capsize=2, label="95 % interval"
+            predicted,
+            observed,
+            yerr=reach,
+            fmt="o",
+            color=BLUE,
+            markersize=4,
+            capsize=2,
+            label="95 % interval",
         )
     ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
     ax.set_xlabel("log r, as estimated")

@@ -1,0 +1,101 @@
+"""Which columns tell most about y? Mutual information of columns, and of groups of columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from pointdep.errors import InputError
+from pointdep.estimator import PointwiseDependency
+from pointdep.fitting.progress import show
+
+
+def mutual_information_features(
+    X: Any,
+    y: Any,
+    *,
+    columns: Sequence[Any] | Mapping[Any, Any] | None = None,
+    estimator: Any = None,
+    groups: Any = None,
+    random_state: Any = None,
+    progress: bool = True,
+) -> NDArray[np.float64]:
+    """Mutual information of y with each column of X, or with each group of columns, in nats.
+
+    X: (n, d); y: (n,) or (n, k), numbers or categories. Called as scikit-learn's
+    `mutual_info_regression` and `mutual_info_classif`, and like them never below zero.
+
+    columns: None for each column on its own, else the groups: a sequence, or a mapping from names,
+        of column numbers or names, or of lists of them. A group is judged as a whole: columns that
+        tell something only together do so here.
+    estimator: what is fitted to each group, `PointwiseDependency()` or `ClassicalDependency()`;
+        None for the former with its defaults. It is cloned and itself left alone.
+    groups: (n,), for rows that are not independent draws.
+    random_state: int for the same numbers on the same machine; None for that of `estimator`.
+    """
+    given = PointwiseDependency() if estimator is None else estimator
+    if not hasattr(given, "mutual_information"):
+        raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
+    changed: dict[str, Any] = {"progress": False}
+    if random_state is not None:
+        changed["random_state"] = random_state
+    chosen = _chosen(X, columns)
+    found = np.zeros(len(chosen))
+    with show("ranking columns", enabled=progress, left="about") as shown:
+        for number, group in enumerate(chosen):
+            model = clone(given).set_params(**changed)
+            found[number] = _of_group(model, _take(X, group), y, groups, str(group)[1:-1])
+            shown.update(number + 1, len(chosen), "group(s) of columns")
+    return np.maximum(found, 0.0)
+
+
+def _of_group(model: Any, x: Any, y: Any, groups: Any, name: str) -> float:
+    """The estimate, its warnings naming the columns."""
+    values = np.asarray(x)
+    if len(values) and (values == values[:1]).all():
+        return 0.0  # what never changes tells nothing
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        nats = float(model.fit(x, y, groups=groups).mutual_information().nats)
+    for one in caught:
+        warnings.warn(f"column(s) {name}: {one.message}", one.category, stacklevel=3)
+    return nats
+
+
+def _chosen(X: Any, columns: Any) -> list[list[Any]]:
+    """The groups of columns, as lists of numbers or names."""
+    if len(np.shape(X)) != 2:
+        raise InputError(f"X must be (n, d), rows and columns, not of shape {np.shape(X)}")
+    width = np.shape(X)[1]
+    if columns is None:
+        return [[number] for number in range(width)]
+    entries = columns.values() if isinstance(columns, Mapping) else columns
+    if isinstance(entries, str):
+        raise InputError(f"columns={columns!r} must be a list of columns, or of lists of them")
+    groups = [
+        [entry] if isinstance(entry, str | int | np.integer) else list(entry) for entry in entries
+    ]
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else []
+    for column in (column for group in groups for column in group):
+        known = column in names if isinstance(column, str) else 0 <= column < width
+        if not known:
+            raise InputError(f"columns: {column!r} is not among the {width} columns of X")
+    if not groups or not all(groups):
+        raise InputError("columns must name at least one column in each group")
+    return groups
+
+
+def _take(X: Any, group: list[Any]) -> Any:
+    """These columns of a table or an array."""
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else []
+    numbers = [names.index(c) if isinstance(c, str) else int(c) for c in group]
+    if hasattr(X, "iloc"):
+        return X.iloc[:, numbers]
+    if hasattr(X, "columns"):
+        return X[:, numbers]
+    return (X if hasattr(X, "shape") else np.asarray(X))[:, numbers]

@@ -1,0 +1,196 @@
+"""The pictures hold the numbers they should, on the axis they were given."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib import pyplot
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from pointdep import InputError, from_embeddings
+from pointdep.plots.axes import BLUE, GREY, VERMILION
+from pointdep.plots.histogram import plot_pmi
+from pointdep.plots.pairs import plot_pairs, short
+from pointdep.plots.rows import plot_mi_against_n
+from pointdep.plots.training import plot_training
+
+
+def bars(ax):
+    """Outline of each histogram by its colour: heights and edges."""
+    steps = [patch for patch in ax.patches if not patch.get_fill()]
+    return {to_hex(p.get_edgecolor()): p.get_data()[:2] for p in steps}
+
+
+def words(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def axis():
+    return Figure().subplots()
+
+
+@pytest.mark.parametrize("call", ["plot_pmi", "plot_training", "plot_pairs"])
+def test_an_axis_in_and_out(model, call):
+    mine, before = axis(), pyplot.get_fignums()
+    assert getattr(model, call)(ax=mine) is mine
+    assert pyplot.get_fignums() == before
+    own = getattr(model, call)()
+    assert own.figure is not mine.figure
+    assert own.get_xlabel()
+    own.figure.draw_without_rendering()
+
+
+class TestHistogram:
+    def test_of_the_rows_of_the_fit(self, model):
+        ax = model.plot_pmi(ax=axis())
+        heights, edges = bars(ax)[BLUE.lower()]
+        pmi = model.oof_pmi_
+        inside = pmi[(pmi >= edges[0]) & (pmi <= edges[-1])]
+        assert heights @ np.diff(edges) == pytest.approx(len(inside) / len(pmi))
+        expected, _ = np.histogram(pmi, edges)
+        # One number may fall on the other side of an edge by rounding.
+        assert np.abs(heights * len(pmi) * np.diff(edges) - expected).sum() <= 2.01
+        assert f"mean of pairs, {pmi.mean():.2f}" in words(ax)
+
+    def test_mismatched_pairs_lie_below(self, model, data):
+        for rows in ((), (data[0][:150], data[1][:150])):
+            drawn = bars(model.plot_pmi(*rows, ax=axis()))
+            mean = {
+                colour: np.average((edges[1:] + edges[:-1]) / 2, weights=heights)
+                for colour, (heights, edges) in drawn.items()
+            }
+            assert mean[GREY.lower()] < 0 < mean[BLUE.lower()]
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(st.floats(-30, 30), min_size=1, max_size=50), st.integers(0, 100))
+    def test_any_numbers(self, values, others):
+        pairs, apart = np.array([*values, np.nan]), np.linspace(-80, 5, others)
+        ax = plot_pmi(pairs, apart, ax=axis())
+        for colour, part in ((BLUE, pairs[:-1]), (GREY, apart)):
+            if len(part):
+                heights, edges = bars(ax)[colour.lower()]
+                assert heights @ np.diff(edges) == pytest.approx(
+                    np.mean((part >= edges[0]) & (part <= edges[-1]))
+                )
+
+    def test_what_lies_beyond_is_said(self):
+        pairs = np.linspace(0, 1, 101)
+        ax = plot_pmi(pairs, np.r_[np.full(3, -50.0), np.zeros(7)], ax=axis())
+        assert "mismatched pairs, 30 % lower" in words(ax)
+
+    def test_suspects_are_marked(self):
+        pmi = np.array([-3.0, 1.0, 2.0, 1.5])
+        ax = plot_pmi(pmi, None, pmi < 0, ax=axis())
+        marked = [line for line in ax.lines if line.get_color() == VERMILION]
+        assert [list(line.get_xdata()) for line in marked] == [[pytest.approx(-3.0, abs=0.1)]]
+        assert "1 suspect" in words(ax)
+
+    def test_nothing_to_draw(self):
+        with pytest.raises(InputError, match="no finite PMI"):
+            plot_pmi(np.array([np.nan]))
+
+    def test_a_saved_model_needs_rows(self, model, data, tmp_path):
+        model.save(tmp_path / "model")
+        again = type(model).load(tmp_path / "model", device="cpu")
+        with pytest.raises(InputError, match=r"plot_pmi\(X, Y\)"):
+            again.plot_pmi()
+        again.plot_pmi(*data, ax=axis())
+        again.plot_training(ax=axis())
+
+
+class TestTraining:
+    def test_the_history(self, model):
+        ax = model.plot_training(ax=axis())
+        folds = model.n_replicas_
+        curves = [line.get_ydata() for line in ax.lines]
+        for replica in range(folds):
+            for part, curve in (("train", curves[replica]), ("stop", curves[folds + replica])):
+                expected = [epoch[part][replica] for epoch in model.history_]
+                np.testing.assert_array_equal(curve, np.array(expected, float))
+        best = [np.nanmax(curve) for curve in curves[folds : 2 * folds]]
+        assert list(ax.lines[-1].get_ydata()) == best
+
+    def test_a_replica_that_ended_or_never_began(self):
+        history = [
+            {"train": [0.1, None], "stop": [0.2, None]},
+            {"train": [None] * 2, "stop": [None] * 2},
+        ]
+        ax = plot_training(history, axis())
+        assert list(ax.lines[-1].get_xdata()) == [1]
+
+    @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+    def test_nothing_was_trained(self):
+        random = np.random.default_rng(0)
+        z = random.standard_normal((80, 4))
+        made = from_embeddings(z, z + random.standard_normal((80, 4)), progress=False)
+        with pytest.raises(InputError, match="nothing was trained"):
+            made.plot_training()
+
+
+class TestPairs:
+    PMI = np.array([0.5, -1.0, np.nan, 3.0, 2.0, -2.0])
+
+    def test_highest_above_lowest_below(self):
+        ax = plot_pairs(self.PMI, k=2, ax=axis())
+        assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0, -1.0, -2.0]
+        names = [tick.get_text() for tick in ax.get_yticklabels()]
+        assert names == ["row 3", "row 4", "row 1", "row 5"]
+        assert ax.texts[0].get_text() == "1 pairs between"
+        assert ax.yaxis_inverted()
+
+    def test_few_pairs_are_all_drawn(self):
+        ax = plot_pairs(self.PMI, k=3, labels=list("abcdef"), stderr=np.full(6, 0.1), ax=axis())
+        assert [tick.get_text() for tick in ax.get_yticklabels()] == list("deabf")
+        assert not ax.texts
+
+    def test_labels_are_cut_and_plain(self):
+        assert short("costs $5\nor $6") == r"costs \$5 or \$6"
+        assert len(short("long " * 50)) == 40
+        plot_pairs(np.ones(2), labels=["$", "$x$ $"], ax=axis()).figure.draw_without_rendering()
+
+    def test_of_given_rows(self, model, data):
+        ax = model.plot_pairs(data[0][:30], data[1][:30], k=3, ax=axis())
+        expected = np.sort(model.pmi(data[0][:30], data[1][:30]))[::-1]
+        found = [bar.get_width() for bar in ax.patches]
+        np.testing.assert_allclose(found, [*expected[:3], *expected[-3:]], rtol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [({"k": 0}, "k=0"), ({"labels": ["a"]}, "labels has 1 entries for 6 pairs")],
+    )
+    def test_mistakes(self, options, message):
+        with pytest.raises(InputError, match=message):
+            plot_pairs(self.PMI, **options)
+        with pytest.raises(InputError, match="no finite PMI"):
+            plot_pairs(np.array([np.nan]))
+
+
+def test_mi_against_rows():
+    ax = plot_mi_against_n([100, 200], [0.5, 0.6], [(0.3, 0.7), (0.5, 0.7)], ax=axis())
+    line = ax.lines[0]
+    assert list(line.get_xdata()) == [100, 200]
+    assert list(line.get_ydata()) == [0.5, 0.6]
+    segments = ax.collections[0].get_segments()
+    np.testing.assert_allclose([s[:, 1] for s in segments], [(0.3, 0.7), (0.5, 0.7)])
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "200"]
+    assert ax.get_ylim()[0] == 0
+
+
+def test_the_reliability_curve_has_both_names(model):
+    check = model.check()
+    first, second = check.plot_reliability(axis()), check.plot(axis())
+    assert first.get_title(loc="left") == second.get_title(loc="left")
+    assert re.sub(r"\s+", " ", first.get_title(loc="left")) == check.verdict
+
+
+def test_colours_stand_out_on_white():
+    """WCAG asks for a contrast of 3 to 1 of what must be seen."""
+    for colour in (BLUE, VERMILION, GREY):
+        parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) > 3

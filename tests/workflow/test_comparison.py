@@ -1,0 +1,165 @@
+"""The difference of two models on the same rows: its value, its interval, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointdep import ClassicalDependency, InputError, compare
+
+from .helpers import fit, pairs, small
+
+ROWS = 300
+NOISE = (0.6, 0.8)
+TRUE_DIFFERENCE = 0.5 * (np.log1p(1 / NOISE[0] ** 2) - np.log1p(1 / NOISE[1] ** 2))
+
+
+def views(seed, rows=ROWS):
+    """Two noisy views of the same y: MI is log(1 + 1/noise^2) / 2 each."""
+    random = np.random.default_rng(seed)
+    y = random.standard_normal((rows, 1))
+    a, b = (y + noise * random.standard_normal((rows, 1)) for noise in NOISE)
+    return a, b, y
+
+
+def cca(x, y, **options):
+    return ClassicalDependency("cca", random_state=0, progress=False, **options).fit(x, y)
+
+
+class TestCoverage:
+    def test_of_closed_forms(self):
+        """95 % intervals hold the true difference in 95 of 100 draws, or so."""
+        hits = 0
+        for seed in range(240):
+            a, b, y = views(seed)
+            low, high = compare(cca(a, y), cca(b, y)).ci
+            hits += low <= TRUE_DIFFERENCE <= high
+        assert 0.905 <= hits / 240 <= 0.995  # three standard errors of such a share
+
+    def test_of_networks(self):
+        """The doubt about the bias of fitting makes them wide: hardly any misses."""
+        options = {"critic": "auto", "hidden": (4,), "max_epochs": 1}
+        hits = 0
+        for seed in range(5):
+            a, b, y = views(seed)
+            low, high = compare(fit(a, y, **options), fit(b, y, **options)).ci
+            hits += low <= TRUE_DIFFERENCE <= high
+        assert hits >= 4
+
+
+class TestPairing:
+    def test_the_error_is_that_of_the_differences(self):
+        a, b, y = views(0)
+        first, second = cca(a, y), cca(b, y)
+        found = compare(first, second)
+        differences = first.mi_values_ - second.mi_values_
+        assert found.nats == pytest.approx(differences.mean())
+        assert found.stderr == pytest.approx(differences.std(ddof=1) / np.sqrt(ROWS))
+        assert found.first == pytest.approx(first.mutual_information().nats)
+        assert found.second == pytest.approx(second.mutual_information().nats)
+        assert found.rows == ROWS
+
+    def test_it_is_smaller_than_that_of_two_estimates(self):
+        """Rows of extreme y are informative in both views."""
+        random = np.random.default_rng(0)
+        a = random.standard_normal((ROWS, 1))
+        y = a + 0.5 * random.standard_normal((ROWS, 1))
+        first, second = cca(a, y), cca(a + 0.1 * random.standard_normal((ROWS, 1)), y)
+        apart = np.hypot(first.mutual_information().stderr, second.mutual_information().stderr)
+        assert compare(first, second).stderr < 0.7 * apart
+
+    def test_a_model_with_itself(self):
+        a, _, y = views(0)
+        found = compare(cca(a, y), cca(a, y))
+        assert (found.nats, found.stderr, found.p_value) == (0.0, 0.0, 1.0)
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.integers(0, 10_000), st.floats(0.5, 0.99))
+    def test_the_other_way_round(self, seed, confidence):
+        a, b, y = views(seed, rows=60)
+        first, second = cca(a, y), cca(b, y)
+        there = compare(first, second, confidence=confidence)
+        back = compare(second, first, confidence=confidence)
+        assert there.nats == pytest.approx(-back.nats, abs=1e-12)
+        assert there.ci == pytest.approx((-back.ci[1], -back.ci[0]))
+        assert there.p_value == pytest.approx(back.p_value)
+        assert (there.p_value < 1 - confidence) == (there.ci[0] > 0 or there.ci[1] < 0)
+
+    def test_bias_and_groups_enter(self):
+        x, y = pairs(120)
+        groups = np.arange(120) // 2
+        first, second = (fit(x, y, groups=groups, hidden=(width,)) for width in (4, 16))
+        found = compare(first, second)
+        values = first.oof_values_ - second.oof_values_
+        sums = np.bincount(groups, weights=values - values.mean())
+        of_rows = np.sqrt(60 / 59 * np.square(sums).sum()) / 120
+        expected = np.sqrt(of_rows**2 + first.bias_.stderr**2 + second.bias_.stderr**2)
+        assert found.stderr == pytest.approx(expected)
+        assert found.nats == pytest.approx(
+            first.mutual_information().nats - second.mutual_information().nats
+        )
+
+
+class TestOtherRows:
+    def test_of_the_same_columns(self):
+        x, y = pairs(120)
+        new = pairs(40, seed=5)
+        first, second = fit(x, y, hidden=(4,)), fit(x, y, hidden=(16,))
+        found = compare(first, second, *new)
+        values = first.pmi(*new).astype(float) - second.pmi(*new)
+        assert found.nats == pytest.approx(values.mean(), abs=1e-6)
+        assert found.stderr > values.std(ddof=1) / np.sqrt(40)
+        assert found.rows == 40
+
+    def test_of_other_columns(self):
+        a, b, y = views(0)
+        wide = np.hstack([a, b])
+        first, second = cca(wide, y), cca(b, y)
+        new = views(1)
+        found = compare(first, second, np.hstack(new[:2]), new[2], X_b=new[1])
+        expected = first.pmi(np.hstack(new[:2]), new[2]).mean() - second.pmi(new[1], new[2]).mean()
+        assert found.nats == pytest.approx(expected, abs=1e-6)
+
+
+def test_in_words_and_numbers():
+    a, b, y = views(0)
+    found = compare(cca(a, y), cca(b, y))
+    assert str(found).endswith(f"95% interval {found.ci[0]:.3f} to {found.ci[1]:.3f}")
+    assert found.to_dict()["ci"] == list(found.ci)
+
+
+class TestMistakes:
+    A, B, Y = views(0)
+
+    def test_other_rows(self):
+        with pytest.raises(InputError, match="fitted on 300 and 200 rows"):
+            compare(cca(self.A, self.Y), cca(self.B[:200], self.Y[:200]))
+        model = cca(self.A, self.Y)
+        with pytest.raises(InputError, match="X and Y have 300 rows but X_b and Y_b 200"):
+            compare(model, model, self.A, self.Y, X_b=self.A[:200], Y_b=self.Y[:200])
+
+    def test_other_groups(self):
+        x, y = pairs(60)
+        with pytest.raises(InputError, match="different groups"):
+            compare(fit(x, y), fit(x, y, groups=np.arange(60) // 2))
+
+    def test_no_models(self):
+        model = cca(self.A, self.Y)
+        with pytest.raises(InputError, match="float cannot be compared"):
+            compare(model, 0.5)
+        with pytest.raises(ValueError, match="not fitted"):
+            compare(model, small())
+        ranks = ClassicalDependency("phsic", progress=False).fit(self.A, self.Y)
+        with pytest.raises(InputError, match="do not compare"):
+            compare(model, ranks)
+
+    def test_arguments_that_go_together(self):
+        model = cca(self.A, self.Y)
+        with pytest.raises(InputError, match="both X and Y"):
+            compare(model, model, self.A)
+        with pytest.raises(InputError, match="go with X and Y"):
+            compare(model, model, X_b=self.A)
+        with pytest.raises(InputError, match="confidence=2"):
+            compare(model, model, confidence=2)

@@ -1,0 +1,179 @@
+"""PMI as columns for another model: without leakage, named, in tables, in pipelines."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, RepeatedKFold, ShuffleSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from pointdep import InputError, PMIFeatures
+
+from .helpers import pairs, small
+
+X, Y = pairs(80)
+LABELS = np.where(X[:, 0] > 0, "right", "left")
+
+pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+
+
+def features(**options):
+    own = {name: options.pop(name) for name in ("anchors", "append") if name in options}
+    return PMIFeatures(small(**options), progress=False, **own)
+
+
+class TestValues:
+    def test_transform_is_the_pmi_with_each_class(self):
+        made = features().fit(X, LABELS)
+        new = pairs(9, seed=3)[0]
+        expected = made.estimator_.pmi_matrix(new, ["left", "right"])
+        found = made.transform(new)
+        np.testing.assert_array_equal(found[:, :2], new)
+        np.testing.assert_allclose(found[:, 2:], expected, rtol=1e-6)
+        assert list(made.classes_) == ["left", "right"]
+        assert made.anchor_rows_ is None
+
+    def test_the_rows_of_the_fit_are_answered_out_of_fold(self):
+        """The column of a row's own class is its out-of-fold PMI."""
+        made = features(folds=3)
+        found = made.fit_transform(X, LABELS)[:, 2:]
+        own = found[np.arange(len(X)), (LABELS == "right").astype(int)]
+        np.testing.assert_allclose(own, made.estimator_.oof_pmi_, rtol=1e-5, atol=1e-6)
+        assert np.abs(found - made.transform(X)[:, 2:]).max() > 1e-3
+
+    def test_a_row_that_several_models_report_has_the_mean(self):
+        made = features(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0))
+        found = made.fit_transform(X, LABELS)[:, 2:]
+        own = found[np.arange(len(X)), (LABELS == "right").astype(int)]
+        np.testing.assert_allclose(own, made.estimator_.oof_pmi_, rtol=1e-5, atol=1e-6)
+
+    def test_noise_is_no_feature(self):
+        """Networks that memorise random labels: the rows of the fit must not show it."""
+        random = np.random.default_rng(0)
+        x = random.standard_normal((120, 60))
+        labels = random.integers(2, size=120)
+        made = features(
+            hidden=(64,), max_epochs=15, patience=15, learning_rate=3e-3, append=False, average=0
+        )
+        held, seen = made.fit_transform(x, labels), made.transform(x)
+        auc = [roc_auc_score(labels, part[:, 1] - part[:, 0]) for part in (held, seen)]
+        assert auc[0] < 0.6
+        assert auc[1] > 0.75
+
+    def test_the_same_again(self):
+        made = features()
+        assert np.array_equal(made.fit_transform(X, LABELS), clone(made).fit_transform(X, LABELS))
+
+
+class TestAnchors:
+    def test_rows_that_are_spread_over_all(self):
+        y = X[:, 0] + 10.0 * np.repeat([0, 1, 2, 3], 20)
+        made = features(anchors=4).fit(X, y)
+        assert sorted(made.anchor_rows_ // 20) == [0, 1, 2, 3]
+        expected = made.estimator_.pmi_matrix(X, y[made.anchor_rows_])
+        np.testing.assert_allclose(made.transform(X)[:, 2:], expected, rtol=1e-5, atol=1e-6)
+
+    def test_more_anchors_than_values(self):
+        y = np.repeat([0.0, 1.5, 7.25], [30, 30, 20])
+        made = features(anchors=8, append=False).fit(X, y)
+        assert sorted(y[made.anchor_rows_]) == [0.0, 1.5, 7.25]
+
+    def test_given_ones(self):
+        made = features(anchors=Y[:5], append=False).fit(X, Y)
+        np.testing.assert_allclose(
+            made.transform(X), made.estimator_.pmi_matrix(X, Y[:5]), rtol=1e-6
+        )
+        assert list(made.get_feature_names_out()) == [f"pmi_{k}" for k in range(5)]
+
+    @pytest.mark.parametrize("anchors", [0, 2.5, Y[:, :2]])
+    def test_wrong_ones(self, anchors):
+        with pytest.raises(InputError):
+            features(anchors=anchors).fit(X, Y)
+
+
+class TestTables:
+    TABLE = pd.DataFrame({"a": X[:, 0], "kind": LABELS}, index=np.arange(80) + 5)
+
+    def test_a_pandas_table_keeps_its_types(self):
+        made = features().set_output(transform="pandas")
+        found = made.fit_transform(self.TABLE, LABELS)
+        assert list(found) == ["a", "kind", "pmi_left", "pmi_right"]
+        assert list(found) == list(made.get_feature_names_out())
+        assert found.index.equals(self.TABLE.index)
+        pd.testing.assert_frame_equal(found[["a", "kind"]], self.TABLE)
+
+    def test_numbers_become_a_table_where_asked(self):
+        made = features().set_output(transform="pandas").fit(X, LABELS)
+        assert list(made.transform(X)) == ["x0", "x1", "pmi_left", "pmi_right"]
+        made.set_output(transform="polars")
+        assert made.transform(X).columns == ["x0", "x1", "pmi_left", "pmi_right"]
+
+    def test_a_pandas_table_without_names_goes_on_to_other_estimators(self):
+        made = make_pipeline(features(), LogisticRegression())
+        made.fit(pd.DataFrame(X), LABELS)
+        assert made[:1].transform(pd.DataFrame(X)).shape == (80, 4)
+
+    def test_a_polars_table(self):
+        made = features().set_output(transform="polars")
+        found = made.fit_transform(pl.from_pandas(self.TABLE), LABELS)
+        assert found.columns == ["a", "kind", "pmi_left", "pmi_right"]
+        assert found["kind"].to_list() == list(LABELS)
+
+
+class TestInPipelines:
+    def test_a_classifier_learns_from_them(self):
+        """A ring: no linear model sees it, PMI does."""
+        random = np.random.default_rng(1)
+        x = random.standard_normal((200, 2))
+        labels = np.square(x).sum(1) > 1.4
+        made = make_pipeline(
+            StandardScaler(),
+            PMIFeatures(small(hidden=(32,), max_epochs=60), append=False, progress=False),
+            LogisticRegression(),
+        )
+        alone = cross_val_score(LogisticRegression(), x, labels, cv=2).mean()
+        assert cross_val_score(made, x, labels, cv=2).mean() > alone + 0.15
+
+    def test_its_options_are_searched(self):
+        made = make_pipeline(features(max_epochs=2), LogisticRegression())
+        grid = {"pmifeatures__append": [True, False], "pmifeatures__estimator__hidden": [(4,)]}
+        search = GridSearchCV(made, grid, cv=2).fit(X, LABELS)
+        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+    def test_each_row_needs_a_model_that_did_not_see_it(self):
+        with pytest.raises(InputError, match="folds=1"):
+            features(folds=1).fit(X, LABELS)
+        with pytest.raises(InputError, match="was seen by every network"):
+            features(cv=ShuffleSplit(1, random_state=0)).fit_transform(X, LABELS)
+        with pytest.raises(InputError, match="must be a PointwiseDependency"):
+            PMIFeatures(LogisticRegression()).fit(X, LABELS)
+        with pytest.raises(InputError, match="target y is None"):
+            features().fit(X)
+
+
+EXPECTED_FAILURES = {
+    "check_fit1d": "one-dimensional X is one column, not an error",
+    "check_transformer_general": "fit_transform is out of fold, transform of unseen rows is not",
+    "check_transformer_data_not_an_array": "fit_transform is out of fold",
+}
+
+
+def test_the_checks_of_scikit_learn():
+    made = PMIFeatures(small(folds=3, max_epochs=1, hidden=(4,)), anchors=2, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            made, expected_failed_checks=EXPECTED_FAILURES, on_skip=None, on_fail=None
+        )
+    assert len(results) > 40
+    assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(EXPECTED_FAILURES)

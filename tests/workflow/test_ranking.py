@@ -1,0 +1,123 @@
+"""Mutual information of columns, against closed forms and scikit-learn."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_selection import SelectKBest, mutual_info_regression
+
+from pointdep import ClassicalDependency, FitWarning, InputError, mutual_information_features
+
+from .helpers import small
+
+CCA = ClassicalDependency("cca", random_state=0, progress=False)
+KSG = ClassicalDependency("ksg", random_state=0, progress=False)
+
+
+def draw(rows=1500, seed=0):
+    """y = sum of weights times x, and noise; the MI of any columns in closed form."""
+    random = np.random.default_rng(seed)
+    weights = np.array([1.0, 0.5, 0.0, 0.25])
+    x = random.standard_normal((rows, 4))
+    y = x @ weights + random.standard_normal(rows)
+
+    def truth(columns):
+        inside = np.square(weights[list(columns)]).sum()
+        whole = np.square(weights).sum() + 1
+        return -0.5 * np.log(1 - inside / whole)
+
+    return x, y, truth
+
+
+X, Y, TRUTH = draw()
+TABLE = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("estimator", [CCA, KSG])
+def test_single_columns(estimator):
+    found = mutual_information_features(X, Y, estimator=estimator)
+    expected = [TRUTH([k]) for k in range(4)]
+    np.testing.assert_allclose(found, expected, atol=0.06)
+    assert list(np.argsort(found)) == [2, 3, 1, 0]
+    assert (found >= 0).all()
+
+
+def test_beside_scikit_learn():
+    ours = mutual_information_features(X, Y, estimator=KSG)
+    np.testing.assert_allclose(ours, mutual_info_regression(X, Y, random_state=0), atol=0.05)
+
+
+def test_groups_of_columns():
+    groups = [[0, 1], [2, 3], [0, 1, 2, 3]]
+    found = mutual_information_features(X, Y, columns=groups, estimator=CCA)
+    np.testing.assert_allclose(found, [TRUTH(group) for group in groups], atol=0.06)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_the_default_is_the_network():
+    """Columns that tell something only together: the product of their signs."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((600, 3))
+    y = np.sign(x[:, 0] * x[:, 1]).astype(int)
+    found = mutual_information_features(
+        x, y, columns=[0, [0, 1], 2], estimator=small(hidden=(32,), max_epochs=60, critic="auto")
+    )
+    assert found[1] > 0.4  # of log 2
+    assert max(found[0], found[2]) < 0.05
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [["a", ["b", "d"]], {"one": "a", "two": ["b", "d"]}, [0, (1, 3)], [np.int64(0), [1, 3]]],
+)
+def test_names_and_numbers(columns):
+    tables = [TABLE, pl.from_pandas(TABLE)]
+    if not isinstance(columns, dict) and not isinstance(columns[0], str):
+        tables += [X, torch.from_numpy(X), X.tolist()]
+    expected = mutual_information_features(X, Y, columns=[[0], [1, 3]], estimator=CCA)
+    for table in tables:
+        found = mutual_information_features(table, Y, columns=columns, estimator=CCA)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("columns", [["z"], [4], [-1], [[]], [], "ab"])
+def test_columns_that_are_not_there(columns):
+    with pytest.raises(InputError, match="columns"):
+        mutual_information_features(TABLE, Y, columns=columns, estimator=CCA)
+
+
+def test_a_constant_column_tells_nothing():
+    x = np.column_stack([X[:, 0], np.full(len(X), 3.0)])
+    assert mutual_information_features(x, Y, estimator=CCA)[1] == 0.0
+
+
+def test_selecting():
+    chosen = SelectKBest(partial(mutual_information_features, estimator=CCA), k=2).fit(X, Y)
+    assert list(chosen.get_support()) == [True, True, False, False]
+
+
+def test_a_warning_names_the_columns():
+    with pytest.warns(FitWarning, match=r"column\(s\) 1: .*still"):
+        mutual_information_features(X[:100], Y[:100], columns=[1], estimator=small(max_epochs=1))
+
+
+def test_what_is_no_estimator():
+    with pytest.raises(InputError, match="must be a PointwiseDependency"):
+        mutual_information_features(X, Y, estimator=SelectKBest())
+    with pytest.raises(InputError, match="rows and columns"):
+        mutual_information_features(Y, Y)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.permutations(range(4)), st.floats(0.1, 10.0), st.floats(-5.0, 5.0))
+def test_order_and_units_do_not_matter(order, scale, shift):
+    plain = mutual_information_features(X[:200], Y[:200], estimator=CCA)
+    moved = mutual_information_features(scale * X[:200][:, order] + shift, Y[:200], estimator=CCA)
+    np.testing.assert_allclose(moved, plain[list(order)], atol=1e-6)
