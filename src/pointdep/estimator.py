@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -434,6 +435,8 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         said = {**persistence.saved_params(self), "options": repr(options)}
         if stream is not None:
             said["stored"] = [stream.rows, int(stream.copies.digest)]
+            if stream.plan.codes is not None:
+                said["groups"] = hashlib.sha256(stream.plan.codes.tobytes()).hexdigest()
             if processes.several:
                 said["processes"] = processes.size  # on which the batches depend
         identity = assembly.fingerprint(model, rows, said)

@@ -15,7 +15,7 @@ from pyarrow import feather
 from pointdep.data.readers import read_pairs, read_side
 from pointdep.data.sides import as_side, as_source
 from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.opening import open_rows
+from pointdep.data.stored.opening import by_numbers, open_rows, read_tables
 from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
@@ -241,3 +241,35 @@ class TestBadShards:
         path = write(tmp_path / "t.parquet", pa.table({"e": pa.array([], pa.float32())}))
         with pytest.raises(InputError, match="is empty"):
             open_rows(path)
+
+
+class TestFirstRows:
+    """Where the length of a list is not in the schema, it is that of the first row."""
+
+    def test_a_missing_list(self, tmp_path):
+        lists = pa.array([None, [1.0, 2.0]], pa.list_(pa.float32()))
+        pq.write_table(pa.table({"e": lists}), tmp_path / "x.parquet")
+        with pytest.raises(InputError, match="missing value in row 0"):
+            open_rows(tmp_path / "x.parquet", "e")
+
+    def test_an_empty_record_batch(self, tmp_path):
+        schema = pa.schema([("e", pa.list_(pa.float32()))])
+        with pa.ipc.new_file(tmp_path / "x.arrow", schema) as file:
+            for rows in (0, 5):
+                lists = pa.array([[1.0, 2.0]] * rows, pa.list_(pa.float32()))
+                file.write_batch(pa.record_batch([lists], schema=schema))
+        assert open_rows(tmp_path / "x.arrow", "e").load().shape == (5, 2)
+
+
+def test_categories_by_name(tmp_path):
+    table = pa.table({"a": ["u", "v"], "b": ["p", "q"]})
+    pq.write_table(table, tmp_path / "1.parquet")
+    pq.write_table(table.select(["b", "a"]), tmp_path / "2.parquet")
+    assert read_tables(tmp_path, None)["a"].tolist() == ["u", "v", "u", "v"]
+    pq.write_table(table.rename_columns(["a", "c"]), tmp_path / "2.parquet")
+    with pytest.raises(InputError, match=r"2\.parquet has other columns"):
+        read_tables(tmp_path, None)
+
+
+def test_names_of_equal_numbers_have_an_order():
+    assert sorted(["p1", "p01", "p2", "p001"], key=by_numbers) == ["p001", "p01", "p1", "p2"]

@@ -54,7 +54,8 @@ def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
     x = parquet(tmp_path / "x", values, (1000, 1000), 130)
     y = parquet(tmp_path / "y", -values, (700, 300, 1000), 70)
     pairs = PairSource(x, y)
-    assert pairs.segments[:, 1].tolist() == [910, 1000, 1910, 2000]  # ends of both
+    ends = [*range(130, 1000, 130), 1000]  # of x: those of both are few
+    assert pairs.segments[:, 1].tolist() == [*ends, *(1000 + end for end in ends)]
     for chunks in (pairs.ordered(300), pairs.shuffled(300, np.random.default_rng(0))):
         found = list(chunks)
         assert sum(len(chunk.numbers) for chunk in found) == 2000
@@ -75,6 +76,34 @@ def test_rows_sorted_on_disk_are_mixed(tmp_path, kind):
         assert (eighths > 0.02).sum() >= 6
         assert eighths.max() < 0.35
         assert abs(chunk.numbers.mean() / rows - 0.5) < 0.12
+
+
+def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
+    values = numbered(20_000)
+    x = parquet(tmp_path / "x", values, (20_000,), 200)
+    y = parquet(tmp_path / "y", -values, (20_000,), 201)
+    pairs = PairSource(x, y)
+    assert len(pairs.segments) >= 99
+    chunks = list(pairs.shuffled(2_000, np.random.default_rng(0)))
+    assert all(np.ptp(chunk.numbers) > 10_000 for chunk in chunks)
+    numbers = np.concatenate([chunk.numbers for chunk in chunks])
+    assert sorted(numbers.tolist()) == list(range(20_000))
+    for chunk in chunks:
+        assert (chunk.x[:, 0] == chunk.numbers).all()
+        assert (chunk.y[:, 0] == -chunk.numbers).all()
+
+
+def test_numbers_alone_come_in_the_same_order_from_short_shards(tmp_path):
+    sizes = np.random.default_rng(0).integers(5, 50, 60)
+    values = numbered(int(sizes.sum()))
+    x = parquet(tmp_path / "x", values, sizes, 7)
+    y = parquet(tmp_path / "y", -values, sizes, 11)
+    pairs = PairSource(x, y)
+    orders = [
+        [chunk.numbers.tolist() for chunk in source.shuffled(300, np.random.default_rng(0))]
+        for source in (pairs, pairs.numbers_only())
+    ]
+    assert orders[0] == orders[1]
 
 
 def test_two_orders_differ_and_one_is_kept():

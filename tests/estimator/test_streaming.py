@@ -294,3 +294,23 @@ class TestMistakes:
             assert fitted(x, y).encoder_x_.dim == 2
         with pytest.raises(InputError, match="every column of X is constant"):
             fitted(np.ones_like(x), y)
+
+
+def test_a_batch_larger_than_the_training_rows():
+    x = np.random.default_rng(0).normal(size=(600, 2))
+    model = PointwiseDependency(folds=2, stream=True, batch_size=1000, random_state=0)
+    with pytest.raises(InputError, match="but a split has only"):
+        model.fit(x, x + 1.0)
+
+
+def test_a_few_large_groups():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2000, 2))
+    y = x + random.normal(size=x.shape)
+    model = PointwiseDependency(
+        folds=5, stream=True, hidden=(8,), max_epochs=1, random_state=0, progress=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x, y, groups=np.repeat(np.arange(10), 200))
+    assert not np.isnan(model.oof_pmi_).any()

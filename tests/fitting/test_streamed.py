@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 
 def plan(rows=1000, **changed):
     given = {"folds": 5, "stop_fraction": 0.15, "most_stop": 100, "most_kept": 400, "codes": None}
-    return make_plan(rows, seed=0, **{**given, **changed})
+    return make_plan(rows, **{"seed": 0, **given, **changed})
 
 
 def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
@@ -84,6 +84,19 @@ class TestPlan:
             assert made.held[kept[split.stop]].all()
             assert made.trains(r, kept[split.train]).all()
             assert len(split.train) + len(split.stop) + len(split.report) == 400
+
+    @pytest.mark.parametrize("folds", [1, 2, 5])
+    def test_every_replica_has_stopping_rows_of_two_groups(self, folds):
+        codes = np.repeat(np.arange(10), 100)
+        for seed in range(20):
+            made = plan(folds=folds, codes=codes, seed=seed)
+            for split in made.splits():
+                assert len(np.unique(codes[made.kept[split.stop]])) >= 2
+
+    def test_every_replica_has_stopping_rows(self):
+        for seed in range(50):
+            made = plan(20, folds=2, seed=seed)
+            assert min(len(split.stop) for split in made.splits()) >= 2
 
     def test_folds_are_even(self):
         assert np.bincount(plan(1003).fold).tolist() == [201, 201, 201, 200, 200]
@@ -251,3 +264,18 @@ def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
     assert set(asked) == {0, 4 * 3000 * 5 * 4}
     np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)
     assert kept.mutual_information().nats == read.mutual_information().nats
+
+
+def test_the_digest_of_rows_knows_their_order_and_copies():
+    x, y = (torch.from_numpy(side.astype(np.float64)) for side in correlated(50))
+
+    def digest(order, cuts=(0,)):
+        found = CopyCount()
+        for start, stop in zip(cuts, [*cuts[1:], len(order)], strict=True):
+            found.add(x[order[start:stop]], y[order[start:stop]], start)
+        return found.digest
+
+    order = list(range(50))
+    assert digest(order) == digest(order, (0, 7, 30))
+    assert digest(order) != digest([1, 0, *order[2:]])
+    assert digest([*order, 3, 3]) != digest([*order, 4, 4])

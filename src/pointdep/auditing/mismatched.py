@@ -47,6 +47,8 @@ def mismatched_pairs(
     standing = np.zeros(len(x), np.float32)
     sampled = []
     for replica, split in enumerate(splits):
+        if not len(split.report):  # of a chunk of the rows
+            continue
         cells, index = held_out_cells(x, y, [split.report], block=_BLOCK, seed=seed, groups=groups)
         pmi = score_blocks(model.select([replica]), cells.x[0], cells.y[0])
         others = cells.product[0].view(pmi.shape).cpu() > 0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pointdep.core.blocked import Others
 from pointdep.core.blocked import blocks as module
 from pointdep.core.blocked.blocks import block_sizes, blocks, cells_at_hand
+from pointdep.core.blocked.weights import OffDiagonal
 
 
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.integers(1, 3000))
@@ -58,3 +59,19 @@ def test_whether_there_are_others():
     assert Others(rows, ids).exist().tolist() == [False, False]
     assert Others(rows).exist().tolist() == [True, True]
     assert Others(torch.tensor([0.0, 3.0, 0.0])).exist().item() is False
+
+
+def test_sums_of_many_matrices_need_no_room_for_ids_they_do_not_have(monkeypatch):
+    """Each of the matrices has its own few of all ids."""
+    ids = torch.arange(60 * 8).view(60, 8) // 2
+    sizes = []
+    made = torch.Tensor.new_zeros
+
+    def new_zeros(self, *size, **options):
+        sizes.append(size[0])
+        return made(self, *size, **options)
+
+    monkeypatch.setattr(torch.Tensor, "new_zeros", new_zeros)
+    sums = OffDiagonal(60, 8, torch.device("cpu"), None, ids).row_sums()
+    assert (sums == 6).all()
+    assert max(sizes) <= ids.numel()

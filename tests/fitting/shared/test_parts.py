@@ -75,8 +75,8 @@ def test_copies_counted_in_parts(limit, monkeypatch):
     y = torch.from_numpy(random.integers(0, 2, (2000, 1)).astype(float))
     whole, parts = CopyCount(), [CopyCount(), CopyCount(), CopyCount()]
     whole.add(x, y)
-    for part, a, b in zip(parts, x.split(700), y.split(700), strict=True):
-        part.add(a, b)
+    for number, (part, a, b) in enumerate(zip(parts, x.split(700), y.split(700), strict=True)):
+        part.add(a, b, 700 * number)
     for other in parts[1:]:
         parts[0].merge(other)
     merged = parts[0]

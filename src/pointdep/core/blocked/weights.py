@@ -101,7 +101,9 @@ class OffDiagonal:
         codes = torch.unique(self.ids, return_inverse=True)[1]
         count = int(codes.max()) + 1
         codes = codes + count * torch.arange(len(codes), device=codes.device).unsqueeze(1)
-        sums = rows.new_zeros(count * len(codes)).index_add_(0, codes.flatten(), rows.flatten())
+        # Numbered again: few of the ids are in any one matrix.
+        codes = torch.unique(codes, return_inverse=True)[1]
+        sums = rows.new_zeros(codes.numel()).index_add_(0, codes.flatten(), rows.flatten())
         return sums[codes]
 
 

@@ -69,7 +69,11 @@ def find_layout(
     if not _is_list(types[0]):
         return Layout(chosen, len(chosen), dtype, False)
     size = getattr(types[0], "list_size", -1)
-    width = int(size) if size > 0 else len(first()[chosen[0]][0])
+    if size <= 0:
+        column = first().column(chosen[0])
+        _require_no_nulls(column, chosen[0], path, 0)
+        size = len(column[0])
+    width = int(size)
     if width == 0:
         raise InputError(f"{path}: column {chosen[0]!r} has an empty list in row 0")
     return Layout(chosen, width, dtype, True)

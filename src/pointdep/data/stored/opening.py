@@ -106,17 +106,19 @@ def read_tables(path: Path, columns: Sequence[str] | None) -> Any:
                 table = pq.read_table(file, columns=chosen)
             else:
                 table = feather.read_table(file, columns=chosen)
-            if tables and table.schema.types != tables[0].schema.types:
+            names = tables[0].schema.names if tables else table.schema.names
+            if sorted(table.schema.names) == sorted(names):
+                table = table.select(names)
+            if tables and not table.schema.equals(tables[0].schema):
                 raise InputError(f"{file} has other columns than {shard_files(path)[0]}")
             tables.append(table)
     return pa.concat_tables(tables).to_pandas()
 
 
-def by_numbers(name: str) -> list[tuple[int, str]]:
-    """ "part-10" -> parts that compare as numbers where they are numbers."""
-    return [
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", name)
-    ]
+def by_numbers(name: str) -> tuple[list[tuple[int, str]], str]:
+    """ "part-10" -> parts that compare as numbers where they are numbers; "1" goes after "01"."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name
 
 
 def _described(layout: Any) -> str:

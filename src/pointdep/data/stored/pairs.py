@@ -49,7 +49,7 @@ class PairSource:
     block: adjacent rows that a shuffle may leave together, of which a chunk holds 512, or fewer
     where a block would be shorter than 16 rows. segments: (k, 2), the stretches [start, stop) that
     a shuffle puts in any order: a block each for rows in memory or memory-mapped; for shards what
-    is between two cuts of both sides, such as a row group, of any length.
+    is between two cuts, such as a row group, of any length.
     """
 
     def __init__(self, x: RowSource, y: RowSource) -> None:
@@ -114,7 +114,7 @@ class PairSource:
         count = total = 0
         while most is None or total < most:
             while len(streams) < _OPEN and (segment := next(order, None)) is not None:
-                streams.append(self.read(*segment, self.block))
+                streams.append(_in_blocks(self.read(*segment, self.block), self.block))
             if not streams:
                 break
             at = int(random.integers(len(streams)))
@@ -140,6 +140,28 @@ class PairSource:
                 return
             start, stop = self.segments[order[at]].tolist()
             yield start + max(part.start - before, 0), min(stop, start + part.stop - before)
+
+
+def _in_blocks(pieces: Iterator[Chunk], size: int) -> Iterator[Chunk]:
+    """The same rows, `size` at a time, however they were stored; so that the shuffle of rows does
+    not depend on it."""
+    held: list[Chunk] = []
+    missing = size
+    for piece in pieces:
+        for part in (_part_of(piece, 0, missing), _part_of(piece, missing, size)):
+            if not len(part.numbers):
+                continue
+            held.append(part)
+            missing -= len(part.numbers)
+            if not missing:
+                yield held[0] if len(held) == 1 else _joined(held)
+                held, missing = [], size
+    if held:
+        yield _joined(held)
+
+
+def _part_of(piece: Chunk, start: int, stop: int) -> Chunk:
+    return Chunk(piece.numbers[start:stop], piece.x[start:stop], piece.y[start:stop])
 
 
 def _joined(pieces: list[Chunk]) -> Chunk:
@@ -171,13 +193,23 @@ def _rest(rows: Any, size: int) -> Any:
     return rows.iloc[size:] if hasattr(rows, "iloc") else rows[size:]
 
 
+def _cuts_of_both(x: Rows, y: Rows) -> Rows:
+    """Those that both sides have; where they are few, those of the side with the longer stretches.
+
+    The other side then reads some rows of its own shorter stretches twice: better than stretches so
+    long that nothing is shuffled.
+    """
+    both, longer = np.intersect1d(x, y), min(x, y, key=len)
+    return both if 2 * len(both) >= len(longer) else longer
+
+
 def _segments(rows: int, block: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
-    """(k, 2): between the cuts that both sides have, and not shorter than a block needs to be."""
+    """(k, 2): between cuts of the sides, and not shorter than a block needs to be."""
     given = [cuts for cuts in (x_cuts, y_cuts) if cuts is not None]
     if not given:
         cuts = np.arange(0, rows, block, dtype=np.int64)
     else:
-        cuts = given[0] if len(given) == 1 else np.intersect1d(given[0], given[1])
+        cuts = given[0] if len(given) == 1 else _cuts_of_both(given[0], given[1])
         # Of many short stretches, those are joined that begin in the same block.
         cuts = cuts[np.unique(cuts // block, return_index=True)[1]]
         cuts = cuts[cuts < rows]

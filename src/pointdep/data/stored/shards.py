@@ -119,7 +119,11 @@ class ArrowShard(Shard):
         return self._opened[2]
 
     def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
-        return find_layout(self.path, self.schema, columns, lambda: self._reader(0), option)
+        def first() -> Any:
+            number = int(np.searchsorted(self.cuts, 0, side="right")) - 1  # some may be empty
+            return self._reader(number).slice(0, 1)
+
+        return find_layout(self.path, self.schema, columns, first, option)
 
     def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
         row = start

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.blocked import Others, Pairs
+from pointdep.errors import InputError
 from pointdep.fitting.batches import Cells, LeanCells, different_groups, in_blocks
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.sharing import SharedCells, Sharing
@@ -52,6 +53,11 @@ class StreamedBatches:
         self.own = slice(0, self.batch_size) if sharing is None else sharing.own(blocks, block)
         self.drawn = self.own.stop - self.own.start  # rows of a batch that this process draws
         self._training = plan.training_rows()
+        if min(self._training) < self.batch_size:
+            raise InputError(
+                f"batch_size={self.batch_size} but a split has only {min(self._training)} training "
+                "rows: choose a smaller one, leave it at 'auto', or give more rows or groups"
+            )
         self.lean = lean
         if not lean:
             eye = torch.eye(block, device=rows.x.device).repeat(self.batch_size // block, 1)
@@ -77,16 +83,24 @@ class StreamedBatches:
         )
         done, of = 0, stop - start
         chunks = self.rows.shuffled(epoch + 1, least, part=slice(start, stop))
+        steps = 0
         while True:
             found = processes.together(lambda: self._next(chunks))
             count = processes.least(-1 if found is None else found[2])
             if found is None or count < 0:
-                return
+                break
             chunk, rows, _ = found
+            steps += count
             yield from self._of_chunk(chunk, rows, count, orders)
             done += len(chunk.numbers)
             told = f"epochs, {done:,} of {of:,} rows of the next"
             self.progress.update(epoch, self.max_epochs, told)
+        if not steps:
+            raise InputError(
+                f"no chunk of the rows has a batch of {self.batch_size} for every model: rows that "
+                "lie together are of few groups; shuffle them on disk, or choose a smaller "
+                "batch_size or fewer folds"
+            )
 
     def _next(self, chunks: Iterator[Prepared]) -> tuple[Prepared, list[Rows], int] | None:
         """A chunk, the places in it of each replica's rows, and how many batches they make."""

@@ -56,16 +56,17 @@ class CopyCount:
     def __init__(self) -> None:
         self.rows = 0
         self.x, self.y, self.pairs = DistinctSample(), DistinctSample(), DistinctSample()
-        self.digest = np.uint64(0)  # of all rows in any order
+        self.digest = np.uint64(0)  # of all rows, each in its place
 
-    def add(self, x: Tensor, y: Tensor) -> None:
-        """x: (n, dx), y: (n, dy), float64."""
-        first, second = _keys(x), _keys(y)
-        both = scrambled(first ^ scrambled(second))
+    def add(self, x: Tensor, y: Tensor, first: int = 0) -> None:
+        """x: (n, dx), y: (n, dy), float64; first: the number of the first of them."""
+        x_keys, y_keys = _keys(x), _keys(y)
+        both = scrambled(x_keys ^ scrambled(y_keys))
         self.rows += len(x)
-        for sample, keys in ((self.x, first), (self.y, second), (self.pairs, both)):
+        for sample, keys in ((self.x, x_keys), (self.y, y_keys), (self.pairs, both)):
             sample.add(keys)
-        self.digest = self.digest ^ np.bitwise_xor.reduce(both)
+        places = np.arange(first, first + len(both), dtype=np.uint64)
+        self.digest = self.digest ^ np.bitwise_xor.reduce(scrambled(both ^ scrambled(places)))
 
     def merge(self, other: CopyCount) -> None:
         """Take in what another has seen."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,9 +99,10 @@ def make_plan(
     wanted = max(4, min(most_stop, round(rows * stop_fraction)))
     if codes is None:
         free = kept if folds > 1 else kept[fold[kept] < 0]
-        held[random.permutation(free)[:wanted]] = True
+        order = random.permutation(free)
+        held[order[: _enough(fold[order], wanted, folds)]] = True
     else:
-        held = _held_groups(codes, of_unit if folds == 1 else None, wanted, random)
+        held = _held_groups(codes, of_unit, wanted, folds, random)
         kept = np.union1d(kept, np.flatnonzero(held))
     return FoldPlan(fold, held, kept.astype(np.int64), folds, seed, codes)
 
@@ -128,17 +128,29 @@ def _folds_of(units: int, folds: int, random: np.random.Generator) -> NDArray[np
 
 def _held_groups(
     codes: NDArray[np.int64],
-    of_unit: NDArray[np.int8] | None,
+    of_unit: NDArray[np.int8],
     wanted: int,
+    folds: int,
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Whole groups of about `wanted` rows together, at least two of them."""
+    """Whole groups of about `wanted` rows together, at least two for each replica."""
     sizes = np.bincount(codes)
-    order: Sequence[int] | Rows = random.permutation(len(sizes))
-    if of_unit is not None:
-        order = np.asarray(order)[of_unit[order] < 0]
-    count = max(2, int((np.cumsum(sizes[order]) <= wanted).sum()))
+    order: Rows = random.permutation(len(sizes))
+    if folds == 1:
+        order = order[of_unit[order] < 0]
+    count = int((np.cumsum(sizes[order]) <= wanted).sum())
+    count = _enough(of_unit[order], count, folds)
     chosen = np.zeros(len(sizes), bool)
     chosen[order[:count]] = True
     found: NDArray[np.bool_] = chosen[codes]
     return found
+
+
+def _enough(fold: NDArray[np.int8], wanted: int, folds: int) -> int:
+    """How many of these rows or groups, (n,) in their order, are held back: `wanted`, or more until
+    every replica has two that it does not report."""
+    for replica in range(folds):
+        stops = np.flatnonzero(fold != replica)[:2]
+        if len(stops) == 2:
+            wanted = max(wanted, int(stops[1]) + 1)
+    return wanted

@@ -95,10 +95,11 @@ def _surveyed(
             place[first - before : last - before] = side[at]
         for parts in zip(*(torch.split(as_tensor(side), step) for side in values), strict=True):
             x, y = (part.to(device if on_gpu else _CPU).double() for part in parts)
+            start = own.start + moments[0].count
             for rows, of_side, (name, source) in zip((x, y), moments, sides, strict=True):
                 require_finite_piece(rows, source, name, own.start + of_side.count)
                 of_side.add(rows)
-            copies.add(x, y)
+            copies.add(x, y, start)
         done += len(chunk.numbers)
         progress.update(done, own.stop - own.start, "rows read")
     return Survey(moments[0], moments[1], kept[0], kept[1], copies)
