@@ -399,6 +399,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         """The rows where they are stored, where they are not to be held; None otherwise."""
         if not self._streams(X, Y):
             return None
+        warn_of_other_order(X, Y)
         enabled = self.progress and processes.is_first
         with show("reading", enabled=enabled, left="about") as progress:
             return streaming.open_stream(

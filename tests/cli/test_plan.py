@@ -73,3 +73,13 @@ def test_options_reach_the_plan(pointdep):
 )
 def test_mistakes(refused, message, arguments):
     refused(message, "plan", *arguments)
+
+
+def test_commas_are_between_thousands():
+    from pointdep.cli.plan import parse_rows
+    from pointdep.errors import InputError
+
+    assert parse_rows("1,500,000") == 1_500_000
+    for wrong in ("1,5", "1,50", "15,00,000"):
+        with pytest.raises(InputError, match="must be a whole number"):
+            parse_rows(wrong)

@@ -86,3 +86,8 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
     refused("x.npy is no .parquet file", "score", saved_model, "x.npy", "y.npy", "-o", "out/")
     refused("names a column twice", *command, "-o", "out", "--x-columns", "e,e")
     refused("no model at nothing", "score", "nothing", "x", "y", "-o", "out/")
+
+
+def test_fdr_is_of_suspects(refused, saved_model, shards):
+    refused("--fdr is for --suspects", "score", saved_model, "x", "y", "-o", "out", "--fdr", "0.2")
+    assert not Path("out").exists()

@@ -6,13 +6,14 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency, audit, open_rows, streaming
 from pointdep.data.stored import pairs as stored_pairs
-from pointdep.errors import FitWarning, InputError
+from pointdep.errors import DataWarning, FitWarning, InputError
 
 ROWS = 3000
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
@@ -314,3 +315,14 @@ def test_a_few_large_groups():
         warnings.simplefilter("ignore")
         model.fit(x, y, groups=np.repeat(np.arange(10), 200))
     assert not np.isnan(model.oof_pmi_).any()
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_an_index_in_another_order_is_told():
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 2)))
+    y = (x + 1.0).sample(frac=1.0, random_state=0)
+    model = PointwiseDependency(
+        folds=2, stream=True, hidden=(8,), max_epochs=1, random_state=0, progress=False
+    )
+    with pytest.warns(DataWarning, match="order"):
+        model.fit(x, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,8 +77,9 @@ def plan(
 
 def parse_rows(text: str) -> int:
     """ "1e6", "1_000_000" or "1,000,000" -> 1000000."""
+    grouped = re.fullmatch(r"\d{1,3}(,\d{3})+", text)
     try:
-        number = float(text.replace(",", ""))
+        number = float(text.replace(",", "") if grouped else text)
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number == int(number) and number >= 1):

@@ -72,8 +72,10 @@ Suspects = Annotated[
     ),
 ]
 Fdr = Annotated[
-    float,
-    typer.Option("--fdr", help="Share of the suspects that may be right pairs: 0.1 is a tenth."),
+    float | None,
+    typer.Option(
+        "--fdr", help="Share of the suspects that may be right pairs.", show_default="0.1, a tenth"
+    ),
 ]
 
 _MANY_OUTSIDE = 0.01
@@ -90,7 +92,7 @@ def score(
     gpus_per_worker: GpusPerWorker = 0.0,
     batch_size: BatchSize = None,
     suspects: Suspects = False,
-    fdr: Fdr = 0.1,
+    fdr: Fdr = None,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -111,6 +113,9 @@ def score(
     Output shard k has the name and the rows of shard k of x. The same command again does what is
     missing after a crash. --suspects is for pairs that the model was not fitted on.
     """
+    if fdr is not None and not suspects:
+        raise InputError("--fdr is for --suspects: give both")
+    fdr = 0.1 if fdr is None else fdr
     if engine is not None or names_folder(output):
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")

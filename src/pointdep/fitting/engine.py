@@ -131,6 +131,7 @@ class Engine:
                 self._judge(state, crew, self._agreed(trained), self._agreed(crew.evaluate()))
                 self._report(state)
                 self._save(state)
+            crew.recorded = None  # a recording holds memory of the device
         self._require_something(state)
         everything.load(state.best)
         for row, kept in zip(buffers, state.best_buffers, strict=True):
