@@ -213,6 +213,7 @@ def codes_and_gradients(encoder: RealNVP, x: Tensor, chosen: slice) -> list[Tens
     return [codes, *torch.autograd.grad(codes.sin().sum(), [x, *encoder.parameters()])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_compiled_coupling_is_the_plain_one(shared: bool) -> None:
     needs_compiler()

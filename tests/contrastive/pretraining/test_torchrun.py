@@ -61,6 +61,7 @@ def test_shallow_is_trained_as_by_one_process(tmp_path, capsys):
         assert (ours["epoch"], ours["step"]) == (theirs["epoch"], theirs["step"])
 
 
+@pytest.mark.slow
 def test_simclr_runs_one_after_another(tmp_path):
     options = ("--model", "simclr", "--width", "4", "--objective", "cpc,drfc", "-o", "run")
     done = torchrun(tmp_path, "digits", *COMMON, *options, "--json")
