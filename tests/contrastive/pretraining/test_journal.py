@@ -2,6 +2,7 @@
 
 import csv
 import math
+import time
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_tensorboard_reads_what_was_written_without_the_steps_of_a_killed_run(tm
     killed = Journal(["a"], tmp_path)
     for step in (4, 8, 12):
         killed.add(entry(step, loss=[-1.0]))
+    time.sleep(1.1)  # TensorBoard orders the files of two processes by the second in their names
     resumed = Journal(["a"], tmp_path)
     resumed.entries = killed.entries[:1]
     for step in (8, 12):
