@@ -42,7 +42,7 @@ _WARM_UP = 0.1  # share of the run in which the rate rises
 
 
 class SimCLR(Recipe):
-    """Its settings are those of the public recipe for CIFAR-10, for every objective alike."""
+    """Network and views are the public recipe's for CIFAR-10; optimiser and rate are ours."""
 
     def __init__(
         self,
