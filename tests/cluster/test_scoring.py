@@ -306,6 +306,17 @@ def test_a_shard_that_breaks_while_it_is_read(folders, model, expected):
     same(read_scores("out"), expected)
 
 
+def test_the_first_shard_breaks_while_it_is_read(folders, model):
+    """It is from a shard that can be read that a row is tried."""
+    shard = Path("x/part-0.parquet")
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:40] + bytes(len(whole) // 3) + whole[40 + len(whole) // 3 :])
+    message = r"x/part-0.parquet cannot be read.*; 4 of 5 shards are in out"
+    with pytest.raises(InputError, match=message):
+        score_shards(model, "x", "y", output="out", **BOTH)
+    assert names("out") == ["_pointdep.json", *(f"part-{k}.parquet" for k in (1, 2, 3, 4))]
+
+
 def test_a_value_that_is_no_number(folders, model, pairs):
     shutil.rmtree("x")
     broken = pairs[0].copy()

@@ -10,7 +10,8 @@ from typing import Any
 
 from pointdep.cluster.engines import ENGINES, Ended, run_local, run_ray
 from pointdep.cluster.model import SavedModel
-from pointdep.cluster.places import Place, as_place
+from pointdep.cluster.places import BadShardError, Place, as_place
+from pointdep.cluster.reading import read_pairs
 from pointdep.cluster.shards import Side, survey
 from pointdep.cluster.tasks import Task, Work, finished, make_tasks, write_manifest
 from pointdep.cluster.worker import Answer, answer_task
@@ -73,6 +74,24 @@ def plan_work(
     )
 
 
+def _try_a_row(saved: SavedModel, work: Work, answer: Answer, tasks: Sequence[Task]) -> None:
+    """Answer for one row, so that rows that do not fit the model are told before anything is
+    written. Shards that cannot be read are passed over here, and named when it is their turn."""
+    damaged = None
+    for task in tasks:
+        if not task.rows:
+            continue
+        try:
+            next(read_pairs(task.x, task.y, work.columns, 1))
+        except BadShardError as error:
+            damaged = error
+            continue
+        answer_task(saved.load("cpu"), work, answer, task, most=1)
+        return
+    if damaged is not None:
+        raise damaged
+
+
 def run_shards(
     saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: Place, how: How
 ) -> Done:
@@ -82,9 +101,7 @@ def run_shards(
     done = finished(work, tasks)
     missing = [task for task in tasks if task.number not in done]
     if missing:
-        # Rows that do not fit the model show themselves before anything is written.
-        first = next(task for task in tasks if task.rows)
-        answer_task(saved.load("cpu"), work, answer, first, most=1)
+        _try_a_row(saved, work, answer, missing)
         work.output.make_folder()
         write_manifest(work, tasks)
         work.output.sweep()
