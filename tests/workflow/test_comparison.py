@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from estimator.helpers import fit, pairs, small
 from pointdep import ClassicalDependency, InputError, compare
-
-from .helpers import fit, pairs, small
 
 ROWS = 300
 NOISE = (0.6, 0.8)

@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from estimator.helpers import pairs, small
 from pointdep import InputError, PMIFeatures
-
-from .helpers import pairs, small
 
 X, Y = pairs(80)
 LABELS = np.where(X[:, 0] > 0, "right", "left")

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_selection import SelectKBest, mutual_info_regression
 
+from estimator.helpers import small
 from pointdep import ClassicalDependency, FitWarning, InputError, mutual_information_features
-
-from .helpers import small
 
 CCA = ClassicalDependency("cca", random_state=0, progress=False)
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)

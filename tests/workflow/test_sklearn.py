@@ -9,9 +9,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from estimator.helpers import pairs, small
 from pointdep import ClassicalDependency, mi_scorer
-
-from .helpers import pairs, small
 
 X, Y = pairs(80)
 
