@@ -233,7 +233,9 @@ def test_only_training_is_compiled_and_depth_costs_no_compilation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Evaluation comes with other numbers of images, each of which would be compiled anew."""
-    counter, compile_ = torch._dynamo.testing.CompileCounter(), torch.compile
+    from torch._dynamo.testing import CompileCounter
+
+    counter, compile_ = CompileCounter(), torch.compile
     monkeypatch.setattr(
         torch, "compile", lambda function, **how: compile_(function, backend=counter, **how)
     )
