@@ -243,6 +243,17 @@ class TestBadShards:
             open_rows(path)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".ipc", ".npy"])
+@pytest.mark.parametrize("sizes", [(0, 60, 40), (60, 0, 40), (60, 40, 0)])
+def test_shards_without_rows(tmp_path, suffix, sizes):
+    values = RANDOM.normal(size=(ROWS, WIDTH))
+    rows = open_rows(
+        shards(tmp_path / "x", values, sizes, suffix), None if suffix == ".npy" else "e"
+    )
+    np.testing.assert_array_equal(rows.load(), values)
+    np.testing.assert_array_equal(np.concatenate(list(rows.read(50, 70, 7))), values[50:70])
+
+
 class TestFirstRows:
     """Where the length of a list is not in the schema, it is that of the first row."""
 

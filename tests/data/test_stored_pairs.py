@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointdep.data.sides import SideEncoder, as_side
 from pointdep.data.stored.ahead import ahead
 from pointdep.data.stored.base import ArrayRows
 from pointdep.data.stored.moments import ColumnMoments
@@ -173,6 +174,18 @@ class TestAhead:
         next(taken)
         taken.close()
         assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e200, 1e300])
+def test_scale_of_numbers_without_squares(size):
+    """As in memory, up to the half range that stands for the deviation."""
+    rows = size * np.random.default_rng(0).normal(size=(50, 2))
+    moments = ColumnMoments(2)
+    moments.add(torch.from_numpy(rows))
+    known = SideEncoder.fit(as_side(rows, "X"), "X").scale
+    assert np.abs(np.log(moments.scale() / known)).max() < np.log(4.0)
+    moments.add(torch.full((5, 2), float(rows[0, 0]), dtype=torch.float64))
+    assert np.isfinite([moments.mean, moments.scale()]).all()
 
 
 @settings(max_examples=60, deadline=None)

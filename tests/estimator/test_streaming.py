@@ -317,6 +317,37 @@ def test_a_few_large_groups():
     assert not np.isnan(model.oof_pmi_).any()
 
 
+class TestChunksOfOneGroup:
+    """What a method that infers from product samples does where a chunk has none of them."""
+
+    @staticmethod
+    def fit(monkeypatch, *, groups, of, block=16):
+        monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 4 * 200)
+        monkeypatch.setattr(stored_pairs, "_LEAST_BLOCK", block)
+        random = np.random.default_rng(0)
+        x = random.normal(size=(2400, 2))
+        y = x + random.normal(size=x.shape)
+        codes = np.repeat(np.arange(groups), of)[:2400]
+        return fitted(x, y, codes, method="dv", max_epochs=1, batch_size=32, negatives=8)
+
+    def test_such_rows_are_left_out(self, monkeypatch):
+        model = self.fit(monkeypatch, groups=12, of=200, block=50)
+        left = np.isnan(model.oof_values_)
+        assert 0 < left.sum() < 2400
+        assert not np.isnan(model.oof_pmi_).any()
+        found = model.mutual_information()
+        assert found.rows == 2400 - left.sum()
+        assert found.nats == pytest.approx(model.oof_values_[~left].mean())
+
+    def test_all_of_them_are_refused(self, monkeypatch):
+        with pytest.raises(InputError, match="no chunk of the rows reports two"):
+            self.fit(monkeypatch, groups=12, of=200, block=200)
+
+    def test_too_few_to_train_on(self, monkeypatch):
+        with pytest.raises(InputError, match="groups has 4 distinct values, of which split 0 has"):
+            self.fit(monkeypatch, groups=4, of=600)
+
+
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 def test_an_index_in_another_order_is_told():
     x = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 2)))

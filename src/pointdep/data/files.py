@@ -39,8 +39,8 @@ def loading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_npy(path: Path) -> Array:
-    """The array of a .npy file, memory-mapped."""
+def read_npy(path: Path, *, empty: bool = False) -> Array:
+    """The array of a .npy file, memory-mapped; empty: it may be without rows."""
     with loading(path):
         _refuse_pickle(path)
         try:
@@ -51,7 +51,8 @@ def read_npy(path: Path) -> Array:
             raise
         if not isinstance(values, np.ndarray):
             raise InputError(f"{path} is a .npz archive: rename it to end in .npz")
-    _require_rows(values, path)
+    if not empty:
+        _require_rows(values, path)
     return values
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
+from pointdep.errors import InputError
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Rows, Split
 from pointdep.fitting.streamed.plan import FoldPlan
@@ -43,7 +44,7 @@ def streamed_out_of_fold(
     kept: x, y, splits and groups of the kept rows, from which the range of mismatched pairs and
     the bias of fitting are taken: the latter by comparing, on each of them, the replicas that
     trained on it with the one that did not. Methods that infer from product samples do so within
-    a chunk.
+    a chunk, and leave out rows that have none there: all their chunk reports are of one group.
     """
     ones = [model.select([replica]) for replica in range(model.replicas)]
     scored = rows.processes.every(lambda: _scored(ones, rows, plan, seed, progress))
@@ -118,8 +119,14 @@ def _concluded(
         low, high = seen_range(one, x, y, split.report, seed=seed, replica=replica)
         lowest, highest = min(lowest, low), max(highest, high)
     values = pmi.astype(np.float64) if values is None else values
-    known = ~np.isnan(pmi)
-    share = limited / int(known.sum())
+    known = ~np.isnan(values)
+    if not known.any():
+        raise InputError(
+            f"method {method.key!r} infers from pairs of different groups, and no chunk of the "
+            "rows reports two: rows that lie together are of few groups; shuffle them on disk, or "
+            "use method='pc'"
+        )
+    share = limited / int((~np.isnan(pmi)).sum())
     flags = limit_flags(method, share, float(np.nanmean(values)), rows.pairs.chunk_rows())
     bias = FittingBias()
     if method.is_mean_of_pmi:
@@ -152,9 +159,10 @@ def _reported(
     log_ratio = score_pairs(one, chunk.x[index], chunk.y[index])
     if not wanted:
         return log_ratio, None
-    groups = None
-    if plan.codes is not None:
-        groups = torch.from_numpy(plan.codes[chunk.numbers]).to(chunk.x.device)
+    codes = chunk.numbers if plan.codes is None else plan.codes[chunk.numbers]
+    if one.methods[0].uses_product and len(np.unique(codes[at])) < 2:
+        return log_ratio, None
+    groups = None if plan.codes is None else torch.from_numpy(codes).to(chunk.x.device)
     values = inference_values(
         one, chunk.x, chunk.y, at, seed=seed, groups=groups, log_ratio=log_ratio
     )

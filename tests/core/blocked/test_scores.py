@@ -227,6 +227,8 @@ def test_bad_input():
         objectives.pc(InnerScores(x, x), product=torch.ones(4, 3))
     with pytest.raises(InputError, match="on the diagonal alone"):
         objectives.cpc(InnerScores(x, x), joint=torch.ones(4, 4))
+    with pytest.raises(InputError, match="get no gradient"):
+        InnerScores(x, x) - torch.ones((), requires_grad=True)
     with pytest.raises(InputError, match="go with InnerScores"):
         objectives.pc(torch.zeros(4, 4), joint=Pairs(torch.ones(4)), product=Others())
 

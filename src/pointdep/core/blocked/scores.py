@@ -54,6 +54,11 @@ class InnerScores(Layout):
         return self._of_each(lambda tensor: tensor[replicas])
 
     def __sub__(self, shift: Tensor) -> InnerScores:
+        if shift.requires_grad and torch.is_grad_enabled():
+            raise InputError(
+                "what is taken off InnerScores, and the weights of an objective on them, get no "
+                "gradient: detach them, or take it off own_x or own_y"
+            )
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
     def clamp(self, low: float, high: float) -> InnerScores:

@@ -10,6 +10,8 @@ from pointdep.data.raw import Array, column_label
 from pointdep.data.stored.base import RowSource
 from pointdep.errors import InputError
 
+_SMALLEST = 1e-150  # deviations whose squares are still exact
+
 
 class ColumnMoments:
     """Of columns seen piece by piece; two of them can be merged (Chan, Golub and LeVeque, 1979).
@@ -35,17 +37,23 @@ class ColumnMoments:
         """Take in what another has seen."""
         count = self.count + other.count
         apart = other.mean - self.mean
-        self.squares = (
-            self.squares + other.squares + np.square(apart) * (self.count * other.count / count)
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.squares = (
+                self.squares + other.squares + np.square(apart) * (self.count * other.count / count)
+            )
         self.mean = self.mean + apart * (other.count / count)
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         self.count = count
 
     def scale(self) -> Array:
-        """(width,) the standard deviation, 0 for columns of one value."""
+        """(width,) the standard deviation, 0 for columns of one value.
+
+        Of values so small or large that their squares are no numbers it is half their range.
+        """
         deviation = np.sqrt(self.squares / max(self.count, 1))
-        return np.where(self.high > self.low, deviation, 0.0)
+        known = np.isfinite(deviation) & (deviation > _SMALLEST)
+        with np.errstate(invalid="ignore"):
+            return np.where(known, deviation, self.high / 2 - self.low / 2)
 
 
 def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int) -> None:

@@ -100,10 +100,9 @@ class ArrowShard(Shard):
             reader = pa.ipc.open_file(file)
         except pa.ArrowInvalid:
             file.seek(0)
-            kept = list(pa.ipc.open_stream(file))
-            if not kept:
-                raise InputError(f"{self.path} is empty: it has no rows") from None
-            return kept.__getitem__, len(kept), kept[0].schema
+            stream = pa.ipc.open_stream(file)
+            kept = list(stream)
+            return kept.__getitem__, len(kept), stream.schema
         return reader.get_batch, reader.num_record_batches, reader.schema
 
     @property
@@ -141,13 +140,13 @@ class NpyShard(Shard):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        values = read_npy(path)
+        values = read_npy(path, empty=True)
         if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
             raise InputError(
                 f"{path} holds an array of shape {values.shape} and type {values.dtype}: shards "
                 "are rows of numbers"
             )
-        self.values = values.reshape(len(values), -1)
+        self.values = values if values.ndim == 2 else values[:, None]
         self.rows = len(values)
         self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
 

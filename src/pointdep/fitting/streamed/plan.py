@@ -102,7 +102,7 @@ def make_plan(
         order = random.permutation(free)
         held[order[: _enough(fold[order], wanted, folds)]] = True
     else:
-        held = _held_groups(codes, of_unit, wanted, folds, random)
+        held = _held_groups(np.bincount(codes), of_unit, wanted, folds, random)[codes]
         kept = np.union1d(kept, np.flatnonzero(held))
     return FoldPlan(fold, held, kept.astype(np.int64), folds, seed, codes)
 
@@ -127,28 +127,36 @@ def _folds_of(units: int, folds: int, random: np.random.Generator) -> NDArray[np
 
 
 def _held_groups(
-    codes: NDArray[np.int64],
+    sizes: NDArray[np.int64],
     of_unit: NDArray[np.int8],
     wanted: int,
     folds: int,
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Whole groups of about `wanted` rows together, at least two for each replica."""
-    sizes = np.bincount(codes)
+    """Groups of about `wanted` rows together, at least two for each replica, which trains on two.
+
+    sizes, of_unit: rows and fold of each group, (groups,).
+    """
     order: Rows = random.permutation(len(sizes))
     if folds == 1:
         order = order[of_unit[order] < 0]
-    count = int((np.cumsum(sizes[order]) <= wanted).sum())
-    count = _enough(of_unit[order], count, folds)
     chosen = np.zeros(len(sizes), bool)
-    chosen[order[:count]] = True
-    found: NDArray[np.bool_] = chosen[codes]
-    return found
+    chosen[order[np.cumsum(sizes[order]) <= wanted]] = True
+    for replica in range(folds):
+        chosen[order[of_unit[order] != replica][:2]] = True
+    for replica in range(folds):
+        train = int(((of_unit != replica) & ~chosen).sum())
+        if train < 2:
+            raise InputError(
+                f"groups has {len(sizes)} distinct values, of which split {replica} has {train} to "
+                "train on beside those that decide when to stop: give more groups or more folds"
+            )
+    return chosen
 
 
 def _enough(fold: NDArray[np.int8], wanted: int, folds: int) -> int:
-    """How many of these rows or groups, (n,) in their order, are held back: `wanted`, or more until
-    every replica has two that it does not report."""
+    """How many of these rows, (n,) in their order, are held back: `wanted`, or more until every
+    replica has two that it does not report."""
     for replica in range(folds):
         stops = np.flatnonzero(fold != replica)[:2]
         if len(stops) == 2:
