@@ -16,7 +16,7 @@ demo: $(READY)
 	$(BIN)/pointdep demo
 
 test: $(READY_DEV) lint browser
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 # Written to site/, which can be opened without a server.
 docs: $(READY_DEV)

@@ -76,6 +76,7 @@ class TestInAFit:
         assert found.nats == model.mutual_information().nats
         assert model.mutual_information().null_p is None
 
+    @pytest.mark.slow
     def test_independent_pairs_give_any_p_value(self):
         """Uniform on tenths: twelve of them are neither all small nor all large."""
         found = []

@@ -61,7 +61,7 @@ def by_torch(made: Adam) -> Adam:
 WAYS = [
     pytest.param(by_torch, id="torch's"),
     pytest.param(with_own_update, id="own"),
-    pytest.param(with_compiled_update, id="compiled"),
+    pytest.param(with_compiled_update, id="compiled", marks=pytest.mark.slow),
 ]
 Way = Callable[[Adam], Adam]
 
