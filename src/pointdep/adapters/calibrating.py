@@ -178,7 +178,7 @@ def _no_reversal(found: Calibration) -> Calibration:
     mean = float(found.weights[:, 0].mean())
     if mean > 0:
         return found
-    if mean < -_CLEAR * summed_stderr(found.influence.weights[:, 0], found.names):
+    if mean < -_CLEAR * summed_stderr(found.influence.weights.mean(0)[:, 0], found.names):
         raise InputError(
             "pairs have lower logits than mismatched pairs: are these distances (give their "
             "negative), or are the rows of one side in another order?"

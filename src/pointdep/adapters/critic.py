@@ -23,7 +23,7 @@ class CalibratedCritic(Critic):
     a query's logits over `reference` are mixed (see `levels`). reference: (N, d) candidates, (0, d)
     without queries; part: (N,), the fold of each. Replica r leaves out its own fold's, those of
     `kept[r]`: their pairs are what it reports. Rows are the same for all replicas.
-    influence: (m, k), of each calibration row on the mean weights; names: (m,), its group.
+    influence: (R, m, k), of each calibration row on the weights; names: (m,), its group.
     """
 
     weights: Tensor
@@ -88,6 +88,7 @@ class CalibratedCritic(Critic):
         chosen._buffers = dict(self._buffers)
         index = torch.as_tensor(list(replicas), device=self.weights.device)
         chosen.weights, chosen.kept = self.weights[index], self.kept[index]
+        chosen.influence = self.influence[index]
         return chosen
 
     def read_out(self, logits: Tensor, reference: Tensor | None) -> Tensor:
@@ -103,16 +104,17 @@ class CalibratedCritic(Critic):
         """Of each calibration row on the mean log r of pairs x: (n, dx), y: (n, dy): (m,)."""
         logits = self.source.pairs(x, y)
         if self.queries is None:
-            return self.influence @ torch.stack([logits.mean(), logits.new_ones(())])
+            means = torch.stack([logits.mean(), logits.new_ones(())])
+            return (self.influence @ means).mean(0)
         with_reference, used = self._with_reference(x if self.queries == "x" else y)
         level = self._levels(with_reference, used)
-        means = columns(logits.to(level), level).mean((0, 1))
-        means = torch.cat([means[:1], means.new_ones(1), means[1:]])
+        means = columns(logits.to(level), level).mean(1)
+        means = torch.cat([means[:, :1], torch.ones_like(means[:, :1]), means[:, 1:]], 1)
         by_level = self.weights.to(level) @ BY_LEVEL.T.to(level)
         asked = by_level[:, None, :, None].expand(-1, len(x), -1, 1) / by_level.shape[0] / len(x)
         used_by = self.kept.unsqueeze(1) != self.part
         pulled = pulls(with_reference, used, used_by, level, asked, float(self.temperature))
-        return self.influence @ means.to(self.influence) + pulled.sum(0)[:, 0]
+        return (self.influence @ means.unsqueeze(-1)).mean(0)[:, 0] + pulled.sum(0)[:, 0]
 
     def _own(self, x: Tensor, y: Tensor) -> Tensor:
         """What is added to slope * logit of paired rows: (R, n), or (R, 1) without queries."""

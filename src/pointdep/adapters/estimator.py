@@ -247,7 +247,7 @@ class CalibratedDependency(PointwiseDependency):
     def _set_slope(self) -> None:
         critic = _critic_of(self.model_)
         self.slope_, self.shift_ = (float(v) for v in critic.weights.cpu().double().mean(0)[:2])
-        self.slope_stderr_ = _stderr_of(critic.influence[:, 0], critic)
+        self.slope_stderr_ = _stderr_of(critic.influence.mean(0)[:, 0], critic)
 
     def _doubt(self, X: Any, Y: Any) -> float:
         X, Y, _ = some_rows(X, Y, None)

@@ -40,9 +40,9 @@ class FoldFit:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """Derivatives by the weight of each row, (n, ...), of weights one.
+    """Derivatives by the weight of each row, (n,), around weights of one.
 
-    weights: (n, k), of the mean weights of the calibrations. reported: (n,), of the mean log r that
+    weights: (R, n, k), of the weights of each calibration. reported: (n,), of the mean log r that
     the calibrations report of the rows that each left out, with the pairs themselves held fixed.
     """
 
@@ -67,7 +67,7 @@ def influence(matrix: LogitMatrix, fits: list[FoldFit], temperature: float) -> I
         moved = moved + pulled[..., :-1]
         reported = reported + torch.einsum("f,fnk,fk->n", shares, pulled[..., :-1], means)
         reported = reported + shares @ pulled[..., -1]
-    return Influence(moved.mean(0), reported)
+    return Influence(moved, reported)
 
 
 def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
