@@ -14,14 +14,12 @@ from torch import Tensor, nn
 
 from pointdep import assembly
 from pointdep.adapters import persistence
-from pointdep.adapters.calibrating import Calibration, calibrate, summed_stderr
-from pointdep.adapters.critic import CalibratedCritic, Unchanged
+from pointdep.adapters.calibrating import calibrate
 from pointdep.adapters.flags import check_flags, pair_flags, reference_flags
+from pointdep.adapters.models import bias_of, calibrated_model, critic_of, stderr_of
 from pointdep.adapters.rows import draws, flat, read_rows, require_exact, row_kind
 from pointdep.adapters.sources import Embeddings, Function, Source, Table, as_table
 from pointdep.answers import ANSWER_SEED, Array32, some_rows
-from pointdep.core.methods import get_method
-from pointdep.core.ratio import RatioModel
 from pointdep.data.sides import RawSide
 from pointdep.errors import (
     FitWarning,
@@ -33,7 +31,6 @@ from pointdep.errors import (
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import show
-from pointdep.inference.bias import FittingBias
 from pointdep.inference.out_of_fold import out_of_fold
 from pointdep.permutation import PermutationNull
 
@@ -134,7 +131,7 @@ class CalibratedDependency(PointwiseDependency):
                 codes=rows.codes,
                 seed=rows.seed,
             )
-            model = self._model(source, found, rows)
+            model = calibrated_model(source, found, rows, side)
             held = out_of_fold(
                 model, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
             )
@@ -147,9 +144,9 @@ class CalibratedDependency(PointwiseDependency):
         self.groups_, self._mapped = rows.codes, None
         self._rows = assembly.on_cpu(rows)
         count = draws(rows.codes, len(rows.x))
-        self.bias_, self.jackknife_ = _bias(found, count), assembly.jackknife_factor(rows)
+        self.bias_, self.jackknife_ = bias_of(found, count), assembly.jackknife_factor(rows)
         self.history_: list[Any] = []
-        reference = _critic_of(model).reference
+        reference = critic_of(model).reference
         copies = groups is None and not isinstance(source, Table)
         self.flags_ = (
             *(duplicate_flags(rows.x, rows.y) if copies else ()),
@@ -172,7 +169,7 @@ class CalibratedDependency(PointwiseDependency):
         logits with a sample of candidates, (n, N), as large as that of the calibration.
         """
         check_is_fitted(self, "model_")
-        critic = _critic_of(self.model_)
+        critic = critic_of(self.model_)
         values = _numbers(logits, "logits")
         sample = None if reference is None else _numbers(reference, "reference")
         if (sample is None) != (critic.queries is None):
@@ -217,45 +214,18 @@ class CalibratedDependency(PointwiseDependency):
             return Function(critic, self._kinds)
         return Table(torch.from_numpy(as_table(critic)))
 
-    def _model(self, source: Source, found: Calibration, rows: assembly.PairedRows) -> RatioModel:
-        side = self._query_side()
-        candidates = rows.x if side == "y" else rows.y
-        kept = slice(None if side is not None else 0)
-        critic = CalibratedCritic(
-            source,
-            found.weights.float(),
-            candidates[torch.from_numpy(found.rows[kept]).to(candidates.device)],
-            torch.from_numpy(found.fold[kept]),
-            found.influence.weights.float(),
-            torch.from_numpy(found.names),
-            queries=side,
-            temperature=found.temperature,
-        )
-        return self._assembled(critic, rows.x.shape[1], rows.y.shape[1]).to(rows.x.device)
-
-    def _assembled(self, critic: CalibratedCritic, x_dim: int, y_dim: int) -> RatioModel:
-        count = critic.replicas
-        model = RatioModel(
-            critic,
-            Unchanged(count, x_dim),
-            Unchanged(count, y_dim),
-            [get_method("pc")] * count,
-            "log_ratio",
-        )
-        return model.eval().requires_grad_(False)
-
     def _set_slope(self) -> None:
-        critic = _critic_of(self.model_)
+        critic = critic_of(self.model_)
         self.slope_, self.shift_ = (float(v) for v in critic.weights.cpu().double().mean(0)[:2])
-        self.slope_stderr_ = _stderr_of(critic.influence.mean(0)[:, 0], critic)
+        self.slope_stderr_ = stderr_of(critic.influence.mean(0)[:, 0], critic)
 
     def _doubt(self, X: Any, Y: Any) -> float:
         X, Y, _ = some_rows(X, Y, None)
         x, y, _, _ = self._encode(X, Y)
         some = np.random.default_rng(ANSWER_SEED).permutation(len(x))[:_SAMPLE]
         x, y = self._on_device(x[some], y[some])
-        critic = _critic_of(self.model_)
-        error = _stderr_of(critic.influence_on_mean(x, y), critic)
+        critic = critic_of(self.model_)
+        error = stderr_of(critic.influence_on_mean(x, y), critic)
         return math.hypot(super()._doubt(X, Y), error)
 
     def _null(self, shuffles: int, given: bool) -> PermutationNull:
@@ -301,17 +271,6 @@ class CalibratedDependency(PointwiseDependency):
         return raw
 
 
-def _bias(found: Calibration, count: int) -> FittingBias:
-    """count: independent draws."""
-    resolution = math.sqrt(found.weights.shape[1] / 2) / count
-    return FittingBias(closed_form=max(found.gap, 0.0), resolution=resolution)
-
-
-def _stderr_of(influences: Tensor, critic: CalibratedCritic) -> float:
-    """Of what the calibration rows have these influences on, (m,)."""
-    return summed_stderr(influences.cpu(), critic.names.cpu().numpy())
-
-
 def _numbers(values: Any, name: str) -> Tensor:
     """A user's array or tensor, in float64 on the CPU."""
     if isinstance(values, Tensor):
@@ -321,8 +280,3 @@ def _numbers(values: Any, name: str) -> Tensor:
     if bool(numbers.isnan().any()):
         raise InputError(f"{name} holds NaN: give numbers")
     return numbers
-
-
-def _critic_of(model: RatioModel) -> CalibratedCritic:
-    assert isinstance(model.critic, CalibratedCritic)
-    return model.critic

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pointdep import storage
 from pointdep.adapters.critic import CalibratedCritic
+from pointdep.adapters.models import assembled
 from pointdep.adapters.rows import RowKind
 from pointdep.adapters.sources import Table
 from pointdep.data.sides import SideEncoder
@@ -75,7 +76,7 @@ def load(path: Path, *, critic: Any = None, device: str = "auto") -> Any:
             queries=made._query_side(),
             temperature=float(about["temperature"]),
         )
-        model = made._assembled(calibrated, encoder_x.dim, encoder_y.dim)
+        model = assembled(calibrated, encoder_x.dim, encoder_y.dim)
         model.seen.copy_(tensors["seen"])
         made._set_fitted(model.to(place), encoder_x, encoder_y, int(about["rows"]))
         made._set_slope()
