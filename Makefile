@@ -74,6 +74,7 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/audit_speed.py
 	$(BIN)/python benchmarks/ray_score.py
 	$(BIN)/python benchmarks/adapters.py
+	$(BIN)/python benchmarks/adapters_coverage.py
 	$(BIN)/python benchmarks/cost_model.py measure
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null

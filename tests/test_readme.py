@@ -39,9 +39,24 @@ def test_the_table_of_adapters_is_the_benchmark() -> None:
         cells = [*own, *(f"{one['pmi_rmse']:.2f} ({one['mi']:.2f})" for one in others)]
         assert f"| {' | '.join([mi, *cells])} |" in text
     two, six = found.values()
-    pairs = [(of["pc_five_folds"], of["softmax_one_sided"]["raw_logit_rmse"]) for of in (two, six)]
-    for a, b in zip(*pairs, strict=True):
-        assert f"{a:.2f} and {b:.2f}" in " ".join(text.split())
+    raw = [
+        [of[name]["raw_logit_rmse"] for of in (two, six)]
+        for name in ("softmax_one_sided", "sigmoid", "softmax")
+    ]
+    flat = " ".join(text.split())
+    for a, b in [(two["pc_five_folds"], six["pc_five_folds"]), *raw]:
+        assert f"{a:.2f} and {b:.2f}" in flat
+
+
+def test_the_coverage_of_adapters_is_the_benchmark() -> None:
+    path = ROOT / "benchmarks/results/adapters_coverage.json"
+    found = json.loads(path.read_text())
+    text = (ROOT / "docs/adapters.md").read_text()
+    for name, of in found["summary"].items():
+        errors = [f"{of[key]:.3f}" for key in ("spread", "stderr", "stderr_of_the_rows_alone")]
+        row = [name, f"{of['rows']}", f"{100 * of['coverage']:.0f} %", *errors]
+        assert f"| {' | '.join(row)} |" in text
+        assert of["coverage"] > 0.88
 
 
 def test_every_other_method_is_named() -> None:

@@ -23,7 +23,7 @@ from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap, Standardizer
-from pointdep.data.sides import SideEncoder
+from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.batches import Batches
 from pointdep.fitting.closed_form import fit_closed_form
@@ -109,6 +109,23 @@ class PairedRows:
     @property
     def groups(self) -> Tensor | None:
         return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+
+
+def encode_rows(
+    raw: tuple[RawSide, RawSide],
+    encoders: tuple[SideEncoder, SideEncoder],
+    splits: Sequence[Split],
+    *,
+    codes: NDArray[np.int64] | None,
+    seed: int,
+    device: torch.device,
+) -> PairedRows:
+    """Both sides, x first, as numbers on the device."""
+    x, y = (
+        torch.from_numpy(encoder.encode(side)).to(device)
+        for encoder, side in zip(encoders, raw, strict=True)
+    )
+    return PairedRows(x, y, *encoders, splits, codes, seed)
 
 
 def is_wide(method: Method, columns: int) -> bool:

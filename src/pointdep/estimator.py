@@ -275,7 +275,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
                 values = self._by_parts(X, Y, self._inferred)
             else:
                 values = self._inferred(X, Y, groups)
-            correction, doubt = 0.0, math.hypot(self.bias_.correction, self.bias_.stderr)
+            correction, doubt = 0.0, self._doubt(X, Y)
         return estimate(
             values,
             method,
@@ -343,6 +343,11 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         _, ids = group_ids(groups, len(x))
         rows = np.arange(len(x))
         return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+
+    def _doubt(self, X: Any, Y: Any) -> float:
+        """What the fit adds to the standard error of the mean log r of given rows."""
+        del X, Y
+        return math.hypot(self.bias_.correction, self.bias_.stderr)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder of safetensors and JSON."""
@@ -467,16 +472,13 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             stop_fraction=self.stop_fraction,
             seed=seed,
         )
-        encoder_x, encoder_y = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
-        device = assembly.pick_device(self.device)
-        return assembly.PairedRows(
-            x=torch.from_numpy(encoder_x.encode(raw_x)).to(device),
-            y=torch.from_numpy(encoder_y.encode(raw_y)).to(device),
-            encoder_x=encoder_x,
-            encoder_y=encoder_y,
-            splits=splits,
+        return assembly.encode_rows(
+            (raw_x, raw_y),
+            (SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")),
+            splits,
             codes=codes,
             seed=seed,
+            device=assembly.pick_device(self.device),
         )
 
     def __getstate__(self) -> dict[str, Any]:

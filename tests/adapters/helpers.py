@@ -43,3 +43,16 @@ def gaussian_log_ratio(x, y, correlation: float = 0.8):
     own = [-c * np.square(side).sum(1) / (2 * (1 - c)) for side in (x, y)]
     cross = correlation / (1 - c) * x @ y.T
     return own[0][:, None] + own[1] + cross - x.shape[1] / 2 * np.log(1 - c)
+
+
+def towers(rows=600, seed=0, dim=3, correlation=0.8):
+    """Vectors of Gaussian pairs whose inner product is log r up to a constant, and log r."""
+    x, y = embeddings(rows, dim, correlation, seed)
+    c = correlation**2
+    square = [-c * np.square(side).sum(1, keepdims=True) / (2 * (1 - c)) for side in (x, y)]
+    one = np.ones((rows, 1))
+    return (
+        np.hstack([correlation / (1 - c) * x, square[0], one]),
+        np.hstack([y, one, square[1]]),
+        gaussian_log_ratio(x, y, correlation).diagonal(),
+    )

@@ -10,22 +10,9 @@ from sklearn.base import clone
 from pointdep import CalibratedDependency, PointwiseDependency, audit, from_embeddings, from_logits
 from pointdep.errors import InputError
 
-from .helpers import embeddings, gaussian_log_ratio
+from .helpers import embeddings, towers
 
 LOSSES = ["sigmoid", "softmax", "softmax_one_sided"]
-
-
-def towers(rows=600, seed=0, dim=3, correlation=0.8):
-    """Vectors of Gaussian pairs whose inner product is log r up to a constant, and log r."""
-    x, y = embeddings(rows, dim, correlation, seed)
-    c = correlation**2
-    square = [-c * np.square(side).sum(1, keepdims=True) / (2 * (1 - c)) for side in (x, y)]
-    one = np.ones((rows, 1))
-    return (
-        np.hstack([correlation / (1 - c) * x, square[0], one]),
-        np.hstack([y, one, square[1]]),
-        gaussian_log_ratio(x, y, correlation).diagonal(),
-    )
 
 
 @pytest.fixture(scope="module", params=[*LOSSES, "softmax_one_sided-y"])
@@ -86,11 +73,27 @@ def test_saved_and_loaded(fitted, tmp_path):
         assert np.array_equal(again.pmi_stderr(x, y), model.pmi_stderr(x, y))
 
 
-def test_out_of_fold_pmi_leaves_the_pair_itself_out(fitted):
-    """In the reference of a query its own candidate would lower its PMI."""
+def test_out_of_fold_pmi_by_hand(fitted):
+    """A row's query is levelled by the candidates of the other folds, and nothing else."""
     model, _ = fitted
-    _, _, truth = towers()
-    assert np.mean(model.oof_pmi_ - truth) == pytest.approx(0.0, abs=0.1)
+    x, y, _ = towers()
+    logits = y @ x.T if model.queries == "y" else x @ y.T
+    critic = model.model_.critic
+    weights, heat = critic.weights.double().numpy(), float(critic.temperature)
+    expected = np.empty(len(x))
+    for (slope, shift, *mix), split in zip(weights, model._rows.splits, strict=True):
+        of_others = logits[split.report][:, split.train]
+        levels = [
+            np.log(np.mean(np.exp(t * heat * of_others), 1)) / (t * heat) for t in (1, 0.5, 0.25)
+        ]
+        levels.append(of_others.mean(1))
+        own = logits[split.report, split.report]
+        if not mix:
+            expected[split.report] = slope * own + shift
+            continue
+        rest = sum(w * (levels[0] - level) for w, level in zip(mix, levels[1:], strict=True))
+        expected[split.report] = slope * (own - levels[0]) + shift + rest
+    assert model.oof_pmi_ == pytest.approx(expected, abs=2e-3)
 
 
 def test_scale_is_a_unit_of_the_slope():
@@ -141,6 +144,36 @@ class TestFunctions:
         found = model.read_out(queries @ candidates.T, queries @ y.T)
         # A replica leaves its own fold out of the reference, and here none is left out.
         assert found == pytest.approx(model.pmi_matrix(queries, candidates), abs=0.1)
+
+    def test_read_out_is_of_what_was_fitted(self):
+        x, y, _ = towers(300)
+        model = from_embeddings(x, y, normalize=False, progress=False)
+        found = model.read_out(x @ y.T)
+        model.set_params(loss="softmax_one_sided")
+        assert np.array_equal(model.read_out(x @ y.T), found)
+
+    def test_whole_numbers_arrive_exactly_or_not_at_all(self):
+        vectors = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+        seen = set()
+
+        def logits(a, b):
+            assert a.dtype == torch.int64
+            seen.update(a.flatten().tolist())
+            return 2 * vectors[a.flatten() % 300] @ b.T
+
+        last = 2**24
+        ids = torch.arange(last - 299, last + 1)
+        rows = vectors[ids % 300] + torch.randn(300, 4, generator=torch.Generator().manual_seed(1))
+        model = from_logits(logits, ids, rows, progress=False)
+        assert seen == set(ids.tolist())
+        for call in (
+            lambda: from_logits(logits, ids + 1, rows),
+            lambda: from_logits(logits, -ids - 1, rows),
+            lambda: model.pmi(ids + 1, rows),
+            lambda: model.retrieve(ids + 1, rows, k=1),
+        ):
+            with pytest.raises(InputError, match="X holds 16777217, and whole numbers above"):
+                call()
 
     def test_a_module_on_images_and_tokens(self, tmp_path):
         class Scores(torch.nn.Module):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pointdep import CalibratedDependency, from_embeddings, from_logits
+from pointdep.adapters.flags import pair_flags
 from pointdep.errors import FitWarning, InputError
 
 from .helpers import draw, embeddings
@@ -40,6 +41,7 @@ def broken(value):
         (lambda: from_logits(logits(), np.zeros(100)), "a matrix holds its pairs already"),
         (lambda: from_logits(np.matmul), "X and Y are missing"),
         (lambda: from_logits(logits(), groups=np.zeros(100)), "groups has 1 distinct value"),
+        (lambda: from_logits(logits(90), groups=np.arange(90) // 3), "30 groups are too few"),
         (lambda: from_embeddings(*embeddings(20)), "20 pairs are too few"),
         (lambda: from_embeddings(np.zeros((60, 2)), np.zeros((60, 3))), "must be of one space"),
         (lambda: from_embeddings(*embeddings(60), scale=-1.0), "scale=-1.0 must be a number above"),
@@ -79,6 +81,32 @@ def test_few_pairs_are_flagged():
     assert "few_pairs" in model.mutual_information().warnings[0]
 
 
+def test_few_groups_are_flagged():
+    with pytest.warns(FitWarning, match="few_pairs: .*by 75 groups") as told:
+        from_logits(logits(300), groups=np.arange(300) // 4, progress=False)
+    assert {one.filename for one in told} == {__file__}  # who called is told where
+
+
+@pytest.mark.parametrize(
+    ("slope", "stderr", "flagged"),
+    [(1.0, 0.2, False), (1.0, 0.3, True), (1.0, 0.9, True), (0.02, 0.05, False), (0, 0, False)],
+)
+def test_a_doubtful_slope_is_flagged(slope, stderr, flagged):
+    found = pair_flags(slope, stderr, spread=1.0, count=500, grouped=False)
+    assert bool(found) == flagged
+
+
+def test_copies_are_flagged():
+    x, y = (np.repeat(side, 2, 0) for side in embeddings(200))
+    with pytest.warns(FitWarning) as told:
+        from_embeddings(x, y, normalize=False, progress=False)
+    assert any("duplicated_rows: " in str(one.message) for one in told)
+    model = from_embeddings(
+        x, y, normalize=False, groups=np.repeat(np.arange(200), 2), progress=False
+    )
+    assert "duplicated_rows" not in [flag.name for flag in model.flags_]
+
+
 class TestAsked:
     @pytest.fixture
     def model(self):
@@ -97,6 +125,10 @@ class TestAsked:
             queries.read_out(logits())
         with pytest.raises(InputError, match="same queries in their rows"):
             queries.read_out(logits(), logits(50))
+
+    def test_logits_that_are_none(self, model):
+        with pytest.raises(InputError, match="logits holds NaN"):
+            model.read_out([1.0, np.nan])
 
     def test_shuffles(self, model):
         with pytest.raises(InputError, match="was trained elsewhere"):

@@ -39,6 +39,9 @@ def test_score_and_retrieve_take_the_model(pointdep, towers):
     assert said.code == 0, said.err
     assert "calibration" in said.out
     assert "log r = " in said.out
+    assert "300, each scored by a calibration that did not see it (5 made, none trained)" in (
+        " ".join(said.out.split())
+    )
     assert pointdep("score", "model", "a.npy", "b.npy", "-o", "pmi.csv", "--quiet").code == 0
     model = PointwiseDependency.load("model")
     table = pd.read_csv("pmi.csv")
@@ -48,6 +51,16 @@ def test_score_and_retrieve_take_the_model(pointdep, towers):
     assert pointdep(*asked).code == 0
     best = pd.read_csv("best.csv")["candidate"].to_numpy().reshape(-1, 2)
     assert np.array_equal(best[:, 0], model.pmi_matrix(*towers).argmax(1))
+
+
+def test_folds_and_the_pmi_of_these_pairs(pointdep, towers):
+    asked = ("calibrate", "a.npy", "b.npy", *OPTIONS, "--folds", 3, "--oof", "oof.csv", "--json")
+    found = pointdep(*asked).json()
+    assert found["folds"] == 3
+    expected = from_embeddings(*towers, loss="softmax", scale=5.0, folds=3, progress=False)
+    table = pd.read_csv("oof.csv")
+    assert table["row"].tolist() == list(range(300))
+    assert table["pmi"].to_numpy() == pytest.approx(expected.oof_pmi_, abs=1e-4)
 
 
 def test_the_other_direction(pointdep, towers):
@@ -60,4 +73,6 @@ def test_the_other_direction(pointdep, towers):
 def test_mistakes(refused, towers):
     refused("did you mean 'sigmoid'", "calibrate", "a.npy", "b.npy", "--loss", "sigmoyd", "-o", "m")
     refused("must be of one space", "calibrate", "x.npy", "y.npy", "-o", "m")
+    refused("folds=1 must be at least 2", "calibrate", "a.npy", "b.npy", "--folds", 1, "-o", "m")
+    refused("pmi.txt", "calibrate", "a.npy", "b.npy", "--oof", "pmi.txt", "-o", "m")
     refused("is a file", "calibrate", "a.npy", "b.npy", "-o", "a.npy")

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.adapters.levels import COUNT, columns, combine, levels, parts_of
-from pointdep.adapters.logistic import fit_log_ratio
+from pointdep.adapters.cells import Cells, LogitMatrix
+from pointdep.adapters.influence import FoldFit, Influence, influence
+from pointdep.adapters.levels import COUNT, levels
+from pointdep.adapters.logistic import Scaled, fit_log_ratio
+from pointdep.adapters.rows import fold_of
 from pointdep.adapters.sources import Source
 from pointdep.errors import InputError
 from pointdep.fitting.splits import Rows, Split
+from pointdep.inference.mutual_information import standard_error
 
 _MOST_ROWS = 4096  # all pairs of so many rows are looked at
-_KEPT = 1 << 17  # of the mismatched pairs: those of highest logit, and as many of the others
 _ROUNDS, _SETTLED = 8, 0.02  # of finding the temperature, and the change that ends it
 _SETTLING_ROWS = 512
-_ALIKE = 1e-9  # of the spread of the logits: a column that varies less is constant
 _CLEAR = 3.0  # standard errors
 
 
@@ -30,27 +31,20 @@ _CLEAR = 3.0  # standard errors
 class Calibration:
     """weights: (R, k) float64, of each replica, as `CalibratedCritic` takes them.
 
-    rows: (m,) the rows that were looked at, whose candidates are the reference of queries.
+    rows, fold: (m,), the rows that were looked at, whose candidates are the reference of queries,
+    and the part of each; names: (m,), equal where rows are of one group. influence: of these rows.
+    gap: by how much log r reads higher on a replica's own rows than on those it left out.
+    spread: of the logits (less what is a function of the query) of mismatched pairs.
     """
 
     weights: Tensor
     temperature: float
     rows: Rows
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Pairs and mismatched pairs, as places in the matrix of logits, with their weights."""
-
-    row: Tensor
-    column: Tensor
-    joint: Tensor
-    product: Tensor
-
-    def within(self, rows: Tensor) -> _Cells:
-        """Those of which both rows are among these; rows: (m,) boolean."""
-        kept = rows[self.row] & rows[self.column]
-        return _Cells(self.row[kept], self.column[kept], self.joint[kept], self.product[kept])
+    fold: Rows
+    names: NDArray[np.int64]
+    influence: Influence
+    gap: float
+    spread: float
 
 
 @torch.no_grad()
@@ -67,143 +61,89 @@ def calibrate(
     """One calibration for each split, by its training rows. x: (n, dx), y: (n, dy).
 
     queries: the side whose function the logits may hold, "x" or "y", or None. codes: (n,) groups,
-    whose rows are no mismatched pairs of each other.
+    whose rows are no mismatched pairs of each other. Where the regression looks closest (its odds,
+    the temperature of the levels, the mismatched pairs that are kept) is decided once, by all rows.
     """
     some = np.random.default_rng([seed, 31]).permutation(len(x))[:_MOST_ROWS]
     index = torch.from_numpy(some).to(x.device)
     logits = _all_logits(source, x[index], y[index])
-    names = torch.from_numpy(some if codes is None else codes[some])
-    others = names.unsqueeze(1) != names
+    names = some if codes is None else codes[some]
+    others = torch.from_numpy(names[:, None] != names)
     if not bool(others.any()):
         raise InputError("groups leaves no two rows of different groups to set against each other")
-    fold = np.empty(len(x), dtype=np.int64)
-    for number, split in enumerate(splits):
-        fold[split.report] = number
-    fit = _Fit(
-        logits.T if queries == "y" else logits,
-        others,
-        torch.from_numpy(fold[some]),
-        levelled=queries is not None,
-        seed=seed,
+    fold = fold_of(splits, len(x))[some]
+    matrix = LogitMatrix(logits.T if queries == "y" else logits, others, queries is not None)
+    temperature = _find_temperature(matrix.first(_SETTLING_ROWS), seed) if queries else 1.0
+    fits = _fit_folds(matrix, torch.from_numpy(fold), len(splits), temperature, seed)
+    found = Calibration(
+        torch.stack([fit.weights for fit in fits]),
+        temperature,
+        some,
+        fold,
+        names,
+        influence(matrix, fits, temperature),
+        _gap(matrix, fits),
+        _spread(fits[0]),
     )
-    weights = torch.stack(fit.of_folds(len(splits)))
-    return Calibration(_no_reversal(weights), fit.temperature, some)
+    return _no_reversal(found)
 
 
-class _Fit:
-    """Of one matrix of logits, (n, n), queries in rows, pairs on the diagonal.
+def _fit_folds(
+    matrix: LogitMatrix, fold: Tensor, folds: int, temperature: float, seed: int
+) -> list[FoldFit]:
+    """A calibration for each fold, by the rows of the others."""
+    parts = [
+        matrix.parts(fold == number, temperature)
+        for number in range(folds if matrix.levelled else 0)
+    ]
+    level = matrix.level(parts, temperature)
+    cells = matrix.thinned(level, seed)
+    design = matrix.design(cells, level)
+    start = torch.zeros(design.shape[1], dtype=torch.float64)
+    balanced = _fitted(design, cells, 0.0, start)
+    # The fit is to look where most pairs are.
+    odds = max(0.0, float((design[cells.joint > 0] @ balanced).median()))
+    whole = _fitted(design, cells, odds, balanced)
+    found = []
+    for number in range(folds):
+        level = matrix.level(parts[:number] + parts[number + 1 :], temperature)
+        kept = cells.within(fold != number)
+        design = matrix.design(kept, level)
+        weights = _fitted(design, kept, odds, whole)
+        found.append(FoldFit(fold != number, level, kept, design, odds, weights))
+    return found
 
-    others: (n, n), the product cells; fold: (n,). levelled: whether each query has levels of its
-    own, else one constant stands for all.
-    """
 
-    def __init__(
-        self, logits: Tensor, others: Tensor, fold: Tensor, *, levelled: bool, seed: int
-    ) -> None:
-        self.logits, self.others, self.fold = logits, others, fold
-        self.levelled, self.seed = levelled, seed
-        self.temperature = self._find_temperature() if levelled else 1.0
-
-    def of_folds(self, folds: int) -> list[Tensor]:
-        """The weights for each fold, by the rows of the others."""
-        parts = [
-            self._parts(self.fold == number) for number in range(folds if self.levelled else 0)
-        ]
-        level = self._level(parts)
-        cells = self._thinned(level)
-        design = self._design(cells, level)
+def _find_temperature(matrix: LogitMatrix, seed: int) -> float:
+    """The slope of log r, at which the log-mean-exp is to be taken: by turns."""
+    used = matrix.others
+    count = used.sum(1, keepdim=True).clamp(min=1)
+    # First the mean alone, which has no temperature.
+    total = matrix.values.masked_fill(~used, 0.0).sum(1, keepdim=True)
+    level, temperature = (total / count).expand(-1, COUNT), 0.0
+    for _ in range(_ROUNDS):
+        cells = matrix.thinned(level, seed)
+        design = matrix.design(cells, level)
         start = torch.zeros(design.shape[1], dtype=torch.float64)
-        balanced = _fitted(design, cells, 0.0, start)
-        # The fit is to look where most pairs are.
-        odds = max(0.0, float((design[cells.joint > 0] @ balanced).median()))
-        whole = _fitted(design, cells, odds, balanced)
-        found = []
-        for number in range(folds):
-            level = self._level(parts[:number] + parts[number + 1 :])
-            kept = cells.within(self.fold != number)
-            found.append(_fitted(self._design(kept, level), kept, odds, whole))
-        return found
-
-    def _parts(self, columns: Tensor) -> Tensor:
-        return parts_of(self.logits[:, columns], self.others[:, columns], self.temperature)
-
-    def _level(self, parts: list[Tensor]) -> Tensor:
-        """(n, COUNT), zero without parts."""
-        if not parts:
-            return self.logits.new_zeros(len(self.logits), COUNT)
-        return combine(parts, self.temperature)
-
-    def _find_temperature(self) -> float:
-        """The slope of log r, at which the log-mean-exp is to be taken: by turns, on some rows."""
-        some = slice(min(len(self.logits), _SETTLING_ROWS))
-        part = copy(self)
-        part.logits, part.others = self.logits[some, some], self.others[some, some]
-        used = part.others
-        count = used.sum(1, keepdim=True).clamp(min=1)
-        # First the mean alone, which has no temperature.
-        level = (part.logits.masked_fill(~used, 0.0).sum(1, keepdim=True) / count).expand(-1, COUNT)
-        temperature = 0.0
-        for _ in range(_ROUNDS):
-            cells = part._thinned(level)
-            design = part._design(cells, level)
-            start = torch.zeros(design.shape[1], dtype=torch.float64)
-            slope = float(_fitted(design, cells, 0.0, start)[0])
-            # Where the logits say nothing any temperature will do.
-            last, temperature = temperature, max(slope, 1e-3 / float(design[:, 0].std()))
-            if last and abs(math.log(temperature / last)) < _SETTLED:
-                break
-            level = levels(part.logits, part.others, temperature)
-        return temperature
-
-    def _design(self, cells: _Cells, level: Tensor) -> Tensor:
-        """The columns of the regression, (N, k): slope, shift, and what mixes the levels."""
-        values = self.logits[cells.row, cells.column].double()
-        one = torch.ones_like(values).unsqueeze(1)
-        if not self.levelled:
-            return torch.cat([values.unsqueeze(1), one], 1)
-        parts = columns(values, level[cells.row].double())
-        return torch.cat([parts[:, :1], one, parts[:, 1:]], 1)
-
-    def _thinned(self, level: Tensor) -> _Cells:
-        """All pairs, the mismatched pairs that look most like them, and some of the others.
-
-        Of mismatched pairs with low logits each says little: fewer, of more weight, will do.
-        """
-        n = len(self.logits)
-        row, column = self.others.nonzero(as_tuple=True)
-        weight = torch.ones(len(row), dtype=torch.float64)
-        if len(row) > 2 * _KEPT:
-            height = self.logits[row, column] - level[row, 0]
-            bound = torch.topk(height, _KEPT).values[-1]
-            high, low = (part.nonzero().squeeze(1) for part in (height >= bound, height < bound))
-            draw = torch.Generator().manual_seed(self.seed)
-            drawn = low[torch.randint(len(low), (_KEPT,), generator=draw)]
-            weight = torch.cat([weight[high], weight.new_full((_KEPT,), len(low) / _KEPT)])
-            kept = torch.cat([high, drawn])
-            row, column = row[kept], column[kept]
-        own = torch.arange(n)
-        joint = torch.cat([torch.ones(n), torch.zeros(len(row))]).double()
-        product = torch.cat([torch.zeros(n).double(), weight])
-        return _Cells(torch.cat([own, row]), torch.cat([own, column]), joint, product)
+        slope = float(_fitted(design, cells, 0.0, start)[0])
+        # Where the logits say nothing any temperature will do.
+        last, temperature = temperature, max(slope, 1e-3 / float(design[:, 0].std()))
+        if last and abs(math.log(temperature / last)) < _SETTLED:
+            break
+        level = levels(matrix.values, used, temperature)
+    return temperature
 
 
-def _fitted(design: Tensor, cells: _Cells, odds: float, start: Tensor) -> Tensor:
+def _fitted(design: Tensor, cells: Cells, odds: float, start: Tensor) -> Tensor:
     """Weights of the columns of a design, of which the second is one."""
     _require_overlap(design[:, 0], cells)
-    # In units of their spread, so that the unit of the logits does not matter.
-    center, scale = design.mean(0), design.std(0)
-    center[1], scale[1] = 0.0, 1.0
-    scale = torch.where(scale > _ALIKE * scale[0], scale, scale[0])
-    begin = start * scale
-    begin[1] = start[1] + start @ center
+    scaled = Scaled.of(design)
     found = fit_log_ratio(
-        (design - center) / scale, cells.joint, cells.product, odds=odds, start=begin
+        scaled.values, cells.joint, cells.product, odds=odds, start=scaled.inward(start)
     )
     if found is None:
         raise InputError(_SEPARATED)
-    weights = found / scale
-    weights[1] = found[1] - weights @ center
-    return weights
+    return scaled.outward @ found
 
 
 _SEPARATED = (
@@ -212,7 +152,7 @@ _SEPARATED = (
 )
 
 
-def _require_overlap(values: Tensor, cells: _Cells) -> None:
+def _require_overlap(values: Tensor, cells: Cells) -> None:
     """Refuse pairs that no mismatched pair comes near to, and logits that are all the same."""
     pairs = cells.joint > 0
     if float(values.max() - values.min()) <= 0:
@@ -221,24 +161,36 @@ def _require_overlap(values: Tensor, cells: _Cells) -> None:
         raise InputError(_SEPARATED)
 
 
-def _no_reversal(weights: Tensor) -> Tensor:
+def _gap(matrix: LogitMatrix, fits: list[FoldFit]) -> float:
+    """Mean log r of the rows that made a calibration less that of the rows it left out."""
+    scores = [(fit.rows, fit.of_pairs(matrix) @ fit.weights) for fit in fits]
+    return float(np.mean([float(of[rows].mean() - of[~rows].mean()) for rows, of in scores]))
+
+
+def _spread(fit: FoldFit) -> float:
+    weight = fit.cells.product / fit.cells.product.sum()
+    values = fit.design[:, 0]
+    return float((weight @ (values - weight @ values).square()).sqrt())
+
+
+def _no_reversal(found: Calibration) -> Calibration:
     """Logits that say nothing give log r = 0; such as say the opposite are an error."""
-    slopes = weights[:, 0]
-    mean, error = float(slopes.mean()), slope_stderr(weights)
+    mean = float(found.weights[:, 0].mean())
     if mean > 0:
-        return weights
-    if mean < -_CLEAR * error:
+        return found
+    if mean < -_CLEAR * summed_stderr(found.influence.weights.mean(0)[:, 0], found.names):
         raise InputError(
             "pairs have lower logits than mismatched pairs: are these distances (give their "
             "negative), or are the rows of one side in another order?"
         )
-    return torch.zeros_like(weights)
+    none = Influence(0 * found.influence.weights, 0 * found.influence.reported)
+    return replace(found, weights=0 * found.weights, influence=none, gap=0.0)
 
 
-def slope_stderr(weights: Tensor) -> float:
-    """Of the mean slope, weights: (R, k): the jackknife by parts."""
-    slopes = weights[:, 0].double()
-    return float(((len(slopes) - 1) * slopes.var(correction=0)).sqrt())
+def summed_stderr(influences: Tensor, names: NDArray[np.int64]) -> float:
+    """Of what rows have these influences on, (m,); names: (m,), their groups."""
+    values = influences.double().numpy()
+    return standard_error(len(values) * values, names)
 
 
 def _all_logits(source: Source, x: Tensor, y: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pointdep.adapters.levels import combine, levels, parts_of
+from pointdep.adapters.levels import BY_LEVEL, columns, combine, levels, parts_of, pulls
 from pointdep.adapters.sources import Source
 from pointdep.core.critics.base import Critic
 from pointdep.core.transforms import Standardizer
@@ -23,11 +23,14 @@ class CalibratedCritic(Critic):
     a query's logits over `reference` are mixed (see `levels`). reference: (N, d) candidates, (0, d)
     without queries; part: (N,), the fold of each. Replica r leaves out its own fold's, those of
     `kept[r]`: their pairs are what it reports. Rows are the same for all replicas.
+    influence: (R, m, k), of each calibration row on the weights; names: (m,), its group.
     """
 
     weights: Tensor
     reference: Tensor
     part: Tensor
+    influence: Tensor
+    names: Tensor
     kept: Tensor
     temperature: Tensor
 
@@ -37,6 +40,8 @@ class CalibratedCritic(Critic):
         weights: Tensor,
         reference: Tensor,
         part: Tensor,
+        influence: Tensor,
+        names: Tensor,
         *,
         queries: str | None,
         temperature: float,
@@ -47,6 +52,8 @@ class CalibratedCritic(Critic):
         self.register_buffer("weights", weights)
         self.register_buffer("reference", reference)
         self.register_buffer("part", part)
+        self.register_buffer("influence", influence)
+        self.register_buffer("names", names)
         self.register_buffer("kept", torch.arange(len(weights)))
         self.register_buffer("temperature", torch.tensor(temperature))
 
@@ -81,6 +88,7 @@ class CalibratedCritic(Critic):
         chosen._buffers = dict(self._buffers)
         index = torch.as_tensor(list(replicas), device=self.weights.device)
         chosen.weights, chosen.kept = self.weights[index], self.kept[index]
+        chosen.influence = self.influence[index]
         return chosen
 
     def read_out(self, logits: Tensor, reference: Tensor | None) -> Tensor:
@@ -91,6 +99,22 @@ class CalibratedCritic(Critic):
         everything = torch.ones_like(reference, dtype=torch.bool)
         own = self._from_levels(levels(reference, everything, float(self.temperature)))
         return self.weights[:, 0].to(logits).mean() * logits + own.mean(0).unsqueeze(-1)
+
+    def influence_on_mean(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of each calibration row on the mean log r of pairs x: (n, dx), y: (n, dy): (m,)."""
+        logits = self.source.pairs(x, y)
+        if self.queries is None:
+            means = torch.stack([logits.mean(), logits.new_ones(())])
+            return (self.influence @ means).mean(0)
+        with_reference, used = self._with_reference(x if self.queries == "x" else y)
+        level = self._levels(with_reference, used)
+        means = columns(logits.to(level), level).mean(1)
+        means = torch.cat([means[:, :1], torch.ones_like(means[:, :1]), means[:, 1:]], 1)
+        by_level = self.weights.to(level) @ BY_LEVEL.T.to(level)
+        asked = by_level[:, None, :, None].expand(-1, len(x), -1, 1) / by_level.shape[0] / len(x)
+        used_by = self.kept.unsqueeze(1) != self.part
+        pulled = pulls(with_reference, used, used_by, level, asked, float(self.temperature))
+        return (self.influence @ means.unsqueeze(-1)).mean(0)[:, 0] + pulled.sum(0)[:, 0]
 
     def _own(self, x: Tensor, y: Tensor) -> Tensor:
         """What is added to slope * logit of paired rows: (R, n), or (R, 1) without queries."""
@@ -104,6 +128,10 @@ class CalibratedCritic(Critic):
         return torch.cat([self._of_some(part) for part in torch.split(rows, step)], 1)
 
     def _of_some(self, rows: Tensor) -> Tensor:
+        return self._from_levels(self._levels(*self._with_reference(rows))).to(rows)
+
+    def _with_reference(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of queries (n, d) with the reference, and which of them count: (n, N) each."""
         if self.queries == "x":
             logits = self.source.matrix(rows, self.reference)
             same = self.source.same_row(rows, self.reference)
@@ -111,7 +139,10 @@ class CalibratedCritic(Critic):
             logits = self.source.matrix(self.reference, rows).T
             same = self.source.same_row(self.reference, rows)
             same = None if same is None else same.T
-        used = torch.ones_like(logits, dtype=torch.bool) if same is None else ~same
+        return logits, torch.ones_like(logits, dtype=torch.bool) if same is None else ~same
+
+    def _levels(self, logits: Tensor, used: Tensor) -> Tensor:
+        """By the logits of queries with the reference, (n, N), for each replica: (R, n, COUNT)."""
         temperature = float(self.temperature)
         folds = torch.unique(self.part).tolist()
         parts = {
@@ -122,7 +153,7 @@ class CalibratedCritic(Critic):
             combine([parts[fold] for fold in folds if fold != own], temperature)
             for own in self.kept.tolist()
         ]
-        return self._from_levels(torch.stack(found)).to(rows)
+        return torch.stack(found)
 
     def _from_levels(self, level: Tensor) -> Tensor:
         """What is added to slope * logit, of levels (R, n, COUNT) or (n, COUNT): (R, n)."""

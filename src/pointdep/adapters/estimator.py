@@ -14,14 +14,12 @@ from torch import Tensor, nn
 
 from pointdep import assembly
 from pointdep.adapters import persistence
-from pointdep.adapters.calibrating import Calibration, calibrate, slope_stderr
-from pointdep.adapters.critic import CalibratedCritic, Unchanged
+from pointdep.adapters.calibrating import calibrate
 from pointdep.adapters.flags import check_flags, pair_flags, reference_flags
-from pointdep.adapters.rows import flat, read_rows, row_kind
+from pointdep.adapters.models import bias_of, calibrated_model, critic_of, stderr_of
+from pointdep.adapters.rows import draws, flat, read_rows, require_exact, row_kind
 from pointdep.adapters.sources import Embeddings, Function, Source, Table, as_table
-from pointdep.answers import Array32
-from pointdep.core.methods import get_method
-from pointdep.core.ratio import RatioModel
+from pointdep.answers import ANSWER_SEED, Array32, some_rows
 from pointdep.data.sides import RawSide
 from pointdep.errors import (
     FitWarning,
@@ -31,14 +29,15 @@ from pointdep.errors import (
     unknown_name,
 )
 from pointdep.estimator import PointwiseDependency
+from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import show
-from pointdep.inference.bias import FittingBias
 from pointdep.inference.out_of_fold import out_of_fold
-from pointdep.inference.scoring import score_replicas
 from pointdep.permutation import PermutationNull
 
 LOSSES = ("sigmoid", "softmax", "softmax_one_sided")
 """By which the outside model was trained: what its logits lack to be log r."""
+
+_SAMPLE = 1024  # of given rows: by them it is found how far their mean hangs on the calibration
 
 
 class CalibratedDependency(PointwiseDependency):
@@ -103,22 +102,25 @@ class CalibratedDependency(PointwiseDependency):
 
         X, Y: rows as the critic takes them; groups: (n,), as of `PointwiseDependency.fit`.
         """
-        self._calibrate(X, Y, groups)
-        self._warn_of_flags()
-        return self
+        return self._fitted(X, Y, groups)
 
-    def _warn_of_flags(self) -> None:
-        """On behalf of the function that called the caller."""
+    def _fitted(self, X: Any, Y: Any, groups: Any) -> CalibratedDependency:
+        """The same, with warnings on behalf of the function that called the caller."""
+        self._calibrate(X, Y, groups)
         for flag in self.flags_:
             warnings.warn(str(flag), FitWarning, stacklevel=3)
+        return self
 
     def _calibrate(self, X: Any, Y: Any, groups: Any) -> None:
         side = self._query_side()
         if Y is None:
             raise InputError("Y is missing: call fit(X, Y) with two arrays of paired rows")
-        self._kinds = row_kind(X), row_kind(Y)
+        for_function = callable(self.critic)
+        self._kinds = row_kind(X, for_function), row_kind(Y, for_function)
         rows = self._read(X, Y, groups)
         source = self._source().to(rows.x.device)
+        if isinstance(source, Table):
+            source.name_rows(rows.x, rows.y, rows.codes)
         with show("calibrating", enabled=self.progress):
             found = calibrate(
                 source,
@@ -129,21 +131,32 @@ class CalibratedDependency(PointwiseDependency):
                 codes=rows.codes,
                 seed=rows.seed,
             )
-            model = self._model(source, found, rows)
+            model = calibrated_model(source, found, rows, side)
             held = out_of_fold(
                 model, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
             )
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
-        self._set_slope(found.weights)
+        self._set_slope()
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        # A row also decides, through the calibrations, what the others are found to have.
+        self.oof_values_[found.rows] += len(rows.x) * found.influence.reported.numpy()
         self.groups_, self._mapped = rows.codes, None
         self._rows = assembly.on_cpu(rows)
-        self.bias_, self.jackknife_ = self._bias(rows), assembly.jackknife_factor(rows)
+        count = draws(rows.codes, len(rows.x))
+        self.bias_, self.jackknife_ = bias_of(found, count), assembly.jackknife_factor(rows)
         self.history_: list[Any] = []
-        reference = _critic_of(model).reference
+        reference = critic_of(model).reference
+        copies = groups is None and not isinstance(source, Table)
         self.flags_ = (
-            *pair_flags(self.slope_, self.slope_stderr_, len(rows.x)),
+            *(duplicate_flags(rows.x, rows.y) if copies else ()),
+            *pair_flags(
+                self.slope_,
+                self.slope_stderr_,
+                spread=found.spread,
+                count=count,
+                grouped=groups is not None,
+            ),
             *reference_flags(len(reference), held.pmi),
             *held.flags,
             *check_flags(self.check()),
@@ -156,20 +169,21 @@ class CalibratedDependency(PointwiseDependency):
         logits with a sample of candidates, (n, N), as large as that of the calibration.
         """
         check_is_fitted(self, "model_")
-        values = _numbers(logits)
-        sample = None if reference is None else _numbers(reference)
-        if (sample is None) != (self._query_side() is None):
+        critic = critic_of(self.model_)
+        values = _numbers(logits, "logits")
+        sample = None if reference is None else _numbers(reference, "reference")
+        if (sample is None) != (critic.queries is None):
+            kind, verb = ("one-sided", "needs") if sample is None else ("two-sided", "takes no")
             raise InputError(
-                f"loss={self.loss!r} "
-                + ("needs" if sample is None else "takes no")
-                + " reference, the logits of the queries with a sample of candidates"
+                f"read_out of a {kind} model {verb} reference, the logits of the queries with a "
+                "sample of candidates"
             )
         if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
             raise InputError(
                 f"logits {tuple(values.shape)} and reference {tuple(sample.shape)} must have the "
                 "same queries in their rows"
             )
-        found: Array32 = _critic_of(self.model_).read_out(values, sample).float().numpy()
+        found: Array32 = critic.read_out(values, sample).float().numpy()
         return found
 
     def save(self, path: str | Path) -> None:
@@ -200,49 +214,19 @@ class CalibratedDependency(PointwiseDependency):
             return Function(critic, self._kinds)
         return Table(torch.from_numpy(as_table(critic)))
 
-    def _model(self, source: Source, found: Calibration, rows: assembly.PairedRows) -> RatioModel:
-        side = self._query_side()
-        fold = np.full(len(rows.x), -1)
-        for number, split in enumerate(rows.splits):
-            fold[split.report] = number
-        candidates = rows.x if side == "y" else rows.y
-        kept = found.rows if side is not None else found.rows[:0]
-        critic = CalibratedCritic(
-            source,
-            found.weights.float(),
-            candidates[torch.from_numpy(kept).to(candidates.device)],
-            torch.from_numpy(fold[kept]),
-            queries=side,
-            temperature=found.temperature,
-        )
-        return self._assembled(critic, rows.x.shape[1], rows.y.shape[1]).to(rows.x.device)
+    def _set_slope(self) -> None:
+        critic = critic_of(self.model_)
+        self.slope_, self.shift_ = (float(v) for v in critic.weights.cpu().double().mean(0)[:2])
+        self.slope_stderr_ = stderr_of(critic.influence.mean(0)[:, 0], critic)
 
-    def _assembled(self, critic: CalibratedCritic, x_dim: int, y_dim: int) -> RatioModel:
-        count = critic.replicas
-        model = RatioModel(
-            critic,
-            Unchanged(count, x_dim),
-            Unchanged(count, y_dim),
-            [get_method("pc")] * count,
-            "log_ratio",
-        )
-        return model.eval().requires_grad_(False)
-
-    def _set_slope(self, weights: Tensor) -> None:
-        self.slope_, self.shift_ = (float(value) for value in weights.double().mean(0)[:2])
-        self.slope_stderr_ = slope_stderr(weights)
-
-    def _bias(self, rows: assembly.PairedRows) -> FittingBias:
-        """The gap between rows that calibrated a replica and those it reports."""
-        scores = score_replicas(self.model_, rows.x, rows.y).double().numpy()
-        gaps = [
-            scores[r, split.train].mean() - scores[r, split.report].mean()
-            for r, split in enumerate(rows.splits)
-        ]
-        critic = _critic_of(self.model_)
-        draws = len(rows.x) if rows.codes is None else len(np.unique(rows.codes))
-        resolution = math.sqrt(critic.weights.shape[1] / 2) / draws
-        return FittingBias(closed_form=max(float(np.mean(gaps)), 0.0), resolution=resolution)
+    def _doubt(self, X: Any, Y: Any) -> float:
+        X, Y, _ = some_rows(X, Y, None)
+        x, y, _, _ = self._encode(X, Y)
+        some = np.random.default_rng(ANSWER_SEED).permutation(len(x))[:_SAMPLE]
+        x, y = self._on_device(x[some], y[some])
+        critic = critic_of(self.model_)
+        error = stderr_of(critic.influence_on_mean(x, y), critic)
+        return math.hypot(super()._doubt(X, Y), error)
 
     def _null(self, shuffles: int, given: bool) -> PermutationNull:
         del shuffles, given
@@ -275,19 +259,24 @@ class CalibratedDependency(PointwiseDependency):
         x, y = (
             flat(v, kind, name) for v, kind, name in zip((X, Y), self._kinds, "XY", strict=True)
         )
-        return super()._encode(x, y, paired=paired)
+        found = super()._encode(x, y, paired=paired)
+        for raw, kind, name in zip(found[2:], self._kinds, "XY", strict=True):
+            require_exact(raw, kind, name)
+        return found
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
-        return super()._read_side(flat(rows, self._kinds["xy".index(side)], side.upper()), side)
+        kind, name = self._kinds["xy".index(side)], side.upper()
+        raw = super()._read_side(flat(rows, kind, name), side)
+        require_exact(raw, kind, name)
+        return raw
 
 
-def _numbers(values: Any) -> Tensor:
+def _numbers(values: Any, name: str) -> Tensor:
     """A user's array or tensor, in float64 on the CPU."""
     if isinstance(values, Tensor):
-        return values.detach().cpu().double()
-    return torch.from_numpy(np.asarray(values, np.float64))
-
-
-def _critic_of(model: RatioModel) -> CalibratedCritic:
-    assert isinstance(model.critic, CalibratedCritic)
-    return model.critic
+        numbers = values.detach().cpu().double()
+    else:
+        numbers = torch.from_numpy(np.asarray(values, np.float64))
+    if bool(numbers.isnan().any()):
+        raise InputError(f"{name} holds NaN: give numbers")
+    return numbers

@@ -11,18 +11,24 @@ from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.inference.checks import RatioCheck
 
 _FEW, _UNSURE = 200, 0.25  # pairs, and standard error of the slope over the slope
+_BLURRED = 0.1  # nats: what a doubtful slope does to log r of mismatched pairs, at least
 _SPARE = 10  # candidates that should be like the right one
 
 
-def pair_flags(slope: float, stderr: float, pairs: int) -> list[Flag]:
-    """Whether the pairs are too few to say how far log r is stretched."""
-    # Beyond twice that the logits may say nothing, and then no number of pairs would help.
-    unsure = 1.0 < stderr / (_UNSURE * slope or math.inf) < 2.0
-    if pairs >= _FEW and not unsure:
+def pair_flags(
+    slope: float, stderr: float, *, spread: float, count: int, grouped: bool
+) -> list[Flag]:
+    """Whether the pairs are too few to say how far log r is stretched.
+
+    spread: of the logits of mismatched pairs; count: pairs, or groups of them where grouped.
+    """
+    # Logits that say nothing have no sure slope either, but then log r is known to be about 0.
+    unsure = stderr > _UNSURE * slope and stderr * spread > _BLURRED
+    if count >= _FEW and not unsure:
         return []
     message = (
-        f"{MEANINGS['few_pairs']} (slope {slope:.3g} +- {stderr:.2g}, by {pairs} pairs). Give more "
-        "pairs that the model was not trained on"
+        f"{MEANINGS['few_pairs']} (slope {slope:.3g} +- {stderr:.2g}, by {count} "
+        f"{'groups' if grouped else 'pairs'}). Give more pairs that the model was not trained on"
     )
     return [Flag("few_pairs", (), message)]
 

@@ -21,6 +21,12 @@ SHARES = (1.0, 0.5, 0.25)
 
 COUNT = len(SHARES) + 1
 
+BY_LEVEL = torch.zeros(COUNT, COUNT + 1, dtype=torch.float64)
+"""(COUNT, COUNT + 1): how slope, shift and mix columns of the regression change with the levels."""
+BY_LEVEL[0] = 1.0
+BY_LEVEL[0, :2] = torch.tensor([-1.0, 0.0])
+BY_LEVEL[range(1, COUNT), range(2, COUNT + 1)] = -1.0
+
 
 def levels(logits: Tensor, used: Tensor, temperature: float) -> Tensor:
     """Log-mean-exps at each temperature, and the mean, of each row: (n, m) -> (n, COUNT).
@@ -60,3 +66,25 @@ def columns(logits: Tensor, level: Tensor) -> Tensor:
     """
     first = level[..., :1]
     return torch.cat([logits.unsqueeze(-1) - first, first - level[..., 1:]], -1)
+
+
+def pulls(
+    logits: Tensor, used: Tensor, kept: Tensor, level: Tensor, asked: Tensor, temperature: float
+) -> Tensor:
+    """How what hangs on the levels moves with the weight of each candidate: (R, m, d).
+
+    logits, used: (n, m); kept: (R, m) boolean, the candidates of each replica; level: its levels,
+    (R, n, COUNT); asked: (R, n, COUNT, d), derivatives of d things by those levels.
+    """
+    own, other = used.to(logits), logits.masked_fill(~used, 0.0)
+    count = own @ kept.T.to(own)
+    asked = asked.to(own) / count.T.reshape(*level.shape[:2], 1, 1)
+    # Of the mean: by how much a candidate's logit exceeds it.
+    found = other.T @ asked[:, :, -1] - own.T @ (level[..., -1:].to(own) * asked[:, :, -1])
+    base = level.mean(0).to(own)
+    for k, share in enumerate(SHARES):
+        heat = share * temperature
+        risen = (heat * (logits - base[:, k : k + 1])).masked_fill(~used, -math.inf).exp()
+        moved = (heat * (base[:, k] - level[..., k].to(own))).exp().unsqueeze(-1)
+        found = found + (risen.T @ (moved * asked[:, :, k]) - own.T @ asked[:, :, k]) / heat
+    return found * kept.unsqueeze(-1)

@@ -31,7 +31,7 @@ def from_embeddings(
     loss, queries, scale, normalize: how the model was trained, as of `CalibratedDependency`.
     groups: (n,), for rows that are not independent draws.
     """
-    made = CalibratedDependency(
+    return CalibratedDependency(
         "inner",
         loss=loss,
         queries=queries,
@@ -41,10 +41,7 @@ def from_embeddings(
         random_state=random_state,
         device=device,
         progress=progress,
-    )
-    made._calibrate(X, Y, groups)
-    made._warn_of_flags()
-    return made
+    )._fitted(X, Y, groups)
 
 
 def from_logits(
@@ -80,7 +77,7 @@ def from_logits(
     else:
         logits = as_table(logits)
         X = Y = np.arange(len(logits))
-    made = CalibratedDependency(
+    return CalibratedDependency(
         logits,
         loss=loss,
         queries=queries,
@@ -88,7 +85,4 @@ def from_logits(
         random_state=random_state,
         device=device,
         progress=progress,
-    )
-    made._calibrate(X, Y, groups)
-    made._warn_of_flags()
-    return made
+    )._fitted(X, Y, groups)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pointdep import storage
 from pointdep.adapters.critic import CalibratedCritic
+from pointdep.adapters.models import assembled
 from pointdep.adapters.rows import RowKind
 from pointdep.adapters.sources import Table
 from pointdep.data.sides import SideEncoder
@@ -21,7 +22,7 @@ from pointdep.inference.bias import FittingBias
 
 KIND = "calibrated"
 _PARAMS = ("loss", "queries", "scale", "normalize", "folds")
-_BUFFERS = ("weights", "reference", "part")
+_BUFFERS = ("weights", "reference", "part", "influence", "names")
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -47,7 +48,7 @@ def save(estimator: Any, path: Path) -> None:
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
     tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
     if isinstance(critic.source, Table):
-        tensors["logits"] = critic.source.logits
+        tensors["logits"], tensors["named"] = critic.source.logits, critic.source.names
     if estimator.groups_ is not None:
         tensors["groups"] = torch.from_numpy(estimator.groups_)
     storage.write_model(path, about, tensors)
@@ -66,17 +67,19 @@ def load(path: Path, *, critic: Any = None, device: str = "auto") -> Any:
         of_x, of_y = (RowKind(tuple(shape), whole) for shape, whole in about["rows_are"])
         made._kinds = of_x, of_y
         encoder_x, encoder_y = (SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy")
-        place = made._device()
+        place, source = made._device(), made._source()
+        if isinstance(source, Table):
+            source.names.copy_(tensors["named"])
         calibrated = CalibratedCritic(
-            made._source(),
+            source,
             *(tensors[name] for name in _BUFFERS),
             queries=made._query_side(),
             temperature=float(about["temperature"]),
         )
-        model = made._assembled(calibrated, encoder_x.dim, encoder_y.dim)
+        model = assembled(calibrated, encoder_x.dim, encoder_y.dim)
         model.seen.copy_(tensors["seen"])
         made._set_fitted(model.to(place), encoder_x, encoder_y, int(about["rows"]))
-        made._set_slope(tensors["weights"])
+        made._set_slope()
         made.oof_pmi_, made.oof_values_ = (
             tensors[name].numpy() for name in ("oof_pmi", "oof_values")
         )

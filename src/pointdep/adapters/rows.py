@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from pointdep.assembly import PairedRows
+from pointdep.assembly import PairedRows, encode_rows
 from pointdep.data.groups import group_codes
 from pointdep.data.sides import (
     RawSide,
@@ -17,22 +19,25 @@ from pointdep.data.sides import (
     warn_of_other_order,
 )
 from pointdep.errors import InputError
-from pointdep.fitting.splits import Split, make_splits
+from pointdep.fitting.splits import Rows, Split, make_splits
 from pointdep.inference.checks import FEWEST_ROWS
+
+_EXACT = 1 << 24  # whole numbers up to here are exact in float32
 
 
 class RowKind(NamedTuple):
-    """What a row of one side is: its shape, as (3, 32, 32), and whether it holds whole numbers."""
+    """A row's shape, as (3, 32, 32), and whether a function is to be given whole numbers."""
 
     shape: tuple[int, ...]
     whole: bool
 
 
-def row_kind(values: Any) -> RowKind:
+def row_kind(values: Any, for_function: bool) -> RowKind:
     """Of rows (n,) or (n, ...)."""
     shape = tuple(int(size) for size in np.shape(values)[1:])
     dtype = str(getattr(values, "dtype", ""))
-    return RowKind(shape or (1,), dtype.removeprefix("torch.").startswith(("int", "uint")))
+    whole = dtype.removeprefix("torch.").startswith(("int", "uint"))
+    return RowKind(shape or (1,), for_function and whole)
 
 
 def flat(values: Any, kind: RowKind, side: str) -> Any:
@@ -43,6 +48,32 @@ def flat(values: Any, kind: RowKind, side: str) -> Any:
     if shape[1:] != kind.shape:
         raise InputError(f"{side} has rows of shape {shape[1:]}, calibrated were {kind.shape}")
     return values.reshape(shape[0], -1)
+
+
+def require_exact(raw: RawSide, kind: RowKind, side: str) -> None:
+    """Refuse whole numbers that would reach a function of the user's rounded."""
+    numbers = raw.numeric if kind.whole else None
+    if numbers is None or not numbers.size:
+        return
+    largest = max(int(numbers.max()), -int(numbers.min()))
+    if largest > _EXACT:
+        raise InputError(
+            f"{side} holds {largest}, and whole numbers above {_EXACT} reach a function rounded: "
+            "number the rows anew from 0, or give such numbers in two columns"
+        )
+
+
+def fold_of(splits: Sequence[Split], rows: int) -> Rows:
+    """(n,): the split that reports each row."""
+    fold = np.full(rows, -1, dtype=np.int64)
+    for number, split in enumerate(splits):
+        fold[split.report] = number
+    return fold
+
+
+def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
+    """How many independent draws there are: groups, or rows where each is its own."""
+    return rows if codes is None else len(np.unique(codes))
 
 
 def read_rows(
@@ -61,27 +92,27 @@ def read_rows(
         for values, kind, name in zip((X, Y), kinds, "XY", strict=True)
     )
     warn_of_other_order(X, Y)
+    for raw, kind, name in zip((raw_x, raw_y), kinds, "XY", strict=True):
+        require_exact(raw, kind, name)
     codes = group_codes(groups)
     require_same_length(raw_x, raw_y, codes)
-    rows = raw_x.rows
-    if rows < FEWEST_ROWS:
-        raise InputError(
-            f"{rows} pairs are too few to calibrate by: give at least {FEWEST_ROWS}, and thousands "
-            "where the mutual information is many nats"
-        )
     splits = [
         Split(np.sort(np.concatenate([s.train, s.stop])), s.stop[:0], s.report)
-        for s in make_splits(rows, folds=folds, groups=codes, seed=seed)
+        for s in make_splits(raw_x.rows, folds=folds, groups=codes, seed=seed)
     ]
-    encoder_x, encoder_y = _as_they_are(raw_x, "X"), _as_they_are(raw_y, "Y")
-    return PairedRows(
-        x=torch.from_numpy(encoder_x.encode(raw_x)).to(device),
-        y=torch.from_numpy(encoder_y.encode(raw_y)).to(device),
-        encoder_x=encoder_x,
-        encoder_y=encoder_y,
-        splits=splits,
+    count = draws(codes, raw_x.rows)
+    if count < FEWEST_ROWS:
+        raise InputError(
+            f"{count} {'pairs' if codes is None else 'groups'} are too few to calibrate by: give "
+            f"at least {FEWEST_ROWS}, and thousands where the mutual information is many nats"
+        )
+    return encode_rows(
+        (raw_x, raw_y),
+        (_as_they_are(raw_x, "X"), _as_they_are(raw_y, "Y")),
+        splits,
         codes=codes,
         seed=seed,
+        device=device,
     )
 
 

@@ -39,7 +39,7 @@ class Source(nn.Module):
         raise NotImplementedError
 
     def same_row(self, x: Tensor, y: Tensor) -> Tensor | None:
-        """Which of y: (m, dy) belong to which of x: (n, dx), where that can be seen: (n, m)."""
+        """Which of y: (m, dy) are of one group with which of x: (n, dx), where known: (n, m)."""
         del x, y
         return None
 
@@ -130,13 +130,24 @@ class Function(Source):
 
 
 class Table(Source):
-    """Logits that are known: x and y are numbers of rows and columns, (n, 1)."""
+    """Logits that are known: x and y are numbers of rows and columns, (n, 1).
+
+    names: (2, n), the groups of rows and of columns, -1 for those that did not calibrate.
+    """
 
     logits: Tensor
+    names: Tensor
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
         self.register_buffer("logits", logits)
+        self.register_buffer("names", torch.full((2, len(logits)), -1))
+
+    def name_rows(self, x: Tensor, y: Tensor, codes: NDArray[np.int64] | None) -> None:
+        """Say which rows and columns are pairs, or of one group; x, y: (m, 1), codes: (m,)."""
+        names = torch.arange(len(x)) if codes is None else torch.from_numpy(codes)
+        self.names[0, self._numbers(x, "X")] = names.to(self.names)
+        self.names[1, self._numbers(y, "Y")] = names.to(self.names)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         return self.logits[self._numbers(x, "X"), self._numbers(y, "Y")]
@@ -146,7 +157,8 @@ class Table(Source):
         return self.logits[rows.unsqueeze(-1), columns.unsqueeze(-2)]
 
     def same_row(self, x: Tensor, y: Tensor) -> Tensor | None:
-        return x == y.T
+        of_x, of_y = self.names[0, self._numbers(x, "X")], self.names[1, self._numbers(y, "Y")]
+        return (of_x.unsqueeze(1) == of_y) & (of_y >= 0)
 
     def _numbers(self, rows: Tensor, side: str) -> Tensor:
         """(..., n, 1) -> (..., n), refused where there is no such row."""

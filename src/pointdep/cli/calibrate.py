@@ -33,11 +33,23 @@ Normalize = Annotated[
     bool, typer.Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not.")
 ]
 
+Folds = Annotated[
+    int, typer.Option("--folds", help="Calibrations made; each scores the rows it did not see.")
+]
+OutOfFold = Annotated[
+    Path | None,
+    typer.Option(
+        "--oof", help="File for the PMI of these pairs, each by a calibration that did not see it."
+    ),
+]
+_EACH = "scored by a calibration that did not see it ({count} made, none trained)"
+
 
 def calibrate(
     files: options.Files,
     *,
     output: Output,
+    oof: OutOfFold = None,
     loss: Loss = "sigmoid",
     queries: Queries = "x",
     scale: Scale = 1.0,
@@ -46,6 +58,7 @@ def calibrate(
     y_columns: options.YColumns = None,
     groups: options.Groups = None,
     group_column: options.GroupColumn = None,
+    folds: Folds = 5,
     confidence: options.Confidence = 0.95,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -57,12 +70,18 @@ def calibrate(
     For instance:  pointdep calibrate images.npy captions.npy --loss softmax -o model/
 
     Row i of both files are embeddings of a pair that the model was not trained on. The folder is
-    for pointdep score and pointdep retrieve, with embeddings in their files.
+    for pointdep score and pointdep retrieve, with embeddings in their files; --oof tells which of
+    these pairs belong together least.
     """
+    import numpy as np
+
     from pointdep.data.readers import read_pairs
+    from pointdep.data.writers import check_writable, write_table
     from pointdep.storage import check_target
 
     check_target(output)
+    if oof is not None:
+        check_writable(oof)
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     names = options.read_groups(groups, group_column, files)
     from pointdep.adapters.making import from_embeddings
@@ -75,11 +94,14 @@ def calibrate(
         scale=scale,
         normalize=normalize,
         groups=names,
+        folds=folds,
         random_state=seed,
         device=device,
         progress=not quiet,
     )
     model.save(output)
+    if oof is not None:
+        write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:
         told = {"slope": model.slope_, "slope_stderr": model.slope_stderr_, "shift": model.shift_}
@@ -87,5 +109,6 @@ def calibrate(
         print_json("calibrate", {**content, "check": check_as_json(check, None)})
         return
     calibration = f"log r = {model.slope_:.4g} * logit {model.shift_:+.4g}"
-    print_estimate(model, found, more={"calibration": calibration, **check_rows(check, None)})
+    more = {"calibration": calibration, **check_rows(check, None)}
+    print_estimate(model, found, each=_EACH, more=more)
     print(f"model saved in {output}; score other pairs with: pointdep score {output} ...")

@@ -76,9 +76,10 @@ def print_estimate(
     found: MIEstimate,
     *,
     bits: bool = False,
+    each: str = "scored by a model that did not see it ({count} trained)",
     more: dict[str, str] | None = None,
 ) -> None:
-    """The estimate for a person, and more rows below it."""
+    """The estimate for a person, how each row was scored by `count` models, and more rows below."""
     from pointdep.inference.mutual_information import decimals
 
     low, high = found.ci_bits if bits else found.ci
@@ -98,8 +99,7 @@ def print_estimate(
         amount = f"{scale * found.correction:+.3f} {unit}".rstrip()
         rows["correction"] = f"{amount} for the bias of fitting, included above"
     count = _networks(model)
-    trained = f", each scored by a model that did not see it ({count} trained)" if count else ""
-    rows["rows"] = f"{found.rows}{trained}"
+    rows["rows"] = f"{found.rows}" + (f", each {each.format(count=count)}" if count else "")
     critic = getattr(model, "critic", None)
     rows["method"] = found.method + (f", critic {critic}{_what_answered(model)}" if critic else "")
     print_rows({**rows, **(more or {})})
