@@ -89,7 +89,7 @@ class PairedRows:
     """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
 
     codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them.
+    they are a sample of them. digests: of x and of y as they were given, where all were read.
     """
 
     x: Tensor
@@ -100,6 +100,7 @@ class PairedRows:
     codes: NDArray[np.int64] | None
     seed: int
     numbers: NDArray[np.int64] | None = None
+    digests: tuple[str, str] | None = None
 
     @property
     def both_numeric(self) -> bool:

@@ -27,6 +27,7 @@ from pointdep.data.sides import (
     SideEncoder,
     as_side,
     require_same_length,
+    side_digest,
     warn_of_other_order,
 )
 from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
@@ -231,6 +232,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
+        self._digests = rows.digests
         self._mapped = None if mapped is None else mapped.read_alone(self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
@@ -477,6 +479,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             splits=splits,
             codes=codes,
             seed=seed,
+            digests=(side_digest(raw_x), side_digest(raw_y)),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -127,6 +127,26 @@ class TestTables:
         assert found.columns == ["a", "kind", "pmi_left", "pmi_right"]
         assert found["kind"].to_list() == list(LABELS)
 
+    @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
+    def test_a_table_stays_one_with_and_without_its_columns(self, library):
+        table = library(self.TABLE)
+        made = features(append=False)
+        found = made.fit_transform(table, LABELS)
+        assert type(found) is type(made.transform(table)) is type(table)
+        assert list(found.columns) == ["pmi_left", "pmi_right"]
+        alone = features(append=False).fit_transform(self.TABLE.to_numpy(dtype=object), LABELS)
+        assert isinstance(alone, np.ndarray)
+        np.testing.assert_allclose(found.to_numpy(), alone, rtol=1e-6)
+        if library is pd.DataFrame:
+            assert found.index.equals(self.TABLE.index)
+
+    def test_a_column_with_a_name_of_ours(self):
+        table = self.TABLE.rename(columns={"a": "pmi_left"})
+        with pytest.raises(InputError, match=r"X has a column 'pmi_left'.*append=False"):
+            features(max_epochs=1).fit(table, LABELS)
+        found = features(max_epochs=1, append=False).fit(table, LABELS).transform(table)
+        assert list(found) == ["pmi_left", "pmi_right"]
+
 
 class TestInPipelines:
     def test_a_classifier_learns_from_them(self):
