@@ -38,7 +38,7 @@ class TestCoverage:
         assert 0.905 <= hits / 240 <= 0.995  # three standard errors of such a share
 
     def test_of_networks(self):
-        """The doubt about the bias of fitting makes them wide: none misses, and the middle is right.
+        """The doubt about the bias of fitting makes them wide: none misses. Their middle is right.
 
         No difference at all would be 0.19 off.
         """

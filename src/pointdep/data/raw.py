@@ -102,9 +102,9 @@ def side_digest(raw: RawSide) -> str:
     if raw.numeric is not None:
         for rows in row_chunks(raw.numeric):
             with np.errstate(over="ignore"):
-                digest.update(np.ascontiguousarray(raw.numeric[rows], dtype=np.float32))
+                digest.update(raw.numeric[rows].astype(np.float32).tobytes())
     for _, values in raw.categorical:
-        digest.update(np.unique(values, return_inverse=True)[1].astype(np.int64))
+        digest.update(np.unique(values, return_inverse=True)[1].astype(np.int64).tobytes())
     return digest.hexdigest()
 
 

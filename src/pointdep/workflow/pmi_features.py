@@ -179,8 +179,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if library == "polars" and hasattr(X, "hstack"):
             import polars as pl
 
-            table = pl.DataFrame(features, schema=names)
-            return X.hstack(table) if self.append else table
+            frame = pl.DataFrame(features, schema=names)
+            return X.hstack(frame) if self.append else frame
         if not self.append:
             return features
         block = np.asarray(X)
