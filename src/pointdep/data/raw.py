@@ -104,7 +104,12 @@ def side_digest(raw: RawSide) -> str:
             with np.errstate(over="ignore"):
                 digest.update(raw.numeric[rows].astype(np.float32).tobytes())
     for _, values in raw.categorical:
-        digest.update(np.unique(values, return_inverse=True)[1].astype(np.int64).tobytes())
+        for rows in row_chunks(values):
+            part = values[rows]
+            if part.dtype.kind == "U":  # of a width that depends on where it came from
+                digest.update("\0".join(part).encode(errors="surrogatepass"))
+            else:
+                digest.update(part.astype(np.float64).tobytes())
     return digest.hexdigest()
 
 
