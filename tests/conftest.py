@@ -42,6 +42,7 @@ def chromium():
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The documentation, built strictly, once for all processes of pytest."""
+    pytest.importorskip("mkdocs", reason="the extra pointdep[docs] is not installed")
     from filelock import FileLock
 
     shared = tmp_path_factory.getbasetemp()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 
@@ -72,6 +73,22 @@ def test_every_name_is_there():
     assert pointdep.METHODS is methods.METHODS
     assert pointdep.Method is methods.Method
     assert pointdep.objectives.pc is objectives.pc
+
+
+def test_what_a_user_meets_is_at_hand():
+    from pointdep import errors
+    from pointdep.inference.checks import RatioCheck
+
+    assert pointdep.RatioCheck is RatioCheck
+    for name in ("PointdepWarning", "DivergedError", "ModelFileError"):
+        assert getattr(pointdep, name) is getattr(errors, name)
+    met = {name for name, value in vars(errors).items() if inspect.isclass(value)
+           and value.__module__ == errors.__name__}  # fmt: skip
+    assert met <= set(pointdep.__all__)
+
+
+def test_only_names_for_users_are_listed():
+    assert dir(pointdep) == sorted(pointdep.__all__)
 
 
 def test_star_import():

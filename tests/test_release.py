@@ -77,13 +77,25 @@ def test_make_targets_that_contributors_are_told_of():
 
 def test_every_room_is_on_the_map():
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## The rooms")[1]
-    named = re.findall(r"`([a-z]+)`", page.split("## Habits")[0])
+    rows = re.findall(r"^\| (`[^|]+) \|(.*)", page.split("## Habits")[0], re.M)
     layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
-    rooms = [layer.removeprefix("pointdep.") for layer in layers]
-    assert set(rooms) <= set(named)
-    order = [name for name in named if name in rooms]
-    assert order[0] == rooms[-1]
-    assert order[-1] == rooms[0]
+    rooms = [layer.removeprefix("pointdep.") for layer in reversed(layers)]
+    assert [name for row, _ in rows for name in re.findall(r"`([a-z]+)`", row)] == rooms
+    # Nor does a row speak of rooms that stand elsewhere.
+    assert not {name for _, what in rows for name in re.findall(r"`([a-z]+)`", what)} & set(rooms)
+
+
+def test_the_versions_of_python_that_are_named():
+    least = PROJECT["project"]["requires-python"].removeprefix(">=")
+    named = [
+        line.removeprefix("Programming Language :: Python :: ")
+        for line in PROJECT["project"]["classifiers"]
+        if re.match(r"Programming Language :: Python :: 3\.\d+$", line)
+    ]
+    assert named[0] == least
+    first = int(least.split(".")[1])
+    assert named == [f"3.{first + k}" for k in range(len(named))]
+    assert f"{sys.version_info[0]}.{sys.version_info[1]}" in named
 
 
 def test_packaged_files_are_there():

@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pointdep import METHODS, PointwiseDependency, storage
+from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits, storage
 from pointdep.core.critics import CRITICS
+from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -417,3 +418,40 @@ def test_the_folder_is_plain_json_and_safetensors(saved, model):
 def test_safetensors_written_by_others_are_not_taken_for_a_model(tmp_path):
     save_file({"w": torch.ones(2)}, tmp_path / "weights.safetensors")
     refused(tmp_path, r"is not a model: it has no model\.json")
+
+
+ODD = 59  # rows: a number that is no width of a layer
+GROUPED = np.arange(ODD) // 2
+KEPT = {
+    "default": lambda: fitted(critic="auto").fit(X[:ODD], Y[:ODD], groups=GROUPED),
+    "cpc": lambda: fitted(method="cpc", reference_size=20).fit(X[:ODD], Y[:ODD]),
+    "one-sided": lambda: from_embeddings(
+        X[:ODD], Y[:ODD], loss="softmax_one_sided", progress=False
+    ),
+    "matrix": lambda: from_logits(X[:ODD] @ Y[:ODD].T, progress=False),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
+    """A tensor with one entry a row, or with values of the rows, is on the page about saving."""
+    page = Path(__file__).parents[1] / "docs/howto/save-and-load.md"
+    told = page.read_text("utf-8").split("## What of the rows is in it?")[1].split("##")[0]
+    made = KEPT[kind]()
+    made.save(tmp_path / "model")
+    rows = torch.cat([made._rows.x.flatten(), made._rows.y.flatten(), *_encoded(made)]).unique()
+    found = set()
+    for name, tensor in load_file(tmp_path / "model" / "weights.safetensors").items():
+        held = torch.isin(tensor.float(), rows[rows.abs() > 1e-3]).float().mean()
+        if ODD in tensor.shape or held > 0.01:
+            found.add(name.removeprefix("model."))
+    assert {"default": "x_front.values", "matrix": "logits"}.get(kind, "reference") in found
+    assert "oof_pmi" in found
+    assert not {name for name in found if f"`{name}`" not in told}
+
+
+def _encoded(made):
+    """The values of both sides as networks get them, before ranks take their place."""
+    for encoder, side in ((made.encoder_x_, X), (made.encoder_y_, Y)):
+        if side.shape[1] == len(encoder.names):
+            yield torch.from_numpy(encoder.encode(as_side(side[:ODD], encoder.side))).flatten()

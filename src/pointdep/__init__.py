@@ -23,8 +23,17 @@ if TYPE_CHECKING:
     from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
     from pointdep.data.stored.opening import open_rows
-    from pointdep.errors import DataWarning, FitWarning, InputError, PointdepError
+    from pointdep.errors import (
+        DataWarning,
+        DivergedError,
+        FitWarning,
+        InputError,
+        ModelFileError,
+        PointdepError,
+        PointdepWarning,
+    )
     from pointdep.estimator import PointwiseDependency
+    from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
@@ -42,6 +51,7 @@ _HOME = {
     "ClassicalDependency": "pointdep.classical.estimator",
     "ConditionalDependency": "pointdep.conditional.estimator",
     "DataWarning": "pointdep.errors",
+    "DivergedError": "pointdep.errors",
     "FitWarning": "pointdep.errors",
     "InputError": "pointdep.errors",
     "METHODS": "pointdep.core.methods",
@@ -49,10 +59,13 @@ _HOME = {
     "MIDifference": "pointdep.workflow.comparison",
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
+    "ModelFileError": "pointdep.errors",
     "Plan": "pointdep.planning.plan",
     "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
+    "PointdepWarning": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
+    "RatioCheck": "pointdep.inference.checks",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
@@ -77,16 +90,20 @@ __all__ = [
     "ClassicalDependency",
     "ConditionalDependency",
     "DataWarning",
+    "DivergedError",
     "FitWarning",
     "InputError",
     "MIAgainstN",
     "MIDifference",
     "MIEstimate",
     "Method",
+    "ModelFileError",
     "PMIFeatures",
     "Plan",
     "PointdepError",
+    "PointdepWarning",
     "PointwiseDependency",
+    "RatioCheck",
     "Retrieved",
     "__version__",
     "audit",
@@ -116,4 +133,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted(__all__)

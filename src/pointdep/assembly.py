@@ -23,7 +23,7 @@ from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap, Standardizer
-from pointdep.data.sides import RawSide, SideEncoder
+from pointdep.data.sides import RawSide, SideEncoder, side_digest
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.batches import Batches
 from pointdep.fitting.closed_form import fit_closed_form
@@ -89,7 +89,7 @@ class PairedRows:
     """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
 
     codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them.
+    they are a sample of them. digests: of x and of y as they were given, where all were read.
     """
 
     x: Tensor
@@ -100,6 +100,7 @@ class PairedRows:
     codes: NDArray[np.int64] | None
     seed: int
     numbers: NDArray[np.int64] | None = None
+    digests: tuple[str, str] | None = None
 
     @property
     def both_numeric(self) -> bool:
@@ -125,7 +126,8 @@ def encode_rows(
         torch.from_numpy(encoder.encode(side)).to(device)
         for encoder, side in zip(encoders, raw, strict=True)
     )
-    return PairedRows(x, y, *encoders, splits, codes, seed)
+    digests = side_digest(raw[0]), side_digest(raw[1])
+    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
 
 
 def is_wide(method: Method, columns: int) -> bool:

@@ -231,6 +231,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
+        self._digests = rows.digests
         self._mapped = None if mapped is None else mapped.read_alone(self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)

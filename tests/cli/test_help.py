@@ -42,7 +42,7 @@ def test_every_option_says_what_it_does(pointdep, command):
     assert outcome.code == 0
     listed = outcome.out.split("Options:")[1].splitlines()
     # Beside a long option there is no room: its help begins on the line below.
-    options = [pair for pair in pairwise([*listed, ""]) if pair[0].strip().startswith("-")]
+    options = [pair for pair in pairwise([*listed, ""]) if re.match("  -", pair[0])]
     assert len(options) >= 3
     for line, below in options:
         beside = re.search(r"\S  +\S", line.strip())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import TimeSeriesSplit
 
 from pointdep import ClassicalDependency, InputError, mi_against_n
 
@@ -30,13 +34,77 @@ def test_all_rows_are_the_fit_itself():
     assert found.estimates[0].nats == pytest.approx(expected.nats)
 
 
-def test_tables_lists_and_groups():
+class Told(BaseEstimator):
+    """Keeps what each copy of it was fitted on, and answers as `CCA`."""
+
+    seen: ClassVar[list] = []  # by all copies
+
+    def __init__(self, cv=None, progress=False):
+        self.cv, self.progress = cv, progress
+
+    def fit(self, X, Y, groups=None):
+        self.seen.append((np.asarray(X), groups))
+        self.fitted_ = CCA.fit(X, Y)
+        return self
+
+    def mutual_information(self, confidence):
+        return self.fitted_.mutual_information(confidence=confidence)
+
+
+def parts(**options):
+    """The numbers of the rows that each copy was fitted on, and their groups."""
+    Told.seen.clear()
+    found = mi_against_n(Told(options.pop("cv", None)), X, Y, **options)
+    place = {float(value): row for row, value in enumerate(X[:, 0])}
+    rows = [np.array([place[float(value)] for value in x[:, 0]]) for x, _ in Told.seen]
+    assert found.rows == tuple(len(part) for part in rows)
+    return rows, [groups for _, groups in Told.seen]
+
+
+class TestParts:
+    GROUPS = np.random.default_rng(1).permutation(np.arange(800) // 8)
+
+    def test_each_holds_the_one_before(self):
+        rows, groups = parts(sizes=[60, 200, 500])
+        assert groups == [None] * 3
+        assert set(rows[0]) < set(rows[1]) < set(rows[2])
+        assert len(rows[0]) == 60
+        assert not np.array_equal(rows[0], np.arange(60))
+
+    def test_groups_are_drawn_whole(self):
+        """Fifty rows are seven groups of eight; one row each of fifty groups would be fifty."""
+        rows, groups = parts(groups=[f"g{code}" for code in self.GROUPS], sizes=[50, 200])
+        for part, given, count in zip(rows, groups, (7, 25), strict=True):
+            assert len(part) == 8 * count
+            assert len(np.unique(self.GROUPS[part])) == len(np.unique(given)) == count
+        assert set(rows[0]) < set(rows[1])
+
+    def test_halves_are_of_the_groups(self):
+        rows, _ = parts(groups=self.GROUPS)
+        assert [len(part) for part in rows] == [400, 800]
+
+    def test_groups_of_many_sizes(self):
+        codes = np.minimum(np.arange(800), 399)  # one of half the rows, others of one
+        rows, _ = parts(groups=codes, sizes=[10, 600, 800])
+        for part in rows:
+            assert np.isin(codes, codes[part]).sum() == len(part)
+        assert len(rows[-1]) == 800
+
+    @pytest.mark.parametrize("cv", [None, TimeSeriesSplit(3)])
+    def test_rows_keep_their_order(self, cv):
+        """What trains comes before what reports, as in the whole data."""
+        for part in parts(cv=cv)[0]:
+            assert (np.diff(part) > 0).all()
+
+    def test_groups_of_another_length(self):
+        with pytest.raises(InputError, match="groups has 10 rows but X and Y have 800"):
+            mi_against_n(CCA, X, Y, groups=np.arange(10))
+
+
+def test_tables_and_lists():
     sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
     values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
     assert values[0] == values[1] == values[2]
-    groups = np.arange(800) // 2
-    grouped = mi_against_n(CCA, X, Y, groups=groups, sizes=[300])
-    assert grouped.estimates[0].rows == 300
 
 
 def test_what_it_gives():

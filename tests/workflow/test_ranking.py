@@ -11,10 +11,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.feature_selection import SelectKBest, mutual_info_regression
 
 from estimator.helpers import small
-from pointdep import ClassicalDependency, FitWarning, InputError, mutual_information_features
+from pointdep import (
+    ClassicalDependency,
+    ConditionalDependency,
+    FitWarning,
+    InputError,
+    PointwiseDependency,
+    mutual_information_features,
+)
 
 CCA = ClassicalDependency("cca", random_state=0, progress=False)
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
@@ -86,10 +94,31 @@ def test_names_and_numbers(columns):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("columns", [["z"], [4], [-1], [[]], [], "ab"])
+@pytest.mark.parametrize(
+    "columns",
+    [["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]],
+)
 def test_columns_that_are_not_there(columns):
     with pytest.raises(InputError, match="columns"):
         mutual_information_features(TABLE, Y, columns=columns, estimator=CCA)
+
+
+def test_a_sparse_matrix():
+    with pytest.raises(InputError, match="sparse") as caught:
+        mutual_information_features(csr_array(X), Y, estimator=CCA)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_the_type_of_y_says_whether_it_is_classes():
+    """Two classes of two columns that tell nothing else: log 2 of one, nothing of the other."""
+    labels = np.arange(200) % 2
+    x = np.column_stack([labels, np.arange(200) // 2 % 2]).astype(float) + 1e-3 * X[:200, :2]
+    ksg = ClassicalDependency("ksg", random_state=0, progress=False)
+    for y in (labels, labels.astype(str)):
+        found = mutual_information_features(x, y, estimator=ksg)
+        np.testing.assert_allclose(found, [np.log(2), 0.0], atol=0.1)
+    with pytest.raises(InputError, match="discrete_y=True"):
+        mutual_information_features(x, labels.astype(float), estimator=ksg)
 
 
 def test_a_constant_column_tells_nothing():
@@ -110,6 +139,9 @@ def test_a_warning_names_the_columns():
 def test_what_is_no_estimator():
     with pytest.raises(InputError, match="must be a PointwiseDependency"):
         mutual_information_features(X, Y, estimator=SelectKBest())
+    for wrong in (PointwiseDependency, ConditionalDependency()):
+        with pytest.raises(InputError, match="must be a PointwiseDependency"):
+            mutual_information_features(X, Y, estimator=wrong)
     with pytest.raises(InputError, match="rows and columns"):
         mutual_information_features(Y, Y)
 

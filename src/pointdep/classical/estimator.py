@@ -22,7 +22,7 @@ from pointdep.classical.answers import (
 from pointdep.classical.methods import ClassicalMethod, get_classical
 from pointdep.classical.sides import Array, Codes, Side, SideReader
 from pointdep.data.groups import group_codes
-from pointdep.data.sides import as_side, require_same_length, warn_of_other_order
+from pointdep.data.sides import as_side, require_same_length, side_digest, warn_of_other_order
 from pointdep.errors import FitWarning, InputError, names_nearest_option
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.progress import Progress, Silent, show
@@ -114,6 +114,7 @@ class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
             self._fit_sides(method, x, y, codes, seed, progress)
         self.method_, self.groups_, self.seed_, self.n_rows_ = method, codes, seed, len(x)
         self.reader_x_, self.reader_y_ = readers
+        self._digests = side_digest(raw_x), side_digest(raw_y)
         encoder = self.reader_x_.encoder
         self.n_features_in_ = len(encoder.names)
         if encoder.named:
@@ -153,11 +154,7 @@ class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
             assert self.mi_values_ is not None
             values, codes = self.mi_values_, self.groups_
         else:
-            x, y = self._sides(X, Y)
-            codes = _codes_of(groups, len(x))
-            if method.local is not None:
-                _refuse_groups(method, codes)
-            values = self._values_of(x, y)
+            values, codes = self._of_rows(X, Y, groups)
         notes = tuple(str(flag) for flag in self.flags_)
         return mean_estimate(values, method, confidence=confidence, groups=codes, warnings=notes)
 
@@ -241,13 +238,17 @@ class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
         self.mi_values_ = (held if plain else whole) if method.estimates else None
         self.flags_ = _flags(method, self.model_, held)
 
-    def _values_of(self, x: Side, y: Side) -> Array:
-        """(n,) values of given rows whose mean is their mutual information."""
+    def _of_rows(self, X: Any, Y: Any, groups: Any) -> tuple[Array, Codes | None]:
+        """(n,) values of given rows whose mean is their mutual information, and their groups."""
+        x, y = self._sides(X, Y)
+        codes = _codes_of(groups, len(x))
+        if self.method_.local is not None:
+            _refuse_groups(self.method_, codes)
         with show("scoring", enabled=self.progress) as progress:
             if self.method_.local is not None:
                 options = {"seed": self.seed_, "progress": progress, **self.method_.options}
-                return self.method_.local(x, y, **options)
-            return pair_values(self.model_, x, y, progress)
+                return self.method_.local(x, y, **options), codes
+            return pair_values(self.model_, x, y, progress), codes
 
     def _sides(
         self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None

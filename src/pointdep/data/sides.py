@@ -17,6 +17,7 @@ from pointdep.data.raw import (
     require_finite,
     require_same_length,
     row_chunks,
+    side_digest,
 )
 from pointdep.data.stored.base import ArrayRows, RowSource
 from pointdep.errors import DataWarning, InputError
@@ -28,6 +29,7 @@ __all__ = [
     "as_side",
     "as_source",
     "require_same_length",
+    "side_digest",
     "warn_of_other_order",
 ]
 

@@ -94,6 +94,7 @@ class RatioCheck:
         return plot_reliability(self.reliability, self.verdict, ax)
 
     plot = plot_reliability
+    """The same by a shorter name."""
 
 
 def check_log_ratio(

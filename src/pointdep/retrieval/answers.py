@@ -200,4 +200,4 @@ def _ids_by_value(raw: RawSide) -> NDArray[np.int64]:
     """One number for all rows of the same categories, (rows,)."""
     codes = [np.unique(values, return_inverse=True)[1] for _, values in raw.categorical]
     ids: NDArray[np.int64] = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
-    return ids
+    return ids.reshape(-1)  # NumPy 2.0 gives (rows, 1)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import shuffle
+from sklearn.utils import _safe_indexing, check_random_state
 
 from pointdep.cards import card, columns
+from pointdep.data.groups import group_codes
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import MIEstimate, decimals
@@ -75,34 +78,54 @@ def mi_against_n(
 
     sizes: how many rows each; None halves them four times, down to 50. An
     estimate that still rises with the rows is too low; one that has settled needs no more of them.
+
+    groups: (n,), for rows that are not independent draws. Whole groups are drawn then, since it is
+    them that an estimate has few or many of: as few as hold so many rows, and without `sizes`
+    halves of the groups, down to 50. The rows of a part keep their order, so that a `cv` that goes
+    by it, such as TimeSeriesSplit, trains on no later rows than it would.
     """
     total = len(X)
     if len(Y) != total:
         raise InputError(f"X has {total} rows but Y has {len(Y)}")
-    chosen = _sizes(total, sizes)
-    X, Y, *rest = shuffle(
-        *(side for side in (X, Y, groups) if side is not None), random_state=random_state
-    )
+    codes = np.arange(total) if groups is None else group_codes(groups)
+    assert codes is not None
+    if len(codes) != total:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {total}")
+    parts = _parts(codes, sizes, random_state)
+    chosen = tuple(len(part) for part in parts)
     estimates = []
     done = 0
     with show("fitting parts of the rows", enabled=progress, left="about") as shown:
-        for n in chosen:
+        for part in parts:
             copy = clone(model).set_params(progress=False)
-            copy.fit(X[:n], Y[:n], groups=rest[0][:n] if rest else None)
+            x, y = (_safe_indexing(side, part) for side in (X, Y))
+            copy.fit(x, y, groups=None if groups is None else codes[part])
             estimates.append(copy.mutual_information(confidence=confidence))
-            done += n
+            done += len(part)
             shown.update(done, sum(chosen), "rows fitted")
     return MIAgainstN(chosen, tuple(estimates))
 
 
-def _sizes(total: int, sizes: Sequence[int] | None) -> tuple[int, ...]:
+def _parts(
+    codes: NDArray[np.int64], sizes: Sequence[int] | None, random_state: Any
+) -> list[NDArray[np.int64]]:
+    """Numbers of the rows of each part, sorted; codes: (n,) group of each row, its own at least."""
+    held = np.bincount(codes)
+    draws = check_random_state(random_state).permutation(len(held))
+    place = np.argsort(draws)[codes]
     if sizes is None:
-        halves = [total >> k for k in range(_HALVINGS, -1, -1)]
-        return tuple(n for n in halves if n >= _FEWEST or n == total)
+        halves = [len(held) >> k for k in range(_HALVINGS, -1, -1)]
+        counts = {n for n in halves if n >= _FEWEST or n == len(held)}
+    else:
+        _require_sizes(len(codes), sizes)
+        counts = {int(n) + 1 for n in np.searchsorted(np.cumsum(held[draws]), list(sizes))}
+    return [np.flatnonzero(place < count) for count in sorted(counts)]
+
+
+def _require_sizes(total: int, sizes: Sequence[int]) -> None:
     for n in sizes:
         require_whole("sizes", n, least=2)
         if n > total:
             raise InputError(f"sizes asks for {n} rows, and there are {total}")
     if not len(sizes):
         raise InputError("sizes must hold at least one number of rows")
-    return tuple(sorted({int(n) for n in sizes}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pointdep.cards import card
 from pointdep.classical.estimator import ClassicalDependency
 from pointdep.data.groups import group_codes
-from pointdep.errors import InputError
+from pointdep.errors import DataWarning, InputError
 from pointdep.estimator import PointwiseDependency
 from pointdep.inference.mutual_information import decimals, standard_error
 
@@ -105,6 +106,7 @@ def compare(
             raise InputError("X_b, Y_b and groups go with X and Y: give those too, or none of them")
         a, b = _of_fit(model_a), _of_fit(model_b)
         _require_same_rows(a, b)
+        _warn_of_other_rows(model_a, model_b)
     else:
         a = _of_rows(model_a, X, Y, groups)
         b = _of_rows(model_b, X if X_b is None else X_b, Y if Y_b is None else Y_b, groups)
@@ -151,11 +153,10 @@ def _of_fit(model: Any) -> _Values:
 
 def _of_rows(model: Any, X: Any, Y: Any, groups: Any) -> _Values:
     """What a model says of other rows."""
-    codes = group_codes(groups)
     if isinstance(model, ClassicalDependency):
-        return _Values(model._values_of(*model._sides(X, Y)), codes, 0.0, 0.0)
+        return _Values(*model._of_rows(X, Y, groups), 0.0, 0.0)
     doubt = math.hypot(model.bias_.correction, model.bias_.stderr)
-    return _Values(model._inferred(X, Y, groups), codes, 0.0, doubt)
+    return _Values(model._inferred(X, Y, groups), group_codes(groups), 0.0, doubt)
 
 
 def _require_comparable(*models: Any) -> None:
@@ -181,6 +182,33 @@ def _require_same_rows(a: _Values, b: _Values) -> None:
             f"the models were fitted on {len(a.values)} and {len(b.values)} rows: fit both on the "
             "same ones, or give rows as compare(model_a, model_b, X, Y)"
         )
-    first, second = (np.empty(0) if of.groups is None else of.groups for of in (a, b))
+    first, second = (_by_appearance(of.groups) for of in (a, b))
     if not np.array_equal(first, second):
         raise InputError("the models were fitted with different groups: fit both with the same")
+
+
+def _by_appearance(codes: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Groups numbered as they first come, whatever they were called; (0,) without groups."""
+    if codes is None:
+        return np.empty(0, np.int64)
+    _, first, own = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[own]
+
+
+def _warn_of_other_rows(model_a: Any, model_b: Any) -> None:
+    """Two sets of features of the same rows share a side; rows in another order share none.
+
+    A fit that did not hold its rows, and a model trained elsewhere, which takes its own embeddings
+    of both sides, have nothing to tell them by.
+    """
+    first, second = (getattr(model, "_digests", None) for model in (model_a, model_b))
+    if first is None or second is None:
+        return
+    if first[0] != second[0] and first[1] != second[1]:
+        warnings.warn(
+            "the models were fitted on other X and on other Y, and their rows are compared by "
+            "position: fit both on the same pairs in the same order, or give rows as "
+            "compare(model_a, model_b, X, Y)",
+            DataWarning,
+            stacklevel=3,
+        )

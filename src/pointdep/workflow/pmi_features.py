@@ -36,7 +36,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         itself left alone. It needs folds that score each row: two at least.
     anchors : with which y, where y is not one column of categories: so many rows of the fit that
         are spread over all, or an array of y. One column of categories has its classes.
-    append : whether the columns of X come first.
+    append : whether the columns of X come first. With or without them the result is a table
+        where X is one whose names are strings, and an array otherwise.
     random_state : int for the same numbers on the same machine; None for that of `estimator`.
     progress : show progress of fits and scoring; False keeps `estimator` quiet too.
 
@@ -72,6 +73,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         model = self._estimator().fit(X, y, groups=groups)
         self._anchors = choose_anchors(model, self.anchors)
+        self._refuse_equal_names(getattr(model, "feature_names_in_", ()))
         self.estimator_, self.n_features_in_ = model, model.n_features_in_
         of_classes = self._anchors.rows is None and isinstance(self.anchors, int | np.integer)
         self.classes_ = self._anchors.values if of_classes else None
@@ -103,7 +105,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The columns of X, where they are kept, then pmi_ and the class or the anchor's number."""
         check_is_fitted(self, "estimator_")
         given = _check_feature_names_in(self, input_features)
-        own = np.asarray([f"pmi_{name}" for name in self._anchors.names], dtype=object)
+        own = np.asarray(self._own_names(), dtype=object)
         return np.concatenate([given, own]) if self.append else own
 
     def __sklearn_tags__(self) -> Tags:
@@ -153,20 +155,33 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return (sums / counts).astype(np.float32)
 
+    def _own_names(self) -> list[str]:
+        return [f"pmi_{name}" for name in self._anchors.names]
+
+    def _refuse_equal_names(self, given: Any) -> None:
+        shared = sorted({*self._own_names()} & {*given}) if self.append else []
+        if shared:
+            raise InputError(
+                f"X has a column {shared[0]!r}, which is the name of a column of PMI: rename it, "
+                "or use append=False"
+            )
+
     def _joined(self, X: Any, features: Array32) -> Any:
         """The columns beside those of X: a pandas or polars table stays one, with its types."""
-        if not self.append:
-            return features
-        names = [f"pmi_{name}" for name in self._anchors.names]
+        names = self._own_names()
         library = type(X).__module__.split(".")[0]
         # Names of other types would not mix with ours, and scikit-learn refuses such tables.
         if library == "pandas" and all(isinstance(n, str) for n in getattr(X, "columns", [0])):
             import pandas as pd
 
-            return pd.concat([X, pd.DataFrame(features, index=X.index, columns=names)], axis=1)
+            table = pd.DataFrame(features, index=X.index, columns=names)
+            return pd.concat([X, table], axis=1) if self.append else table
         if library == "polars" and hasattr(X, "hstack"):
             import polars as pl
 
-            return X.hstack(pl.DataFrame(features, schema=names))
+            frame = pl.DataFrame(features, schema=names)
+            return X.hstack(frame) if self.append else frame
+        if not self.append:
+            return features
         block = np.asarray(X)
         return np.hstack([block.reshape(len(block), -1), features])

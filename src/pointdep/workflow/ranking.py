@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from pointdep.classical.estimator import ClassicalDependency
+from pointdep.data.raw import SparseInputError
 from pointdep.errors import InputError
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.progress import show
@@ -27,8 +29,10 @@ def mutual_information_features(
 ) -> NDArray[np.float64]:
     """Mutual information of y with each column of X, or with each group of columns, in nats.
 
-    X: (n, d); y: (n,) or (n, k), numbers or categories. Called as scikit-learn's
-    `mutual_info_regression` and `mutual_info_classif`, and like them never below zero.
+    X: (n, d), not sparse; y: (n,) or (n, k), numbers or categories. Called as scikit-learn's
+    `mutual_info_regression` and `mutual_info_classif`, and like them never below zero. There is one
+    function for both, and neither `discrete_features` nor `n_jobs`: columns and y are read by their
+    types, so class labels must be whole numbers or strings, or `estimator` have `discrete_y=True`.
 
     columns: None for each column on its own, else the groups: a sequence, or a mapping from names,
         of column numbers or names, or of lists of them. A group is judged as a whole: columns that
@@ -39,8 +43,10 @@ def mutual_information_features(
     random_state: int for the same numbers on the same machine; None for that of `estimator`.
     """
     given = PointwiseDependency() if estimator is None else estimator
-    if not hasattr(given, "mutual_information"):
-        raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
+    if not isinstance(given, PointwiseDependency | ClassicalDependency):
+        raise InputError(
+            f"estimator={given!r} must be a PointwiseDependency(...) or a ClassicalDependency(...)"
+        )
     changed: dict[str, Any] = {"progress": False}
     if random_state is not None:
         changed["random_state"] = random_state
@@ -69,6 +75,8 @@ def _of_group(model: Any, x: Any, y: Any, groups: Any, name: str) -> float:
 
 def _chosen(X: Any, columns: Any) -> list[list[Any]]:
     """The groups of columns, as lists of numbers or names."""
+    if hasattr(X, "tocsr"):
+        raise SparseInputError("X is a sparse matrix: convert it first, as with X.toarray()")
     if len(np.shape(X)) != 2:
         raise InputError(f"X must be (n, d), rows and columns, not of shape {np.shape(X)}")
     width = np.shape(X)[1]
@@ -78,10 +86,14 @@ def _chosen(X: Any, columns: Any) -> list[list[Any]]:
     if isinstance(entries, str):
         raise InputError(f"columns={columns!r} must be a list of columns, or of lists of them")
     groups = [
-        [entry] if isinstance(entry, str | int | np.integer) else list(entry) for entry in entries
+        [entry] if isinstance(entry, str) or not np.iterable(entry) else list(entry)
+        for entry in entries
     ]
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else []
     for column in (column for group in groups for column in group):
+        whole = isinstance(column, int | np.integer) and not isinstance(column, bool)
+        if not isinstance(column, str) and not whole:
+            raise InputError(f"columns: {column!r} is neither the number of a column nor a name")
         known = column in names if isinstance(column, str) else 0 <= column < width
         if not known:
             raise InputError(f"columns: {column!r} is not among the {width} columns of X")
