@@ -39,6 +39,7 @@ from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.fitting.state import remove_state
+from pointdep.inference.advice import Origin
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
 from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold
@@ -322,7 +323,15 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             outside=float(outside.double().mean()),
             level=level,
             tolerance=tolerance,
+            origin=self._origin(given=X is not None or Y is not None),
         )
+
+    def _origin(self, *, given: bool) -> Origin:
+        """Where log r comes from, for the advice of a check."""
+        learned_by = "network" if self.history_ else "calibrated"  # nothing was trained here
+        if self.model_.answered == "closed form alone":
+            learned_by = "closed form"
+        return Origin(self.model_.methods[0].key, learned_by, given)
 
     def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
         """The rows of the fit, each with the models that did not see it, or the given rows."""
