@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,14 @@ from pointdep.data.sides import (
     require_same_length,
     warn_of_other_order,
 )
-from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
-from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+from pointdep.errors import (
+    FitWarning,
+    InputError,
+    names_nearest_option,
+    require_whole,
+    warn_caller,
+)
+from pointdep.fitting.data_flags import determined_flags, duplicate_flags, few_rows_flags
 from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
@@ -219,6 +224,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         flags = (
+            *few_rows_flags(count),
             *found_in_data,
             *(determined_flags(model) if rows.both_numeric else []),
             *trained.flags,
@@ -240,7 +246,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         if checkpoint is not None:
             remove_state(checkpoint.path)
         for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=2)
+            warn_caller(str(flag), FitWarning)
         return self
 
     def mutual_information(
