@@ -103,7 +103,7 @@ def test_a_model_says_what_it_found(shown):
     model = shown["PointwiseDependency"]
     text = " ".join(read(model._repr_html_()).text)
     assert str(model.mutual_information()) in text
-    assert "80 rows, 3 columns of X" in text
+    assert f"80 rows, 3 columns of X, {len(model.encoder_y_.names)} of Y" in text
     assert all(str(flag) in text for flag in model.flags_)
     assert "max_epochs=3" in text
     assert "slope of the logits" in shown["CalibratedDependency"]._repr_html_()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.groups import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
 from pointdep.data.stored.parts import paired_parts, sampled
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, warn_caller
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.normalised import normalised_pmi
@@ -50,11 +49,10 @@ class PairAnswers(Retrieval):
         found: Array32
         found, far = self._by_parts(X, Y, self._pmi_and_outside)
         if float(far.mean()) > _MANY_OUTSIDE:
-            warnings.warn(
+            warn_caller(
                 f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
                 "PMI is an extrapolation (outside(X, Y) says which)",
                 DataWarning,
-                stacklevel=2,
             )
         return found
 
@@ -182,6 +180,8 @@ class PairAnswers(Retrieval):
             raise InputError("both X and Y are needed: a pair has two sides")
         raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
         raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        self.encoder_x_.check(raw_x)
+        self.encoder_y_.check(raw_y)
         if paired:
             require_same_length(raw_x, raw_y)
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))

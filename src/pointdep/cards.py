@@ -39,7 +39,7 @@ def card(
         parts.append(f'<table style="margin:.3em 0;border:0">{lines}</table>')
     parts += [f"<div>&#9888; {escape(note)}</div>" for note in notes]
     if table:
-        parts.append(f'<div style="overflow-x:auto">{table}</div>')
+        parts.append(f'<div style="overflow-x:auto;margin-top:.5em">{table}</div>')
     return f'<div style="{_FRAME}">{"".join(parts)}</div>'
 
 
@@ -67,7 +67,10 @@ class EstimatorCard:
         options = ("options", " ".join(repr(self).split())[len(name) + 1 : -1] or "defaults")
         if not hasattr(self, "n_rows_"):
             return card(f"{name}, not fitted", [options])
-        of = ("fitted on", f"{self.n_rows_:,} rows, {self.n_features_in_} columns of X")  # type: ignore[attr-defined]
+        of_y = getattr(getattr(self, "encoder_y_", None), "names", ())
+        sides = f"{self.n_features_in_} columns of X"  # type: ignore[attr-defined]
+        sides += f", {len(of_y)} of Y" if of_y else ""
+        of = ("fitted on", f"{self.n_rows_:,} rows, {sides}")
         notes = [str(flag) for flag in getattr(self, "flags_", ())]
         return card(name, [of, *self._found(), options], notes=notes)
 

@@ -6,9 +6,14 @@ import difflib
 import functools
 import inspect
 import numbers
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+_PACKAGE = str(Path(__file__).parent) + os.sep
 _Self = TypeVar("_Self")
 _Options = ParamSpec("_Options")
 
@@ -39,6 +44,14 @@ class DataWarning(PointdepWarning):
 
 class FitWarning(PointdepWarning):
     """Training ended in a way that makes the answers less trustworthy."""
+
+
+def warn_caller(message: str, category: type[PointdepWarning]) -> None:
+    """Warn at the line outside this package that led here, however many calls lie between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def unknown_name(what: str, name: object, allowed: Iterable[str]) -> InputError:

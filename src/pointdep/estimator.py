@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +28,14 @@ from pointdep.data.sides import (
     require_same_length,
     warn_of_other_order,
 )
-from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
-from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+from pointdep.errors import (
+    FitWarning,
+    InputError,
+    names_nearest_option,
+    require_whole,
+    warn_caller,
+)
+from pointdep.fitting.data_flags import determined_flags, duplicate_flags, few_rows_flags
 from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
@@ -39,6 +44,7 @@ from pointdep.fitting.progress import show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.fitting.state import remove_state
+from pointdep.inference.advice import Origin
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
 from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold
@@ -218,6 +224,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         flags = (
+            *few_rows_flags(count),
             *found_in_data,
             *(determined_flags(model) if rows.both_numeric else []),
             *trained.flags,
@@ -240,7 +247,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         if checkpoint is not None:
             remove_state(checkpoint.path)
         for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=2)
+            warn_caller(str(flag), FitWarning)
         return self
 
     def mutual_information(
@@ -323,7 +330,15 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             outside=float(outside.double().mean()),
             level=level,
             tolerance=tolerance,
+            origin=self._origin(given=X is not None or Y is not None),
         )
+
+    def _origin(self, *, given: bool) -> Origin:
+        """Where log r comes from, for the advice of a check."""
+        learned_by = "network" if self.history_ else "calibrated"  # nothing was trained here
+        if self.model_.answered == "closed form alone":
+            learned_by = "closed form"
+        return Origin(self.model_.methods[0].key, learned_by, given)
 
     def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
         """The rows of the fit, each with the models that did not see it, or the given rows."""

@@ -315,7 +315,7 @@ def test_tables_come_back_as_they_were(found, tmp_path, suffix):
 def test_independent_sides_are_warned_of():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(2, 200, 2))
-    with pytest.warns(DataWarning, match="no dependence beyond chance"):
+    with pytest.warns(DataWarning, match="no suspects are named"):
         found = audited(x, y, model=quick(max_epochs=2))
     assert len(found.table) == 200
     # Who says how many are wrong is not told that the estimate means nothing.

@@ -93,7 +93,7 @@ def test_what_a_person_reads(content, shown, capsys):
     assert f"{content['suspects']} suspects,\n{content['planted_suspects']} of them planted" in out
     assert max(map(len, out.splitlines())) <= 100
     found = shown[2].audit
-    assert (caveat(found.check) in " ".join(out.split())) is not found.check.passed
+    assert (caveat(found) in " ".join(out.split())) is not found.check.passed
 
 
 def test_the_page_shows_the_halves(content, page):

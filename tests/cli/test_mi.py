@@ -226,6 +226,8 @@ class TestClassical:
             f"95% interval        {low:.3f} to {high:.3f} bits",
             "rows                200",
             "method              ksg",
+            "note                ksg reads too low with more than two columns a side: compare "
+            "--method pc",
         ]
         assert outcome.err == ""
 
@@ -267,6 +269,17 @@ class TestClassical:
     def test_what_has_no_mutual_information(self, refused):
         message = "--method phsic gives no mutual information: its score ranks pairs"
         refused(message, "mi", "x.npy", "y.npy", "--method", "phsic")
+
+    def test_only_what_can_be_asked_for_is_offered(self, refused):
+        refused("unknown method 'foo': choose from ((?!phsic).)*$", "mi", "x.npy", "y.npy", "-mfoo")
+
+    @pytest.mark.parametrize(("columns", "noted"), [(2, False), (3, True)])
+    def test_ksg_says_where_it_reads_too_low(self, pointdep, columns, noted):
+        wide = np.random.default_rng(0).normal(size=(100, columns))
+        np.save("wide.npy", wide)
+        np.save("narrow.npy", wide[:, 0] + 1.0)
+        outcome = pointdep("mi", "wide.npy", "narrow.npy", "--method", "ksg")
+        assert ("ksg reads too low with more than two columns" in outcome.out) == noted
 
     def test_numbers_are_not_counted(self, refused):
         refused("counting", "mi", "x.npy", "y.npy", "--method", "counting")

@@ -140,7 +140,7 @@ def test_missing_folder_empty_and_damaged(tmp_path, suffix):
         path.write_bytes(content[: len(content) // 2])
         refused("line" if suffix == ".vec" else "truncated", path, good)
         path.write_bytes(b"something else entirely\n" * 20)
-        refused("line 1" if suffix == ".vec" else "truncated|pickle", path, good)
+        refused("line 1" if suffix == ".vec" else "truncated|does not begin as numpy", path, good)
 
 
 def test_files_without_rows(tmp_path):

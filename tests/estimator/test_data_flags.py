@@ -16,6 +16,15 @@ def auto(x, y, **options):
     return fit(x, y, critic="auto", hidden=(8, 4), **options)
 
 
+@pytest.mark.parametrize(("rows", "few"), [(99, True), (100, False)])
+def test_few_rows(rows, few):
+    found = auto(*pairs(rows), max_epochs=1)
+    assert ("few_rows" in names(found.flags_)) == few
+    notes = [note for note in found.mutual_information().warnings if note.startswith("few_rows:")]
+    assert bool(notes) == few
+    assert all(f"({rows}, of 100 at least)" in note for note in notes)
+
+
 def test_data_doubled():
     x, y = pairs(120)
     both = np.concatenate([x, x]), np.concatenate([y, y])

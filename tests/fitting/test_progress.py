@@ -43,8 +43,21 @@ def test_lines_now_and_then(clock):
             clock.now += 1.0
             shown.update(done, 60, "epochs")
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "fitting: 2/60 epochs, 2 s, at most 58 s left"
+    assert lines[0] == "fitting: 2/60 epochs, 2 s"
+    assert lines[1] == "fitting: 12/60 epochs, 12 s, at most 48 s left"
     assert [int(re.match(r"fitting: (\d+)/60", line)[1]) for line in lines] == [2, 12, 22]
+
+
+def test_a_slow_start_is_not_taken_for_the_pace(clock):
+    stream = io.StringIO()
+    with progress.Shown("fitting", stream) as shown:
+        for done, seconds in ((1, 5.0), (2, 3.0), (3, 3.0), (4, 0.5), (5, 0.5)):
+            clock.now += seconds
+            shown.update(done, 200, "epochs")
+            shown.last_line = shown.started  # each is told
+    *first, last = stream.getvalue().splitlines()
+    assert [line for line in first if "left" in line] == first[3:]
+    assert last == "fitting: 5/200 epochs, 12 s, at most 341 s left"
 
 
 def test_a_bar_on_a_terminal(clock):

@@ -81,7 +81,19 @@ class TestHistogram:
     def test_what_lies_beyond_is_said(self):
         pairs = np.linspace(0, 1, 101)
         ax = plot_pmi(pairs, np.r_[np.full(3, -50.0), np.zeros(7)], ax=axis())
-        assert "mismatched pairs, 30 % lower" in words(ax)
+        assert "mismatched pairs, 30 % off to the left" in words(ax)
+
+    def test_the_legend_stays_clear_of_the_bars(self):
+        random = np.random.default_rng(0)
+        pairs, apart = random.normal(2, 1, 800), random.normal(-6, 6, 4000)
+        ax = plot_pmi(pairs, apart, pairs < -0.5, ax=Figure(figsize=(5, 3.5)).subplots())
+        ax.figure.canvas.draw()
+        box = ax.get_legend().get_window_extent().transformed(ax.transData.inverted())
+        under = [
+            heights[(edges[1:] > box.x0) & (edges[:-1] < box.x1)].max(initial=0.0)
+            for heights, edges in bars(ax).values()
+        ]
+        assert max(under) < box.y0
 
     def test_suspects_are_marked(self):
         pmi = np.array([-3.0, 1.0, 2.0, 1.5])

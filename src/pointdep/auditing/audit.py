@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +24,31 @@ from pointdep.fitting.progress import show
 if TYPE_CHECKING:
     import pandas as pd
 
+_Given = ParamSpec("_Given")
+
 _FOLDS = 5
 # Rows whose better partner is looked for: the lowest beside the suspects, and in all.
 _OTHERS_DOUBTFUL, _MOST_DOUBTFUL = 100, 5_000
 _MISMATCHED_KEPT = 10_000
 
 
+def _names_options_of_the_model(function: Callable[_Given, Audit]) -> Callable[_Given, Audit]:
+    """Make it answer an option that it has not by saying where options of the model go."""
+    known = inspect.signature(function).parameters
+    of_model = inspect.signature(PointwiseDependency).parameters
+
+    @functools.wraps(function)
+    def checked(*args: _Given.args, **options: _Given.kwargs) -> Audit:
+        for name, value in options.items():
+            if name not in known:
+                hint = f": give model=PointwiseDependency({name}={value!r})"
+                raise TypeError(f"audit has no option {name!r}{hint if name in of_model else ''}")
+        return function(*args, **options)
+
+    return checked
+
+
+@_names_options_of_the_model
 def audit(
     X: Any,
     Y: Any,
@@ -73,6 +95,7 @@ def audit(
         flags=fitted.flags_,
         answered=fitted.model_.answered,
         mismatched=_in_order(beside.pmi),
+        sides=(X, Y),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,13 @@ from pointdep.auditing.chance import (
 )
 from pointdep.auditing.mismatched import Mismatched
 from pointdep.auditing.result import Contamination
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, warn_caller
 
 _LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be counted well
 _INDEPENDENT = (
-    "x and y show no dependence beyond chance: PMI cannot tell wrong pairs from right ones, and no "
-    "suspects are named"
+    "the interval of the mutual information reaches down to 0: x and y depend too little on each "
+    "other, or the rows are too few, for PMI to tell wrong pairs from right ones, and no suspects "
+    "are named; whether they are dependent at all, mutual_information(shuffles=39) says"
 )
 _WEAK = (
     "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
@@ -62,9 +62,11 @@ def decide(
     q_value = q_values(pmi, posterior)
     if contamination is None and least <= 0.0:
         q_value = np.ones_like(q_value)
-        _warn(_INDEPENDENT)
+        warn_caller(_INDEPENDENT, DataWarning)
     elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
-        _warn(f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}")
+        warn_caller(
+            f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}", DataWarning
+        )
     return Decision(posterior, q_value, found)
 
 
@@ -73,7 +75,3 @@ def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:
     rank = np.empty(len(pmi), np.int64)
     rank[np.argsort(pmi, kind="stable")] = np.arange(1, len(pmi) + 1)
     return rank
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DataWarning, stacklevel=4)

@@ -28,7 +28,7 @@ _ODDS = 10.0  # to one, that two rows exchanged their y
 class Partners:
     """For every row (n,): the row whose y belongs to its x more and its PMI; -1 and NaN for none.
 
-    swapped: the row with which it seems to have exchanged y, or -1.
+    swapped: the row with which it may have exchanged y, or -1.
     """
 
     row: Rows

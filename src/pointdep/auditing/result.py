@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,10 +59,11 @@ class Audit:
         better_partner, better_partner_pmi: the row whose y belongs to this x more, and its PMI,
             missing where it was not looked for or there is none;
         better_label: the same where y is one column of categories, else missing from the table;
-        swapped_with: the row with which this one seems to have exchanged y, or missing;
+        swapped_with: the row with which this one may have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing.
     answered: what gave PMI, such as "closed form and network", or "".
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
+    sides: X and Y as they were given, for the page to show, or None.
     """
 
     table: pd.DataFrame
@@ -75,6 +76,7 @@ class Audit:
     flags: tuple[Flag, ...]
     answered: str = ""
     mismatched: NDArray[np.float32] | None = None
+    sides: tuple[Any, Any] | None = field(default=None, repr=False)
 
     @property
     def suspects(self) -> pd.DataFrame:
@@ -94,9 +96,10 @@ class Audit:
         """Write the report page: one file that works without a network.
 
         show_x, show_y: what a person knows the rows by, one value a row: texts, numbers (n,) or
-        (n, d), pictures (n, h, w) or (n, h, w, 3), or names of picture and sound files. media: how
-        many rows, worst first, have their pictures and sounds in the page; media_size: the most
-        pixels a picture is wide or high there.
+        (n, d), pictures (n, h, w) or (n, h, w, 3), or names of picture and sound files; the first
+        columns of X and Y where nothing is given. media: how many rows, worst first, have their
+        pictures and sounds in the page; media_size: the most pixels a picture is wide or high
+        there.
         """
         from pointdep.auditing.report.page import write_page
 

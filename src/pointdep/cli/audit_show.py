@@ -77,18 +77,25 @@ def check_rows(found: Audit) -> dict[str, str]:
     """The verdict of the check, and what it means for the suspects where it is not a good one."""
     from pointdep.auditing.report.words import caveat
 
-    more = caveat(found.check)
+    more = caveat(found)
     return {"check": str(found.check)} | ({"": more} if more else {})
 
 
 def print_worst(found: Audit, sides: list[Shown | None]) -> None:
-    """The worst rows, each with the label or the row whose y would fit better."""
+    """The worst rows, each with the label or the row whose y would fit better.
+
+    And, where there is any, with the row that it may be swapped with.
+    """
     from pointdep.auditing.report.words import probability
 
     worst = worst_rows(found)
-    better = [_better(line) for line in worst]
-    width = max(map(len, ["better", *better]))
-    print(f"\n{'row':>8} {'PMI':>8} {'chance':>7} {'q':>7}  {'better':<{width}}  x | y")
+    better = _column("better", [_better(line) for line in worst])
+    swapped = [line["swapped_with"] for line in worst]
+    if any(row is not None for row in swapped):
+        others = _column("swapped?", ["-" if row is None else f"row {row}" for row in swapped])
+        better = [f"{left}  {right}" for left, right in zip(better, others, strict=True)]
+    head, *better = better
+    print(f"\n{'row':>8} {'PMI':>8} {'chance':>7} {'q':>7}  {head}  x | y")
     for line, other in zip(worst, better, strict=True):
         x, y = (shown_text(side, line["row"]) for side in sides)
         pmi, posterior, q_value = (
@@ -96,7 +103,7 @@ def print_worst(found: Audit, sides: list[Shown | None]) -> None:
         )
         print(
             f"{line['row']:>8} {pmi:>8.2f} {probability(posterior):>7} {probability(q_value):>7}  "
-            f"{other:<{width}}  {x} | {y}"
+            f"{other}  {x} | {y}"
         )
 
 
@@ -104,6 +111,12 @@ def _better(line: dict[str, Any]) -> str:
     if line["better_label"] is not None:
         return safe_text(line["better_label"])
     return "-" if line["better_partner"] is None else f"row {line['better_partner']}"
+
+
+def _column(title: str, cells: list[str]) -> list[str]:
+    """The title and the cells, as wide as each other."""
+    width = max(map(len, [title, *cells]))
+    return [f"{cell:<{width}}" for cell in (title, *cells)]
 
 
 def shown_text(side: Shown | None, row: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,7 @@ CheckPlot = Annotated[
 Bits = Annotated[bool, typer.Option("--bits", help="Print bits first, then nats.")]
 
 _FIGURES = (".png", ".svg", ".pdf")
+_KSG_COLUMNS = 2  # a side (docs/choosing.md)
 
 
 @takes_settings
@@ -86,8 +88,14 @@ def mi(
         checked = None if outcome is None else check_as_json(outcome, check_plot)
         print_json("mi", {**estimate_as_json(model, found), "check": checked})
         return
-    more = None if outcome is None else check_rows(outcome, check_plot)
+    more = {} if outcome is None else check_rows(outcome, check_plot)
+    if method == "ksg" and max(_columns(x), _columns(y)) > _KSG_COLUMNS:
+        more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
     print_estimate(model, found, bits=bits, more=more)
+
+
+def _columns(side: Any) -> int:
+    return math.prod(side.shape[1:])
 
 
 def check_unit(method: str, bits: bool) -> None:
@@ -97,7 +105,8 @@ def check_unit(method: str, bits: bool) -> None:
 
     known = CLASSICAL.get(method) or METHODS.get(method)
     if known is None:
-        raise unknown_name("method", method, [*METHODS, *CLASSICAL])
+        measuring = [name for name, one in CLASSICAL.items() if one.estimates]
+        raise unknown_name("method", method, [*METHODS, *measuring])
     if not known.estimates:
         raise InputError(
             f"--method {method} gives no mutual information: its score ranks pairs and has no unit"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from pointdep.data.categories import CategoryColumn
 from pointdep.data.raw import Array, RawSide, column_label, row_chunks
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, warn_caller
 
 if TYPE_CHECKING:
     from pointdep.data.stored.base import RowSource
@@ -118,7 +117,7 @@ class SideEncoder:
 
     def encode(self, raw: RawSide) -> Array:
         """(rows, dim) float32: scaled numeric columns, then the one-hot blocks."""
-        self._check(raw)
+        self.check(raw)
         encoded = np.zeros((raw.rows, self.dim), dtype=np.float32)
         start = len(self.numeric_at)
         if start:
@@ -148,7 +147,7 @@ class SideEncoder:
 
         None for every other side, where an outcome has no frequency of its own.
         """
-        self._check(raw)
+        self.check(raw)
         if self.numeric_at or len(self.categories) != 1:
             return None
         column = self.categories[0]
@@ -215,11 +214,14 @@ class SideEncoder:
         if not (np.isfinite(self.center) & np.isfinite(self.scale) & (self.scale > 0)).all():
             raise ValueError("center must be finite and scale positive")
 
-    def _check(self, raw: RawSide) -> None:
+    def check(self, raw: RawSide) -> None:
+        """InputError where these are not the columns of the fit."""
         if raw.width != len(self.names):
+            one_row = raw.width == 1 and raw.rows == len(self.names)
+            hint = f": give one row as {self.side}[:1], not {self.side}[0]" if one_row else ""
             raise InputError(
                 f"{self.side} has {raw.width} features, but PointwiseDependency is expecting "
-                f"{len(self.names)} features as input"
+                f"{len(self.names)} features as input{hint}"
             )
         if self.named and raw.named:
             for position, (seen, given) in enumerate(zip(self.names, raw.names, strict=True)):
@@ -327,8 +329,7 @@ def _report_constant(constant: list[str], width: int, rows: int, side: str) -> N
         )
     if constant:
         shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
-        warnings.warn(
+        warn_caller(
             f"{side}: dropped {len(constant)} column(s) that have one value throughout: {shown}",
             DataWarning,
-            stacklevel=3,
         )

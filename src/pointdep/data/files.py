@@ -42,7 +42,7 @@ def loading(path: Path) -> Iterator[None]:
 def read_npy(path: Path, *, empty: bool = False) -> Array:
     """The array of a .npy file, memory-mapped; empty: it may be without rows."""
     with loading(path):
-        _refuse_pickle(path)
+        _require_numpy(path)
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
@@ -59,7 +59,7 @@ def read_npy(path: Path, *, empty: bool = False) -> Array:
 def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     """The named arrays of a .npz file, or all of them."""
     with loading(path):
-        _refuse_pickle(path)
+        _require_numpy(path)
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path} is a single array: rename it to end in .npy")
@@ -209,11 +209,17 @@ def _require_rows(values: Any, path: Path) -> None:
         raise InputError(f"{path} is empty: it holds an array without rows")
 
 
-def _refuse_pickle(path: Path) -> None:
-    # Every pickle since protocol 2 starts with this byte, and no .npy or .npz file does.
+def _require_numpy(path: Path) -> None:
+    """Refuse what numpy would take for a pickle, and offer to load as one."""
     with path.open("rb") as file:
-        if file.read(1) == b"\x80":
-            raise _holds_objects(path)
+        start = file.read(6)
+    if start[:1] == b"\x80":  # as every pickle since protocol 2 starts
+        raise _holds_objects(path)
+    if not start.startswith((b"\x93NUMPY"[: len(start)], b"PK"[: len(start)])):
+        raise InputError(
+            f"{path} cannot be read, it is damaged or no {path.suffix} file: it does not begin as "
+            "numpy writes them"
+        )
 
 
 def _holds_objects(path: Path) -> InputError:

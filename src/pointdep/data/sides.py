@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from pointdep.data.raw import (
     side_digest,
 )
 from pointdep.data.stored.base import ArrayRows, RowSource
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, warn_caller
 
 __all__ = [
     "RawSide",
@@ -89,11 +88,10 @@ def warn_of_other_order(x: Any, y: Any) -> None:
     if len(here) != len(there) or here.equals(there):
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
-        warnings.warn(
+        warn_caller(
             "X and Y have the same index in another order, and rows are paired by position: align "
             "them first, as with Y.loc[X.index]",
             DataWarning,
-            stacklevel=4,
         )
 
 

@@ -14,7 +14,16 @@ from pointdep.fitting.flags import MEANINGS, Flag
 _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
 _KEYED = 1 << 14  # rows at a time
+_FEW = 100  # rows
 _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
+
+
+def few_rows_flags(rows: int) -> list[Flag]:
+    """Whether there are fewer rows than an answer can be had from."""
+    if rows >= _FEW:
+        return []
+    message = f"{MEANINGS['few_rows']} ({rows}, of {_FEW} at least). Give more rows"
+    return [Flag("few_rows", (), message)]
 
 
 def determined_flags(model: RatioModel) -> list[Flag]:

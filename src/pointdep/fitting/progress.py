@@ -11,6 +11,7 @@ from pointdep.fitting.notebook_bar import NotebookBar, in_notebook
 
 _PATIENCE_S = 2.0  # nothing is shown for work that ends sooner
 _LINE_EVERY_S = 10.0
+_STEPS_TO_JUDGE = 3  # of long work: the pace of the first ones is that of a start
 
 
 class Progress(Protocol):
@@ -73,14 +74,14 @@ class Shown:
             return
         if self._notebook is not None:
             seconds = f"{now - self.started:.0f} s"
-            line = f"{self.title}: {done}/{total} {detail}, {seconds}, {left}"
+            line = f"{self.title}: {done}/{total} {detail}, {seconds}{left}"
             self._notebook.update(done, total, line)
         elif self.stream.isatty():
-            self._update_bar(done, total, f"{detail}, {left}")
+            self._update_bar(done, total, f"{detail}{left}")
         elif now - self.last_line >= _LINE_EVERY_S or self.last_line == self.started:
             self.last_line = now
             print(
-                f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s, {left}",
+                f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s{left}",
                 file=self.stream,
                 flush=True,
             )
@@ -90,12 +91,17 @@ class Shown:
         print(f"{self.title}: {text}", file=self.stream, flush=True)
 
     def _time_left(self, now: float, done: int, total: int) -> str:
-        """By the pace since the first report, which leaves out what came before the work."""
+        """By the pace since the first report, which leaves out what came before the work.
+
+        Nothing is said after a few steps of many.
+        """
         since, before = self._first or (self.started, 0)
         if self._first is None:
             self._first = now, done
-        seconds = (now - since) / max(done - before, 1) * (total - done)
-        return f"{self.left} {duration(seconds)} left"
+        if done - before < min(_STEPS_TO_JUDGE, max(1, total // 10)):
+            return ""
+        seconds = (now - since) / (done - before) * (total - done)
+        return f", {self.left} {duration(seconds)} left"
 
     def _update_bar(self, done: int, total: int, detail: str) -> None:
         if self._bar is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pointdep.cards import card
 from pointdep.errors import InputError
+from pointdep.inference.advice import Origin
 from pointdep.inference.balances import (
     Balance,
     Blocks,
@@ -26,6 +27,7 @@ from pointdep.inference.recalibration import Recalibration, recalibrate
 from pointdep.inference.reliability import ReliabilityBin, reliability_curve
 from pointdep.inference.verdicts import (
     BalanceResult,
+    Context,
     limits_in_words,
     name_fault,
     put_into_words,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 50
 _CARRIERS = 30  # rows that must carry a balance for its error to be believed
 _QUANTILES = (0.02, 0.1, 0.35, 0.75)  # of log r among the joint pairs: where the steps stand
+_ENDS = (0.05, 0.95)  # of the same: where the verdict takes its example
+_FAR, _EXCESS = -3.0, 10.0  # nats; times as many pairs below as mismatched ones would be
 _BLOCK = 256
 _SLOPE_LET_PASS = 0.15
 
@@ -107,6 +111,7 @@ def check_log_ratio(
     outside: float = 0.0,
     level: float = 0.05,
     tolerance: float = 0.05,
+    origin: Origin | None = None,
 ) -> RatioCheck:
     """Test log_ratio: (G, b, b), blocks of held-out rows set against each other.
 
@@ -114,7 +119,8 @@ def check_log_ratio(
     where a cell is neither. groups: (G, b), equal where rows are not independent draws (rows of a
     group, or one row in several blocks). The test errs with probability `level` or less on the
     true log r; offsets up to about twice `tolerance` nats are not held against an estimate.
-    at_limit, outside: shares of pairs, which the verdict mentions.
+    at_limit, outside: shares of pairs, which the verdict mentions. origin: where log_ratio comes
+    from, so that the advice fits.
     """
     for name, value, top in (("level", level, 1.0), ("tolerance", tolerance, math.inf)):
         if not isinstance(value, int | float) or not 0.0 < value < top:
@@ -136,7 +142,9 @@ def check_log_ratio(
     fault = "none" if balances else "cannot_tell"
     if balances and not passed:
         fault = name_fault(results, fit)
-    verdict = put_into_words(fault, results, fit, rows=blocks.units, p_value=p_value)
+    low, high = joint_quantiles(blocks, _ENDS)
+    context = Context((low, high), wrong_pairs_likely(blocks), origin or Origin())
+    verdict = put_into_words(fault, results, fit, context, rows=blocks.units, p_value=p_value)
     return RatioCheck(
         passed=passed,
         conclusive=bool(balances),
@@ -188,7 +196,7 @@ def check_matrix(
 
 def find_balances(blocks: Blocks) -> list[Balance]:
     """Those that enough rows carry: steps along log r, then x and y split in halves."""
-    places = sorted(set(_joint_quantiles(blocks)))
+    places = sorted(set(joint_quantiles(blocks, _QUANTILES)))
     found = [step_balance(blocks, place) for place in places if math.isfinite(place)]
     steps = [balance for balance in found if balance and balance.rows >= _CARRIERS]
     middle = _middle(steps)
@@ -244,9 +252,26 @@ def _result(balance: Balance, tolerance: float) -> BalanceResult:
     )
 
 
-def _joint_quantiles(blocks: Blocks) -> list[float]:
-    values, order = blocks.log_ratio[blocks.pairs].sort()
-    share = blocks.joint[blocks.pairs][order].cumsum(0)
+def joint_quantiles(blocks: Blocks, at: Sequence[float]) -> list[float]:
+    """log r of the joint pairs at these shares of them."""
+    values, share = _joint_shares(blocks)
     # Rounding of the running sum must not move a place by one pair.
-    index = torch.searchsorted(share, torch.tensor(_QUANTILES, dtype=torch.float64) - 1e-9)
+    index = torch.searchsorted(share, torch.tensor(at, dtype=torch.float64) - 1e-9)
     return [float(values[i]) for i in index.clamp(max=len(values) - 1)]
+
+
+def wrong_pairs_likely(blocks: Blocks) -> bool:
+    """Whether far below zero there are many times more joint pairs than log r allows.
+
+    If log r is right, at most a share e^v of the joint pairs has log r <= v, for the joint is r
+    times the product. Pairs that came together by chance know no such limit. One pair is no share:
+    two must lie there.
+    """
+    values, share = _joint_shares(blocks)
+    return bool(((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any())
+
+
+def _joint_shares(blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """log r of the joint pairs in order, (p,), and the share of them up to each."""
+    values, order = blocks.log_ratio[blocks.pairs].sort()
+    return values, blocks.joint[blocks.pairs][order].cumsum(0)

@@ -224,9 +224,9 @@ def few_flags(values: Array) -> list[Flag]:
     top = math.ceil(len(values) * _FEW_ROWS)
     if len(values) < 50 or squares[-top:].sum() <= _MOST_OF_IT * squares.sum():
         return []
-    rows = top if top > 1 else "one"
+    rows = f"{top} of {len(values)} rows make" if top > 1 else f"1 of {len(values)} rows makes"
     message = (
-        f"{MEANINGS['few_rows_decide']}: {rows} of {len(values)} row(s) make up over "
+        f"{MEANINGS['few_rows_decide']}: {rows} up over "
         f"{_MOST_OF_IT:.0%} of it. Look at the rows of most extreme PMI, and at columns with "
         "outliers: a logarithm or ranks of such a column leave the answer the same in principle"
     )

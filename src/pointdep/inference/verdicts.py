@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pointdep.inference.advice import (
+    Origin,
+    after_compressed,
+    after_depends,
+    after_offset,
+    after_stretched,
+    after_uneven,
+)
 from pointdep.inference.recalibration import Recalibration
 
 _CLEAR = 2.6  # standard errors from which a single number is named as the fault
@@ -12,6 +20,7 @@ _SLOPE = 0.07  # a slope this close to one is not what is wrong
 _SIDE = 0.1  # nats between the halves of a side
 _OTHER_SIDE = 2.5  # how many times the difference on the other side it must be
 _MANY = 0.01  # share of pairs worth a sentence
+_SEEN = 0.1  # nats: a change that one decimal shows
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,19 @@ class BalanceResult:
     stderr: float
     p_value: float
     rows: float
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the sentences need beside the tests.
+
+    ends: log r of a low and of a high pair. wrong_pairs: many more pairs lie far below zero than
+    log r allows. origin: where log r comes from.
+    """
+
+    ends: tuple[float, float]
+    wrong_pairs: bool
+    origin: Origin
 
 
 def name_fault(balances: Sequence[BalanceResult], fit: Recalibration | None) -> str:
@@ -49,11 +71,12 @@ def put_into_words(
     fault: str,
     balances: Sequence[BalanceResult],
     fit: Recalibration | None,
+    context: Context,
     *,
     rows: int,
     p_value: float,
 ) -> str:
-    """One or two sentences: whether log r passes; if not, what is wrong, how large, what to do."""
+    """A few sentences: whether log r passes; if not, what is wrong, how large, what to do."""
     if fault == "cannot_tell":
         return (
             f"Cannot tell: the {rows} held-out rows leave too few pairs of either kind where joint "
@@ -62,7 +85,13 @@ def put_into_words(
     if fault == "none":
         size = "" if fit is None else f", {_size(fit)}"
         return f"Passes: {rows} held-out rows show no fault in log r (p = {p_value:.2g}{size})."
-    return "Fails: " + _SENTENCES[fault](balances, fit)
+    if fault == "uneven":
+        return f"Fails: {_uneven(balances, context)}"
+    if fault.startswith("depends_on"):
+        return f"Fails: {_depends(fault[-1], balances, context)}"
+    assert fit is not None
+    sentences = {"offset": _offset, "stretched": _stretched, "compressed": _compressed}
+    return f"Fails: {sentences[fault](fit, context)}"
 
 
 def limits_in_words(at_limit: float, outside: float) -> str:
@@ -86,61 +115,53 @@ def _size(fit: Recalibration) -> str:
     )
 
 
-def _example(fit: Recalibration) -> str:
-    return f"log r of {fit.center:.1f} should read {fit.center + fit.shift:.1f}"
+def _example(fit: Recalibration, ends: tuple[float, float]) -> str:
+    """In brackets, at the end of the range where the line changes most; "" where it hardly does."""
+    read = max(ends, key=lambda end: abs(_mended(fit, end) - end))
+    digits = 1 if abs(_mended(fit, read) - read) >= _SEEN else 2
+    said, right = f"{read:.{digits}f}", f"{_mended(fit, read):.{digits}f}"
+    return "" if said == right else f" (log r of {said} should read {right})"
 
 
-def _offset(_: Sequence[BalanceResult], fit: Recalibration | None) -> str:
-    assert fit is not None
+def _mended(fit: Recalibration, log_ratio: float) -> float:
+    return fit.center + fit.shift + fit.slope * (log_ratio - fit.center)
+
+
+def _offset(fit: Recalibration, context: Context) -> str:
     way = "low" if fit.shift > 0 else "high"
     return (
         f"log r is too {way} by {abs(fit.shift):.2f} +- {fit.shift_stderr:.2f} nats, much the same "
-        "for all pairs. The constant of the read-out is missing or off: add it, or use method='pc'."
+        f"for all pairs. {after_offset(context.origin)}"
     )
 
 
-def _stretched(_: Sequence[BalanceResult], fit: Recalibration | None) -> str:
-    assert fit is not None
+def _stretched(fit: Recalibration, context: Context) -> str:
     much = f"{1 / fit.slope:.2f} times too large" if fit.slope > 0.1 else "far too large"
+    why = after_stretched(context.origin, context.wrong_pairs)
+    return f"differences of log r are {much}{_example(fit, context.ends)}{why}"
+
+
+def _compressed(fit: Recalibration, context: Context) -> str:
     return (
-        f"differences of log r are {much} ({_example(fit)}), as those of an over-fitted critic are "
-        "on fresh rows. Use more rows, a smaller critic, weight decay or fewer epochs."
+        f"differences of log r are too small, {1 / fit.slope:.2f} times what they should be"
+        f"{_example(fit, context.ends)}. {after_compressed(context.origin)}"
     )
 
 
-def _compressed(_: Sequence[BalanceResult], fit: Recalibration | None) -> str:
-    assert fit is not None
-    return (
-        f"differences of log r are too small, {1 / fit.slope:.2f} times what they should be "
-        f"({_example(fit)}). Train longer, with a larger critic or a method without a ceiling."
-    )
-
-
-def _depends(side: str, balances: Sequence[BalanceResult]) -> str:
+def _depends(side: str, balances: Sequence[BalanceResult], context: Context) -> str:
     found = next(one for one in balances if one.name == side)
-    other = {"x": "y", "y": "x"}[side]
     return (
         f"log r is off by an amount that depends on {side}, {abs(found.offset):.2f} +- "
-        f"{found.stderr:.2f} nats between halves of the {side}. The score lacks its read-out over "
-        f"{other} (as of cpc), or the critic is over-fitted to {side}: method='pc' needs none."
+        f"{found.stderr:.2f} nats between halves of the {side}. "
+        f"{after_depends(context.origin, side)}"
     )
 
 
-def _uneven(balances: Sequence[BalanceResult], _: Recalibration | None) -> str:
+def _uneven(balances: Sequence[BalanceResult], context: Context) -> str:
     worst = max(balances, key=lambda one: abs(one.offset))
     way = "high" if worst.offset > 0 else "low"
     return (
         f"log r is off in a way that no constant or factor mends, most around log r = "
         f"{worst.threshold:.1f}, where it is too {way} by {abs(worst.offset):.2f} +- "
-        f"{worst.stderr:.2f} nats. Look at the plot; more rows or another critic may help."
+        f"{worst.stderr:.2f} nats. {after_uneven(context.origin, context.wrong_pairs)}"
     )
-
-
-_SENTENCES = {
-    "offset": _offset,
-    "stretched": _stretched,
-    "compressed": _compressed,
-    "depends_on_x": lambda balances, _: _depends("x", balances),
-    "depends_on_y": lambda balances, _: _depends("y", balances),
-    "uneven": _uneven,
-}

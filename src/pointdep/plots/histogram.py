@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BINS = 40
+_HEADROOM = 1.5  # times the highest bar, for the legend
 _TAIL = 0.005  # share of the pairs that may lie beyond either end
 _ROOM = 0.6  # ranges of the pairs by which the axis goes beyond them, at the most
 
@@ -54,7 +55,7 @@ def plot_pmi(
             label=f"{len(found):,} suspect{'s' if len(found) > 1 else ''}",
         )
     ax.set(xlabel="PMI in nats (0: no more often together than by chance)", ylabel="density")
-    ax.set_ylim(bottom=0.0)
+    ax.set_ylim(0.0, _HEADROOM * ax.get_ylim()[1])
     ax.legend(frameon=False, fontsize="small")
     return tidy(ax)
 
@@ -75,10 +76,10 @@ def _bars(
     ax: Axes, values: NDArray[Any], edges: NDArray[np.float64], colour: str, name: str
 ) -> None:
     counts, _ = np.histogram(values, edges)
-    for beyond, where in ((values < edges[0], "lower"), (values > edges[-1], "higher")):
+    for beyond, where in ((values < edges[0], "left"), (values > edges[-1], "right")):
         if beyond.any():
             share = f"{100 * beyond.mean():.2g} %" if beyond.mean() >= 0.001 else "< 0.1 %"
-            name += f", {share} {where}"
+            name += f", {share} off to the {where}"
     heights = counts / (len(values) * np.diff(edges))
     ax.stairs(heights, edges, fill=True, alpha=0.35, color=colour, label=name)
     ax.stairs(heights, edges, color=colour, linewidth=1.2)

@@ -157,6 +157,6 @@ def test_in_the_browser(open_page, tmp_path):
     assert page.column("x")[2] == "not in this page"
     notes = page.column("Note")
     assert notes[0].startswith("better partner: y of row 3")
-    assert notes[1] == "seems swapped with row 2"
+    assert notes[1] == "may be swapped with row 2"
     assert page.js("return document.querySelectorAll('.notes audio').length") == 1
     assert "for the 2 worst rows" in page.at("main").text

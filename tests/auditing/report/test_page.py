@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,19 @@ def test_cut_texts_are_said_once(monkeypatch):
     monkeypatch.setattr(packing, "TEXT_BYTES", 30_000)
     said = "Texts are cut at 200 characters, those of the first 5,000 suspects at 1,000."
     assert said in render(audit, show_x=texts)
+
+
+def test_the_rows_of_the_audit_are_shown_where_nothing_is_named():
+    x, y = np.arange(6.0).reshape(3, 2) + 0.5, np.array(["cat", "dog", "hen"])
+    audit = replace(make_audit([-3.0, 1.0, 2.0]), sides=(x, y))
+    text = render(audit)
+    assert '"2.5, 3.5"' in text
+    assert '"dog"' in text
+    named = render(audit, show_x=["one", "two", "three"])
+    assert '"two"' in named
+    assert '"2.5, 3.5"' not in named
+    assert '"dog"' in named
+    assert "row" in render(replace(audit, sides=(object(), y)))
 
 
 @pytest.mark.parametrize("width", [360, 390, 700, 900, 1280])

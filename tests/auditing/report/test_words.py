@@ -27,8 +27,11 @@ from .helpers import gaussian_check, make_audit, some_pmi
 def test_the_finding():
     found = make_audit(some_pmi(2000), suspects=37)
     assert finding(found) == (
-        "37 of 2,000 pairs are suspects: about 10% of these are expected to be right."
+        "37 of 2,000 pairs are suspects: about 29% of these are expected to be right."
     )
+    assert f"{found.suspects['q_value'].max():.2f}" == "0.29"
+    sure = make_audit([-20.0, -19.0, 3.0], suspects=2)
+    assert finding(sure).endswith(": under 0.1% of these are expected to be right.")
     assert finding(make_audit([0.0, 1.0], suspects=1)).startswith("1 of 2 pairs is a suspect: ")
     assert finding(make_audit([0.0, 1.0], suspects=0)).startswith("None of the 2 pairs")
 
@@ -55,10 +58,12 @@ def test_what_answered_is_in_the_card_of_rows():
 
 
 def test_only_a_check_that_does_not_pass_wants_a_word():
-    assert caveat(gaussian_check()) == ""
+    assert caveat(make_audit([-2.0, 1.0], check=gaussian_check())) == ""
     for check in (gaussian_check(wrong=2.0), gaussian_check(rows=20)):
         assert not check.passed
-        assert caveat(check).startswith("Suspects are judged by counting mismatched pairs, so")
+        said = caveat(make_audit([-2.0, 1.0], check=check))
+        assert said.startswith("Suspects are judged by counting mismatched pairs, so")
+        assert caveat(make_audit([-2.0, 1.0], check=check, suspects=0)) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_probabilities(value, text):
 def test_where_the_share_comes_from():
     assert share_in_words(Contamination(0.1, given=True)).endswith("as given")
     estimated = share_in_words(Contamination(0.1, given=False, stderr=0.012))
-    assert "by chance ± 1.2%; lower where right pairs look like" in estimated
+    assert "by chance ± 1.2%; too high where some right pairs look like" in estimated
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pointdep.auditing.report.media import Media, embed
 from pointdep.auditing.report.packing import LONG_ROWS, LONGEST, pack_table, shorten, to_script
 from pointdep.auditing.report.words import cards, caveat, finding, histogram, outer_bars
 from pointdep.data.writers import check_writable, whole_file
-from pointdep.errors import require_whole
+from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ def render(
     require_whole("media", media, least=0)
     require_whole("media_size", media_size, least=8)
     rows = len(audit.table)
-    sides = [as_shown(show_x, rows, "show_x"), as_shown(show_y, rows, "show_y")]
+    given = audit.sides or (None, None)
+    sides = [
+        as_shown(show_x, rows, "show_x") or _as_given(given[0], rows),
+        as_shown(show_y, rows, "show_y") or _as_given(given[1], rows),
+    ]
     with show("pictures and sounds", enabled=progress) as shown:
         embedded = embed(sides[0], sides[1], _worst(audit, media), media_size, shown)
     first = {int(row) for row in audit.suspects["row"].head(LONG_ROWS)}
@@ -94,6 +98,14 @@ def render(
     }
     limits = _limits(sides, embedded, min(media, rows), length)
     return _fill(audit, data, title or "Which pairs are wrong?", limits)
+
+
+def _as_given(values: Any, rows: int) -> Shown | None:
+    """A side of the audit where nothing was named; None where it is of a kind unknown here."""
+    try:
+        return as_shown(values, rows, "the data")
+    except InputError:
+        return None
 
 
 def _worst(audit: Audit, count: int) -> Iterable[tuple[int, int | None]]:
@@ -140,7 +152,7 @@ def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> 
     return environment.from_string(_asset("page.html")).render(
         title=title,
         finding=finding(audit),
-        caveat=caveat(audit.check),
+        caveat=caveat(audit),
         outer_bars=outer_bars(data["histogram"]),
         cards=cards(audit),
         audit=audit,

@@ -12,7 +12,6 @@ from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
     from pointdep.auditing.result import Audit, Contamination
-    from pointdep.inference.checks import RatioCheck
 
 _BINS = 80
 _REACH = 6.0  # spreads of the middle half beyond it that the bars reach
@@ -30,8 +29,14 @@ def finding(audit: Audit) -> str:
     verb = "is a suspect" if count == 1 else "are suspects"
     expected = "it looks as if x and y came together by chance"
     if count > 1:
-        expected = f"about {percent(audit.fdr)} of these are expected to be right"
+        expected = f"{_expected_right(audit)} of these are expected to be right"
     return f"{count:,} of {rows:,} pairs {verb}: {expected}."
+
+
+def _expected_right(audit: Audit) -> str:
+    """The share of good pairs among the suspects: the largest of their q-values."""
+    largest = float(audit.suspects["q_value"].max())
+    return "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
 
 
 def cards(audit: Audit) -> list[dict[str, str]]:
@@ -79,14 +84,14 @@ def share_in_words(contamination: Contamination) -> str:
     error = contamination.stderr
     reach = "" if error is None else f" ± {percent(error)}"
     return (
-        f"estimated share of pairs that came together by chance{reach}; lower where right pairs "
-        "look like chance too"
+        f"estimated share of pairs that came together by chance{reach}; too high where some "
+        "right pairs look like chance too"
     )
 
 
-def caveat(check: RatioCheck) -> str:
-    """What a check that does not pass means for the suspects, or ""."""
-    return "" if check.passed else _STAND
+def caveat(audit: Audit) -> str:
+    """What a check that does not pass means for the suspects, or "" where there are none."""
+    return _STAND if not audit.check.passed and audit.table["suspect"].any() else ""
 
 
 def probability(value: float) -> str:

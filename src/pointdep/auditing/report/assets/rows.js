@@ -74,7 +74,7 @@ function notesOf(data, row) {
   const notes = [];
   const say = (text) => notes.push(element("p", "", text));
   const { swapped_with, duplicate_of, better_partner } = data.gaps;
-  if (swapped_with.has(row)) say(`seems swapped with row ${swapped_with.get(row)}`);
+  if (swapped_with.has(row)) say(`may be swapped with row ${swapped_with.get(row)}`);
   if (duplicate_of.has(row)) say(`near-duplicate of row ${duplicate_of.get(row)}`);
   const how = partnerPmi(data, row);
   if (data.better_label.has(String(row))) {
