@@ -162,6 +162,17 @@ def test_commands(refused):
     refused(r"Missing argument 'X Y'.*see pointdep mi --help", "mi")
 
 
+@pytest.mark.parametrize("command", ["mi", "audit", "score", "retrieve"])
+def test_torchrun_is_for_commands_that_share(refused, pointdep, monkeypatch, command):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    files = ("x.npy", "y.npy", "z.npy")
+    refused("without torchrun .only fit and pretrain share", command, *files)
+    monkeypatch.setenv("RANK", "1")
+    other = pointdep(command, *files)
+    assert (other.code, other.out, other.err) == (2, "", "")
+    assert pointdep(command, "--help").code == 0
+
+
 def test_an_unforeseen_failure_of_the_system_is_one_line(refused, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device", "state")

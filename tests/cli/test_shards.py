@@ -50,6 +50,27 @@ def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
     assert np.corrcoef(table["pmi"], pd.read_parquet("oof.parquet")["pmi"])[0, 1] > 0.5
 
 
+@pytest.mark.parametrize("command", ["mi", "fit", "audit"])
+@pytest.mark.parametrize(
+    ("option", "limit", "streams"), [("--stream", 1 << 27, 1), ("--no-stream", 0, 0)]
+)
+def test_stream_or_not(quick, monkeypatch, folder, command, option, limit, streams):
+    monkeypatch.setattr(streaming, "IN_MEMORY", limit)
+    asked, opened = [], streaming.open_stream
+    monkeypatch.setattr(
+        streaming, "open_stream", lambda *a, **b: asked.append(1) or opened(*a, **b)
+    )
+    more = {"fit": ("-o", "model")}.get(command, ())
+    assert quick(command, "x.npy", "y.npy", option, *more).code == 0
+    assert len(asked) == streams
+
+
+def test_streaming_is_of_networks(refused):
+    refused(
+        "trains no networks: leave out --stream", "mi", "x.npy", "y.npy", "-m", "ksg", "--stream"
+    )
+
+
 def test_streamed_audit(quick, shards, streamed):
     outcome = quick("audit", *BOTH, "-o", "page.html", "--table", "rows.csv")
     assert outcome.code == 0, outcome.err

@@ -326,6 +326,15 @@ def test_a_value_that_is_no_number(folders, model, pairs):
         score_shards(model, "x", "y", output="out", x_columns=["e"], y_columns=["e"])
 
 
+def test_the_shard_that_holds_it_is_named(folders, model, pairs):
+    broken = pairs[1].copy()
+    broken[70] = np.nan
+    write_shards("z", {"e": broken}, (50, 50))
+    message = r"^z/part-1.parquet, rows 18 to 21: Y column 0 .* in row 20: "
+    with pytest.raises(InputError, match=message):
+        score_shards(model, "x", "z", output="out", x_columns=["e"], batch_size=6)
+
+
 def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
     from pointdep.cluster import places
 

@@ -122,6 +122,13 @@ class TestSides:
         np.testing.assert_array_equal(one.numeric, other.numeric)
         assert (one.names, one.named) == (other.names, other.named)
 
+    def test_a_value_that_is_no_number_has_its_file(self, tmp_path):
+        values = RANDOM.normal(size=(ROWS, WIDTH))
+        values[45, 2] = np.nan
+        source = open_rows(shards(tmp_path / "y", values), "e")
+        with pytest.raises(InputError, match=r"Y column 2 .* in row 4 of .*y/part-9.parquet"):
+            as_side(source, "Y")
+
     def test_numbers_stay_where_they_are(self, tmp_path):
         np.save(tmp_path / "x.npy", RANDOM.normal(size=(ROWS, WIDTH)))
         mapped = np.load(tmp_path / "x.npy", mmap_mode="r")

@@ -13,7 +13,8 @@ import typer
 import pointdep
 from pointdep.cli import audit, bench, calibrate, demo, fit, mi, plan, pretrain, retrieve, score
 from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
-from pointdep.errors import PointdepError, PointdepWarning
+from pointdep.errors import InputError, PointdepError, PointdepWarning
+from pointdep.launching import process_count
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
@@ -24,6 +25,7 @@ _KEPT = {
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"
+_SHARING = ("fit", "pretrain")
 
 
 class _EndedError(Exception):
@@ -34,12 +36,25 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def guarded(*args: object, **kwargs: object) -> None:
         try:
+            _require_sharing(command.__name__)
             command(*args, **kwargs)
             sys.stdout.flush()
         except (KeyboardInterrupt, BrokenPipeError) as error:
             raise _EndedError(command.__name__) from error
 
     return guarded
+
+
+def _require_sharing(command: str) -> None:
+    """Refuse torchrun for a command that every process would do as a whole."""
+    if command in _SHARING or process_count() == 1:
+        return
+    if os.environ.get("RANK", "0") != "0":
+        raise typer.Exit(2)  # the first process tells it
+    raise InputError(
+        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
+        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
+    )
 
 
 app = typer.Typer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +95,16 @@ def row_chunks(values: Array) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def require_finite(values: Array, names: tuple[str, ...], side: str) -> None:
-    """InputError naming the first column of values: (rows, columns) with NaN or infinity."""
+def require_finite(
+    values: Array,
+    names: tuple[str, ...],
+    side: str,
+    whereabouts: Callable[[int], str] = "row {}".format,
+) -> None:
+    """InputError naming the first column of values: (rows, columns) with NaN or infinity.
+
+    whereabouts: where the row of a number is, in words.
+    """
     if values.dtype.kind != "f":
         return
     for rows in row_chunks(values):
@@ -104,17 +112,19 @@ def require_finite(values: Array, names: tuple[str, ...], side: str) -> None:
         if bad.any():
             # Another column may start going bad in a later row; one column is enough to report.
             first = int(bad.argmax())
-            raise _not_finite(values[:, first], names[first], side)
+            raise _not_finite(values[:, first], names[first], side, whereabouts)
 
 
-def _not_finite(column: Array, name: str, side: str) -> InputError:
+def _not_finite(
+    column: Array, name: str, side: str, whereabouts: Callable[[int], str]
+) -> InputError:
     nan, infinite = np.isnan(column), np.isinf(column)
     row = int((nan | infinite).argmax())
     found = [f"{int(nan.sum())} NaN"] if nan.any() else []
     found += [f"{int(infinite.sum())} infinity"] if infinite.any() else []
     return InputError(
-        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in row {row}: "
-        f"drop those rows from both sides or fill the values in"
+        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in "
+        f"{whereabouts(row)}: drop those rows from both sides or fill the values in"
     )
 
 

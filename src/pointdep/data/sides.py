@@ -49,7 +49,8 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     table = tabulate(values, name)
     mask = _category_mask(table, name, discrete)
     if table.block is not None and not any(mask):
-        require_finite(table.block, table.names, name)
+        named = {"whereabouts": values.whereabouts} if isinstance(values, RowSource) else {}
+        require_finite(table.block, table.names, name, **named)
         return RawSide(table.block, table.names, (), table.rows, table.named, mask)
     columns = table.columns if table.block is None else tuple(table.block.T)
     numeric = [part for part, is_cat in zip(columns, mask, strict=True) if not is_cat]
