@@ -197,6 +197,11 @@ def test_warnings_are_left_as_they_were(quick):
     assert warnings.filters == filters
 
 
+def test_warnings_name_options_as_they_are_written(quick):
+    outcome = quick("mi", "x.npy", "y.npy", "--critic", "concat")
+    assert "raise --max-epochs (now 3)" in outcome.err
+
+
 def test_exit_code_of_the_process(folder):
     ended = subprocess.run(
         [sys.executable, "-m", "pointdep", "mi", "missing.npy", "y.npy"],

@@ -105,6 +105,25 @@ def test_reading_any_rows_in_any_step(tmp_path_factory, data, suffix):
     np.testing.assert_array_equal(np.concatenate([values[:0], *pieces]), values[start:stop])
 
 
+def test_rows_can_be_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
+    rows = open_rows(shards(tmp_path / "x", values).relative_to(tmp_path), "e")
+    assert repr(rows) == (
+        "ShardedRows(100 rows x 5 columns in the column 'e', float16, "
+        "3 files x/part-7.parquet to part-9.parquet)"
+    )
+    np.testing.assert_array_equal(np.asarray(rows), values)
+    assert np.asarray(rows, np.float64).dtype == np.float64
+    every_third = np.arange(ROWS) % 3 == 0
+    for asked in (3, -1, slice(5, 8), slice(38, 45), slice(95, 200), slice(9, 5), [41, 2],
+                  slice(None, None, 30), every_third):  # fmt: skip
+        np.testing.assert_array_equal(rows[asked], values[asked])
+    np.testing.assert_array_equal(np.stack(list(rows)), values)
+    with pytest.raises(IndexError):
+        rows[ROWS]
+
+
 def test_shards_follow_their_numbers(tmp_path):
     folder = tmp_path / "x"
     folder.mkdir()

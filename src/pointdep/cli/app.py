@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import typer
 
@@ -26,10 +28,19 @@ _KEPT = {
 }
 _NOTHING_KEPT = "no result was written"
 _SHARING = ("fit", "pretrain")
+# What the library calls an option in its warnings, and how it is written here.
+_WRITTEN = (
+    (r"\bmax_epochs\b", "--max-epochs"),
+    (r"\bgroups=(?!\w)", "--groups"),
+    (r"\bmethod='(\w+)'", r"--method \1"),
+)
 
 
 class _EndedError(Exception):
-    """Ctrl-C or a closed pipe in a command, which typer would answer differently by its version."""
+    """Ctrl-C or a closed pipe in a command, which typer would answer differently by its version.
+
+    Its message is what the command leaves behind.
+    """
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,9 +51,18 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
             sys.stdout.flush()
         except (KeyboardInterrupt, BrokenPipeError) as error:
-            raise _EndedError(command.__name__) from error
+            raise _EndedError(_left(command.__name__, kwargs.get("checkpoint"))) from error
 
     return guarded
+
+
+def _left(command: str, checkpoint: object) -> str:
+    """What an interrupted command leaves behind, in words."""
+    if checkpoint is None:
+        return _KEPT.get(command, _NOTHING_KEPT)
+    if not Path(str(checkpoint)).exists():
+        return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
+    return f"training is kept in {checkpoint}: run the same command again to go on from there"
 
 
 def _require_sharing(command: str) -> None:
@@ -130,7 +150,8 @@ def _run(arguments: list[str]) -> int:
             # when it flushes at exit, so standard output is pointed elsewhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        return _fail(f"interrupted; {_KEPT.get(str(ended), _NOTHING_KEPT)}", code=130)
+        left = str(ended) if isinstance(ended, _EndedError) else _NOTHING_KEPT
+        return _fail(f"interrupted; {left}", code=130)
     except OSError as error:
         # Readers and writers say it better; this is what they did not foresee, as a full disk.
         named = f"{error.filename}: " if error.filename else ""
@@ -168,4 +189,7 @@ def _show_warning(
     del category, filename, lineno, file, line
     if not _speaks():
         return
-    print("warning: " + " ".join(str(message).split()), file=sys.stderr)
+    text = " ".join(str(message).split())
+    for pattern, written in _WRITTEN:
+        text = re.sub(pattern, written, text)
+    print(f"warning: {text}", file=sys.stderr)

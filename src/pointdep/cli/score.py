@@ -189,7 +189,7 @@ def score_files(
     quiet: bool,
 ) -> dict[str, Any]:
     """Read the pairs, score them and write the table where it is wanted."""
-    from pointdep.data.readers import read_pairs
+    from pointdep.data.readers import read_pairs, remembered
     from pointdep.data.writers import check_writable, write_table
     from pointdep.estimator import PointwiseDependency
 
@@ -197,7 +197,9 @@ def score_files(
         check_writable(Path(output))
     fitted = PointwiseDependency.load(model, device=device)
     paths = [Path(file) for file in files]
-    x, y = read_pairs(paths, x_columns=columns[0], y_columns=columns[1])
+    known = fitted.encoder_x_.list_column, fitted.encoder_y_.list_column
+    x_columns, y_columns = remembered(paths, columns, known)
+    x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
     fitted.progress = not quiet
     table = score_columns(fitted, x, y)
     if output is not None:

@@ -141,13 +141,26 @@ def _started(
 
 
 def open_sides(
-    x: str | Path, y: str | Path | None, x_columns: Names, y_columns: Names, progress: Progress
+    x: str | Path,
+    y: str | Path | None,
+    x_columns: Names,
+    y_columns: Names,
+    progress: Progress,
+    known: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Side, Side]:
-    """The shards of both sides, all of them looked at; without y, x holds both."""
+    """The shards of both sides, all of them looked at; without y, x holds both.
+
+    known: columns of lists, taken where no columns are named and the shards have them.
+    """
     if y is not None:
         return (
-            survey(as_place(x), x_columns, "--x-columns", progress),
-            survey(as_place(y), y_columns, "--y-columns", progress),
+            survey(as_place(x), x_columns, "--x-columns", progress, known[0]),
+            survey(as_place(y), y_columns, "--y-columns", progress, known[1]),
+        )
+    if known[0] != known[1]:
+        x_columns, y_columns = (
+            own if own is not None or column is None else [column]
+            for own, column in zip((x_columns, y_columns), known, strict=True)
         )
     if x_columns is None or y_columns is None:
         raise InputError(

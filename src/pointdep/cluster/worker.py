@@ -106,10 +106,11 @@ def _located(message: str, task: Task, first: int, count: int) -> str:
     first, count: those rows, all from one shard of either side. The side is what the message begins
     with, else x.
     """
-    for span in task.y if message.startswith("Y ") else task.x:
-        if first < span.stop - span.start:
-            start = span.start + first
-            of_shard = re.sub(r"\bin row (\d+)", lambda m: f"in row {start + int(m[1])}", message)
-            return f"{span.shard.place}, rows {start} to {start + count - 1}: {of_shard}"
+    spans = iter(task.y if message.startswith("Y ") else task.x)
+    span = next(spans)
+    while first >= span.stop - span.start:
         first -= span.stop - span.start
-    return f"{task.name}: {message}"
+        span = next(spans)
+    start = span.start + first
+    message = re.sub(r"\bin row (\d+)", lambda row: f"in row {start + int(row[1])}", message)
+    return f"{span.shard.place}, rows {start} to {start + count - 1}: {message}"

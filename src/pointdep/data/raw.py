@@ -30,6 +30,7 @@ class RawSide:
     categorical: (name, (rows,) values) of each category column.
     named: the names come from a table and must be the same ones later.
     category_mask: which columns are categories, in the order they were given.
+    list_column: the column of lists whose numbers these are, where they come from such a table.
     """
 
     numeric: Array | None
@@ -38,6 +39,7 @@ class RawSide:
     rows: int
     named: bool = False
     category_mask: tuple[bool, ...] = ()
+    list_column: str | None = None
 
     def __post_init__(self) -> None:
         """Numbers come first when nobody says otherwise."""

@@ -62,6 +62,34 @@ def read_pairs(
     return x, y
 
 
+def remembered(
+    files: Sequence[Path],
+    given: tuple[str | None, str | None],
+    known: tuple[str | None, str | None],
+) -> tuple[str | None, str | None]:
+    """x_columns and y_columns for `read_pairs`: where not given, the known column of lists.
+
+    It is taken where the file has it, and leaves files that hold other columns as they were.
+    """
+    paths = [Path(file) for file in files]
+    if len(paths) == 1 and known[0] == known[1]:
+        return given
+    x, y = (
+        own if own is not None else _if_there(path, column)
+        for path, own, column in zip((paths[0], paths[-1]), given, known, strict=True)
+    )
+    return x, y
+
+
+def _if_there(path: Path, column: str | None) -> str | None:
+    if column is None or column != column.strip() or "," in column:  # as no option could say it
+        return None
+    suffix = _suffix(path)
+    if suffix not in (".parquet", *TABLE_SHARDS, FOLDER):
+        return None
+    return column if column in column_names(path) else None
+
+
 def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:
     """One side, as something as_side accepts; name: of the option --NAME-columns, for errors.
 

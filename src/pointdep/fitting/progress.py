@@ -124,6 +124,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def note(progress: Progress, text: str) -> None:
+    """One line at once, where the progress is one that a person sees."""
+    if isinstance(progress, Shown):
+        progress.note(text)
+
+
 def show(title: str, *, enabled: bool = True, left: str = "at most") -> Shown | Silent:
     """The progress of one piece of work, as a context manager."""
     return Shown(title, left=left) if enabled else Silent()

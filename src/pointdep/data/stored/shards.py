@@ -179,8 +179,15 @@ class ShardedRows(RowSource):
         self.rows = int(self.starts[-1])
         self.names, self.named = layout.names, not layout.lists
         self.dtype = layout.dtype
+        self.list_column = layout.columns[0] if layout.lists and layout.columns else None
         cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
         self.cuts = np.unique(np.concatenate(cuts))
+
+    def _described(self) -> str:
+        first, last = self.shards[0].path, self.shards[-1].path
+        if len(self.shards) == 1:
+            return f", {first}"
+        return f", {len(self.shards)} files {first} to {last.name}"
 
     def whereabouts(self, row: int) -> str:
         shard = int(np.searchsorted(self.starts, row, side="right")) - 1
