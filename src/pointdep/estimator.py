@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from pointdep.data.sides import (
     warn_of_other_order,
 )
 from pointdep.errors import FitWarning, InputError, names_nearest_option, require_whole
-from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+from pointdep.fitting.data_flags import determined_flags, duplicate_flags, shared_column
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
@@ -195,6 +195,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         options = self._training_options(settings, rows, stream)
         checkpoint = opening.open_checkpoint(self, model, rows, options, stream, processes)
         title = f"fitting {len(rows.splits)} model(s) of {method.key}"
+        title += "" if stream is None else processes.share
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
@@ -217,7 +218,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         flags = (
             *found_in_data,
-            *(determined_flags(model) if rows.both_numeric else []),
+            *(determined_flags(model, _shared(rows)) if rows.both_numeric else []),
             *trained.flags,
             *found,
             *held.flags,
@@ -491,3 +492,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
 
 def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[Flag]:
     return duplicate_flags(rows.x, rows.y) if stream is None else stream.copies.flags()
+
+
+def _shared(rows: assembly.PairedRows) -> Callable[[], str]:
+    return lambda: shared_column(rows.x, rows.y, (rows.encoder_x, rows.encoder_y))

@@ -36,7 +36,7 @@ def open_stream(
         return None
     warn_of_other_order(X, Y)
     enabled = estimator.progress and processes.is_first
-    with show("reading", enabled=enabled, left="about") as progress:
+    with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
         return streaming.open_stream(
             X,
             Y,

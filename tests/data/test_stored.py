@@ -263,6 +263,13 @@ class TestBadShards:
         ):
             require_partners(open_rows(folder, "e"), open_rows(other, "e"))
 
+    def test_another_number_of_shards(self, tmp_path, folder):
+        fewer = shards(tmp_path / "y", RANDOM.normal(size=(ROWS, WIDTH)), sizes=(40, 30))
+        x, y = open_rows(folder, "e"), open_rows(fewer, "e")
+        message = r"has 100 rows in 3 file.s. and .*y has 70 rows in 2 file.s.: row i of each"
+        with pytest.raises(InputError, match=message):
+            require_partners(x, y)
+
     def test_no_rows(self, tmp_path):
         path = write(tmp_path / "t.parquet", pa.table({"e": pa.array([], pa.float32())}))
         with pytest.raises(InputError, match="is empty"):

@@ -162,8 +162,8 @@ def _shard_places(place: Place) -> list[Place]:
     for name in names:
         if not name.lower().endswith(".parquet"):
             raise InputError(
-                f"{place / name} is among the shards of {place}: such a folder holds .parquet "
-                "files alone"
+                f"{place / name} is among the shards of {place}: a folder is scored into a folder "
+                "from .parquet files alone; with -o pmi.parquet, into one file, also from others"
             )
     if not names:
         raise InputError(f"{place} holds no .parquet files")

@@ -55,7 +55,11 @@ def read_pairs(
         return _both_sides(paths[0], x_columns, y_columns, x_key, y_key)
     if len(paths) != 2:
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
-    if all(_suffix(path) == ".vec" for path in paths):
+    suffixes = [_suffix(path) for path in paths]
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path} does not exist")
+    if all(suffix == ".vec" for suffix in suffixes):
         return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
     x, y = _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
     require_partners(x, y)

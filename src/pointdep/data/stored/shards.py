@@ -220,7 +220,13 @@ def require_partners(x: object, y: object) -> None:
     if not isinstance(x, ShardedRows) or not isinstance(y, ShardedRows):
         return
     if len(x.shards) != len(y.shards):
-        return  # cut at other places: only the rows of all together must agree
+        if x.rows != y.rows:  # cut at other places: the rows of all together must agree
+            sides = " and ".join(
+                f"{side.shards[0].path.parent} has {side.rows} rows in {len(side.shards)} file(s)"
+                for side in (x, y)
+            )
+            raise InputError(f"{sides}: row i of each must describe the same pair")
+        return
     for one, other in zip(x.shards, y.shards, strict=True):
         if one.rows != other.rows:
             fewer, more = sorted((one, other), key=lambda shard: shard.rows)
