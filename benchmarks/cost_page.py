@@ -10,7 +10,7 @@ from typing import Any
 from cost_fit import ROOT, ratios, results
 
 from pointdep.cli.plan import print_plan
-from pointdep.planning.advice import duration
+from pointdep.planning.advice import duration, size
 from pointdep.planning.constants import COMMANDS, measured
 from pointdep.planning.plan import Cost, plan
 
@@ -62,8 +62,7 @@ def extrapolated(*, gpu: bool) -> str:
 
 
 def _cell(one: Cost) -> str:
-    held = f"{one.gib:.1f} GiB" if one.gib < 10 else f"{one.gib:,.0f} GiB"
-    return f"{duration(one.seconds)}, {held}: {one.bottleneck} {one.share:.0%}"
+    return f"{duration(one.seconds)}, {size(one.gib)}: {one.bottleneck} {one.share:.0%}"
 
 
 def held() -> str:

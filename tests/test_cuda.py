@@ -138,8 +138,8 @@ def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
     whole = fitted("cuda", critic=critic)
     save = engine.save_state
 
-    def save_and_stop(path, state, fingerprint):
-        save(path, state, fingerprint)
+    def save_and_stop(path, state, *rest):
+        save(path, state, *rest)
         if state.epoch == 2:
             raise KeyboardInterrupt
 

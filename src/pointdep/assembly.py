@@ -341,6 +341,11 @@ def train_model(
             model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
         )
     processes.align_(model.state_dict().values())
+    if judged and model.critic.silent:
+        # More epochs would have improved what is not used.
+        trained = replace(
+            trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
+        )
     return trained
 
 
@@ -356,7 +361,7 @@ def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -
     return digest.hexdigest()
 
 
-def open_checkpoint(path: str | Path, identity: str) -> Checkpoint:
+def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:
     """The checkpoint file, in a folder that exists and can be written."""
     place = Path(path)
     if place.is_dir():
@@ -370,4 +375,4 @@ def open_checkpoint(path: str | Path, identity: str) -> Checkpoint:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"checkpoint={str(path)!r} cannot be written: {reason}") from None
-    return Checkpoint(place, identity)
+    return Checkpoint(place, identity, settings)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pointdep import assembly, persistence, streaming
+from pointdep import assembly, opening, persistence, streaming
 from pointdep.answers import ANSWER_SEED, PairAnswers, group_ids, some_rows
 from pointdep.cards import EstimatorCard
 from pointdep.core.methods import get_method
@@ -35,8 +34,12 @@ from pointdep.errors import (
     require_whole,
     warn_caller,
 )
-from pointdep.fitting.data_flags import determined_flags, duplicate_flags, few_rows_flags
-from pointdep.fitting.engine import Checkpoint
+from pointdep.fitting.data_flags import (
+    determined_flags,
+    duplicate_flags,
+    few_rows_flags,
+    shared_column,
+)
 from pointdep.fitting.flags import Flag
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
@@ -187,7 +190,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         method = get_method(self.method, self.method_options)
         processes = self._processes()
         seed = processes.first(self._seed)
-        stream = self._open_stream(X, Y, groups, seed, processes)
+        stream = opening.open_stream(self, X, Y, groups, seed, processes)
         rows = stream.kept if stream else processes.together(lambda: self._read(X, Y, groups, seed))
         count = len(rows.x) if stream is None else stream.rows
         if method.uses_product:
@@ -201,8 +204,9 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         stream = None if stream is None else replace(stream, kept=rows)
         found_in_data = [] if groups is not None else _copies(rows, stream)
         options = self._training_options(settings, rows, stream)
-        checkpoint = self._open_checkpoint(model, rows, options, stream, processes)
+        checkpoint = opening.open_checkpoint(self, model, rows, options, stream, processes)
         title = f"fitting {len(rows.splits)} model(s) of {method.key}"
+        title += "" if stream is None else processes.share
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
@@ -226,7 +230,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         flags = (
             *few_rows_flags(count),
             *found_in_data,
-            *(determined_flags(model) if rows.both_numeric else []),
+            *(determined_flags(model, _shared(rows)) if rows.both_numeric else []),
             *trained.flags,
             *found,
             *held.flags,
@@ -414,63 +418,8 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _open_stream(
-        self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes
-    ) -> streaming.Stream | None:
-        """The rows where they are stored, where they are not to be held; None otherwise."""
-        if not self._streams(X, Y):
-            return None
-        warn_of_other_order(X, Y)
-        enabled = self.progress and processes.is_first
-        with show("reading", enabled=enabled, left="about") as progress:
-            return streaming.open_stream(
-                X,
-                Y,
-                group_codes(groups),
-                discrete=(self.discrete_x, self.discrete_y),
-                folds=self.folds,
-                stop_fraction=self.stop_fraction,
-                seed=seed,
-                device=assembly.pick_device(self.device),
-                progress=progress,
-                processes=processes,
-            )
-
     def _streams(self, X: Any, Y: Any) -> bool:
-        if self.stream is not None and not isinstance(self.stream, bool | np.bool_):
-            raise InputError(f"stream={self.stream!r} must be True, False or None")
-        if self.stream and self.cv is not None:
-            raise InputError("cv splits rows that are held in memory: use folds with stream=True")
-        large = self.cv is None and streaming.is_large(X, Y)
-        return bool(large if self.stream is None else self.stream)
-
-    def _open_checkpoint(
-        self,
-        model: RatioModel,
-        rows: assembly.PairedRows,
-        options: TrainingOptions,
-        stream: streaming.Stream | None,
-        processes: Processes,
-    ) -> Checkpoint | None:
-        if self.checkpoint is None and not processes.several:
-            return None
-        said = {**persistence.saved_params(self), "options": repr(options)}
-        if stream is not None:
-            said["stored"] = [stream.rows, int(stream.copies.digest)]
-            if stream.plan.codes is not None:
-                said["groups"] = hashlib.sha256(stream.plan.codes.tobytes()).hexdigest()
-            if processes.several:
-                said["processes"] = processes.size  # on which the batches depend
-        identity = assembly.fingerprint(model, rows, said)
-        if len(set(processes.every(lambda: identity))) > 1:
-            raise InputError(
-                "the processes were given different rows or settings: all must call fit with the "
-                "same ones, which are then shared out"
-            )
-        path = self.checkpoint
-        if path is None:
-            return None
-        return processes.first(lambda: assembly.open_checkpoint(path, identity))
+        return opening.streams(self, X, Y)
 
     def _read(self, X: Any, Y: Any, groups: Any, seed: int | None = None) -> assembly.PairedRows:
         """Check, split and encode what the user gave."""
@@ -566,3 +515,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
 
 def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[Flag]:
     return duplicate_flags(rows.x, rows.y) if stream is None else stream.copies.flags()
+
+
+def _shared(rows: assembly.PairedRows) -> Callable[[], str]:
+    return lambda: shared_column(rows.x, rows.y, (rows.encoder_x, rows.encoder_y))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pointdep.cli.app import run
@@ -29,16 +31,28 @@ def mi(refused):
     return lambda message, file, *options: refused(message, "mi", file, "y.npy", *options)
 
 
+@pytest.fixture
+def shards_of_lists(folder):
+    """A folder whose columns must be named."""
+    (folder / "lists").mkdir()
+    table = pa.table({"id": [1, 2], "e": [[1.0, 2.0], [3.0, 4.0]]})
+    pq.write_table(table, folder / "lists" / "0.parquet")
+    return "lists"
+
+
 class TestFiles:
     def test_missing(self, mi):
         mi(r"missing\.npy does not exist", "missing.npy")
         mi(r"missing does not exist", "missing")
 
+    def test_missing_is_told_before_what_is_wrong_with_the_other(self, refused, shards_of_lists):
+        refused(r"nowhere does not exist", "mi", shards_of_lists, "nowhere")
+
     def test_folder(self, mi, folder):
         (folder / "plain").mkdir()
         (folder / "folder.npy").mkdir()
-        mi(r"plain is a folder: give a file", "plain")
-        mi(r"folder\.npy is a folder: give a file", "folder.npy")
+        mi(r"plain is a folder that holds no shards .*: give one that does, or a file", "plain")
+        mi(r"folder\.npy is a folder that holds no shards", "folder.npy")
 
     @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".vec", ".safetensors"])
     def test_empty_and_damaged(self, mi, folder, suffix):
@@ -162,6 +176,17 @@ def test_commands(refused):
     refused(r"Missing argument 'X Y'.*see pointdep mi --help", "mi")
 
 
+@pytest.mark.parametrize("command", ["mi", "audit", "score", "retrieve"])
+def test_torchrun_is_for_commands_that_share(refused, pointdep, monkeypatch, command):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    files = ("x.npy", "y.npy", "z.npy")
+    refused("without torchrun .only fit and pretrain share", command, *files)
+    monkeypatch.setenv("RANK", "1")
+    other = pointdep(command, *files)
+    assert (other.code, other.out, other.err) == (2, "", "")
+    assert pointdep(command, "--help").code == 0
+
+
 def test_an_unforeseen_failure_of_the_system_is_one_line(refused, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device", "state")
@@ -184,6 +209,11 @@ def test_warnings_are_left_as_they_were(quick):
     assert quick("mi", "x.npy", "y.npy").err.startswith("warning: ")
     assert warnings.showwarning is shown
     assert warnings.filters == filters
+
+
+def test_warnings_name_options_as_they_are_written(quick):
+    outcome = quick("mi", "x.npy", "y.npy", "--critic", "concat")
+    assert "raise --max-epochs (now 3)" in outcome.err
 
 
 def test_exit_code_of_the_process(folder):

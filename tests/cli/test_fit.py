@@ -21,8 +21,8 @@ import os, signal, sys
 from pointdep.cli.app import run
 from pointdep.fitting import engine
 
-def save_and_interrupt(path, state, fingerprint):
-    save(path, state, fingerprint)
+def save_and_interrupt(path, state, *rest):
+    save(path, state, *rest)
     if state.epoch == 2:
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_of_another_fit(refused, quick, folder):
     refused("checkpoint state cannot be read", "fit", "x.npy", "y.npy", "-o", "model", *options)
 
 
-def test_interrupted_and_resumed(quick, folder):
+def test_interrupted_and_resumed(quick, pointdep, folder):
     options = ["--hidden", "16", "--folds", "2", "--max-epochs", "3", "--quiet", "--json"]
     command = ["fit", "x.npy", "y.npy", "-o", "model", *options]
     resumable = [*command, "--checkpoint", "state"]
@@ -105,15 +105,17 @@ def test_interrupted_and_resumed(quick, folder):
     )
     assert ended.returncode == 130
     assert ended.stdout == ""
-    assert ended.stderr.startswith("pointdep: interrupted; no model was written (with --checkpoint")
+    assert ended.stderr.startswith("pointdep: interrupted; training is kept in state: run the same")
     assert ended.stderr.count("\n") == 1
     assert names(folder) == ["state", "x.npy", "y.npy"]
 
     # What was saved is used: with other settings it is refused, and with the same it goes on.
     other = quick(*[*command, "--seed", "1"], "--checkpoint", "state")
     assert other.code == 2
-    assert "belongs to a fit of other data or other settings" in other.err
-    resumed = quick(*resumable).json()
+    assert "belongs to a fit with random_state=0, not 1" in other.err
+    loud = pointdep(*(option for option in resumable if option != "--quiet"))
+    assert "going on from state, after epoch 2" in loud.err
+    resumed = loud.json()
     assert names(folder) == ["model", "x.npy", "y.npy"]
     assert resumed == quick(*command).json()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from pointdep import plan
@@ -21,6 +23,22 @@ def test_what_it_prints(pointdep):
         assert "GiB" in line
     assert "within a factor" in outcome.out
     assert "docs/large.md" in outcome.out
+    said = " ".join(outcome.out.split())
+    for command, one in costs.items():
+        assert f"{math.ceil(10 * one.memory_within) / 10:g} ({command})" in said
+
+
+def test_a_search_was_measured_with_five_folds(pointdep):
+    five, two = (pointdep("plan", "1e6", 512, "--folds", folds).out for folds in (5, 2))
+    assert "among 1,000,000; memory with 5 folds\n" in two
+    assert "among 1,000,000\n" in five
+
+
+@pytest.mark.skipif("gpu" in measured(), reason="a GPU has been measured")
+def test_help_says_what_there_are_no_constants_of(pointdep):
+    told = " ".join(pointdep("plan", "--help").out.split())
+    assert "no constants of one yet" in told
+    assert "constants of one core alone" in told
 
 
 @pytest.mark.parametrize("rows", ["1e6", "1_000_000", "1000000", "1,000,000", "1E+6"])

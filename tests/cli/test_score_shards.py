@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency
+from pointdep.auditing.result import Contamination
+from pointdep.auditing.shards import AuditedShards
+from pointdep.cli.score import count_unlisted, more_by_chance
 
 
 @pytest.fixture
@@ -79,8 +83,12 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
     command = ("score", saved_model, "x", "y")
     refused("--engine writes a folder of shards: give -o FOLDER", *command, "--engine", "local")
     refused("unknown engine 'dask'", *command, "-o", "out", "--engine", "dask")
-    refused("are for folders of shards", *command, "--batch-size", 5)
-    refused("are for folders of shards", *command, "--suspects")
+    refused("--batch-size is for an output in shards: give a fold", *command, "--batch-size", 5)
+    refused("--suspects is for an output in shards", *command, "--suspects", "-o", "pmi.csv")
+    files = ("x.npy", "y.npy", "-o", "a.csv")
+    told = "which x.npy is not: leave it out; of files, pointdep audit finds the suspects"
+    refused(told, "score", saved_model, *files, "--suspects")
+    refused("nowhere does not exist", "score", saved_model, "x", "nowhere", "-o", "out/")
     refused("are for engine 'ray'", *command, "-o", "out", "--workers", 2)
     refused("not 3", *command, "y", "-o", "out")
     refused("x.npy is no .parquet file", "score", saved_model, "x.npy", "y.npy", "-o", "out/")
@@ -91,3 +99,34 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
 def test_fdr_is_of_suspects(refused, saved_model, shards):
     refused("--fdr is for --suspects", "score", saved_model, "x", "y", "-o", "out", "--fdr", "0.2")
     assert not Path("out").exists()
+
+
+def test_shards_of_other_kinds(refused, pointdep, saved_model, shards, pairs):
+    for name, rows in zip("ab", pairs, strict=True):
+        Path(name).mkdir()
+        np.save(f"{name}/part-0.npy", rows)
+    command = ("score", saved_model, "a", "b", "-o")
+    refused(
+        "part-0.npy is among .* from .parquet files alone; with -o pmi.parquet", *command, "out"
+    )
+    assert pointdep(*command, "pmi.parquet").code == 0
+
+
+def test_a_finished_folder(pointdep, saved_model, shards):
+    command = ("score", saved_model, "x", "y", "-o", "out")
+    assert pointdep(*command).out.endswith("written     out\n")
+    assert pointdep(*command).out.endswith("written     out, where nothing was missing\n")
+    Path("out/part-1.parquet").unlink()
+    assert pointdep(*command).out.endswith("written     out: 1 shards; 3 were there\n")
+
+
+@pytest.mark.parametrize(
+    ("suspects", "stderr", "unlisted"), [(54, 0.002, 151), (54, 0.008, 0), (300, None, 0)]
+)
+def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
+    """1.71 % of 12,000 pairs are 205."""
+    share = Contamination(0.0171, given=stderr is None, stderr=stderr)
+    found = AuditedShards(12_000, 1.0, 9, 0, 6, 0, suspects=suspects, contamination=share)
+    assert count_unlisted(found) == unlisted
+    told = more_by_chance({"unlisted": unlisted})
+    assert ("about 150 more" in told) == (unlisted > 0)

@@ -50,6 +50,44 @@ def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
     assert np.corrcoef(table["pmi"], pd.read_parquet("oof.parquet")["pmi"])[0, 1] > 0.5
 
 
+@pytest.mark.parametrize("command", ["mi", "fit", "audit"])
+@pytest.mark.parametrize(
+    ("option", "limit", "streams"), [("--stream", 1 << 27, 1), ("--no-stream", 0, 0)]
+)
+def test_stream_or_not(quick, monkeypatch, folder, command, option, limit, streams):
+    monkeypatch.setattr(streaming, "IN_MEMORY", limit)
+    asked, opened = [], streaming.open_stream
+    monkeypatch.setattr(
+        streaming, "open_stream", lambda *a, **b: asked.append(1) or opened(*a, **b)
+    )
+    more = {"fit": ("-o", "model")}.get(command, ())
+    assert quick(command, "x.npy", "y.npy", option, *more).code == 0
+    assert len(asked) == streams
+
+
+def test_streaming_is_of_networks(refused):
+    refused(
+        "trains no networks: leave out --stream", "mi", "x.npy", "y.npy", "-m", "ksg", "--stream"
+    )
+
+
+@pytest.mark.parametrize("how", ["--stream", "--no-stream"])
+def test_the_model_remembers_the_column_of_lists(quick, pointdep, shards, how):
+    quick("fit", *BOTH, how, "-o", "model")
+    assert pointdep("score", "model", "x", "y", "-o", "pmi.parquet").code == 0
+    assert pointdep("score", "model", "x", "y", "-o", "scores").code == 0
+    table = pd.read_parquet("pmi.parquet")
+    many = pd.read_parquet("scores").sort_values("row", ignore_index=True)
+    np.testing.assert_allclose(table["pmi"], many["pmi"], atol=1e-5)
+    assert pointdep("retrieve", "model", "x", "y", "-o", "best.csv").code == 0
+    assert pointdep("retrieve", "model", "x/0.parquet", "y/0.parquet", "-o", "some.csv").code == 0
+    for name in "xy":  # other names are as before
+        rows = pq.read_table(name)["e"].combine_chunks()
+        pq.write_table(pa.table({"vector": rows}), f"{name}.parquet")
+    assert pointdep("score", "model", "x.parquet", "y.parquet", "-o", "again.parquet").code == 0
+    assert table.equals(pd.read_parquet("again.parquet"))
+
+
 def test_streamed_audit(quick, shards, streamed):
     outcome = quick("audit", *BOTH, "-o", "page.html", "--table", "rows.csv")
     assert outcome.code == 0, outcome.err

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -16,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep import PointwiseDependency
+from pointdep.cluster import run
+from pointdep.cluster.engines import Ended, without_lines
 from pointdep.cluster.scoring import score_shards
 from pointdep.errors import InputError
 
@@ -324,6 +327,38 @@ def test_a_value_that_is_no_number(folders, model, pairs):
     write_shards("x", {"e": broken}, SIZES)
     with pytest.raises(InputError, match=r"x/part-2.parquet, rows 0 to 32: X .*NaN"):
         score_shards(model, "x", "y", output="out", x_columns=["e"], y_columns=["e"])
+
+
+def test_the_shard_that_holds_it_is_named(folders, model, pairs):
+    broken = pairs[1].copy()
+    broken[70] = np.nan
+    write_shards("z", {"e": broken}, (50, 50))
+    message = r"^z/part-1.parquet, rows 18 to 21: Y column 0 .* in row 20: "
+    with pytest.raises(InputError, match=message):
+        score_shards(model, "x", "z", output="out", x_columns=["e"], batch_size=6)
+
+
+def test_lines_of_others_are_left_out(capfd):
+    with without_lines(b"LOG_LEVEL"):
+        os.write(2, b"one: Set LOG_LEVEL to 3\nanother\n")
+    os.write(2, b"LOG_LEVEL later\n")
+    assert capfd.readouterr().err == "another\nLOG_LEVEL later\n"
+
+
+def test_the_time_left_does_not_count_a_slow_start():
+    class Recorded:
+        def __init__(self):
+            self.done = []
+
+        def update(self, done, total, detail=""):
+            self.done.append(done)
+
+    tasks = [SimpleNamespace(rows=5), SimpleNamespace(rows=6), SimpleNamespace(rows=7)]
+    for slow, told in ((False, [0, 5, 11, 18]), (True, [11, 18])):
+        shown = Recorded()
+        report = run._Report(None, tasks, (), shown)
+        report.follow(iter([Ended(0), Ended(1), Ended(2)]), starts_slowly=slow)
+        assert shown.done == told
 
 
 def test_a_full_disk_ends_the_run(folders, model, monkeypatch):

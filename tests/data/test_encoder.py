@@ -192,6 +192,12 @@ def test_round_trip_through_json(kind):
     np.testing.assert_array_equal(encode(again, frame), encode(encoder, frame))
 
 
+def test_early_encoders_know_no_column_of_lists():
+    saved = fit(mixed_frame()).to_dict()
+    del saved["list_column"]
+    assert SideEncoder.from_dict(saved).list_column is None
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -201,6 +207,7 @@ def test_round_trip_through_json(kind):
         {"scale": [1.0, float("nan")]},
         {"names": [1, 2, 3, 4]},
         {"names": None},
+        {"list_column": 1},
         {"named": "yes"},
         {"category_mask": [True]},
         {"category_mask": [True] * 4},

@@ -105,6 +105,25 @@ def test_reading_any_rows_in_any_step(tmp_path_factory, data, suffix):
     np.testing.assert_array_equal(np.concatenate([values[:0], *pieces]), values[start:stop])
 
 
+def test_rows_can_be_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
+    rows = open_rows(shards(tmp_path / "x", values).relative_to(tmp_path), "e")
+    assert repr(rows) == (
+        "ShardedRows(100 rows x 5 columns in the column 'e', float16, "
+        "3 files x/part-7.parquet to part-9.parquet)"
+    )
+    np.testing.assert_array_equal(np.asarray(rows), values)
+    assert np.asarray(rows, np.float64).dtype == np.float64
+    every_third = np.arange(ROWS) % 3 == 0
+    for asked in (3, -1, slice(5, 8), slice(38, 45), slice(95, 200), slice(9, 5), [41, 2],
+                  slice(None, None, 30), every_third):  # fmt: skip
+        np.testing.assert_array_equal(rows[asked], values[asked])
+    np.testing.assert_array_equal(np.stack(list(rows)), values)
+    with pytest.raises(IndexError):
+        rows[ROWS]
+
+
 def test_shards_follow_their_numbers(tmp_path):
     folder = tmp_path / "x"
     folder.mkdir()
@@ -121,6 +140,13 @@ class TestSides:
         one, other = as_side(source, "X"), as_side(values, "X")
         np.testing.assert_array_equal(one.numeric, other.numeric)
         assert (one.names, one.named) == (other.names, other.named)
+
+    def test_a_value_that_is_no_number_has_its_file(self, tmp_path):
+        values = RANDOM.normal(size=(ROWS, WIDTH))
+        values[45, 2] = np.nan
+        source = open_rows(shards(tmp_path / "y", values), "e")
+        with pytest.raises(InputError, match=r"Y column 2 .* in row 4 of .*y/part-9.parquet"):
+            as_side(source, "Y")
 
     def test_numbers_stay_where_they_are(self, tmp_path):
         np.save(tmp_path / "x.npy", RANDOM.normal(size=(ROWS, WIDTH)))
@@ -236,6 +262,13 @@ class TestBadShards:
             InputError, match=r"y/part-9.parquet has 57 rows but its partner .*x/part-9.* has 59"
         ):
             require_partners(open_rows(folder, "e"), open_rows(other, "e"))
+
+    def test_another_number_of_shards(self, tmp_path, folder):
+        fewer = shards(tmp_path / "y", RANDOM.normal(size=(ROWS, WIDTH)), sizes=(40, 30))
+        x, y = open_rows(folder, "e"), open_rows(fewer, "e")
+        message = r"has 100 rows in 3 file.s. and .*y has 70 rows in 2 file.s.: row i of each"
+        with pytest.raises(InputError, match=message):
+            require_partners(x, y)
 
     def test_no_rows(self, tmp_path):
         path = write(tmp_path / "t.parquet", pa.table({"e": pa.array([], pa.float32())}))

@@ -1,6 +1,7 @@
 """Flags about the data, on the way a user meets them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pointdep.data.tasks import make_task
@@ -55,7 +56,17 @@ def test_y_is_x(critic):
 def test_a_shared_column_among_others():
     x, y = pairs(300, x_dim=3)
     y[:, 1] = np.exp(x[:, 2])
-    assert "determined" in names(auto(x, y).flags_)
+    found = {flag.name: flag.message for flag in auto(x, y).flags_}
+    assert "X column 2 and Y column 1 have the same" in found["determined"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_shared_column_is_named(stream):
+    x, y = (pd.DataFrame(side).add_prefix("c") for side in pairs(300))
+    x.insert(1, "id", np.arange(300))
+    y["id"] = np.arange(300)
+    found = {flag.name: flag.message for flag in auto(x, y, stream=stream).flags_}
+    assert "X column 'id' and Y column 'id' have the same values" in found["determined"]
 
 
 def test_labels_that_determine_each_other_are_no_fault():

@@ -259,3 +259,14 @@ def test_the_roles_of_x_and_y():
     one, other = auto(task.x, task.y), auto(task.y, task.x)
     assert np.corrcoef(one.oof_pmi_, other.oof_pmi_)[0, 1] > 0.99
     assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, abs=0.03)
+
+
+def test_a_network_that_is_left_out_need_not_improve():
+    """Gaussian pairs: the closed form answers alone, and more epochs would change nothing."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 2))
+    model = fit(
+        x, x + random.normal(size=(300, 2)), critic="auto", max_epochs=1, learning_rate=1e-3
+    )
+    assert model.model_.answered == "closed form alone"
+    assert "still_improving" not in [flag.name for flag in model.flags_]

@@ -1,6 +1,7 @@
 """What may be given as X and Y."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -187,3 +188,9 @@ def test_groups_in_any_container(kind):
 
 def test_groups_of_one_row_each():
     assert np.isfinite(fit(X, Y, groups=np.arange(120)).oof_pmi_).all()
+
+
+@pytest.mark.parametrize("path", ["images", Path("images")])
+def test_a_path_is_no_rows(path):
+    with pytest.raises(InputError, match=r"X is 'images', not rows.* pointdep.open_rows opens"):
+        small().fit(path, path)

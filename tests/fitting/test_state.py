@@ -90,3 +90,19 @@ def test_refusals(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(ModelFileError, match="cannot be read"):
         load_state(path, "this fit", like())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"processes": 2}, "written by 3 .* need as many to go on; here are 2: start 3, or delete"),
+        ({"max_epochs": 9}, "a fit with max_epochs=3, not 9: give the same again"),
+        ({"stored": [7, 1]}, "of other data or other settings"),
+    ],
+)
+def test_why_it_is_of_another_fit(tmp_path, changed, message):
+    settings = {"max_epochs": 3, "stored": [5, 1], "processes": 3}
+    path = tmp_path / "state"
+    save_state(path, some_state(), "this fit", settings)
+    with pytest.raises(InputError, match=message):
+        load_state(path, "that fit", like(), {**settings, **changed})

@@ -67,7 +67,7 @@ def audit_shards(
     how = How(engine, workers, gpus_per_worker, batch_size, device, progress)
     saved, place = read_model(as_place(model)), as_place(output)
     with show("looking at shards", enabled=progress, left="about") as shown:
-        sides = open_sides(x, y, x_columns, y_columns, shown)
+        sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
         raise InputError(
             f"{x} has {sides[0].rows} rows: an audit of shards needs at least {2 * BLOCK}"

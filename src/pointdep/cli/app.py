@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import typer
 
 import pointdep
 from pointdep.cli import audit, bench, calibrate, demo, fit, mi, plan, pretrain, retrieve, score
 from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
-from pointdep.errors import PointdepError, PointdepWarning
+from pointdep.errors import InputError, PointdepError, PointdepWarning
+from pointdep.launching import process_count
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
@@ -24,22 +27,54 @@ _KEPT = {
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
 _NOTHING_KEPT = "no result was written"
+_SHARING = ("fit", "pretrain")
+# What the library calls an option in its warnings, and how it is written here.
+_WRITTEN = (
+    (r"\bmax_epochs\b", "--max-epochs"),
+    (r"\bgroups=(?!\w)", "--groups"),
+    (r"\bmethod='(\w+)'", r"--method \1"),
+)
 
 
 class _EndedError(Exception):
-    """Ctrl-C or a closed pipe in a command, which typer would answer differently by its version."""
+    """Ctrl-C or a closed pipe in a command, which typer would answer differently by its version.
+
+    Its message is what the command leaves behind.
+    """
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def guarded(*args: object, **kwargs: object) -> None:
         try:
+            _require_sharing(command.__name__)
             command(*args, **kwargs)
             sys.stdout.flush()
         except (KeyboardInterrupt, BrokenPipeError) as error:
-            raise _EndedError(command.__name__) from error
+            raise _EndedError(_left(command.__name__, kwargs.get("checkpoint"))) from error
 
     return guarded
+
+
+def _left(command: str, checkpoint: object) -> str:
+    """What an interrupted command leaves behind, in words."""
+    if checkpoint is None:
+        return _KEPT.get(command, _NOTHING_KEPT)
+    if not Path(str(checkpoint)).exists():
+        return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
+    return f"training is kept in {checkpoint}: run the same command again to go on from there"
+
+
+def _require_sharing(command: str) -> None:
+    """Refuse torchrun for a command that every process would do as a whole."""
+    if command in _SHARING or process_count() == 1:
+        return
+    if os.environ.get("RANK", "0") != "0":
+        raise typer.Exit(2)  # the first process tells it
+    raise InputError(
+        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
+        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
+    )
 
 
 app = typer.Typer(
@@ -115,7 +150,8 @@ def _run(arguments: list[str]) -> int:
             # when it flushes at exit, so standard output is pointed elsewhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        return _fail(f"interrupted; {_KEPT.get(str(ended), _NOTHING_KEPT)}", code=130)
+        left = str(ended) if isinstance(ended, _EndedError) else _NOTHING_KEPT
+        return _fail(f"interrupted; {left}", code=130)
     except OSError as error:
         # Readers and writers say it better; this is what they did not foresee, as a full disk.
         named = f"{error.filename}: " if error.filename else ""
@@ -153,4 +189,7 @@ def _show_warning(
     del category, filename, lineno, file, line
     if not _speaks():
         return
-    print("warning: " + " ".join(str(message).split()), file=sys.stderr)
+    text = " ".join(str(message).split())
+    for pattern, written in _WRITTEN:
+        text = re.sub(pattern, written, text)
+    print(f"warning: {text}", file=sys.stderr)

@@ -86,6 +86,14 @@ ReferenceSize = Annotated[
     int, typer.Option("--reference-size", help="Rows of y that cpc keeps to normalise by.")
 ]
 MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read rows as they are needed, or hold them in memory.",
+        show_default="hold up to 2^27 numbers",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option("--seed", callback=check_seed, help="The same seed gives the same numbers."),

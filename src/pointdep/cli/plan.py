@@ -19,7 +19,12 @@ Rows = Annotated[str, typer.Argument(metavar="ROWS", help="Pairs, as 1e6 or 1_00
 Dims = Annotated[
     str, typer.Argument(metavar="DIMS", help="Columns of both sides, as 512, or of each: 512,64.")
 ]
-Gpu = Annotated[bool, typer.Option("--gpu", help="On one GPU instead of a CPU.")]
+Gpu = Annotated[
+    bool,
+    typer.Option(
+        "--gpu", help="On one GPU instead of a CPU; this version has no constants of one yet."
+    ),
+]
 Epochs = Annotated[
     int | None,
     typer.Option(
@@ -35,8 +40,8 @@ Cores = Annotated[
     int | None,
     typer.Option(
         "--cores",
-        help="Of a CPU, if more than one have been measured.",
-        show_default="those of this machine, or one",
+        help="Of a CPU; this version has constants of one core alone.",
+        show_default="1",
     ),
 ]
 
@@ -132,7 +137,8 @@ def _cost_as_json(one: Cost) -> dict[str, Any]:
 
 def print_plan(found: Plan) -> None:
     """For a person."""
-    from pointdep.planning.advice import duration
+    from pointdep.planning.advice import duration, size
+    from pointdep.planning.memory import MEASURED_FOLDS
 
     shape = found.shape
     many = "s" if found.cores > 1 else ""
@@ -143,9 +149,9 @@ def print_plan(found: Plan) -> None:
     head = ["", "time", "memory", *(["of the GPU"] if found.device == "gpu" else []), "most of it"]
     table = [head]
     for one in found.costs.values():
-        gpu = [] if one.gpu_gib is None else [_gib(one.gpu_gib)]
+        gpu = [] if one.gpu_gib is None else [size(one.gpu_gib)]
         most = f"{one.bottleneck}, {one.share:.0%}"
-        table.append([one.command, duration(one.seconds), _gib(one.gib), *gpu, most])
+        table.append([one.command, duration(one.seconds), size(one.gib), *gpu, most])
     widths = [max(len(row[k]) for row in table) for k in range(len(head))]
     for row in table:
         print(
@@ -153,16 +159,19 @@ def print_plan(found: Plan) -> None:
         )
     print()
     worst = _rounded_up(max(one.within for one in found.costs.values()))
-    worst_memory = _rounded_up(max(one.memory_within for one in found.costs.values()))
+    memory = ", ".join(
+        f"{_rounded_up(one.memory_within):g} ({one.command})" for one in found.costs.values()
+    )
     known = (
         "measured" if found.device == "gpu" or found.cores <= 2 else "measured with 1 and 2 cores"
     )
+    folds = "" if shape.folds == MEASURED_FOLDS else f"; memory with {MEASURED_FOLDS} folds"
     print_rows(
         {
             "audit": "with its fit",
-            "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}",
-            "how sure": f"held-out times were within a factor {worst:g}, memory within "
-            f"{worst_memory:g}; {known} on {found.machine}. Another machine, slow disks and "
+            "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}{folds}",
+            "how sure": f"held-out times were within a factor {worst:g}, memory within {memory}; "
+            f"{known} on {found.machine}. Another machine, slow disks and "
             "another number of epochs change it in proportion.",
             "so": " ".join(found.advice),
         }
@@ -171,9 +180,3 @@ def print_plan(found: Plan) -> None:
 
 def _rounded_up(factor: float) -> float:
     return math.ceil(10 * factor) / 10
-
-
-def _gib(amount: float) -> str:
-    if amount >= 10_000:
-        return f"{amount / 1024:,.0f} TiB"
-    return f"{amount:,.0f} GiB" if amount >= 10 else f"{amount:.1f} GiB"

@@ -47,7 +47,11 @@ Queries = Annotated[str, typer.Option("--queries", help="The side that the queri
 Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many they are.")]
 Index = Annotated[
     str,
-    typer.Option("--index", help="flat looks at all vectors; hnsw and ivf at some, and sooner."),
+    typer.Option(
+        "--index",
+        help="flat looks at all vectors; hnsw and ivf at some, which pays where there are so many "
+        "that making their index is the lesser part.",
+    ),
 ]
 Shortlist = Annotated[
     int | None,

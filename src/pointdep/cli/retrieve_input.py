@@ -98,8 +98,9 @@ def _read(
 ) -> Any:
     """The rows of one side; of a table, unless columns are named, those that the model knows."""
     from pointdep.data.files import read_table, table_columns
-    from pointdep.data.readers import TABLES, read_side
+    from pointdep.data.readers import TABLES, read_side, remembered
 
+    columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
     if columns is not None or not encoder.named or path.suffix.lower() not in TABLES:
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)

@@ -14,6 +14,7 @@ from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
+    from pointdep.auditing.shards import AuditedShards
     from pointdep.estimator import PointwiseDependency
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
@@ -133,11 +134,13 @@ def score(
             progress=not quiet,
         )
     else:
-        if suspects or workers is not None or gpus_per_worker or batch_size is not None:
-            raise InputError(
-                "--suspects, --workers, --gpus-per-worker and --batch-size are for folders of "
-                "shards: give --engine, and -o FOLDER"
-            )
+        of_shards = {
+            "--suspects": suspects,
+            "--workers": workers,
+            "--gpus-per-worker": gpus_per_worker,
+            "--batch-size": batch_size,
+        }
+        refuse_for_files([name for name, value in of_shards.items() if value], files)
         columns = score_files(Path(model), files, output, (x_columns, y_columns), device, quiet)
         if output is None and not json:
             print_table(columns)
@@ -150,6 +153,9 @@ def score(
             "outside": far,
             "suspects": None,
             "contamination": None,
+            "unlisted": None,
+            "shards": None,
+            "found": None,
         }
     if json:
         print_json("score", {**found, "output": output})
@@ -159,7 +165,7 @@ def score(
     if found["suspects"] is not None:
         named = {
             "suspects": f"{found['suspects']}, of which about {fdr:.0%} may be right pairs",
-            "by chance": f"{found['contamination']:.2%} of all pairs",
+            "by chance": f"{found['contamination']:.2%} of all pairs{more_by_chance(found)}",
         }
     print_rows(
         {
@@ -168,9 +174,45 @@ def score(
             "below zero": f"{below} ({below / rows:.2%}), together less often than chance",
             "outside": f"{far} ({far / rows:.2%}), unlike any pair of the fit",
             **named,
-            "written": str(output),
+            "written": f"{output}{what_was_there(found)}",
         }
     )
+
+
+def more_by_chance(found: dict[str, Any]) -> str:
+    """Why those that came by chance are more than the suspects, where they are."""
+    if not found["unlisted"]:
+        return ""
+    number = found["unlisted"]
+    about = round(number, 2 - len(str(number)))
+    return (
+        f"; about {about:,} more of them came by chance than are listed: these rows cannot show "
+        "which at this --fdr"
+    )
+
+
+def what_was_there(found: dict[str, Any]) -> str:
+    """Of an output in shards: that earlier runs had made some or all of them."""
+    if not found["found"]:
+        return ""
+    if found["found"] == found["shards"]:
+        return ", where nothing was missing"
+    return f": {found['shards'] - found['found']} shards; {found['found']} were there"
+
+
+def refuse_for_files(options: list[str], files: list[str]) -> None:
+    """InputError where there are options, which mean nothing with an output file."""
+    if not options:
+        return
+    listed = ", ".join(options)
+    odd = [file for file in files if Path(file).suffix not in ("", ".parquet")]
+    instead = "; of files, pointdep audit finds the suspects" if "--suspects" in options else ""
+    if odd:
+        raise InputError(
+            f"{listed} is for folders of .parquet shards, which {odd[0]} is not: leave it out"
+            f"{instead}"
+        )
+    raise InputError(f"{listed} is for an output in shards: give a folder, as -o FOLDER/")
 
 
 def names_folder(output: str | None) -> bool:
@@ -189,7 +231,7 @@ def score_files(
     quiet: bool,
 ) -> dict[str, Any]:
     """Read the pairs, score them and write the table where it is wanted."""
-    from pointdep.data.readers import read_pairs
+    from pointdep.data.readers import read_pairs, remembered
     from pointdep.data.writers import check_writable, write_table
     from pointdep.estimator import PointwiseDependency
 
@@ -197,7 +239,9 @@ def score_files(
         check_writable(Path(output))
     fitted = PointwiseDependency.load(model, device=device)
     paths = [Path(file) for file in files]
-    x, y = read_pairs(paths, x_columns=columns[0], y_columns=columns[1])
+    known = fitted.encoder_x_.list_column, fitted.encoder_y_.list_column
+    x_columns, y_columns = remembered(paths, columns, known)
+    x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
     fitted.progress = not quiet
     table = score_columns(fitted, x, y)
     if output is not None:
@@ -232,7 +276,18 @@ def score_folders(
         **{name: getattr(found, name) for name in ("rows", "mean_pmi", "below_zero", "outside")},
         "suspects": None if judged is None else judged.suspects,
         "contamination": None if judged is None else judged.contamination.share,
+        "unlisted": None if judged is None else count_unlisted(judged),
+        "shards": found.shards,
+        "found": found.found,
     }
+
+
+def count_unlisted(judged: AuditedShards) -> int:
+    """Pairs that came by chance beyond the suspects, where they are more beyond doubt."""
+    share, doubt = judged.contamination.share, 2 * (judged.contamination.stderr or 0.0)
+    if judged.rows * (share - doubt) <= judged.suspects:
+        return 0
+    return round(judged.rows * share) - judged.suspects
 
 
 def score_columns(fitted: PointwiseDependency, x: Any, y: Any) -> dict[str, Any]:

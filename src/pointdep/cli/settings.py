@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.estimator import PointwiseDependency
 
-_OF_NETWORKS = ("critic", "hidden", "max_epochs", "negatives", "reference_size")
+_OF_NETWORKS = ("critic", "hidden", "max_epochs", "negatives", "reference_size", "stream")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Settings:
     max_epochs: options.MaxEpochs = 200
     negatives: options.Negatives = "auto"
     reference_size: options.ReferenceSize = 1024
+    stream: options.Stream = None
     confidence: options.Confidence = 0.95
     seed: options.Seed = 0
     device: options.Device = "auto"
@@ -58,6 +59,7 @@ class Settings:
             max_epochs=self.max_epochs,
             negatives=options.parse_count(self.negatives),
             reference_size=self.reference_size,
+            stream=self.stream,
             device=self.device,
             checkpoint=checkpoint,
             **self._common(method, quiet),

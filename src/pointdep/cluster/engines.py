@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,19 +156,39 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
         yield
         return
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
-    try:
-        ray.init(address="auto", **quiet)
-    except ConnectionError as error:
-        if os.environ.get("RAY_ADDRESS"):
-            raise InputError(
-                f"no Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-            ) from error
-        cpus = max(workers or 1, os.cpu_count() or 1)
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
+    with without_lines(b"RAY_BACKEND_LOG_LEVEL"):  # Ray repeats what it was told in `_import_ray`
+        try:
+            ray.init(address="auto", **quiet)
+        except ConnectionError as error:
+            if os.environ.get("RAY_ADDRESS"):
+                raise InputError(
+                    f"no Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
+                ) from error
+            cpus = max(workers or 1, os.cpu_count() or 1)
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def without_lines(mark: bytes) -> Iterator[None]:
+    """What is written to standard error, also from C++, comes at the end, without marked lines."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, 2)
+            os.close(before)
+            held.seek(0)
+            for line in held:
+                if mark not in line:
+                    os.write(2, line)
 
 
 def _workers(ray: Any, workers: int | None, gpus: float) -> int:

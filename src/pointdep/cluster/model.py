@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,13 @@ class SavedModel:
 
     files: dict[str, bytes]
     fingerprint: str
+
+    @property
+    def list_columns(self) -> tuple[str | None, str | None]:
+        """Of x and of y: the column of lists that the model was fitted on, where it was one."""
+        about = json.loads(self.files[MODEL_FILES[0]])
+        x, y = (about[f"encoder_{side}"].get("list_column") for side in "xy")
+        return x, y
 
     def load(self, device: str) -> PointwiseDependency:
         with tempfile.TemporaryDirectory(prefix="pointdep-") as scratch:

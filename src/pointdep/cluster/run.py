@@ -17,7 +17,7 @@ from pointdep.cluster.tasks import Task, Work, finished, make_tasks, write_manif
 from pointdep.cluster.worker import Answer, answer_task
 from pointdep.data.stored.base import PIECE_NUMBERS
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.fitting.progress import Progress, show
+from pointdep.fitting.progress import Progress, begin, show
 
 Names = Sequence[str] | None
 
@@ -108,7 +108,8 @@ def run_shards(
         try:
             with show("scoring", enabled=how.progress, left="about") as shown:
                 report = _Report(work, tasks, done, shown)
-                report.follow(_started(saved, work, answer, missing, how, report))
+                ended = _started(saved, work, answer, missing, how, report)
+                report.follow(ended, starts_slowly=how.engine == "ray")
         finally:
             work.output.sweep()
         done = finished(work, tasks)
@@ -141,13 +142,29 @@ def _started(
 
 
 def open_sides(
-    x: str | Path, y: str | Path | None, x_columns: Names, y_columns: Names, progress: Progress
+    x: str | Path,
+    y: str | Path | None,
+    x_columns: Names,
+    y_columns: Names,
+    progress: Progress,
+    known: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Side, Side]:
-    """The shards of both sides, all of them looked at; without y, x holds both."""
+    """The shards of both sides, all of them looked at; without y, x holds both.
+
+    known: columns of lists, taken where no columns are named and the shards have them.
+    """
+    for given in (x, y):
+        if given is not None and not as_place(given).kind():
+            raise InputError(f"{given} does not exist")
     if y is not None:
         return (
-            survey(as_place(x), x_columns, "--x-columns", progress),
-            survey(as_place(y), y_columns, "--y-columns", progress),
+            survey(as_place(x), x_columns, "--x-columns", progress, known[0]),
+            survey(as_place(y), y_columns, "--y-columns", progress, known[1]),
+        )
+    if known[0] != known[1]:
+        x_columns, y_columns = (
+            own if own is not None or column is None else [column]
+            for own, column in zip((x_columns, y_columns), known, strict=True)
         )
     if x_columns is None or y_columns is None:
         raise InputError(
@@ -185,17 +202,25 @@ class _Report:
         detail = f"pairs, {self.done} of {len(self.tasks)} shards"
         self.progress.update(self.rows + more, self.total, detail)
 
-    def follow(self, ended: Iterator[Ended]) -> None:
-        """Wait for the tasks; InputError where some ended badly."""
+    def follow(self, ended: Iterator[Ended], *, starts_slowly: bool) -> None:
+        """Wait for the tasks; InputError where some ended badly.
+
+        starts_slowly: the time until the first has ended says nothing about the others.
+        """
         failed: list[str] = []
-        self.update()
+        if not starts_slowly:
+            self.update()
         for one in ended:
             if one.error:
                 failed.append(one.error)
                 continue
             self.done += 1
             self.rows += self.tasks[one.number].rows
-            self.update()
+            if starts_slowly:
+                begin(self.progress, self.rows)
+                starts_slowly = False
+            else:
+                self.update()
         if failed:
             others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
             raise InputError(

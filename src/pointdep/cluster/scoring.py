@@ -57,7 +57,7 @@ def score_shards(
     how = How(engine, workers, gpus_per_worker, batch_size, device, progress)
     saved = read_model(as_place(model))
     with show("looking at shards", enabled=progress, left="about") as shown:
-        sides = open_sides(x, y, x_columns, y_columns, shown)
+        sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     done = run_shards(saved, sides, Scores(), as_place(output), how)
     rows = sum(task.rows for task in done.tasks)
     return Scored(

@@ -67,10 +67,17 @@ class Side:
         return sum(shard.rows for shard in self.shards)
 
 
-def survey(place: Place, wanted: Sequence[str] | None, option: str, progress: Progress) -> Side:
+def survey(
+    place: Place,
+    wanted: Sequence[str] | None,
+    option: str,
+    progress: Progress,
+    known: str | None = None,
+) -> Side:
     """Read every footer; InputError naming the first shard that is no good.
 
-    wanted: the columns of this side, None for all there are; option: how a user names them.
+    wanted: the columns of this side, None for `known` where it is there, else all; option: how a
+    user names them.
     """
     places = _shard_places(place)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -82,6 +89,8 @@ def survey(place: Place, wanted: Sequence[str] | None, option: str, progress: Pr
     if not kept:
         raise InputError(f"{place} is empty: its shards have no rows")
     first, schema = kept[0]
+    if wanted is None and known in schema.names:
+        wanted = [str(known)]
     columns = _columns(first, schema, wanted, option)
     for shard, other in kept[1:]:
         own = _columns(shard, other, columns.names if wanted is None else wanted, option)
@@ -153,8 +162,8 @@ def _shard_places(place: Place) -> list[Place]:
     for name in names:
         if not name.lower().endswith(".parquet"):
             raise InputError(
-                f"{place / name} is among the shards of {place}: such a folder holds .parquet "
-                "files alone"
+                f"{place / name} is among the shards of {place}: a folder is scored into a folder "
+                "from .parquet files alone; with -o pmi.parquet, into one file, also from others"
             )
     if not names:
         raise InputError(f"{place} holds no .parquet files")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -88,8 +89,7 @@ def answer_task(
         try:
             parts.append(answer(fitted, x, y, task.first + done))
         except PointdepError as error:
-            where = f"{task.x[0].shard.place}, rows {done} to {done + len(x) - 1}"
-            raise BadShardError(f"{where}: {error}") from error
+            raise BadShardError(_located(str(error), task, done, len(x))) from error
         done += len(x)
         if told is not None:
             told(done)
@@ -98,3 +98,19 @@ def answer_task(
     parts = parts or [answer.nothing()]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {"row": np.arange(task.first, task.first + done), **columns}
+
+
+def _located(message: str, task: Task, first: int, count: int) -> str:
+    """A message about some rows of a task, with their shard, and its rows for theirs.
+
+    first, count: those rows, all from one shard of either side. The side is what the message begins
+    with, else x.
+    """
+    spans = iter(task.y if message.startswith("Y ") else task.x)
+    span = next(spans)
+    while first >= span.stop - span.start:
+        first -= span.stop - span.start
+        span = next(spans)
+    start = span.start + first
+    message = re.sub(r"\bin row (\d+)", lambda row: f"in row {start + int(row[1])}", message)
+    return f"{span.shard.place}, rows {start} to {start + count - 1}: {message}"

@@ -7,6 +7,7 @@ these libraries is imported for a user who does not use it.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,11 @@ def tabulate(values: Any, side: str) -> Table:
     if isinstance(values, RowSource):
         declared = (False,) * values.width
         return Table(values.names, values.named, values.rows, values.load(), (), declared)
+    if isinstance(values, str | os.PathLike):
+        raise InputError(
+            f"{side} is {os.fspath(values)!r}, not rows. If that is a path: fit what "
+            "pointdep.open_rows opens there, or what you have read from it"
+        )
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
         raise SparseInputError(

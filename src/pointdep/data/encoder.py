@@ -29,6 +29,7 @@ class SideEncoder:
     side: "X" or "Y"; names, named, category_mask: the columns seen in fit (see RawSide).
     numeric_at, category_at: positions, in the order given, of the columns that were not constant.
     center, scale: (len(numeric_at),) float64. categories: one per entry of category_at.
+    list_column: see RawSide.
     """
 
     side: str
@@ -40,6 +41,7 @@ class SideEncoder:
     scale: Array
     category_at: tuple[int, ...]
     categories: tuple[CategoryColumn, ...]
+    list_column: str | None = None
 
     @classmethod
     def fit(cls, raw: RawSide, name: str) -> SideEncoder:
@@ -72,6 +74,7 @@ class SideEncoder:
             scale=scale[varies],
             category_at=tuple(i for i, keep in zip(category_at, kept, strict=True) if keep),
             categories=tuple(c for c, keep in zip(columns, kept, strict=True) if keep),
+            list_column=raw.list_column,
         )
 
     @classmethod
@@ -96,6 +99,7 @@ class SideEncoder:
             scale=scale[varies],
             category_at=(),
             categories=(),
+            list_column=source.list_column,
         )
 
     @property
@@ -167,6 +171,7 @@ class SideEncoder:
             "scale": self.scale.tolist(),
             "category_at": list(self.category_at),
             "categories": [column.to_dict() for column in self.categories],
+            "list_column": self.list_column,
         }
 
     @classmethod
@@ -183,6 +188,7 @@ class SideEncoder:
                 scale=np.array(saved["scale"], dtype=np.float64),
                 category_at=tuple(saved["category_at"]),
                 categories=tuple(CategoryColumn.from_dict(c) for c in saved["categories"]),
+                list_column=saved.get("list_column"),  # early models have no such entry
             )
             encoder._require_consistent()
         except InputError:
@@ -198,6 +204,8 @@ class SideEncoder:
         width, kept = len(self.names), (*self.numeric_at, *self.category_at)
         if not isinstance(self.side, str) or not all(isinstance(n, str) for n in self.names):
             raise ValueError("side and names must be strings")
+        if not isinstance(self.list_column, str | None):
+            raise ValueError("list_column must be a string or null")
         if len(self.category_mask) != width or not all(
             isinstance(flag, bool) for flag in (*self.category_mask, self.named)
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class RawSide:
     categorical: (name, (rows,) values) of each category column.
     named: the names come from a table and must be the same ones later.
     category_mask: which columns are categories, in the order they were given.
+    list_column: the column of lists whose numbers these are, where they come from such a table.
     """
 
     numeric: Array | None
@@ -39,6 +40,7 @@ class RawSide:
     rows: int
     named: bool = False
     category_mask: tuple[bool, ...] = ()
+    list_column: str | None = None
 
     def __post_init__(self) -> None:
         """Numbers come first when nobody says otherwise."""
@@ -113,8 +115,16 @@ def side_digest(raw: RawSide) -> str:
     return digest.hexdigest()
 
 
-def require_finite(values: Array, names: tuple[str, ...], side: str) -> None:
-    """InputError naming the first column of values: (rows, columns) with NaN or infinity."""
+def require_finite(
+    values: Array,
+    names: tuple[str, ...],
+    side: str,
+    whereabouts: Callable[[int], str] = "row {}".format,
+) -> None:
+    """InputError naming the first column of values: (rows, columns) with NaN or infinity.
+
+    whereabouts: where the row of a number is, in words.
+    """
     if values.dtype.kind != "f":
         return
     for rows in row_chunks(values):
@@ -122,17 +132,19 @@ def require_finite(values: Array, names: tuple[str, ...], side: str) -> None:
         if bad.any():
             # Another column may start going bad in a later row; one column is enough to report.
             first = int(bad.argmax())
-            raise _not_finite(values[:, first], names[first], side)
+            raise _not_finite(values[:, first], names[first], side, whereabouts)
 
 
-def _not_finite(column: Array, name: str, side: str) -> InputError:
+def _not_finite(
+    column: Array, name: str, side: str, whereabouts: Callable[[int], str]
+) -> InputError:
     nan, infinite = np.isnan(column), np.isinf(column)
     row = int((nan | infinite).argmax())
     found = [f"{int(nan.sum())} NaN"] if nan.any() else []
     found += [f"{int(infinite.sum())} infinity"] if infinite.any() else []
     return InputError(
-        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in row {row}: "
-        f"drop those rows from both sides or fill the values in"
+        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in "
+        f"{whereabouts(row)}: drop those rows from both sides or fill the values in"
     )
 
 

@@ -55,11 +55,43 @@ def read_pairs(
         return _both_sides(paths[0], x_columns, y_columns, x_key, y_key)
     if len(paths) != 2:
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
-    if all(_suffix(path) == ".vec" for path in paths):
+    suffixes = [_suffix(path) for path in paths]
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path} does not exist")
+    if all(suffix == ".vec" for suffix in suffixes):
         return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
     x, y = _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
     require_partners(x, y)
     return x, y
+
+
+def remembered(
+    files: Sequence[Path],
+    given: tuple[str | None, str | None],
+    known: tuple[str | None, str | None],
+) -> tuple[str | None, str | None]:
+    """x_columns and y_columns for `read_pairs`: where not given, the known column of lists.
+
+    It is taken where the file has it, and leaves files that hold other columns as they were.
+    """
+    paths = [Path(file) for file in files]
+    if len(paths) == 1 and known[0] == known[1]:
+        return given
+    x, y = (
+        own if own is not None else _if_there(path, column)
+        for path, own, column in zip((paths[0], paths[-1]), given, known, strict=True)
+    )
+    return x, y
+
+
+def _if_there(path: Path, column: str | None) -> str | None:
+    if column is None or column != column.strip() or "," in column:  # as no option could say it
+        return None
+    suffix = _suffix(path)
+    if suffix not in (".parquet", *TABLE_SHARDS, FOLDER):
+        return None
+    return column if column in column_names(path) else None
 
 
 def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:

@@ -50,8 +50,12 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     table = tabulate(values, name)
     mask = _category_mask(table, name, discrete)
     if table.block is not None and not any(mask):
-        require_finite(table.block, table.names, name)
-        return RawSide(table.block, table.names, (), table.rows, table.named, mask)
+        if not isinstance(values, RowSource):
+            require_finite(table.block, table.names, name)
+            return RawSide(table.block, table.names, (), table.rows, table.named, mask)
+        require_finite(table.block, table.names, name, values.whereabouts)
+        column = values.list_column
+        return RawSide(table.block, table.names, (), table.rows, table.named, mask, column)
     columns = table.columns if table.block is None else tuple(table.block.T)
     numeric = [part for part, is_cat in zip(columns, mask, strict=True) if not is_cat]
     numeric_names = tuple(c for c, is_cat in zip(table.names, mask, strict=True) if not is_cat)

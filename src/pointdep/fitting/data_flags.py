@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,12 +11,15 @@ from torch import Tensor
 
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
+from pointdep.data.raw import column_label
+from pointdep.data.sides import SideEncoder
 from pointdep.fitting.flags import MEANINGS, Flag
 
 _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
 _KEYED = 1 << 14  # rows at a time
 _FEW = 100  # rows
+_ALIKE = 64  # rows in which columns must agree before all rows are compared
 _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
 
 
@@ -26,16 +31,35 @@ def few_rows_flags(rows: int) -> list[Flag]:
     return [Flag("few_rows", (), message)]
 
 
-def determined_flags(model: RatioModel) -> list[Flag]:
-    """Whether some direction of y is a function of x up to rounding; for sides of numbers."""
+def determined_flags(model: RatioModel, pairs: Callable[[], str] | None = None) -> list[Flag]:
+    """Whether some direction of y is a function of x up to rounding; for sides of numbers.
+
+    pairs: names columns that both sides share, "" where none is found; asked where it is so.
+    """
     critic = model.critic
     if not isinstance(critic, ClosedFormCritic) or float(critic.correlations.max()) < _DETERMINED:
         return []
-    message = (
-        f"{MEANINGS['determined']}; the estimate is a lower bound. Look for a column that both "
-        "sides share"
+    known = pairs() if pairs is not None else ""
+    message = f"{MEANINGS['determined']}; the estimate is a lower bound. " + (
+        f"{known}: leave one out" if known else "Look for a column that both sides share"
     )
     return [Flag("determined", (), message)]
+
+
+def shared_column(x: Tensor, y: Tensor, encoders: tuple[SideEncoder, SideEncoder]) -> str:
+    """A column of numbers that x: (n, dx) and y: (n, dy), encoded, have in common, in words.
+
+    Rows in the default critic's encoding, by rank: columns are alike where their orders are.
+    """
+    starts = [side[:_ALIKE].T.contiguous().cpu().numpy() for side in (x, y)]
+    of_y = {column.tobytes(): j for j, column in enumerate(starts[1])}
+    for i, at in enumerate(encoders[0].numeric_at):
+        j = of_y.get(starts[0][i].tobytes(), len(encoders[1].numeric_at))
+        if j < len(encoders[1].numeric_at) and torch.equal(x[:, i], y[:, j]):
+            names = encoders[0].names[at], encoders[1].names[encoders[1].numeric_at[j]]
+            one, other = (column_label(side, name) for side, name in zip("XY", names, strict=True))
+            return f"{one} and {other} have the same values, or the same order of them"
+    return ""
 
 
 def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes
-from pointdep.fitting.progress import Progress
+from pointdep.fitting.progress import Progress, note
 from pointdep.fitting.resuming import resume
 from pointdep.fitting.sharing import SharedBatches, Sharing
 from pointdep.fitting.splits import Rows, Split
@@ -44,10 +44,11 @@ MOST_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit keeps its state, and what identifies the fit."""
+    """Where a fit keeps its state, and what identifies the fit; settings: what it was told."""
 
     path: Path
     fingerprint: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,10 @@ class Engine:
         buffers = [everything.buffers(r) for r in range(self.full.replicas)]
         state = TrainingState.start(everything.values.detach(), buffers)
         if self.checkpoint is not None:
-            path, fingerprint = self.checkpoint.path, self.checkpoint.fingerprint
-            state = resume(path, fingerprint, state, self.processes)
+            file = self.checkpoint
+            state = resume(file.path, file.fingerprint, file.settings, state, self.processes)
+            if state.epoch:
+                note(self.progress, f"going on from {file.path}, after epoch {state.epoch}")
         while state.active and state.epoch < self.options.max_epochs:
             crew = Crew(self.full, self.batches, self.held_out, self.options, state, self.sharing)
             if state.epoch == 0 and self.full.critic.informed:
@@ -182,7 +185,8 @@ class Engine:
             return
         if time.monotonic() - self._saved < _CHECKPOINT_EVERY_S:
             return
-        save_state(self.checkpoint.path, state, self.checkpoint.fingerprint)
+        file = self.checkpoint
+        save_state(file.path, state, file.fingerprint, file.settings)
         self._saved = time.monotonic()
 
     def _require_something(self, state: TrainingState) -> None:

@@ -35,6 +35,11 @@ class Processes:
         """Whether this is the one that writes and prints."""
         return self.rank == 0
 
+    @property
+    def share(self) -> str:
+        """For the title of work on streamed rows: whose rows are counted."""
+        return f" (rows of one of {self.size} processes)" if self.several else ""
+
     def sizes(self, count: int) -> list[int]:
         """How many of `count` things in a row each process has: equally many, or one more."""
         edges = [count * rank // self.size for rank in range(self.size + 1)]

@@ -86,6 +86,10 @@ class Shown:
                 flush=True,
             )
 
+    def begin(self, done: int) -> None:
+        """Count the time left from here: what came before was preparation, and `done` of it."""
+        self._first = time.monotonic(), done
+
     def note(self, text: str) -> None:
         """One line at once, before the work that `update` tells of."""
         print(f"{self.title}: {text}", file=self.stream, flush=True)
@@ -128,6 +132,18 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def note(progress: Progress, text: str) -> None:
+    """One line at once, where the progress is one that a person sees."""
+    if isinstance(progress, Shown):
+        progress.note(text)
+
+
+def begin(progress: Progress, done: int) -> None:
+    """Count the time left from here, where the progress is one that a person sees."""
+    if isinstance(progress, Shown):
+        progress.begin(done)
 
 
 def show(title: str, *, enabled: bool = True, left: str = "at most") -> Shown | Silent:

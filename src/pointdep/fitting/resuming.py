@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from pointdep.fitting.state import TrainingState, load_state
 
 
 def resume(
-    path: Path, fingerprint: str, state: TrainingState, processes: Processes
+    path: Path,
+    fingerprint: str,
+    settings: Mapping[str, Any],
+    state: TrainingState,
+    processes: Processes,
 ) -> TrainingState:
     """The state that the checkpoint holds, or the given one where there is none.
 
@@ -26,11 +31,11 @@ def resume(
     def read() -> tuple[TrainingState, list[Tensor]] | None:
         if not path.exists():
             return None
-        found = load_state(path, fingerprint, state)
+        found = load_state(path, fingerprint, state, settings)
         return _moved(found, torch.device("cpu")), _generators(device)
 
     if not processes.several:
-        return load_state(path, fingerprint, state) if path.exists() else state
+        return load_state(path, fingerprint, state, settings) if path.exists() else state
     told = processes.first(read)
     if told is None:
         return state

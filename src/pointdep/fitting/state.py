@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 from pointdep.errors import InputError, ModelFileError
 
 _FORMAT = "pointdep-checkpoint-1"
+_NO_OPTIONS = ("options", "stored", "groups", "processes")  # of a fit's settings
 
 
 @dataclass
@@ -66,8 +69,16 @@ _TENSORS = ("values", "average", "first", "second", "best", "best_value", "movin
 _LISTS = ("epoch", "step", "active", "bad", "best_epoch", "diverged", "history")
 
 
-def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
-    """Write a checkpoint in one atomic move: a kill at any moment leaves the old one or the new."""
+def save_state(
+    path: Path,
+    state: TrainingState,
+    fingerprint: str,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write a checkpoint in one atomic move: a kill at any moment leaves the old one or the new.
+
+    settings: of the fit, to say what another one has otherwise.
+    """
     from safetensors.torch import save_file
 
     tensors = {name: getattr(state, name).detach().cpu().contiguous() for name in _TENSORS}
@@ -79,7 +90,12 @@ def save_state(path: Path, state: TrainingState, fingerprint: str) -> None:
             for number, tensor in enumerate(row):
                 tensors[f"{kind}.{replica}.{number}"] = tensor.detach().cpu().contiguous()
     about = {name: getattr(state, name) for name in _LISTS}
-    metadata = {"format": _FORMAT, "fingerprint": fingerprint, "state": json.dumps(about)}
+    metadata = {
+        "format": _FORMAT,
+        "fingerprint": fingerprint,
+        "settings": json.dumps(dict(settings), default=repr),
+        "state": json.dumps(about),
+    }
     # One fixed name, so that what a kill leaves behind is overwritten by the next attempt.
     temporary = unfinished(path)
     try:
@@ -118,14 +134,17 @@ def remove_state(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingState:
+def load_state(
+    path: Path,
+    fingerprint: str,
+    like: TrainingState,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> TrainingState:
     """Read a checkpoint of the same fit back; `like` gives shapes, dtype and device."""
     metadata, tensors = read_checkpoint(path, _FORMAT)
     if metadata.get("fingerprint") != fingerprint:
-        raise InputError(
-            f"checkpoint {path} belongs to a fit of other data or other settings: delete it, or "
-            "give another checkpoint path (streamed rows also want the same number of processes)"
-        )
+        there = json.loads(metadata.get("settings", "{}"))
+        raise InputError(f"checkpoint {path} {_difference(there, settings)}")
     about: dict[str, Any] = json.loads(metadata["state"])
     device, dtype = like.values.device, like.values.dtype
     torch.set_rng_state(tensors["rng"])
@@ -142,3 +161,20 @@ def load_state(path: Path, fingerprint: str, like: TrainingState) -> TrainingSta
         for kind in ("buffers", "best_buffers")
     }
     return TrainingState(**loaded, **kept, **about)
+
+
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Why a checkpoint is of another fit, as far as the settings of both tell."""
+    now = json.loads(json.dumps(dict(here), default=repr))
+    other = [name for name in there if name not in _NO_OPTIONS and there[name] != now.get(name)]
+    if there and now and other:
+        listed = ", ".join(f"{name}={there[name]!r}, not {now.get(name)!r}" for name in other)
+        return f"belongs to a fit with {listed}: give the same again, or delete it"
+    streamed = "stored" in there and there["stored"] == now.get("stored")
+    one, two = (int(settings.get("processes", 1)) for settings in (there, now))
+    if streamed and one != two:
+        return (
+            f"was written by {one} process(es), and streamed rows need as many to go on; here are "
+            f"{two}: start {one}, or delete it"
+        )
+    return "belongs to a fit of other data or other settings: delete it, or give another path"

@@ -59,7 +59,7 @@ def _searching(gib: float) -> tuple[str, ...]:
     if gib < _LARGE_MEMORY:
         return ()
     return (
-        f"A search holds all candidates in memory ({gib:,.0f} GiB): cut them into parts, and keep "
+        f"A search holds all candidates in memory ({size(gib)}): cut them into parts, and keep "
         "the best of all parts.",
     )
 
@@ -71,3 +71,10 @@ def duration(seconds: float) -> str:
             amount = seconds / size
             return f"{amount:,.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def size(gib: float) -> str:
+    """Memory in words, as exactly as a plan deserves."""
+    if gib >= 10_000:
+        return f"{gib / 1024:,.0f} TiB"
+    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"

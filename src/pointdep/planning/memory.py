@@ -14,6 +14,10 @@ from collections.abc import Callable
 from pointdep.planning.shape import Shape
 from pointdep.planning.work import Counts, list_length
 
+MEASURED_FOLDS = 5
+"""Of the searches that were measured: what a search holds was seen to grow with rows and columns,
+not with the folds."""
+
 _BLOCK, _CHECKED = 128, 50_000
 _SEVERAL = 2_000  # candidates of a list, up to which memory was seen to grow with it
 _PART = 1 << 24  # numbers that are scored at a time, where they are many

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,25 +116,30 @@ def _cores(device: str, cores: int | None) -> int:
 
 
 def cost(command: str, shape: Shape, device: str, cores: int) -> Cost:
-    """What one command takes; an audit has its fit in it."""
+    """What one command takes; an audit has its fit in it, and needs no less memory."""
     known = constants(device)
+    stages = ("fit", "audit") if command == "audit" else (command,)
     parts: dict[str, float] = {START: known["start_seconds"]}
-    for name in ("fit", "audit") if command == "audit" else (command,):
+    for name in stages:
         slower = 1.0 if device == "gpu" else _divided(known["parallel"].get(name, 0.0), cores)
         for part, seconds in part_seconds(known, name, shape).items():
             parts[part] = parts.get(part, 0.0) + slower * seconds
     ordered = dict(sorted(parts.items(), key=lambda item: -item[1]))
-    held = memory.COMMANDS[command](shape)
     within = known["within"][command]
     return Cost(
         command,
         sum(parts.values()),
-        _weighed(known["bytes"][command], held) / 2**30,
-        _weighed(known["gpu_bytes"][command], held) / 2**30 if device == "gpu" else None,
+        _peak(known["bytes"], stages, shape),
+        _peak(known["gpu_bytes"], stages, shape) if device == "gpu" else None,
         ordered,
         within["seconds"],
         within["bytes"],
     )
+
+
+def _peak(rates: Mapping[str, Mapping[str, float]], stages: Sequence[str], shape: Shape) -> float:
+    """GiB of the stage that holds most."""
+    return max(_weighed(rates[name], memory.COMMANDS[name](shape)) for name in stages) / 2**30
 
 
 def part_seconds(known: Mapping[str, Any], command: str, shape: Shape) -> dict[str, float]:

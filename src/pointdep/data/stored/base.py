@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ class RowSource(ABC):
 
     names, named: of the columns, as in `RawSide`. cuts: row numbers at which reading may begin
     without reading more than is asked for, 0 and `rows` among them; None where that is any row.
+    list_column: as in `RawSide`.
     """
 
     rows: int
@@ -27,6 +30,7 @@ class RowSource(ABC):
     named: bool
     dtype: np.dtype[np.generic]
     cuts: Rows | None = None
+    list_column: str | None = None
 
     @property
     def width(self) -> int:
@@ -38,6 +42,38 @@ class RowSource(ABC):
 
     def __len__(self) -> int:
         return self.rows
+
+    def __repr__(self) -> str:
+        lists = f" in the column {self.list_column!r}" if self.list_column else ""
+        size = f"{self.rows} rows x {self.width} columns{lists}, {self.dtype}"
+        return f"{type(self).__name__}({size}{self._described()})"
+
+    def _described(self) -> str:
+        """Where they are, as the end of the repr."""
+        return ""
+
+    def __getitem__(self, rows: Any) -> Array:
+        """x[3] -> (width,); x[5:8], x[[1, 4]] or x[mask] -> (n, width), read now."""
+        if isinstance(rows, numbers.Integral):
+            row: Array = self.take(np.array([range(self.rows)[int(rows)]]))[0]
+            return row
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(self.rows)
+            pieces = list(self.read(start, max(start, stop), self.step()))
+            return np.concatenate([np.empty((0, self.width), self.dtype), *pieces])
+        return self.take(np.arange(self.rows)[rows])
+
+    def __iter__(self) -> Iterator[Array]:
+        for piece in self.read(0, self.rows, self.step()):
+            yield from piece
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All rows in memory."""
+        if copy is False and not isinstance(self, ArrayRows):
+            raise ValueError("rows that are stored must be copied to make an array of them")
+        values = self.load()
+        values = values if dtype is None else values.astype(dtype, copy=False)
+        return values.copy() if copy else values
 
     @abstractmethod
     def read(self, start: int, stop: int, step: int) -> Iterator[Array]:

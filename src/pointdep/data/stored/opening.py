@@ -50,7 +50,8 @@ def shard_files(path: Path) -> list[Path]:
     found = [f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_"))]
     if not found:
         raise InputError(
-            f"{path} is a folder: give a file, or a folder of shards ({', '.join(SHARDS)})"
+            f"{path} is a folder that holds no shards ({', '.join(SHARDS)}): give one that does, "
+            "or a file"
         )
     found.sort(key=lambda file: by_numbers(file.name))
     kind = found[0].suffix.lower()

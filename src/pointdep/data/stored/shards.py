@@ -179,8 +179,15 @@ class ShardedRows(RowSource):
         self.rows = int(self.starts[-1])
         self.names, self.named = layout.names, not layout.lists
         self.dtype = layout.dtype
+        self.list_column = layout.columns[0] if layout.lists and layout.columns else None
         cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
         self.cuts = np.unique(np.concatenate(cuts))
+
+    def _described(self) -> str:
+        first, last = self.shards[0].path, self.shards[-1].path
+        if len(self.shards) == 1:
+            return f", {first}"
+        return f", {len(self.shards)} files {first} to {last.name}"
 
     def whereabouts(self, row: int) -> str:
         shard = int(np.searchsorted(self.starts, row, side="right")) - 1
@@ -213,7 +220,13 @@ def require_partners(x: object, y: object) -> None:
     if not isinstance(x, ShardedRows) or not isinstance(y, ShardedRows):
         return
     if len(x.shards) != len(y.shards):
-        return  # cut at other places: only the rows of all together must agree
+        if x.rows != y.rows:  # cut at other places: the rows of all together must agree
+            sides = " and ".join(
+                f"{side.shards[0].path.parent} has {side.rows} rows in {len(side.shards)} file(s)"
+                for side in (x, y)
+            )
+            raise InputError(f"{sides}: row i of each must describe the same pair")
+        return
     for one, other in zip(x.shards, y.shards, strict=True):
         if one.rows != other.rows:
             fewer, more = sorted((one, other), key=lambda shard: shard.rows)
