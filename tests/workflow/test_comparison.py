@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.helpers import fit, pairs, small
-from pointdep import ClassicalDependency, DataWarning, InputError, PointwiseDependency, compare
+from pointdep import (
+    ClassicalDependency,
+    DataWarning,
+    InputError,
+    PointwiseDependency,
+    compare,
+    from_embeddings,
+)
 
 ROWS = 300
 NOISE = (0.6, 0.8)
@@ -124,6 +131,26 @@ class TestOtherRows:
         found = compare(first, second, np.hstack(new[:2]), new[2], X_b=new[1])
         expected = first.pmi(np.hstack(new[:2]), new[2]).mean() - second.pmi(new[1], new[2]).mean()
         assert found.nats == pytest.approx(expected, abs=1e-6)
+
+    def test_of_calibrated_models(self):
+        """What a calibration does not know of itself is in the error of the difference."""
+        random = np.random.default_rng(0)
+        x = random.normal(size=(500, 3))
+        noisy, noisier = (x + size * random.normal(size=x.shape) for size in (0.5, 1.0))
+        models = [
+            from_embeddings(x[:200], y[:200], normalize=False, progress=False)
+            for y in (noisy, noisier)
+        ]
+        both = [model.mutual_information(x[200:], noisy[200:]) for model in models]
+        rows = np.subtract(*(model.pmi(x[200:], noisy[200:]) for model in models))
+        alone = rows.std(ddof=1) / np.sqrt(300)
+        found = compare(*models, x[200:], noisy[200:])
+        own = [
+            m.stderr**2 - model.pmi(x[200:], noisy[200:]).var(ddof=1) / 300
+            for m, model in zip(both, models, strict=True)
+        ]
+        assert found.stderr == pytest.approx(np.sqrt(alone**2 + sum(own)), rel=1e-2)
+        assert found.stderr > 1.05 * alone
 
     def test_with_groups(self):
         """Four copies of each pair are one draw: the error is that of a quarter of the rows."""

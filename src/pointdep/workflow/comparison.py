@@ -155,8 +155,8 @@ def _of_rows(model: Any, X: Any, Y: Any, groups: Any) -> _Values:
     """What a model says of other rows."""
     if isinstance(model, ClassicalDependency):
         return _Values(*model._of_rows(X, Y, groups), 0.0, 0.0)
-    doubt = math.hypot(model.bias_.correction, model.bias_.stderr)
-    return _Values(model._inferred(X, Y, groups), group_codes(groups), 0.0, doubt)
+    values = model._inferred(X, Y, groups)
+    return _Values(values, group_codes(groups), 0.0, model._doubt(X, Y))
 
 
 def _require_comparable(*models: Any) -> None:
