@@ -11,7 +11,7 @@ import pytest
 from pointdep import CLASSICAL, METHODS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.fitting.flags import MEANINGS
-from pointdep.inference.verdicts import _SENTENCES
+from pointdep.inference.verdicts import FAULTS
 
 ROOT = Path(__file__).parent.parent
 
@@ -75,4 +75,4 @@ def test_every_flag_and_classical_method_is_explained(page: str) -> None:
 def test_every_verdict_is_explained() -> None:
     text = (ROOT / "docs/check.md").read_text()
     rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
-    assert all(f"`{fault}`" in rows for fault in ("none", "cannot_tell", *_SENTENCES))
+    assert all(f"`{fault}`" in rows for fault in ("none", "cannot_tell", *FAULTS))

@@ -12,7 +12,7 @@ from pointdep.data.tasks import correlated_gaussians
 from pointdep.inference.advice import Origin
 from pointdep.inference.checks import check_matrix
 from pointdep.inference.recalibration import Recalibration
-from pointdep.inference.verdicts import BalanceResult, Context, put_into_words
+from pointdep.inference.verdicts import FAULTS, BalanceResult, Context, put_into_words
 
 TRAINING = re.compile(r"epoch|critic|weight decay|[Tt]rain|hidden")
 
@@ -59,7 +59,6 @@ def test_wrong_pairs_are_named_where_pairs_lie_too_far_below_zero():
 
 FIT = Recalibration(center=2.0, shift=0.1, shift_stderr=0.02, slope=0.8, slope_stderr=0.03)
 BALANCES = [BalanceResult(name, 1.0, 0.3, 0.05, 0.001, 100.0) for name in ("all", "x", "y")]
-FAULTS = ("stretched", "compressed", "offset", "depends_on_x", "depends_on_y", "uneven")
 
 
 def said(fault, origin, wrong_pairs=False):

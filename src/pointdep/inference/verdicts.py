@@ -15,6 +15,7 @@ from pointdep.inference.advice import (
 )
 from pointdep.inference.recalibration import Recalibration
 
+FAULTS = ("offset", "stretched", "compressed", "depends_on_x", "depends_on_y", "uneven")
 _CLEAR = 2.6  # standard errors from which a single number is named as the fault
 _SLOPE = 0.07  # a slope this close to one is not what is wrong
 _SIDE = 0.1  # nats between the halves of a side
@@ -53,7 +54,7 @@ class Context:
 
 
 def name_fault(balances: Sequence[BalanceResult], fit: Recalibration | None) -> str:
-    """The simplest account of a rejected log r: a key of the sentences below."""
+    """The simplest account of a rejected log r: one of `FAULTS`."""
     sides = {one.name: one for one in balances if one.name != "all"}
     for name, other in (("x", "y"), ("y", "x")):
         if name in sides and _clear(sides[name].offset, sides[name].stderr, _SIDE):
