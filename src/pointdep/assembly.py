@@ -341,8 +341,8 @@ def train_model(
             model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
         )
     processes.align_(model.state_dict().values())
-    if judged and model.critic.silent:
-        # More epochs would have improved what is not used.
+    if judged and model.critic.silent and len(trained.history) >= options.patience:
+        # More epochs would have improved what is not used. After fewer nobody knows its use.
         trained = replace(
             trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
         )

@@ -261,12 +261,15 @@ def test_the_roles_of_x_and_y():
     assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, abs=0.03)
 
 
-def test_a_network_that_is_left_out_need_not_improve():
-    """Gaussian pairs: the closed form answers alone, and more epochs would change nothing."""
+@pytest.mark.parametrize(("patience", "told"), [(1, False), (8, True)])
+def test_a_network_that_is_left_out_need_not_improve(patience, told):
+    """Gaussian pairs: the closed form answers alone, and more epochs would change nothing.
+
+    After fewer than it would have waited for nobody can say so.
+    """
     random = np.random.default_rng(0)
     x = random.normal(size=(300, 2))
-    model = fit(
-        x, x + random.normal(size=(300, 2)), critic="auto", max_epochs=1, learning_rate=1e-3
-    )
+    y = x + random.normal(size=(300, 2))
+    model = fit(x, y, critic="auto", max_epochs=1, patience=patience, learning_rate=1e-3)
     assert model.model_.answered == "closed form alone"
-    assert "still_improving" not in [flag.name for flag in model.flags_]
+    assert ("still_improving" in [flag.name for flag in model.flags_]) == told
