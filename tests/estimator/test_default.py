@@ -107,7 +107,10 @@ def test_independent_pairs():
     assert found.ci[0] <= 0.0 < found.ci[1]
 
 
-@pytest.mark.parametrize("name", ["label", "table", "zero-inflated"])
+@pytest.mark.parametrize(
+    "name",
+    ["label", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table", "zero-inflated"))],
+)
 def test_sides_of_labels_and_of_many_zeros(name):
     task = make_task(name, 2000, seed=3)
     # With the settings that are the user's default: a small network stops too soon on the zeros.

@@ -27,7 +27,10 @@ def same(first, second):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-@pytest.mark.parametrize("model", small.SMALL)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(m, marks=pytest.mark.slow if m == "amdim" else ()) for m in small.SMALL],
+)
 def test_the_weights_are_the_same_to_the_last_bit(model, tmp_path):
     killed = subprocess.run(
         [sys.executable, small.__file__, model, str(tmp_path / "run"), str(STEPS)],

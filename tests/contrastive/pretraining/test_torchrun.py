@@ -36,6 +36,7 @@ def torchrun(folder, *arguments):
     return done
 
 
+@pytest.mark.slow
 def test_shallow_is_trained_as_by_one_process(tmp_path, capsys):
     options = ("digits", "--width", "16", "--depth", "3", "--objective", "cpc,drfc,dm1", *COMMON)
     done = torchrun(tmp_path, *options, "-o", "two")

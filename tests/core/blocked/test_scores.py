@@ -61,7 +61,7 @@ def test_weights(name, weights):
         assert_same(CASES[name], draw(lead, 11, 3, weights=weights, own=2), 1e-10)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_any_size_block_and_replicas(data):
     drawn = draw(
