@@ -93,7 +93,7 @@ class TestHelp:
     )
     def test_the_defaults_in_it_are_the_settings(self, pointdep, command, settings):
         text = " ".join(pointdep("reproduce", command, "--help").out.split())
-        shown = dict(re.findall(r"--([a-z-]+) <\w+> (?:(?! --).)*?\[default: \(?([^)\]]+)", text))
+        shown = dict(re.findall(r"--([a-z-]+) <?\w+>? (?:(?! --).)*?\[default: \(?([^)\]]+)", text))
         assert len(shown) >= 10
         for option, default in shown.items():
             if (command, option) == ("figure1", "methods"):
