@@ -177,8 +177,11 @@ def test_the_critic(quick):
     assert PointwiseDependency.load("model").critic == "bilinear"
 
 
-def test_negatives_and_reference_size(quick, refused):
+def test_negatives_reference_size_and_weight_decay(quick, refused):
     command = ("fit", "x.npy", "y.npy", "-o", "model", "-m", "cpc")
-    assert quick(*command, "--negatives", "3", "--reference-size", "50").code == 0
-    assert PointwiseDependency.load("model").model_.reference.shape[1] == 50
+    more = ("--negatives", "3", "--reference-size", "50", "--weight-decay", "0.1")
+    assert quick(*command, *more).code == 0
+    model = PointwiseDependency.load("model")
+    assert model.model_.reference.shape[1] == 50
+    assert model.weight_decay == 0.1
     refused("--negatives 'few' must be a whole number or auto", *command, "--negatives", "few")

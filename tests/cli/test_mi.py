@@ -257,6 +257,7 @@ class TestClassical:
             ("leave out --critic, --hidden$", ["--critic", "concat", "--hidden", "16"]),
             ("leave out --max-epochs, --negatives$", ["--max-epochs", "3", "--negatives", "3"]),
             ("leave out --reference-size$", ["--reference-size", "30"]),
+            ("leave out --weight-decay$", ["--weight-decay", "0.1"]),
             ("leave out --device$", ["--device", "cuda"]),
             ("leave out --shuffles$", ["--shuffles", "9"]),
             ("leave out --check, --check-plot$", ["--check", "--check-plot", "c.png"]),

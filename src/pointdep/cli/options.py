@@ -86,6 +86,9 @@ ReferenceSize = Annotated[
     int, typer.Option("--reference-size", help="Rows of y that cpc keeps to normalise by.")
 ]
 MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
+WeightDecay = Annotated[
+    float, typer.Option("--weight-decay", help="Of the optimiser: pulls weights towards zero.")
+]
 Stream = Annotated[
     bool | None,
     typer.Option(

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pointdep.classical.estimator import ClassicalDependency
     from pointdep.estimator import PointwiseDependency
 
-_OF_NETWORKS = ("critic", "hidden", "max_epochs", "negatives", "reference_size", "stream")
+_OF_NETWORKS = (
+    *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
+    "stream",
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Settings:
     hidden: options.Hidden = "auto"
     folds: options.Folds = 5
     max_epochs: options.MaxEpochs = 200
+    weight_decay: options.WeightDecay = 0.0
     negatives: options.Negatives = "auto"
     reference_size: options.ReferenceSize = 1024
     stream: options.Stream = None
@@ -57,6 +61,7 @@ class Settings:
             critic=self.critic,
             hidden=options.parse_widths(self.hidden),
             max_epochs=self.max_epochs,
+            weight_decay=self.weight_decay,
             negatives=options.parse_count(self.negatives),
             reference_size=self.reference_size,
             stream=self.stream,
