@@ -102,6 +102,7 @@ def check_table(out, outcome, source):
 
 
 class TestSmoke:
+    @pytest.mark.slow
     def test_shallow_at_full_size(self, pointdep, folder, mnist):
         done = pointdep("pretrain", "mnist", "--data", mnist, "--epochs", 1, "-o", "run",
                         "--device", "cpu", "--quiet")  # fmt: skip

@@ -29,7 +29,7 @@ def same(first, second):
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 @pytest.mark.parametrize(
     "model",
-    [pytest.param(m, marks=pytest.mark.slow if m == "amdim" else ()) for m in small.SMALL],
+    [pytest.param(m, marks=pytest.mark.slow if m != "shallow" else ()) for m in small.SMALL],
 )
 def test_the_weights_are_the_same_to_the_last_bit(model, tmp_path):
     killed = subprocess.run(
@@ -100,7 +100,9 @@ def test_a_damaged_snapshot_is_one_clear_error(damage, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_is_kept_to_the_last_step(number, tmp_path):
     script = (
         "import sys, os, signal; sys.path.insert(0, sys.argv[2]); import small\n"

@@ -103,6 +103,7 @@ class TestSmooth:
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_same_curves_same_files(self, curves, tmp_path):
         first, second = tmp_path / "a", tmp_path / "b"
         for folder in (first, second):
