@@ -294,15 +294,8 @@ def train_model(
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
     has_closed_form = isinstance(model.critic, ClosedFormCritic)  # on normal scores as they are
-    for replica, split in enumerate([] if has_closed_form else rows.splits):
-        train = torch.from_numpy(split.train).to(device)
-        for standardizer, values, encoder in (
-            (model.x_map, rows.x, rows.encoder_x),
-            (model.y_map, rows.y, rows.encoder_y),
-        ):
-            numeric = torch.from_numpy(encoder.numeric_mask)
-            assert isinstance(standardizer, Standardizer)
-            standardizer.fit_replica(replica, values[train].cpu(), numeric)
+    if not has_closed_form:
+        _fit_standardizers(model, rows)
     model.to(device)
     if has_closed_form:
         fit_closed_form(
@@ -347,6 +340,19 @@ def train_model(
             trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
         )
     return trained
+
+
+def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
+    """Those of each replica, on its training rows."""
+    for replica, split in enumerate(rows.splits):
+        train = torch.from_numpy(split.train).to(rows.x.device)
+        for standardizer, values, encoder in (
+            (model.x_map, rows.x, rows.encoder_x),
+            (model.y_map, rows.y, rows.encoder_y),
+        ):
+            numeric = torch.from_numpy(encoder.numeric_mask)
+            assert isinstance(standardizer, Standardizer)
+            standardizer.fit_replica(replica, values[train].cpu(), numeric)
 
 
 def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:

@@ -294,10 +294,16 @@ class TestBadInput:
         refuse("gpus_per_worker=-1 must be 0 or more", engine="ray", gpus_per_worker=-1)
 
 
-def test_a_shard_that_breaks_while_it_is_read(folders, model, expected):
-    shard = Path("x/part-2.parquet")
+def damage(shard):
+    """Zeros in the middle of a file, whose end still says what it holds; what it was."""
     whole = shard.read_bytes()
     shard.write_bytes(whole[:40] + bytes(len(whole) // 3) + whole[40 + len(whole) // 3 :])
+    return whole
+
+
+def test_a_shard_that_breaks_while_it_is_read(folders, model, expected):
+    shard = Path("x/part-2.parquet")
+    whole = damage(shard)
     message = r"x/part-2.parquet cannot be read.*; 4 of 5 shards are in out, and the same command"
     with pytest.raises(InputError, match=message):
         score_shards(model, "x", "y", output="out", **BOTH)
@@ -311,9 +317,7 @@ def test_a_shard_that_breaks_while_it_is_read(folders, model, expected):
 
 def test_the_first_shard_breaks_while_it_is_read(folders, model):
     """It is from a shard that can be read that a row is tried."""
-    shard = Path("x/part-0.parquet")
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:40] + bytes(len(whole) // 3) + whole[40 + len(whole) // 3 :])
+    damage(Path("x/part-0.parquet"))
     message = r"x/part-0.parquet cannot be read.*; 4 of 5 shards are in out"
     with pytest.raises(InputError, match=message):
         score_shards(model, "x", "y", output="out", **BOTH)

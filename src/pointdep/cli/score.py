@@ -145,21 +145,27 @@ def score(
         if output is None and not json:
             print_table(columns)
             return
-        pmi, far = columns["pmi"], int(columns["outside"].sum())
-        found = {
-            "rows": len(pmi),
-            "mean_pmi": float(pmi.mean()),
-            "below_zero": int((pmi < 0).sum()),
-            "outside": far,
-            "suspects": None,
-            "contamination": None,
-            "unlisted": None,
-            "shards": None,
-            "found": None,
-        }
+        found = about_files(columns)
     if json:
         print_json("score", {**found, "output": output})
         return
+    print_found(found, output, fdr)
+
+
+def about_files(columns: dict[str, Any]) -> dict[str, Any]:
+    """What is told of scored files, under the names it has of folders of shards."""
+    pmi = columns["pmi"]
+    return {
+        "rows": len(pmi),
+        "mean_pmi": float(pmi.mean()),
+        "below_zero": int((pmi < 0).sum()),
+        "outside": int(columns["outside"].sum()),
+        **dict.fromkeys(("suspects", "contamination", "unlisted", "shards", "found")),
+    }
+
+
+def print_found(found: dict[str, Any], output: Any, fdr: float) -> None:
+    """The answer in words; fdr: of the suspects, where they were asked for."""
     rows, below, far = (found[name] for name in ("rows", "below_zero", "outside"))
     named = {}
     if found["suspects"] is not None:
