@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,11 +100,24 @@ def measure(way: Way, x: Tensor, y: Tensor, repeats: int) -> dict[str, float | s
     }
 
 
-def difference(name: str, x: Tensor, y: Tensor) -> dict[str, float]:
-    """How far value and gradient are from the core's of the matrix, relative to the largest."""
+def difference(name: str, x: Tensor, y: Tensor) -> dict[str, dict[str, float]]:
+    """How far value and gradient are from those of the matrix in float64, relative to the largest,
+    in blocks and through the core's function of the matrix; and the two from each other."""
+    exact = value_and_gradient(
+        partial(through_objective, name), *(s.detach().double().requires_grad_() for s in (x, y))
+    )
     ours = value_and_gradient(partial(blocked, name), x, y)
     theirs = value_and_gradient(partial(through_objective, name), x, y)
-    parts = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(ours, theirs, strict=True)]
+    pairs = {
+        "blocked_from_float64": (ours, exact),
+        "matrix_from_float64": (theirs, exact),
+        "blocked_from_matrix": (ours, theirs),
+    }
+    return {what: _apart(one, other) for what, (one, other) in pairs.items()}
+
+
+def _apart(one: Sequence[Tensor], other: Sequence[Tensor]) -> dict[str, float]:
+    parts = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(one, other, strict=True)]
     return {"value": parts[0], "gradient": max(parts[1:])}
 
 
