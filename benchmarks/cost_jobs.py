@@ -70,20 +70,39 @@ def _cpu_jobs() -> list[Job]:
 
 def _gpu_jobs() -> list[Job]:
     fits = [
+        _audit(5e3, 8, 3),
         _audit(1e4, 8, 2),
+        _audit(6e4, 8, 2),
         _audit(2e4, 64, 2),
+        _audit(1e5, 64, 3),
+        _audit(4e3, 512, 2),
         _audit(1e4, 512, 2),
+        _audit(6e4, 512, 2),
+        _audit(2e4, (512, 64), 2),
+        _audit(1e5, 8, 2, stream=True),
         _audit(1e5, 64, 2, stream=True),
+        _audit(4e5, 64, 4, stream=True),
         _audit(5e4, 512, 2, stream=True),
-        _audit(4e5, 64, 2, stream=True, held_out=True),
-        _audit(2.5e5, 512, 1, held_out=True),
+        _audit(1.5e5, 512, 3, stream=True),
+        _audit(2e5, 8, 2, held_out=True),
+        _audit(3e5, 64, 3, held_out=True),
+        _audit(1.5e6, 64, 4, stream=True, held_out=True),
+        _audit(6e5, 512, 4, stream=True, held_out=True),
     ]
-    scores = [_score(1e5, 8), _score(1e5, 64), _score(3e4, 512), _score(2e5, 512, held_out=True)]
+    scores = [
+        *(_score(rows, 8) for rows in (1e5, 1e6)),
+        *(_score(rows, 64) for rows in (1e5, 5e5)),
+        *(_score(rows, 512) for rows in (3e4, 1e5, 2e5)),
+        _score(1.5e6, 64, held_out=True),
+        _score(6e5, 512, held_out=True),
+    ]
     searches = [
-        _retrieve(2e4, 8, 1e3),
-        _retrieve(1e5, 64, 2e3),
-        _retrieve(3e4, 512, 2e3),
-        _retrieve(3e5, 64, 5e3, held_out=True),
+        *(_retrieve(rows, 8, queries) for rows, queries in ((2e4, 1e3), (6e4, 2e3))),
+        *(_retrieve(rows, 64, queries) for rows, queries in ((1e4, 1e3), (1e5, 2e3), (3e5, 5e3))),
+        *(_retrieve(rows, 512, queries) for rows, queries in ((3e4, 2e3), (1e5, 5e3))),
+        _retrieve(2e5, 8, 2e3, held_out=True),
+        _retrieve(1e6, 64, 1e4, held_out=True),
+        _retrieve(3e5, 512, 5e3, held_out=True),
     ]
     return fits + scores + searches
 

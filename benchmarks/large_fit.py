@@ -142,7 +142,7 @@ def fit_here(folder: Path, options: dict[str, Any], rows: int | None) -> dict[st
         "nats": found.nats,
         "ci": list(found.ci),
         "held_out": [entry["stop"] for entry in model.history_][-1],
-        "device": str(model.model_.constant.device),
+        "fitted_on": str(model.model_.constant.device),
     }
 
 
