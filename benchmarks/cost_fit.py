@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ CONSTANTS = ROOT / "src/pointdep/planning/constants.json"
 SMALL = 0.05  # of the whole: below it a part may be wrong by more
 GIB = 2.0**30
 # Bytes, counted in the code (docs/large.md): too few to be measured here.
-A_ROW = {"fit": 45.0, "score": 25.0, "audit": 150.0}
+BYTES = {"fit": {"rows": 45.0}, "score": {"rows": 25.0}, "audit": {"rows": 150.0}}
+GPU_BYTES = {"rows": 0.0, "resident": 4.0}
 PARTS = {  # of the plan, by those that are measured
     "read": "reading",
     "rest of the fit": "preparation",
@@ -52,8 +54,9 @@ def results(device: str) -> dict[str, Any]:
     return found
 
 
-def shape_of(job: Job) -> Shape:
-    """What the plan is asked for."""
+def shape_of(job: Job, *, listed: bool = False) -> Shape:
+    """What the plan is asked for; listed: and how many candidates of each query were scored."""
+    said = re.match(r"PMI of (\d+) each", job.get("searched", "")) if listed else None
     x_dim, y_dim = job["dims"]
     return Shape(
         job["rows"],
@@ -65,6 +68,7 @@ def shape_of(job: Job) -> Shape:
         hidden=tuple(job["hidden"]) if "hidden" in job else None,
         embedding=job.get("embedding_dim", 64),
         stream=job.get("stream"),
+        listed=int(said[1]) if said else None,
     )
 
 
@@ -127,7 +131,7 @@ def fitted(result: dict[str, Any]) -> dict[str, Any]:
 
 def _fitted_seconds(command: str, jobs: Iterable[Job], faiss: bool) -> dict[str, Any]:
     measured = [
-        (work.COMMANDS[command](shape_of(job)), parts)
+        (work.COMMANDS[command](shape_of(job, listed=True)), parts)
         for job in jobs
         if (parts := seconds_of(job, faiss).get(command))
     ]
@@ -147,14 +151,15 @@ def _fitted_bytes(command: str, jobs: Iterable[Job], peaks: Any) -> dict[str, fl
     own = [(job, peaks(job)[command] * GIB) for job in jobs if command in peaks(job)]
     if not own:
         return {}
-    counts = [memory.COMMANDS[command](shape_of(job)) for job, _ in own]
+    held = memory.of_host if peaks is gib_of else memory.of_gpu
+    counts = [held(command, shape_of(job)) for job, _ in own]
     amounts = [amount for _, amount in own]
-    known = A_ROW.get(command) if peaks is gib_of else 0.0
-    if known is None:
-        return solved(counts, amounts, amounts)
-    rows = [one.pop("rows", 0.0) for one in counts]
-    others = [amount - known * count for amount, count in zip(amounts, rows, strict=True)]
-    return {**solved(counts, others, amounts), "rows": known}
+    known = BYTES.get(command, {}) if peaks is gib_of else GPU_BYTES
+    others = [
+        amount - sum(bytes_each * one.pop(kind, 0.0) for kind, bytes_each in known.items())
+        for amount, one in zip(amounts, counts, strict=True)
+    ]
+    return {**solved(counts, others, amounts), **known}
 
 
 def predicted_seconds(
@@ -165,8 +170,7 @@ def predicted_seconds(
     return sum(told[part] for part in parts)
 
 
-def predicted_bytes(rates: Mapping[str, float], command: str, shape: Shape) -> float:
-    counts = memory.COMMANDS[command](shape)
+def predicted_bytes(rates: Mapping[str, float], counts: Mapping[str, float]) -> float:
     return sum(rates.get(kind, 0.0) * count for kind, count in counts.items())
 
 
@@ -179,10 +183,13 @@ def ratios(result: dict[str, Any], known: dict[str, Any]) -> list[dict[str, Any]
             total = sum(parts.values())
             one = {"job": job, "command": command, "measured": total, "gib": None}
             one["seconds"] = predicted_seconds(known, command, shape, parts) / total
-            for name, peaks in (("bytes", gib_of(job)), ("gpu_bytes", gpu_gib_of(job))):
+            for name, peaks, held in (
+                ("bytes", gib_of(job), memory.of_host),
+                ("gpu_bytes", gpu_gib_of(job), memory.of_gpu),
+            ):
                 one[name] = None
                 if command in peaks:
-                    amount = predicted_bytes(known[name][command], command, shape)
+                    amount = predicted_bytes(known[name][command], held(command, shape))
                     one[name] = amount / (GIB * peaks[command])
             found.append(one)
     return found

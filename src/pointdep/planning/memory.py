@@ -4,7 +4,8 @@ The kinds: `fixed`, the libraries; `numbers` of the rows that are in memory; `sa
 that a streamed fit keeps, `chunk`, of those it reads at a time, and `table`, of its rank maps;
 `rows`; `weights` of all replicas; `squares`, second moments; `cells`, pairs of a row with another's
 that are alive together, `compared` and `checked` those of an audit; `vectors`, what candidates are
-searched by, and `lists` of them that are scored.
+searched by, and `lists` of them that are scored; `resident`, those of streamed rows that a
+GPU keeps.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _BLOCK, _CHECKED = 128, 50_000
 _SEVERAL = 2_000  # candidates of a list, up to which memory was seen to grow with it
 _PART = 1 << 24  # numbers that are scored at a time, where they are many
 _VALUES = 1 << 16  # that a float16 column can have
+_RESIDENT = 1 << 33  # of float32 in a quarter of the memory of the GPU that was measured
 
 
 def fit(shape: Shape) -> Counts:
@@ -69,6 +71,19 @@ def retrieve(shape: Shape) -> Counts:
         "rows": shape.rows,
         "lists": listed * shape.folds * shape.network.pair_units,
     }
+
+
+def of_gpu(command: str, shape: Shape) -> Counts:
+    """The same kinds in the memory of a GPU."""
+    counts = COMMANDS[command](shape)
+    if command in ("fit", "audit") and shape.streamed and shape.numbers <= _RESIDENT:
+        counts["resident"] = shape.numbers
+    return counts
+
+
+def of_host(command: str, shape: Shape) -> Counts:
+    """In the memory of the process."""
+    return COMMANDS[command](shape)
 
 
 COMMANDS: dict[str, Callable[[Shape], Counts]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,17 +129,22 @@ def cost(command: str, shape: Shape, device: str, cores: int) -> Cost:
     return Cost(
         command,
         sum(parts.values()),
-        _peak(known["bytes"], stages, shape),
-        _peak(known["gpu_bytes"], stages, shape) if device == "gpu" else None,
+        _peak(known["bytes"], memory.of_host, stages, shape),
+        _peak(known["gpu_bytes"], memory.of_gpu, stages, shape) if device == "gpu" else None,
         ordered,
         within["seconds"],
         within["bytes"],
     )
 
 
-def _peak(rates: Mapping[str, Mapping[str, float]], stages: Sequence[str], shape: Shape) -> float:
+def _peak(
+    rates: Mapping[str, Mapping[str, float]],
+    held: Callable[[str, Shape], memory.Counts],
+    stages: Sequence[str],
+    shape: Shape,
+) -> float:
     """GiB of the stage that holds most."""
-    return max(_weighed(rates[name], memory.COMMANDS[name](shape)) for name in stages) / 2**30
+    return max(_weighed(rates[name], held(name, shape)) for name in stages) / 2**30
 
 
 def part_seconds(known: Mapping[str, Any], command: str, shape: Shape) -> dict[str, float]:

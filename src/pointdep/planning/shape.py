@@ -92,7 +92,8 @@ class Shape:
     """A job on `rows` pairs of x_dim + y_dim columns of numbers, by the default critic.
 
     hidden, embedding: layers, None for those that the estimator chooses. stream: None for its
-    choice. queries: of a search among `rows` candidates.
+    choice. queries: of a search among `rows` candidates; listed: candidates of a query that are
+    scored, where it is known.
     """
 
     rows: int
@@ -104,6 +105,7 @@ class Shape:
     hidden: tuple[int, ...] | None = None
     embedding: int = _EMBEDDING
     stream: bool | None = None
+    listed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rows", "x_dim", "y_dim", "epochs", "folds", "queries"):

@@ -1,8 +1,9 @@
 """The work of each command, counted: for each of its parts so many units of a few kinds.
 
-The kinds: `fixed` once; `numbers`, values read, encoded or mapped; `streamed`, the same of rows
-that are read again; `sorted`, values times the logarithm of their count; `macs`, multiply-adds of
-networks in float32, `moments` of second moments in float64, and `cubes` of eigenvectors; `inputs`
+The kinds: `fixed` once; `columns`; `numbers`, values read, encoded or mapped; `streamed`, the same
+of rows that are read again; `sorted`, values times the logarithm of their count; `macs`,
+multiply-adds of networks in float32, `moments` of second moments in float64 (`streamed_moments`
+where rows are streamed), and `cubes` of eigenvectors; `inputs`
 and `units`, values that go into the networks and through their hidden layers, `pair_units` where
 these are of pairs; `cells`, pairs of a row with another's; `steps` of the optimiser, and `weights`
 that a step changes; `rows`, and `squares` of their number.
@@ -35,7 +36,7 @@ def fit(shape: Shape) -> Work:
     kept = shape.kept * shape.width
     out_of_fold = _scored(shape, shape.rows)
     bias = 2.0 * shape.kept * (shape.folds if shape.streamed else shape.folds * 0.88)
-    out_of_fold = _sum(out_of_fold, _scored(shape, bias))
+    out_of_fold = _sum({"fixed": 1}, out_of_fold, _scored(shape, bias))
     if shape.streamed:
         out_of_fold["streamed"] = shape.numbers
     judged = 2.0 * shape.folds * shape.stop  # with and without the network
@@ -48,7 +49,11 @@ def fit(shape: Shape) -> Work:
         preparation["cells"] = shape.folds * min(shape.stop, _MIXED_ROWS) * _MIXED_BLOCK
     return {
         "reading": {numbers: shape.numbers},
-        "rank maps": {"numbers": kept, "sorted": kept * log2(shape.kept)},
+        "rank maps": {
+            "columns": shape.width,
+            "numbers": kept,
+            "sorted": kept * log2(shape.kept),
+        },
         "closed form": _closed_form(shape),
         "training": _training(shape),
         "stopping rows": _stopping(shape),
@@ -60,7 +65,7 @@ def fit(shape: Shape) -> Work:
 def score(shape: Shape) -> Work:
     """`pointdep score`: PMI, its standard error and whether it is outside, by all replicas."""
     return {
-        "reading": {"numbers": shape.numbers},
+        "reading": {"numbers": shape.numbers, "streamed": shape.large * shape.numbers},
         "networks": _scored(shape, shape.rows * shape.folds),
         "preparation": {"fixed": 1, "rows": shape.rows, "weights": _weights(shape)},
     }
@@ -70,7 +75,7 @@ def audit(shape: Shape, *, near_copies: bool = True) -> Work:
     """What an audit does beside its fit; near_copies: by FAISS, among rows in memory."""
     rows = shape.rows
     beside = _sum(
-        {"cells": rows * _BLOCK},
+        {"fixed": 1, "cells": rows * _BLOCK},
         _scored(shape, rows),
         _pairs(shape, rows * (_BLOCK - 1)),
     )
@@ -116,7 +121,7 @@ def retrieve(shape: Shape) -> Work:
         return work
     if shape.folds * queries * rows <= _FEW_PAIRS:
         return {**work, "index": {}, "search": _pairs(shape, shape.folds * queries * rows)}
-    listed = list_length(rows)
+    listed = list_length(rows) if shape.listed is None else shape.listed
     work["search"] = _sum(work["search"], _pairs(shape, shape.folds * queries * listed))
     sample = min(queries, _SAMPLE, max(_FEW_PAIRS // (shape.folds * rows), _SMALLEST_SAMPLE))
     work["known answers"] = _pairs(shape, shape.folds * sample * rows)
@@ -196,18 +201,19 @@ def _closed_form(shape: Shape) -> Counts:
     folds, parts, width = shape.folds, shape.parts, shape.width
     scaled = folds * shape.stop
     counts: Counts = {
+        "fixed": 1,
         "cubes": folds * (parts + 1) * (shape.x_dim**3 + shape.y_dim**3),
         "cells": _SCALES * scaled * _SCALE_BLOCK,
         "inputs": scaled * width,
     }
     if shape.streamed:
-        counts["moments"] = shape.moment_rows * width**2
+        counts["streamed_moments"] = shape.moment_rows * width**2
         counts["streamed"] = shape.moment_rows * width + (1 << 16) * shape.table
     else:
         counts["moments"] = folds * shape.train * parts * width**2
     if shape.modulated:
         kept = folds * shape.kept * shape.train / shape.rows
-        counts["moments"] += kept * 5 * shape.modulated**2
+        counts["moments"] = counts.get("moments", 0) + kept * 5 * shape.modulated**2
         counts["cubes"] += folds * 6 * (shape.modulated / 2) ** 3 * 2
     return counts
 
@@ -229,6 +235,7 @@ def _partners(shape: Shape, doubtful: float) -> Counts:
     rows = min(shape.rows, shape.kept + doubtful)
     counts = _sum(
         {
+            "fixed": 1,
             "sorted": rows * log2(rows),
             "macs": folds * rows * (net.y_macs * shape.wide + net.closed_y_macs),
             "inputs": folds * rows * shape.y_dim,
