@@ -50,7 +50,7 @@ from pointdep.fitting.state import remove_state
 from pointdep.inference.advice import Origin
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
-from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold
+from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold, wide_flags
 from pointdep.permutation import PermutationNull, permutation_null
 from pointdep.pictures import ModelPictures
 
@@ -238,7 +238,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         )
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, count)
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_ = flags, trained.history
+        self.flags_, self.history_ = flags, trained.history  # the interval's is added below
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
         self._rows, self._settings = assembly.on_cpu(rows), settings
@@ -246,6 +246,8 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         self._mapped = None if mapped is None else mapped.read_alone(self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
+        told = self.mutual_information()
+        self.flags_ = (*flags, *wide_flags(told.nats, told.ci))
         if not processes.is_first:
             return self
         if checkpoint is not None:

@@ -186,6 +186,7 @@ def test_the_same_random_state_gives_the_same_table(data, found):
     assert not np.array_equal(other["pmi"], found.table["pmi"])
 
 
+@pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
 def test_options_without_a_model():
     x, y = pairs(60)
     settings = {"folds": 2, "random_state": 3, "device": "cpu", "progress": False}
@@ -322,6 +323,19 @@ def test_independent_sides_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         audited(x, y, model=quick(max_epochs=2), contamination=0.05)
+
+
+@pytest.mark.parametrize("rows", [20, 40])
+def test_few_rows_have_no_suspects(rows):
+    """However dependent: by so few the share of chance pairs cannot be told from all of them."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, 2))
+    y = x + 0.1 * random.normal(size=(rows, 2))
+    y[0] = -3 * y[0]
+    with pytest.warns(DataWarning, match="no suspects are named"):
+        found = audited(x, y)
+    assert not found.table["suspect"].any()
+    assert len(found.table) == rows
 
 
 class TestMistakes:

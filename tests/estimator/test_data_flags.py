@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from pointdep.data.tasks import make_task
+from pointdep.inference.out_of_fold import wide_flags
 
 from .helpers import fit, pairs
 
@@ -24,6 +25,29 @@ def test_few_rows(rows, few):
     notes = [note for note in found.mutual_information().warnings if note.startswith("few_rows:")]
     assert bool(notes) == few
     assert all(f"({rows}, of 100 at least)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("nats", "ci", "wide"),
+    [
+        (0.49, (0.0, 1.13), True),
+        (2.91, (2.51, 3.31), False),  # narrow beside the estimate
+        (0.01, (0.0, 0.4), False),  # no more than 0.4, whatever it is
+        (1.5, (1.24, 1.76), True),
+        (1.5, (1.26, 1.74), False),
+        (float("nan"), (float("nan"),) * 2, False),
+    ],
+)
+def test_wide_intervals(nats, ci, wide):
+    assert names(wide_flags(nats, ci)) == ["wide_interval"] * wide
+
+
+@pytest.mark.parametrize(("rows", "wide"), [(60, True), (1500, False)])
+def test_an_interval_that_says_little_is_flagged(rows, wide):
+    model = auto(*pairs(rows), max_epochs=20)
+    assert ("wide_interval" in names(model.flags_)) == wide
+    notes = [note.split(":")[0] for note in model.mutual_information().warnings]
+    assert ("wide_interval" in notes) == wide
 
 
 def test_data_doubled():

@@ -36,6 +36,7 @@ def network_output(model, x, y):
     ).numpy()
 
 
+@pytest.mark.filterwarnings("ignore:wide_interval")  # of so few rows
 def test_it_is_the_default():
     given = PointwiseDependency().get_params()
     assert (given["critic"], given["hidden"], given["link"]) == ("auto", "auto", "auto")

@@ -23,6 +23,11 @@ _INDEPENDENT = (
     "other, or the rows are too few, for PMI to tell wrong pairs from right ones, and no suspects "
     "are named; whether they are dependent at all, mutual_information(shuffles=39) says"
 )
+_ALL = (
+    "by their PMI all pairs may have come together by chance, because the rows are too few or x and "
+    "y depend too little on each other, and no suspects are named; give contamination= where you "
+    "know the share"
+)
 _WEAK = (
     "that many pairs are wrong, or x and y depend so little on each other that right pairs look "
     "like chance, and then many suspects are right; give contamination= where you know the share"
@@ -50,8 +55,9 @@ def decide(
 ) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
-    least: the lower end of the interval of the mutual information; where it is not above 0, and
-    contamination is not given, nobody is a suspect. Warns there, and where the share is large.
+    least: the lower end of the interval of the mutual information. Where it is not above 0, or
+    where by their PMI all pairs may have come together by chance, and contamination is not given,
+    nobody is a suspect. Warns there, and where the share is large.
     """
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
@@ -63,11 +69,23 @@ def decide(
     if contamination is None and least <= 0.0:
         q_value = np.ones_like(q_value)
         warn_caller(_INDEPENDENT, DataWarning)
+    elif _may_be_all(found):
+        q_value = np.ones_like(q_value)
+        warn_caller(
+            f"the share of chance pairs is estimated at {found.share:.0%} "
+            f"(standard error {found.stderr:.0%}): {_ALL}",
+            DataWarning,
+        )
     elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
         warn_caller(
             f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}", DataWarning
         )
     return Decision(posterior, q_value, found)
+
+
+def _may_be_all(found: Contamination) -> bool:
+    """Whether two standard errors above the estimate all pairs are chance pairs."""
+    return found.stderr is not None and found.share + 2.0 * found.stderr >= 1.0
 
 
 def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ MEANINGS = {
     "still_improving": "the last epoch was the best one: more epochs would fit better",
     "saturated": "values sit at a limit of the method, not of the data",
     "few_rows": "so few rows tell little: the interval may miss the truth",
+    "wide_interval": "the interval is wide: the rows are too few to say how dependent x and y are",
     "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "duplicated_rows": "rows occur more than once and stand on both sides of the splits",
     "determined": "part of y is determined by x: the mutual information has no finite value",

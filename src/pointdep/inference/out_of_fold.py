@@ -28,6 +28,7 @@ _CHECK_BLOCK, _CHECK_ROWS = 128, 50_000
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
+_WIDE, _WIDE_SHARE = 0.5, 1 / 3  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
 
 
@@ -231,6 +232,19 @@ def few_flags(values: Array) -> list[Flag]:
         "outliers: a logarithm or ranks of such a column leave the answer the same in principle"
     )
     return [Flag("few_rows_decide", (), message)]
+
+
+def wide_flags(nats: float, ci: tuple[float, float]) -> list[Flag]:
+    """Whether an estimate says little: its interval is wide, and wide beside it."""
+    width = ci[1] - ci[0]
+    if not width > max(_WIDE, _WIDE_SHARE * nats):
+        return []
+    message = (
+        f"{MEANINGS['wide_interval']} ({nats:.2g}, {ci[0]:.2g} to {ci[1]:.2g} nats). Models of few "
+        "rows may miss a part of the dependence too, so that the truth lies above. Give more rows, "
+        "or fewer columns"
+    )
+    return [Flag("wide_interval", (), message)]
 
 
 def limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:

@@ -97,7 +97,7 @@ def render(
         ],
     }
     limits = _limits(sides, embedded, min(media, rows), length)
-    return _fill(audit, data, title or "Which pairs are wrong?", limits)
+    return _fill(audit, data, title or f"Audit of {len(audit.table):,} pairs", limits)
 
 
 def _as_given(values: Any, rows: int) -> Shown | None:
