@@ -69,6 +69,7 @@ def shape_of(job: Job, *, listed: bool = False) -> Shape:
         embedding=job.get("embedding_dim", 64),
         stream=job.get("stream"),
         listed=int(said[1]) if said else None,
+        keeping=job.get("device") == "cuda" and job.get("keeping", True),
     )
 
 

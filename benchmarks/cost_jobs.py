@@ -84,10 +84,13 @@ def _gpu_jobs() -> list[Job]:
         _audit(4e5, 64, 4, stream=True),
         _audit(5e4, 512, 2, stream=True),
         _audit(1.5e5, 512, 3, stream=True),
+        _audit(2e5, 64, 2, stream=True, keeping=False),
+        _audit(1.2e5, 512, 2, stream=True, keeping=False),
         _audit(2e5, 8, 2, held_out=True),
         _audit(3e5, 64, 3, held_out=True),
         _audit(1.5e6, 64, 4, stream=True, held_out=True),
         _audit(6e5, 512, 4, stream=True, held_out=True),
+        _audit(6e5, 512, 4, stream=True, keeping=False, held_out=True),
     ]
     scores = [
         *(_score(rows, 8) for rows in (1e5, 1e6)),

@@ -49,8 +49,6 @@ def printed() -> str:
 
 def extrapolated(*, gpu: bool) -> str:
     """Time, memory and bottleneck of every command, a row for each number of pairs."""
-    if gpu and "gpu" not in measured():
-        return "No GPU has been measured yet: the commands below then fill in the table."
     lines = ["| pairs | fit | score | audit | retrieve |", "|---|---|---|---|---|"]
     for rows in SIZES:
         costs = plan(rows, DIMS, gpu=gpu, cores=1).costs
@@ -62,7 +60,8 @@ def extrapolated(*, gpu: bool) -> str:
 
 
 def _cell(one: Cost) -> str:
-    return f"{duration(one.seconds)}, {size(one.gib)}: {one.bottleneck} {one.share:.0%}"
+    memory = size(one.gib) + ("" if one.gpu_gib is None else f" + {size(one.gpu_gib)}")
+    return f"{duration(one.seconds)}, {memory}: {one.bottleneck} {one.share:.0%}"
 
 
 def held() -> str:

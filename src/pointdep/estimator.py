@@ -238,16 +238,14 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         )
         self._set_fitted(model, rows.encoder_x, rows.encoder_y, count)
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_ = flags, trained.history  # the interval's is added below
+        self.flags_, self.history_ = flags, trained.history
         self.groups_ = rows.codes if stream is None else stream.plan.codes
         self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
-        self._rows, self._settings = assembly.on_cpu(rows), settings
-        self._digests = rows.digests
+        self._rows, self._settings, self._digests = assembly.on_cpu(rows), settings, rows.digests
         self._mapped = None if mapped is None else mapped.read_alone(self._rows)
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
-        told = self.mutual_information()
-        self.flags_ = (*flags, *wide_flags(told.nats, told.ci))
+        self.flags_ = (*flags, *wide_flags(self.mutual_information()))
         if not processes.is_first:
             return self
         if checkpoint is not None:

@@ -24,9 +24,9 @@ _INDEPENDENT = (
     "are named; whether they are dependent at all, mutual_information(shuffles=39) says"
 )
 _ALL = (
-    "by their PMI all pairs may have come together by chance, because the rows are too few or x and "
-    "y depend too little on each other, and no suspects are named; give contamination= where you "
-    "know the share"
+    "by their PMI all pairs may have come together by chance, because the rows are too few or x "
+    "and y depend too little on each other, and no suspects are named; give contamination= where "
+    "you know the share"
 )
 _WEAK = (
     "that many pairs are wrong, or x and y depend so little on each other that right pairs look "

@@ -22,7 +22,7 @@ Dims = Annotated[
 Gpu = Annotated[
     bool,
     typer.Option(
-        "--gpu", help="On one GPU instead of a CPU; this version has no constants of one yet."
+        "--gpu", help="On one GPU instead of a CPU; the constants are of one NVIDIA H200."
     ),
 ]
 Epochs = Annotated[

@@ -18,7 +18,12 @@ from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.splits import Rows, Split
 from pointdep.inference.bias import FittingBias, fitting_bias
-from pointdep.inference.mutual_information import Array, pseudo_values, standard_error
+from pointdep.inference.mutual_information import (
+    Array,
+    MIEstimate,
+    pseudo_values,
+    standard_error,
+)
 from pointdep.inference.scoring import score_blocks, score_pairs
 
 _BLOCK = 128
@@ -234,8 +239,9 @@ def few_flags(values: Array) -> list[Flag]:
     return [Flag("few_rows_decide", (), message)]
 
 
-def wide_flags(nats: float, ci: tuple[float, float]) -> list[Flag]:
+def wide_flags(found: MIEstimate) -> list[Flag]:
     """Whether an estimate says little: its interval is wide, and wide beside it."""
+    nats, ci = found.nats, found.ci
     width = ci[1] - ci[0]
     if not width > max(_WIDE, _WIDE_SHARE * nats):
         return []

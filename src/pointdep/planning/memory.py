@@ -23,7 +23,6 @@ _BLOCK, _CHECKED = 128, 50_000
 _SEVERAL = 2_000  # candidates of a list, up to which memory was seen to grow with it
 _PART = 1 << 24  # numbers that are scored at a time, where they are many
 _VALUES = 1 << 16  # that a float16 column can have
-_RESIDENT = 1 << 33  # of float32 in a quarter of the memory of the GPU that was measured
 
 
 def fit(shape: Shape) -> Counts:
@@ -76,7 +75,7 @@ def retrieve(shape: Shape) -> Counts:
 def of_gpu(command: str, shape: Shape) -> Counts:
     """The same kinds in the memory of a GPU."""
     counts = COMMANDS[command](shape)
-    if command in ("fit", "audit") and shape.streamed and shape.numbers <= _RESIDENT:
+    if command in ("fit", "audit") and shape.resident:
         counts["resident"] = shape.numbers
     return counts
 

@@ -94,7 +94,7 @@ def plan(
         raise InputError(f"dims={dims!r} must be the columns of both sides, as 512 or (512, 64)")
     if epochs is None:
         epochs = EPOCHS if max(sides) > WIDE else EPOCHS_NARROW
-    shape = Shape(rows, *sides, epochs, folds, queries, hidden, embedding_dim, stream)
+    shape = Shape(rows, *sides, epochs, folds, queries, hidden, embedding_dim, stream, keeping=gpu)
     device = "gpu" if gpu else "cpu"
     cores = _cores(device, cores)
     costs = {name: cost(name, shape, device, cores) for name in COMMANDS}
@@ -139,7 +139,7 @@ def cost(command: str, shape: Shape, device: str, cores: int) -> Cost:
 
 def _peak(
     rates: Mapping[str, Mapping[str, float]],
-    held: Callable[[str, Shape], memory.Counts],
+    held: Callable[[str, Shape], Mapping[str, float]],
     stages: Sequence[str],
     shape: Shape,
 ) -> float:

@@ -20,6 +20,7 @@ _BLOCK, _STOP_BLOCK, _LARGEST_STOP_BLOCK, _MIN_STEPS = 8, 16, 256, 20
 _STOP_ROWS, _STOP_NUMBERS = 1 << 14, 1 << 25
 _KEPT_ROWS, _KEPT_NUMBERS = 1 << 17, 1 << 26
 _CHUNK, _MOMENT_ROWS, _TABLE_ROWS = 1 << 25, 1 << 20, 1 << 16
+_RESIDENT = 1 << 33  # of float32 in a quarter of the memory of the GPU that was measured
 _PARTS, _PARTS_WIDE, _MANY_COLUMNS = 5, 2, 200
 
 
@@ -93,7 +94,7 @@ class Shape:
 
     hidden, embedding: layers, None for those that the estimator chooses. stream: None for its
     choice. queries: of a search among `rows` candidates; listed: candidates of a query that are
-    scored, where it is known.
+    scored, where it is known. keeping: whether streamed rows stay in a GPU that has room for them.
     """
 
     rows: int
@@ -106,6 +107,7 @@ class Shape:
     embedding: int = _EMBEDDING
     stream: bool | None = None
     listed: int | None = None
+    keeping: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rows", "x_dim", "y_dim", "epochs", "folds", "queries"):
@@ -134,6 +136,11 @@ class Shape:
     def streamed(self) -> bool:
         """Whether a fit reads its rows as it needs them."""
         return self.large if self.stream is None else self.stream
+
+    @property
+    def resident(self) -> bool:
+        """Whether the rows of a streamed fit are read once, and stay in the GPU."""
+        return self.keeping and self.streamed and self.numbers <= _RESIDENT
 
     @property
     def wide(self) -> bool:

@@ -1,12 +1,12 @@
 """The work of each command, counted: for each of its parts so many units of a few kinds.
 
 The kinds: `fixed` once; `columns`; `numbers`, values read, encoded or mapped; `streamed`, the same
-of rows that are read again; `sorted`, values times the logarithm of their count; `macs`,
-multiply-adds of networks in float32, `moments` of second moments in float64 (`streamed_moments`
-where rows are streamed), and `cubes` of eigenvectors; `inputs`
-and `units`, values that go into the networks and through their hidden layers, `pair_units` where
-these are of pairs; `cells`, pairs of a row with another's; `steps` of the optimiser, and `weights`
-that a step changes; `rows`, and `squares` of their number.
+of rows that are read again, `resident` where a GPU keeps these; `sorted`, values times the
+logarithm of their count; `macs`, multiply-adds of networks in float32, `moments` of second moments
+in float64 (`streamed_moments` where rows are streamed), and `cubes` of eigenvectors; `inputs` and
+`units`, values that go into the networks and through their hidden layers, `pair_units` where these
+are of pairs; `cells`, pairs of a row with another's; `steps` of the optimiser, and `weights` that a
+step changes; `rows`, and `squares` of their number.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _training(shape: Shape) -> Counts:
         "macs": 3 * (rows * (net.x_macs + net.y_macs) + cells * net.pair_macs) + rows * closed,
     }
     if shape.streamed:
-        counts["streamed"] = shape.epochs * shape.numbers
+        counts["resident" if shape.resident else "streamed"] = shape.epochs * shape.numbers
     return counts
 
 
