@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from pointdep.data.tasks import correlated_gaussians
 from pointdep.experiments.figure1.run import make_draw, make_engine, run_figure1
 from pointdep.experiments.figure1.settings import Cell, Figure1
 from pointdep.fitting import engine, recording, stream
+from pointdep.fitting.batches import Cells
 from pointdep.fitting.crew import Crew
 from pointdep.fitting.streamed import rows as streamed_rows
 
@@ -90,6 +92,58 @@ def test_recorded_steps_are_as_steps_one_by_one(critic, monkeypatch):
     monkeypatch.setattr(Crew, "_recorded_step", lambda crew: None)
     one_by_one = fitted("cuda", critic=critic)
     np.testing.assert_allclose(replayed.oof_pmi_, one_by_one.oof_pmi_, rtol=1e-3, atol=1e-3)
+
+
+def dropped(batch, weight):
+    """A step that draws at random."""
+    return nn.functional.dropout(batch.x * batch.y, 0.5).sum((1, 2, 3)) * weight
+
+
+def one_batch():
+    x, y = (torch.randn(2, 1, 4, 3, device=CUDA) for _ in range(2))
+    eye = torch.eye(4, device=CUDA)
+    return Cells(x, y, eye, 1.0 - eye)
+
+
+def test_steps_are_recorded_while_a_thread_takes_pinned_memory():
+    done, taken = threading.Event(), []
+
+    def take():
+        while not done.is_set() and len(taken) < 400:
+            taken.append(torch.empty(1 << 20).pin_memory())
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    batch = one_batch()
+    steps = [recording.RecordedStep(dropped, torch.zeros((), device=CUDA)) for _ in range(30)]
+    try:
+        for step in steps:
+            for _ in range(6):
+                step(batch, 1.0)
+    finally:
+        done.set()
+        thread.join()
+    assert taken
+    assert not any(step.fails for step in steps)
+
+
+def test_a_step_that_cannot_be_recorded_goes_on_drawing():
+    def waits(batch, weight):
+        value = dropped(batch, weight)
+        return value * (1.0 if float(value.detach().sum()) < math.inf else 0.0)
+
+    step, batch = recording.RecordedStep(waits, torch.zeros((), device=CUDA)), one_batch()
+    values = torch.stack([step(batch, 1.0) for _ in range(40)])
+    assert step.fails
+    assert len(values.unique(dim=0)) > 5
+    torch.manual_seed(0)
+    first = torch.rand(3, device=CUDA)
+    torch.manual_seed(0)
+    torch.testing.assert_close(torch.rand(3, device=CUDA), first)
+    again = recording.RecordedStep(dropped, torch.zeros((), device=CUDA))
+    for _ in range(6):
+        again(batch, 1.0)
+    assert not again.fails
 
 
 @pytest.mark.parametrize("width", [3, 40])

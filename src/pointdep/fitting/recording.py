@@ -11,6 +11,9 @@ from torch import Tensor
 from pointdep.fitting.batches import Cells
 
 _WARM_UP = 3
+OTHER_THREADS = "thread_local"
+"""How other threads bear on what is recorded: not at all. One that reads the next rows asks for
+pinned memory, by which a recording would fail."""
 
 
 class RecordedStep:
@@ -63,6 +66,16 @@ def record(function: Callable[[], None]) -> Callable[[], None]:
     """The function's work on the device as a CUDA graph, not yet done; calling it does it."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        function()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
+            function()
+    except RuntimeError:
+        _end_of_recording()
+        raise
     return graph.replay
+
+
+def _end_of_recording() -> None:
+    """After a recording that failed torch's generator would refuse to draw outside of one."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(generator.clone_state())

@@ -24,6 +24,7 @@ from pointdep.core.methods import Method
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.recording import OTHER_THREADS
 
 PRECISIONS = ("bf16", "tf32", "float32", "float64")
 """Of the matrix products. Sums, losses and read-outs stay in float32, or float64 with the last."""
@@ -145,7 +146,7 @@ class StreamEngine:
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
             one()
         torch.cuda.synchronize()
         ready = time.perf_counter()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.data.images import ImageSet
+from pointdep.fitting.recording import OTHER_THREADS
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -131,7 +132,7 @@ class RecordedStep(Step):
     def _record(self, clip: bool) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
             losses = super()._do(self._rows, clip)
         return graph, losses
 
