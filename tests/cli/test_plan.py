@@ -34,11 +34,23 @@ def test_a_search_was_measured_with_five_folds(pointdep):
     assert "among 1,000,000\n" in five
 
 
-@pytest.mark.skipif("gpu" in measured(), reason="a GPU has been measured")
-def test_help_says_what_there_are_no_constants_of(pointdep):
+def test_help_says_what_the_constants_are_of(pointdep):
     told = " ".join(pointdep("plan", "--help").out.split())
-    assert "no constants of one yet" in told
-    assert "constants of one core alone" in told
+    assert "the constants are of one NVIDIA H200" in told
+    assert "the constants are of one and two" in told
+    assert measured()["gpu"]["machine"].startswith("one NVIDIA H200")
+    assert measured()["cpu"]["parallel"]
+
+
+def test_cores(pointdep):
+    times = [
+        pointdep("plan", "1e6", 64, "--cores", cores, "--json").json()["costs"][0]["seconds"]
+        for cores in (1, 2, 8)
+    ]
+    assert times[0] > 1.2 * times[1] > 1.2 * times[2]
+    assert "measured with 1 and 2 cores" in " ".join(
+        pointdep("plan", "1e6", 64, "--cores", 8).out.split()
+    )
 
 
 @pytest.mark.parametrize("rows", ["1e6", "1_000_000", "1000000", "1,000,000", "1E+6"])
@@ -46,9 +58,7 @@ def test_ways_to_write_rows(pointdep, rows):
     assert pointdep("plan", rows, "8", "--json").json()["rows"] == 1_000_000
 
 
-@pytest.mark.parametrize(
-    "options", [(), *[("--gpu",)] * ("gpu" in measured()), ("--epochs", 3, "--folds", 2)]
-)
+@pytest.mark.parametrize("options", [(), ("--gpu",), ("--epochs", 3, "--folds", 2)])
 def test_json(pointdep, check_json, options):
     content = pointdep("plan", 20_000, "32", *options, "--json").json()
     check_json("plan", content)
@@ -56,11 +66,6 @@ def test_json(pointdep, check_json, options):
     for one in content["costs"]:
         assert one["bottleneck"] == one["parts"][0]["part"]
         assert (one["gpu_gib"] is None) == ("--gpu" not in options)
-
-
-@pytest.mark.skipif("gpu" in measured(), reason="a GPU has been measured")
-def test_no_gpu_measured(refused):
-    refused("no GPU has been measured for the plan yet", "plan", 1000, 8, "--gpu")
 
 
 def test_options_reach_the_plan(pointdep):

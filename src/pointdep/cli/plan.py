@@ -40,8 +40,8 @@ Cores = Annotated[
     int | None,
     typer.Option(
         "--cores",
-        help="Of a CPU; this version has constants of one core alone.",
-        show_default="1",
+        help="Of a CPU; the constants are of one and two.",
+        show_default="those of this machine",
     ),
 ]
 
