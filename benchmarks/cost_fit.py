@@ -207,7 +207,8 @@ def within(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
         own = [row for row in every if row["job"]["held_out"]] or every
         found[command] = {
             name: max(max(row[name], 1 / row[name]) for row in own if row[name])
-            for name in ("seconds", "bytes")
+            for name in ("seconds", "bytes", "gpu_bytes")
+            if any(row[name] for row in own)
         }
     return found
 

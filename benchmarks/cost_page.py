@@ -82,6 +82,7 @@ def _held_line(device: str, row: dict[str, Any]) -> str:
     columns = " + ".join(map(str, job["dims"]))
     held = "" if row["bytes"] is None else f"{row['bytes']:.2f}"
     name = row["command"] if row["command"] != "audit" else "audit, beside its fit"
+    name += "" if job.get("keeping", True) else "; rows not kept in the GPU"
     times = f"{duration(row['measured'])} | {row['seconds']:.2f}"
     return f"| {device.upper()} | {name} | {job['rows']:,} | {columns} | {times} | {held} |"
 

@@ -332,10 +332,15 @@ def test_few_rows_have_no_suspects(rows):
     x = random.normal(size=(rows, 2))
     y = x + 0.1 * random.normal(size=(rows, 2))
     y[0] = -3 * y[0]
-    with pytest.warns(DataWarning, match="no suspects are named"):
+    with pytest.warns(DataWarning, match="all pairs may have come together by chance"):
         found = audited(x, y)
     assert not found.table["suspect"].any()
     assert len(found.table) == rows
+    assert "cannot be told from chance pairs" in str(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        known = audited(x, y, contamination=0.1)
+    assert known.table["q_value"].min() < 1
 
 
 class TestMistakes:

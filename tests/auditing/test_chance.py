@@ -147,6 +147,16 @@ class TestContamination:
         shares = (np.arange(1, 100_001) / 100_000) ** (1 / 3)
         assert estimate_contamination(shares).share == pytest.approx(0.25 * shares[29] ** 2)
 
+    @pytest.mark.parametrize("wrong", [0, 2, 5, 29])
+    def test_pairs_above_all_mismatched_ones(self, wrong):
+        """They tie, and the others alone say how many there are by chance."""
+        levels = (np.arange(wrong) + 0.5) / max(wrong, 1)
+        shares = mismatched_shares(np.append(levels, np.full(400, 2.0)), np.linspace(0, 1, 5000))
+        found = estimate_contamination(shares)
+        rows = 400 + wrong
+        assert found.share == pytest.approx((wrong + 1) / rows)
+        assert found.stderr == pytest.approx(math.sqrt(wrong + 1) / rows)
+
     def test_few_rows(self):
         found = estimate_contamination(np.array([0.9, 0.99]))
         assert found.share == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,5 +129,6 @@ def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
     share = Contamination(0.0171, given=stderr is None, stderr=stderr)
     found = AuditedShards(12_000, 1.0, 9, 0, 6, 0, suspects=suspects, contamination=share)
     assert count_unlisted(found) == unlisted
+    assert count_unlisted(replace(found, named=False)) == 0
     told = more_by_chance({"unlisted": unlisted})
     assert ("about 150 more" in told) == (unlisted > 0)

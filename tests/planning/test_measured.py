@@ -17,7 +17,14 @@ RESULTS = ROOT / "benchmarks/results"
 FACTOR = 1.5
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from cost_fit import gib_of, predicted_bytes, predicted_seconds, seconds_of, shape_of  # noqa: E402
+from cost_fit import (  # noqa: E402
+    gib_of,
+    gpu_gib_of,
+    predicted_bytes,
+    predicted_seconds,
+    seconds_of,
+    shape_of,
+)
 
 
 def recorded():
@@ -44,6 +51,10 @@ def test_recorded_jobs(case):
     for command, gib in gib_of(job).items():
         told = predicted_bytes(known["bytes"][command], memory.of_host(command, shape)) / 2**30
         assert 1 / FACTOR <= told / gib <= FACTOR, command
+    if job["held_out"]:
+        for command, gib in gpu_gib_of(job).items():
+            told = predicted_bytes(known["gpu_bytes"][command], memory.of_gpu(command, shape))
+            assert 1 / FACTOR <= told / 2**30 / gib <= FACTOR, command
 
 
 @pytest.mark.skipif(
@@ -64,6 +75,8 @@ def test_constants(device):
     for command in COMMANDS:
         assert 1 <= known["within"][command]["seconds"] <= FACTOR
         assert 1 <= known["within"][command]["bytes"] <= FACTOR
+        assert ("gpu_bytes" in known["within"][command]) == (device == "gpu")
+        assert known["within"][command].get("gpu_bytes", 1.0) <= FACTOR
 
 
 @pytest.mark.skipif(

@@ -163,6 +163,27 @@ def test_every_command_has_work_and_memory():
     assert list(work.COMMANDS) == list(memory.COMMANDS) == list(plan(100, 3, cores=1).costs)
 
 
+def test_advice_of_a_gpu():
+    """Its memory is short before that of the process."""
+    found = plan(10**7, 512, gpu=True)
+    assert found.costs["retrieve"].gib < 64 < found.costs["retrieve"].gpu_gib
+    assert "GiB of the GPU): cut them into parts" in " ".join(found.advice)
+
+
+def test_rows_that_a_gpu_keeps():
+    few, many = (Shape(rows, 512, 512, epochs=3, keeping=True) for rows in (8_000_000, 9_000_000))
+    assert few.resident
+    assert not many.resident
+    assert not Shape(8_000_000, 512, 512, epochs=3).resident  # of a CPU
+    assert not Shape(1000, 512, 512, epochs=3, keeping=True).resident  # not streamed
+    assert work.fit(few)["training"]["resident"] == 3 * few.numbers
+    assert work.fit(many)["training"]["streamed"] == 3 * many.numbers
+    assert memory.of_gpu("fit", few)["resident"] == few.numbers
+    assert "resident" not in memory.of_gpu("fit", many)
+    assert "resident" not in memory.of_host("fit", few)
+    assert "resident" not in memory.of_gpu("score", few)
+
+
 def test_advice():
     small, large = (" ".join(plan(rows, 512, cores=1).advice) for rows in (10_000, 10**9))
     assert "a cluster would not pay" in small

@@ -44,12 +44,17 @@ def estimate_contamination(shares: Array) -> Contamination:
     first = min(_FEWEST, len(ordered)) - 1
     ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
     least = int(density.argmin())
-    share = min(float(density[least]), 1.0)
+    share, seen = min(float(density[least]), 1.0), int(counts[first + least])
+    below = int(np.searchsorted(ordered, ordered[-1], side="left"))
+    if below < _FEWEST <= len(ordered) - below:
+        # All others lie above every mismatched pair, so that these few are the chance pairs; they
+        # may be none, and are counted as one more.
+        share, seen = min(share, (below + 1) / len(ordered)), below + 1
     near = ends <= _NEAR
     if near.sum() >= _LINE:
         line = _at_zero(ends[near], density[near])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
-    return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
+    return Contamination(share, given=False, stderr=share / math.sqrt(seen))
 
 
 def _at_zero(ends: Array, density: Array) -> float:

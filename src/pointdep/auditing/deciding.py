@@ -42,6 +42,11 @@ class Decision:
     q_value: NDArray[np.float64]
     contamination: Contamination
 
+    @property
+    def named(self) -> bool:
+        """Whether suspects could be named at all."""
+        return bool((self.q_value < 1.0).any())
+
 
 def check_shares(fdr: float, contamination: float | None) -> None:
     """Refuse them before the work rather than after."""

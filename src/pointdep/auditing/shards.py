@@ -31,10 +31,14 @@ _CONFIDENT = 1.96
 
 @dataclass(frozen=True)
 class AuditedShards(Scored):
-    """What `score_shards` says, how many pairs are suspects, and the share that came by chance."""
+    """What `score_shards` says, how many pairs are suspects, and the share that came by chance.
+
+    named: whether suspects could be named; not where pairs cannot be told from chance pairs.
+    """
 
     suspects: int
     contamination: Contamination
+    named: bool = True
 
 
 def audit_shards(
@@ -94,6 +98,7 @@ def audit_shards(
         found=done.found,
         suspects=int(suspect.sum()),
         contamination=decision.contamination,
+        named=decision.named,
     )
 
 

@@ -291,7 +291,7 @@ def score_folders(
 def count_unlisted(judged: AuditedShards) -> int:
     """Pairs that came by chance beyond the suspects, where they are more beyond doubt."""
     share, doubt = judged.contamination.share, 2 * (judged.contamination.stderr or 0.0)
-    if judged.rows * (share - doubt) <= judged.suspects:
+    if not judged.named or judged.rows * (share - doubt) <= judged.suspects:
         return 0
     return round(judged.rows * share) - judged.suspects
 

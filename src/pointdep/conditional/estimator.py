@@ -29,6 +29,7 @@ from pointdep.errors import (
 from pointdep.estimator import PointwiseDependency
 from pointdep.fitting.flags import Flag
 from pointdep.inference.mutual_information import MIEstimate, estimate
+from pointdep.inference.out_of_fold import wide_flags
 
 Array32 = NDArray[np.float32]
 
@@ -202,12 +203,14 @@ class ConditionalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
             Flag(flag.name, flag.replicas, f"in the fit of {FIT_OF[part]}, {flag.message}")
             for part, model in ((JOINT, joint), (MARGINAL, marginal))
             for flag in model.flags_
+            if flag.name != "wide_interval"  # that of the difference is another
         )
         self.n_rows_, self.n_features_in_ = joint.n_rows_, joint.n_features_in_
         if hasattr(joint, "feature_names_in_"):
             self.feature_names_in_ = joint.feature_names_in_
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
+        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
 
     def _tables(self, X: Any, Y: Any, Z: Any) -> tuple[Any, Any]:
         """Of given rows: Y and Z together, and Z."""

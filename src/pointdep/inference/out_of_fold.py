@@ -242,13 +242,13 @@ def few_flags(values: Array) -> list[Flag]:
 def wide_flags(found: MIEstimate) -> list[Flag]:
     """Whether an estimate says little: its interval is wide, and wide beside it."""
     nats, ci = found.nats, found.ci
-    width = ci[1] - ci[0]
-    if not width > max(_WIDE, _WIDE_SHARE * nats):
+    wide = ci[1] - ci[0] > max(_WIDE, _WIDE_SHARE * nats)
+    if not wide or found.estimates != "mutual information":
         return []
     message = (
-        f"{MEANINGS['wide_interval']} ({nats:.2g}, {ci[0]:.2g} to {ci[1]:.2g} nats). Models of few "
-        "rows may miss a part of the dependence too, so that the truth lies above. Give more rows, "
-        "or fewer columns"
+        f"{MEANINGS['wide_interval']} (out of fold {nats:.2g}, {ci[0]:.2g} to {ci[1]:.2g} nats). "
+        "Models of few rows may miss a part of the dependence too, so that the truth lies above. "
+        "Give more rows, or fewer columns"
     )
     return [Flag("wide_interval", (), message)]
 

@@ -12,13 +12,15 @@ _LONG_SCORE, _LONG_FIT = 600.0, 3600.0
 _LARGE_MEMORY = 64.0  # GiB
 
 
-def advice(shape: Shape, device: str, costs: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """costs: seconds and GiB of each command."""
+def advice(
+    shape: Shape, device: str, costs: Mapping[str, tuple[float, float, float]]
+) -> tuple[str, ...]:
+    """costs: seconds, GiB, and GiB of the GPU, of each command."""
     return (
         _streaming(shape),
-        _scoring(*costs["score"]),
+        _scoring(costs["score"][0]),
         *_fitting(device, costs["fit"][0]),
-        *_searching(costs["retrieve"][1]),
+        *_searching(*costs["retrieve"][1:]),
     )
 
 
@@ -33,8 +35,7 @@ def _streaming(shape: Shape) -> str:
     return f"The rows are held in memory; with more than {most} a fit streams them (docs/large.md)."
 
 
-def _scoring(seconds: float, gib: float) -> str:
-    del gib
+def _scoring(seconds: float) -> str:
     if seconds < _LONG_SCORE:
         return "Scoring here is soon done: a cluster would not pay."
     apart = _RAY_START + seconds / _WORKERS
@@ -55,11 +56,12 @@ def _fitting(device: str, seconds: float) -> tuple[str, ...]:
     )
 
 
-def _searching(gib: float) -> tuple[str, ...]:
-    if gib < _LARGE_MEMORY:
+def _searching(gib: float, gpu_gib: float) -> tuple[str, ...]:
+    if max(gib, gpu_gib) < _LARGE_MEMORY:
         return ()
+    amount = size(gib) + (f", and {size(gpu_gib)} of the GPU" if gpu_gib else "")
     return (
-        f"A search holds all candidates in memory ({size(gib)}): cut them into parts, and keep "
+        f"A search holds all candidates in memory ({amount}): cut them into parts, and keep "
         "the best of all parts.",
     )
 

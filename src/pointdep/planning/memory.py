@@ -22,6 +22,7 @@ not with the folds."""
 _BLOCK, _CHECKED = 128, 50_000
 _SEVERAL = 2_000  # candidates of a list, up to which memory was seen to grow with it
 _PART = 1 << 24  # numbers that are scored at a time, where they are many
+_GPU_CELLS = 1 << 24  # up to which the memory of a GPU was seen to grow with them
 _VALUES = 1 << 16  # that a float16 column can have
 
 
@@ -75,6 +76,8 @@ def retrieve(shape: Shape) -> Counts:
 def of_gpu(command: str, shape: Shape) -> Counts:
     """The same kinds in the memory of a GPU."""
     counts = COMMANDS[command](shape)
+    if "cells" in counts:
+        counts["cells"] = min(counts["cells"], _GPU_CELLS)
     if command in ("fit", "audit") and shape.resident:
         counts["resident"] = shape.numbers
     return counts

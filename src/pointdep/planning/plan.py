@@ -98,7 +98,8 @@ def plan(
     device = "gpu" if gpu else "cpu"
     cores = _cores(device, cores)
     costs = {name: cost(name, shape, device, cores) for name in COMMANDS}
-    said = advice(shape, device, {name: (c.seconds, c.gib) for name, c in costs.items()})
+    told = {name: (c.seconds, c.gib, c.gpu_gib or 0.0) for name, c in costs.items()}
+    said = advice(shape, device, told)
     machine = str(constants(device)["machine"])
     return Plan(shape, device, machine, cores, costs, said)
 
@@ -133,7 +134,7 @@ def cost(command: str, shape: Shape, device: str, cores: int) -> Cost:
         _peak(known["gpu_bytes"], memory.of_gpu, stages, shape) if device == "gpu" else None,
         ordered,
         within["seconds"],
-        within["bytes"],
+        max(within["bytes"], within.get("gpu_bytes", 0.0)),
     )
 
 
