@@ -10,6 +10,8 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.auditing.audit import audit
+from pointdep.auditing.deciding import decide
+from pointdep.auditing.mismatched import Mismatched
 from pointdep.errors import DataWarning, FitWarning, InputError
 
 COLUMNS = {
@@ -169,8 +171,10 @@ class TestWhatIsWrong:
         np.testing.assert_array_equal(given.table["pmi"], found.table["pmi"])
         one, other = found.table["posterior"], given.table["posterior"]
         between = (one < 1) & (other < 1)
-        ratio = 0.01 / found.contamination.share
-        np.testing.assert_allclose(other[between], ratio * one[between])
+        assert between.any()
+        ratio = other[between] / one[between]
+        np.testing.assert_allclose(ratio, ratio.iloc[0])
+        assert ratio.iloc[0] < 1  # what is counted is no less than 0.01
 
     def test_fdr(self, data, found):
         generous = audited(*data, fdr=0.6)
@@ -325,22 +329,44 @@ def test_independent_sides_are_warned_of():
         audited(x, y, model=quick(max_epochs=2), contamination=0.05)
 
 
-@pytest.mark.parametrize("rows", [20, 40])
-def test_few_rows_have_no_suspects(rows):
-    """However dependent: by so few the share of chance pairs cannot be told from all of them."""
+@pytest.mark.parametrize(("rows", "told"), [(24, False), (24, True)])
+def test_pairs_that_may_all_be_chance_pairs(rows, told):
+    """Their PMI is that of mismatched ones, whatever the interval says."""
     random = np.random.default_rng(0)
-    x = random.normal(size=(rows, 2))
-    y = x + 0.1 * random.normal(size=(rows, 2))
-    y[0] = -3 * y[0]
-    with pytest.warns(DataWarning, match="all pairs may have come together by chance"):
-        found = audited(x, y)
-    assert not found.table["suspect"].any()
-    assert len(found.table) == rows
+    pmi = random.normal(size=rows).astype(np.float32)
+    standing = random.random(rows).astype(np.float32)
+    beside = Mismatched(random.normal(size=5000), standing, random.random(5000))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = decide(pmi, beside, 0.1 if told else None, least=0.2)
+    assert found.named == told
+    assert (found.q_value == 1).all() != told
+    words = [str(warning.message) for warning in caught]
+    assert ["all pairs may have come together by chance" in said for said in words] == [True] * (
+        not told
+    )
+
+
+def test_an_audit_without_suspects_says_why():
+    random = np.random.default_rng(0)
+    with pytest.warns(DataWarning, match="no suspects are named"):
+        found = audited(*random.normal(size=(2, 60, 2)))
+    assert not found.named
     assert "cannot be told from chance pairs" in str(found)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DataWarning)
-        known = audited(x, y, contamination=0.1)
-    assert known.table["q_value"].min() < 1
+
+
+@pytest.mark.parametrize("wrong", [0, 2, 5])
+def test_a_few_wrong_pairs_among_very_dependent_ones(wrong):
+    """Right pairs lie above all mismatched ones; the share of chance pairs is small, not 1."""
+    random = np.random.default_rng(1)
+    shared = random.normal(size=(500, 30))
+    x, y = (shared + 0.1 * random.normal(size=shared.shape) for _ in range(2))
+    rows = 10 * np.arange(wrong)
+    y[rows] = y[np.roll(rows, 1)]
+    found = audited(x, y)
+    assert np.flatnonzero(found.table["suspect"]).tolist() == rows.tolist()
+    assert found.contamination.share < 0.05
+    assert found.named
 
 
 class TestMistakes:

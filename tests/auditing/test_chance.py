@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pointdep.auditing.chance import (
     estimate_contamination,
     mismatched_shares,
+    most_by_chance,
     observed_ratio,
     posteriors,
     q_values,
@@ -29,6 +30,11 @@ def drawn_shares(eps, genuine, rows, random):
     """(rows,): a share eps uniform, the others as `genuine` draws them."""
     chance = random.random(rows) < eps
     return np.where(chance, random.random(rows), genuine(rows))
+
+
+shares_of_pairs = st.lists(st.integers(1, 99), min_size=1, max_size=60).map(
+    lambda v: np.array(v) / 100
+)
 
 
 class TestMismatchedShares:
@@ -112,7 +118,9 @@ class TestContamination:
         pmi = np.where(x == y, high, low)
         mismatched = np.where(random.permutation(x) == y, high, low)
         shares = mismatched_shares(pmi, mismatched)
-        assert estimate_contamination(shares).share == pytest.approx(eps, rel=0.15)
+        below = mismatched_shares(pmi, mismatched, below=True)
+        assert estimate_contamination(shares, below).share == pytest.approx(eps, rel=0.15)
+        assert most_by_chance(shares).share == pytest.approx(eps, rel=0.15)
         posterior = posteriors(pmi, shares, eps)
         # Unequal symbols only meet by chance; of equal ones eps / 5 did, of all eps / 5 + 1 - eps.
         np.testing.assert_allclose(posterior[pmi == low], 1.0, atol=0.15)
@@ -122,15 +130,13 @@ class TestContamination:
     def test_by_hand(self):
         """Forty pairs, of which the first thirty lie closest together at 0.5."""
         shares = np.concatenate([np.linspace(0.1, 0.5, 30), np.full(10, 0.9)])
-        found = estimate_contamination(shares)
+        found = most_by_chance(shares)
         # 30 of 40 up to 0.5, and all 40 up to 0.9: 1.5 and 1.11, and never above one.
         assert found.share == 1.0
         shares[:30] = np.linspace(0.9, 0.95, 30)
         shares[30:] = 0.99
-        assert estimate_contamination(shares).share == pytest.approx(30 / (40 * 0.95))
-        assert estimate_contamination(shares).stderr == pytest.approx(
-            30 / (40 * 0.95) / math.sqrt(30)
-        )
+        assert most_by_chance(shares).share == pytest.approx(30 / (40 * 0.95))
+        assert most_by_chance(shares).stderr == pytest.approx(30 / (40 * 0.95) / math.sqrt(30))
 
     @pytest.mark.parametrize("eps", [0.05, 0.1])
     def test_a_density_that_falls_to_zero_is_followed_there(self, eps):
@@ -152,15 +158,26 @@ class TestContamination:
         """They tie, and the others alone say how many there are by chance."""
         levels = (np.arange(wrong) + 0.5) / max(wrong, 1)
         shares = mismatched_shares(np.append(levels, np.full(400, 2.0)), np.linspace(0, 1, 5000))
+        assert most_by_chance(shares).share == pytest.approx(1.0, abs=0.001)
         found = estimate_contamination(shares)
         rows = 400 + wrong
-        assert found.share == pytest.approx((wrong + 1) / rows)
-        assert found.stderr == pytest.approx(math.sqrt(wrong + 1) / rows)
+        densities = {end: (sum(shares < end) + 1) / (rows * end) for end in shares if end >= 0.5}
+        assert found.share == pytest.approx(min(densities.values()))
+        assert found.share == pytest.approx((wrong + 1) / rows, rel=0.5)
+        counted = sum(shares < min(densities, key=densities.get)) + 1
+        assert found.stderr == pytest.approx(found.share / math.sqrt(counted))
 
     def test_few_rows(self):
-        found = estimate_contamination(np.array([0.9, 0.99]))
+        found = most_by_chance(np.array([0.9, 0.99]))
         assert found.share == 1.0
         assert found.stderr == pytest.approx(1 / math.sqrt(2))
+        found = estimate_contamination(np.array([0.9, 0.99]))
+        assert found.share == pytest.approx(1 / (2 * 0.9))
+
+    @settings(deadline=None)
+    @given(shares_of_pairs)
+    def test_it_is_no_more_than_the_most(self, shares):
+        assert 0 < estimate_contamination(shares).share <= most_by_chance(shares).share <= 1
 
 
 def hull_slopes(shares):
@@ -188,11 +205,6 @@ def hull_slopes(shares):
 
 def slope_at(corners, share):
     return next(slope for first, last, slope in corners if first < share <= last)
-
-
-shares_of_pairs = st.lists(st.integers(1, 99), min_size=1, max_size=60).map(
-    lambda v: np.array(v) / 100
-)
 
 
 class TestObservedRatio:

@@ -96,6 +96,7 @@ def audit(
         answered=fitted.model_.answered,
         mismatched=_in_order(beside.pmi),
         sides=(X, Y),
+        named=decision.named,
     )
 
 

@@ -23,38 +23,58 @@ _CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
 _OF_SAY = 100  # pairs: with so many to count, PMI has half a say
 _NEAR = 0.15  # of the mismatched pairs: the lowest, by which a density is extrapolated to 0
 _LEAST_OF_LEAST = 0.25
+_LONG = 0.5  # of the mismatched pairs: an interval with so many is long
 
 
-def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Array:
-    """Of mismatched pairs (m,), the share that has at most the PMI of each pair (n,), in (0, 1)."""
-    up_to = np.searchsorted(np.sort(mismatched), pmi, side="right")
+def mismatched_shares(
+    pmi: NDArray[np.floating], mismatched: NDArray[np.floating], *, below: bool = False
+) -> Array:
+    """Of mismatched pairs (m,), the share that has at most the PMI of each pair (n,), in (0, 1).
+
+    below: less than it.
+    """
+    up_to = np.searchsorted(np.sort(mismatched), pmi, side="left" if below else "right")
     return (up_to + 0.5) / (len(mismatched) + 1)
 
 
-def estimate_contamination(shares: Array) -> Contamination:
+def estimate_contamination(shares: Array, below: Array | None = None) -> Contamination:
     """eps: the density of `shares`, (n,), at 0, where right pairs are rarest.
+
+    `most_by_chance`, or less where pairs lie above most mismatched ones: few are below then, and in
+    a long interval, counted as one more than they are, because they may be none, these say enough.
+    below: (n,) shares of the mismatched pairs with less PMI; `shares` where none tie.
+    """
+    found = most_by_chance(shares)
+    ordered, ends = np.sort(shares), np.sort(shares if below is None else below)
+    far = ends >= _LONG
+    counts = np.searchsorted(ordered, ordered, side="left")[far] + 1
+    density = counts / (len(ordered) * ends[far])
+    if not far.any() or density.min() >= found.share:
+        return found
+    share = float(density.min())
+    return Contamination(share, given=False, stderr=share / math.sqrt(counts[density.argmin()]))
+
+
+def most_by_chance(shares: Array) -> Contamination:
+    """eps, or more of it, counted on thirty pairs at least.
 
     The least density over an interval from 0; where the density falls towards 0, so that right
     pairs are still among those, what a straight line through it gives there. It is eps where some
     right pairs are impossible (inf r = 0), and above it where even the least likely pairs are
-    sometimes right.
+    sometimes right, or chance pairs are fewer than thirty and right ones above nearly all
+    mismatched ones.
     """
     ordered = np.sort(shares)
     counts = np.searchsorted(ordered, ordered, side="right")  # ties lie in the interval together
     first = min(_FEWEST, len(ordered)) - 1
     ends, density = ordered[first:], counts[first:] / (len(ordered) * ordered[first:])
     least = int(density.argmin())
-    share, seen = min(float(density[least]), 1.0), int(counts[first + least])
-    below = int(np.searchsorted(ordered, ordered[-1], side="left"))
-    if below < _FEWEST <= len(ordered) - below:
-        # All others lie above every mismatched pair, so that these few are the chance pairs; they
-        # may be none, and are counted as one more.
-        share, seen = min(share, (below + 1) / len(ordered)), below + 1
+    share = min(float(density[least]), 1.0)
     near = ends <= _NEAR
     if near.sum() >= _LINE:
         line = _at_zero(ends[near], density[near])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
-    return Contamination(share, given=False, stderr=share / math.sqrt(seen))
+    return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
 
 
 def _at_zero(ends: Array, density: Array) -> float:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pointdep.auditing.chance import (
     estimate_contamination,
     mismatched_shares,
+    most_by_chance,
     posteriors,
     q_values,
 )
@@ -36,16 +37,15 @@ _WEAK = (
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """posterior, q_value: (n,) for each pair; contamination: of all of them."""
+    """posterior, q_value: (n,) for each pair; contamination: of all of them.
+
+    named: whether suspects could be named; where not, every q_value is 1.
+    """
 
     posterior: NDArray[np.float64]
     q_value: NDArray[np.float64]
     contamination: Contamination
-
-    @property
-    def named(self) -> bool:
-        """Whether suspects could be named at all."""
-        return bool((self.q_value < 1.0).any())
+    named: bool = True
 
 
 def check_shares(fdr: float, contamination: float | None) -> None:
@@ -66,31 +66,34 @@ def decide(
     """
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
-    found = estimate_contamination(shares)
+    found = estimate_contamination(shares, mismatched_shares(pmi, beside.pmi, below=True))
+    most = most_by_chance(shares)
     if contamination is not None:
-        found = Contamination(contamination, given=True)
-    posterior = posteriors(pmi, shares, found.share, standings)
-    q_value = q_values(pmi, posterior)
-    if contamination is None and least <= 0.0:
-        q_value = np.ones_like(q_value)
-        warn_caller(_INDEPENDENT, DataWarning)
-    elif _may_be_all(found):
-        q_value = np.ones_like(q_value)
-        warn_caller(
-            f"the share of chance pairs is estimated at {found.share:.0%} "
-            f"(standard error {found.stderr:.0%}): {_ALL}",
-            DataWarning,
-        )
-    elif not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
+        found = most = Contamination(contamination, given=True)
+    # Where the two differ right pairs are far from chance ones, and none is taken for another.
+    posterior = posteriors(pmi, shares, most.share, standings)
+    doubt = "" if found.given else _doubt(found, least)
+    if doubt:
+        warn_caller(doubt, DataWarning)
+        return Decision(posterior, np.ones_like(posterior), found, named=False)
+    if not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
         warn_caller(
             f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}", DataWarning
         )
-    return Decision(posterior, q_value, found)
+    return Decision(posterior, q_values(pmi, posterior), found)
 
 
-def _may_be_all(found: Contamination) -> bool:
-    """Whether two standard errors above the estimate all pairs are chance pairs."""
-    return found.stderr is not None and found.share + 2.0 * found.stderr >= 1.0
+def _doubt(found: Contamination, least: float) -> str:
+    """Why no suspects can be named, or ""."""
+    if least <= 0.0:
+        return _INDEPENDENT
+    doubt = found.stderr or 0.0
+    if found.share + 2.0 * doubt < 1.0:
+        return ""
+    return (
+        f"the share of chance pairs is estimated at {found.share:.0%} "
+        f"(standard error {doubt:.0%}): {_ALL}"
+    )
 
 
 def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:

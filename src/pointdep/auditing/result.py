@@ -64,6 +64,7 @@ class Audit:
     answered: what gave PMI, such as "closed form and network", or "".
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     sides: X and Y as they were given, for the page to show, or None.
+    named: whether suspects could be named; not where pairs cannot be told from chance pairs.
     """
 
     table: pd.DataFrame
@@ -77,6 +78,7 @@ class Audit:
     answered: str = ""
     mismatched: NDArray[np.float32] | None = None
     sides: tuple[Any, Any] | None = field(default=None, repr=False)
+    named: bool = True
 
     @property
     def suspects(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ _BLOCK = 64
 _MOST_ROWS = 4_000  # per replica
 _REACH = 30.0  # nats: farther out a cell has no more say in the fit
 _LEAST_SHARE = 0.05  # of each: less helps few pairs, and may ruin those far out
+_PRIOR = 1.0  # one over the variance of the weights before any cell is seen
 _STEPS, _LONGEST_STEP, _PRECISION = 100, 0.5, 1e-8
 
 
@@ -35,7 +36,8 @@ def fit_mixture(
     """Set log r = a closed form + b towers + c, the same in all replicas, by the stopping rows.
 
     Logistic regression of belonging together on the two parts. The closed form takes part where it
-    helps beyond chance; b below 1 takes back what the towers are too sure of.
+    helps beyond chance; b below 1 takes back what the towers are too sure of. Where the parts tell
+    all pairs from all others, as of very dependent rows, they are left as large as they are.
     """
     critic = model.critic
     assert isinstance(critic, TowersCritic)
@@ -90,15 +92,21 @@ def _parts(
 
 
 def _logistic(columns: Tensor, target: Tensor, shift: Tensor) -> tuple[float, ...]:
-    """Weights of the columns (N, k) of log r, by the cells' being pairs or not, target: (N,)."""
-    weights = columns.new_zeros(columns.shape[1])
-    weights[-2] = 1.0  # the towers as they are
+    """Weights of the columns (N, k) of log r, by the cells' being pairs or not, target: (N,).
+
+    The last column is of ones. A prior holds the weights where the parts have equal shares of 1: it
+    decides where no cell does, because all pairs score above all others and any larger weights
+    would separate them better.
+    """
+    held = columns.new_zeros(columns.shape[1])
+    held[:-1] = 1.0 / (len(held) - 1)
+    prior = _PRIOR * torch.eye(len(held), dtype=columns.dtype)
+    weights = held.clone()
     for _ in range(_STEPS):
         belongs = torch.sigmoid(columns @ weights - shift)
-        gradient = columns.T @ (belongs - target)
+        gradient = columns.T @ (belongs - target) + prior @ (weights - held)
         spread = columns * (belongs * (1 - belongs)).unsqueeze(1)
-        hessian = columns.T @ spread
-        step = torch.linalg.pinv(hessian, hermitian=True) @ gradient  # a part may be constant
+        step = torch.linalg.solve(columns.T @ spread + prior, gradient)
         # Bounded, so that the first steps do not overshoot.
         step = step / max(1.0, float(step.abs().max()) / _LONGEST_STEP)
         weights = weights - step

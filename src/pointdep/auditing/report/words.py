@@ -21,7 +21,7 @@ _STAND = "Suspects are judged by counting mismatched pairs, so they stand even w
 def finding(audit: Audit) -> str:
     """The answer in one sentence."""
     rows, count = len(audit.table), int(audit.table["suspect"].sum())
-    if (audit.table["q_value"] >= 1.0).all():
+    if not audit.named:
         return (
             f"No suspects are named: by their PMI the {rows:,} pairs cannot be told from chance "
             "pairs. There are too few rows, or x and y depend too little on each other."
