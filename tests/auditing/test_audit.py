@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,8 @@ from pointdep import PointwiseDependency
 from pointdep.auditing.audit import audit
 from pointdep.auditing.deciding import decide
 from pointdep.auditing.mismatched import Mismatched
+from pointdep.auditing.report.words import more_by_chance
+from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, FitWarning, InputError
 
 COLUMNS = {
@@ -345,6 +348,15 @@ def test_pairs_that_may_all_be_chance_pairs(rows, told):
     assert ["all pairs may have come together by chance" in said for said in words] == [True] * (
         not told
     )
+
+
+def test_more_pairs_by_chance_than_suspects(found):
+    suspects = int(found.table["suspect"].sum())
+    many = replace(found, contamination=Contamination(0.2, given=False, stderr=0.01))
+    assert f"about {0.2 * ROWS - suspects:.0f} more pairs" in more_by_chance(many)
+    assert more_by_chance(replace(many, named=False)) == ""
+    unsure = replace(found, contamination=Contamination(0.2, given=False, stderr=0.2))
+    assert more_by_chance(unsure) == ""
 
 
 def test_an_audit_without_suspects_says_why():

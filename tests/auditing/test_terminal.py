@@ -12,7 +12,9 @@ def lines(capsys, **marks):
 
 def test_swaps_have_a_column_where_there_is_any(capsys):
     marks = {"better_partner": {0: 1, 1: 2}, "swapped_with": {0: 1}}
-    head, *rows = lines(capsys, **marks)
+    head, *rows, legend = lines(capsys, **marks)
+    assert legend == "* a suspect"
+    assert ["*" in row for row in rows] == list(make_audit([-3.0, -2.0, 1.0]).table["suspect"])
     assert head.split() == ["row", "PMI", "chance", "q", "better", "swapped?", "x", "|", "y"]
     assert [row.split()[4:-1] for row in rows] == [
         ["row", "1", "row", "1"],

@@ -66,7 +66,9 @@ def test_what_a_person_reads(quick, folder):
     assert re.search(r"^mutual information +-?\d\.\d+ nats", outcome.out, re.M)
     assert outcome.out.rstrip().endswith("written: t.parquet")
     assert list(table.sort_index()["shown_x"]) == names
-    better = re.findall(r"  (row \d+|-) +name \d+", outcome.out)
+    better = re.findall(r"[ *] (row \d+|-) +name \d+", outcome.out)
+    starred = re.findall(r"^ +(\d+) .*\* (?:row \d+|-) +name", outcome.out, re.M)
+    assert [int(row) for row in starred] == list(table["row"].head(10)[table["suspect"].head(10)])
     partners = table["better_partner"].head(10)
     assert better == ["-" if pd.isna(one) else f"row {int(one)}" for one in partners]
     assert re.search(r"^method +pc: closed form (alone|and network)$", outcome.out, re.M)

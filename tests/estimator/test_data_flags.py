@@ -34,8 +34,8 @@ def test_few_rows(rows, few):
         (0.49, (0.0, 1.13), True),
         (2.91, (2.51, 3.31), False),  # narrow beside the estimate
         (0.01, (0.0, 0.4), False),  # no more than 0.4, whatever it is
-        (1.5, (1.24, 1.76), True),
-        (1.5, (1.26, 1.74), False),
+        (1.5, (1.1, 1.9), True),
+        (1.5, (1.2, 1.8), False),
         (float("nan"), (float("nan"),) * 2, False),
     ],
 )

@@ -165,8 +165,8 @@ def test_every_command_has_work_and_memory():
 
 def test_advice_of_a_gpu():
     """Its memory is short before that of the process."""
-    found = plan(10**7, 512, gpu=True)
-    assert found.costs["retrieve"].gib < 64 < found.costs["retrieve"].gpu_gib
+    found = plan(5 * 10**6, 512, gpu=True)
+    assert found.costs["retrieve"].gib < 32 < found.costs["retrieve"].gpu_gib
     assert "GiB of the GPU): cut them into parts" in " ".join(found.advice)
 
 

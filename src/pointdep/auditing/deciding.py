@@ -22,7 +22,8 @@ _LARGE_SHARE, _FEW = 0.3, 60  # a share of the rows, and rows: fewer cannot be c
 _INDEPENDENT = (
     "the interval of the mutual information reaches down to 0: x and y depend too little on each "
     "other, or the rows are too few, for PMI to tell wrong pairs from right ones, and no suspects "
-    "are named; whether they are dependent at all, mutual_information(shuffles=39) says"
+    "are named; whether they are dependent at all, mutual_information(shuffles=39) or pointdep mi "
+    "--shuffles 39 says"
 )
 _ALL = (
     "by their PMI all pairs may have come together by chance, because the rows are too few or x "

@@ -144,9 +144,10 @@ class Audit:
         self._write(Path(path), ".parquet")
 
     def __str__(self) -> str:
-        from pointdep.auditing.report.words import finding
+        from pointdep.auditing.report.words import check_verdict, finding
 
-        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
+        told = check_verdict(self)
+        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{told}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""

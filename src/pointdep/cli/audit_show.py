@@ -52,14 +52,14 @@ def worst_rows(found: Audit) -> list[dict[str, Any]]:
 
 def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> None:
     """The result for a person."""
-    from pointdep.auditing.report.words import finding, percent, share_in_words
+    from pointdep.auditing.report.words import finding, more_by_chance, percent, share_in_words
 
     share = found.contamination
     below = int(found.table["below_zero"].sum())
     rows = {
         "suspects": finding(found),
         found.mutual_information.estimates: str(found.mutual_information),
-        "chance pairs": f"{percent(share.share)}: {share_in_words(share)}",
+        "chance pairs": f"{percent(share.share)}: {share_in_words(share)}{more_by_chance(found)}",
         "below zero": f"{below} ({percent(below / len(found.table))})",
         **check_rows(found),
     }
@@ -75,16 +75,16 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
 
 def check_rows(found: Audit) -> dict[str, str]:
     """The verdict of the check, and what it means for the suspects where it is not a good one."""
-    from pointdep.auditing.report.words import caveat
+    from pointdep.auditing.report.words import caveat, check_verdict
 
     more = caveat(found)
-    return {"check": str(found.check)} | ({"": more} if more else {})
+    return {"check": check_verdict(found)} | ({"": more} if more else {})
 
 
 def print_worst(found: Audit, sides: list[Shown | None]) -> None:
     """The worst rows, each with the label or the row whose y would fit better.
 
-    And, where there is any, with the row that it may be swapped with.
+    And, where there is any, with the row that it may be swapped with. Suspects have a star.
     """
     from pointdep.auditing.report.words import probability
 
@@ -102,9 +102,11 @@ def print_worst(found: Audit, sides: list[Shown | None]) -> None:
             nan if line[name] is None else line[name] for name in ("pmi", "posterior", "q_value")
         )
         print(
-            f"{line['row']:>8} {pmi:>8.2f} {probability(posterior):>7} {probability(q_value):>7}  "
-            f"{other}  {x} | {y}"
+            f"{line['row']:>8} {pmi:>8.2f} {probability(posterior):>7} {probability(q_value):>7}"
+            f"{'*' if line['suspect'] else ' '} {other}  {x} | {y}"
         )
+    if any(line["suspect"] for line in worst):
+        print("* a suspect")
 
 
 def _better(line: dict[str, Any]) -> str:

@@ -162,16 +162,17 @@ def print_plan(found: Plan) -> None:
     memory = ", ".join(
         f"{_rounded_up(one.memory_within):g} ({one.command})" for one in found.costs.values()
     )
-    known = (
-        "measured" if found.device == "gpu" or found.cores <= 2 else "measured with 1 and 2 cores"
-    )
+    machine, guess = found.machine, ""
+    if found.device == "cpu" and found.cores > 1:
+        machine = machine.replace("one core", "one and two cores")
+        guess = "; more cores are a guess" if found.cores > 2 else ""
     folds = "" if shape.folds == MEASURED_FOLDS else f"; memory with {MEASURED_FOLDS} folds"
     print_rows(
         {
             "audit": "with its fit",
             "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}{folds}",
             "how sure": f"held-out times were within a factor {worst:g}, memory within {memory}; "
-            f"{known} on {found.machine}. Another machine, slow disks and "
+            f"measured on {machine}{guess}. Another machine, slow disks and "
             "another number of epochs change it in proportion.",
             "so": " ".join(found.advice),
         }

@@ -289,11 +289,12 @@ def score_folders(
 
 
 def count_unlisted(judged: AuditedShards) -> int:
-    """Pairs that came by chance beyond the suspects, where they are more beyond doubt."""
-    share, doubt = judged.contamination.share, 2 * (judged.contamination.stderr or 0.0)
-    if not judged.named or judged.rows * (share - doubt) <= judged.suspects:
+    """Pairs that came by chance beyond the suspects, where these could be named."""
+    from pointdep.auditing.report.words import unlisted
+
+    if not judged.named:
         return 0
-    return round(judged.rows * share) - judged.suspects
+    return unlisted(judged.contamination, judged.rows, judged.suspects)
 
 
 def score_columns(fitted: PointwiseDependency, x: Any, y: Any) -> dict[str, Any]:

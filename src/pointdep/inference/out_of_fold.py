@@ -33,7 +33,7 @@ _CHECK_BLOCK, _CHECK_ROWS = 128, 50_000
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
-_WIDE, _WIDE_SHARE = 0.5, 1 / 3  # of an interval: nats, and times the estimate
+_WIDE, _WIDE_SHARE = 0.5, 1 / 2  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
 
 

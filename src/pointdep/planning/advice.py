@@ -9,7 +9,7 @@ from pointdep.planning.shape import IN_MEMORY, Shape
 _RAY_START = 20.0  # seconds, measured by benchmarks/ray_score.py
 _WORKERS = 8
 _LONG_SCORE, _LONG_FIT = 600.0, 3600.0
-_LARGE_MEMORY = 64.0  # GiB
+_LARGE_MEMORY = 32.0  # GiB
 
 
 def advice(

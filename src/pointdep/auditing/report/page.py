@@ -13,7 +13,14 @@ from pointdep.auditing.report import media as embedding
 from pointdep.auditing.report.content import Shown, as_shown
 from pointdep.auditing.report.media import Media, embed
 from pointdep.auditing.report.packing import LONG_ROWS, LONGEST, pack_table, shorten, to_script
-from pointdep.auditing.report.words import cards, caveat, finding, histogram, outer_bars
+from pointdep.auditing.report.words import (
+    cards,
+    caveat,
+    check_verdict,
+    finding,
+    histogram,
+    outer_bars,
+)
 from pointdep.data.writers import check_writable, whole_file
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
@@ -153,6 +160,7 @@ def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> 
         title=title,
         finding=finding(audit),
         caveat=caveat(audit),
+        verdict=check_verdict(audit),
         outer_bars=outer_bars(data["histogram"]),
         cards=cards(audit),
         audit=audit,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pointdep.inference.advice import NAMED_BY_AUDIT
 from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def finding(audit: Audit) -> str:
     rows, count = len(audit.table), int(audit.table["suspect"].sum())
     if not audit.named:
         return (
-            f"No suspects are named: by their PMI the {rows:,} pairs cannot be told from chance "
+            f"No suspects are named: one by one the {rows:,} pairs cannot be told from chance "
             "pairs. There are too few rows, or x and y depend too little on each other."
         )
     if count == 0:
@@ -42,6 +43,11 @@ def _expected_right(audit: Audit) -> str:
     """The share of good pairs among the suspects: the largest of their q-values."""
     largest = float(audit.suspects["q_value"].max())
     return "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
+
+
+def check_verdict(audit: Audit) -> str:
+    """Of the check; that an audit names wrong pairs, an audit need not say."""
+    return audit.check.verdict.replace(NAMED_BY_AUDIT, "")
 
 
 def cards(audit: Audit) -> list[dict[str, str]]:
@@ -77,7 +83,7 @@ def cards(audit: Audit) -> list[dict[str, str]]:
         {
             "name": "Chance pairs",
             "value": percent(audit.contamination.share),
-            "note": share_in_words(audit.contamination),
+            "note": share_in_words(audit.contamination) + more_by_chance(audit),
         },
     ]
 
@@ -92,6 +98,22 @@ def share_in_words(contamination: Contamination) -> str:
         f"estimated share of pairs that came together by chance{reach}; too high where some "
         "right pairs look like chance too"
     )
+
+
+def more_by_chance(audit: Audit) -> str:
+    """That chance pairs are more than the suspects, where they are, or ""."""
+    rows, suspects = len(audit.table), int(audit.table["suspect"].sum())
+    number = unlisted(audit.contamination, rows, suspects) if audit.named else 0
+    if not number:
+        return ""
+    about = round(number, 2 - len(str(number)))
+    return f"; about {about:,} more pairs than are suspects, which PMI cannot tell from right ones"
+
+
+def unlisted(contamination: Contamination, rows: int, suspects: int) -> int:
+    """Pairs that came by chance beyond the suspects, where they are more beyond doubt."""
+    share, doubt = contamination.share, 2 * (contamination.stderr or 0.0)
+    return max(round(rows * share) - suspects, 0) if rows * (share - doubt) > suspects else 0
 
 
 def caveat(audit: Audit) -> str:
