@@ -51,7 +51,7 @@ def test_an_example_that_would_change_nothing_is_left_out():
 def test_wrong_pairs_are_named_where_pairs_lie_too_far_below_zero():
     mixed = check_matrix(exact(wrong=60, columns=4))
     assert (mixed.passed, mixed.fault) == (False, "stretched")
-    assert "a share of the pairs is wrong (an audit names them)" in mixed.verdict
+    assert "a share of the pairs is wrong (what an audit looks for)" in mixed.verdict
     clean = check_matrix(1.3 * exact(columns=4))
     assert (clean.passed, clean.fault) == (False, "stretched")
     assert "wrong" not in clean.verdict

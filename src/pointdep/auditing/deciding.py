@@ -67,11 +67,13 @@ def decide(
     """
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
-    found = estimate_contamination(shares, mismatched_shares(pmi, beside.pmi, below=True))
-    most = most_by_chance(shares)
     if contamination is not None:
         found = most = Contamination(contamination, given=True)
-    # Where the two differ right pairs are far from chance ones, and none is taken for another.
+    else:
+        found = estimate_contamination(shares, mismatched_shares(pmi, beside.pmi, below=True))
+        # The more cautious of the two for the suspects: among very dependent pairs the other one
+        # would acquit wrong ones by how they stand.
+        most = most_by_chance(shares)
     posterior = posteriors(pmi, shares, most.share, standings)
     doubt = "" if found.given else _doubt(found, least)
     if doubt:

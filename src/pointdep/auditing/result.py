@@ -144,10 +144,9 @@ class Audit:
         self._write(Path(path), ".parquet")
 
     def __str__(self) -> str:
-        from pointdep.auditing.report.words import check_verdict, finding
+        from pointdep.auditing.report.words import finding
 
-        told = check_verdict(self)
-        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{told}"
+        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""

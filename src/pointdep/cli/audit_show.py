@@ -75,10 +75,10 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
 
 def check_rows(found: Audit) -> dict[str, str]:
     """The verdict of the check, and what it means for the suspects where it is not a good one."""
-    from pointdep.auditing.report.words import caveat, check_verdict
+    from pointdep.auditing.report.words import caveat
 
     more = caveat(found)
-    return {"check": check_verdict(found)} | ({"": more} if more else {})
+    return {"check": str(found.check)} | ({"": more} if more else {})
 
 
 def print_worst(found: Audit, sides: list[Shown | None]) -> None:

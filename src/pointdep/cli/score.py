@@ -189,11 +189,11 @@ def more_by_chance(found: dict[str, Any]) -> str:
     """Why those that came by chance are more than the suspects, where they are."""
     if not found["unlisted"]:
         return ""
-    number = found["unlisted"]
-    about = round(number, 2 - len(str(number)))
+    from pointdep.auditing.report.words import in_round_numbers
+
     return (
-        f"; about {about:,} more of them came by chance than are listed: these rows cannot show "
-        "which at this --fdr"
+        f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are listed: "
+        "these rows cannot show which at this --fdr"
     )
 
 

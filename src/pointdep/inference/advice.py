@@ -9,9 +9,6 @@ from pointdep.core.methods import METHODS
 _COMPARE = "a smaller critic or weight decay only where score() on unseen rows rises"
 
 
-NAMED_BY_AUDIT = " (an audit names them)"
-
-
 @dataclass(frozen=True)
 class Origin:
     """Where log r comes from.
@@ -42,7 +39,7 @@ def after_stretched(origin: Origin, wrong_pairs: bool) -> str:
     if origin.given:
         words += ", or these rows are less dependent than those of the fit"
     if wrong_pairs:
-        words += f", or a share of the pairs is wrong{NAMED_BY_AUDIT}"
+        words += ", or a share of the pairs is wrong (what an audit looks for)"
     more = "More rows like these in the fit" if origin.given else "More rows"
     helps = {
         "network": f"{more} help; {_COMPARE}.",
@@ -91,7 +88,7 @@ def after_depends(origin: Origin, side: str) -> str:
 
 def after_uneven(origin: Origin, wrong_pairs: bool) -> str:
     """What helps where neither a constant nor a factor mends it."""
-    words = f"A share of the pairs may be wrong{NAMED_BY_AUDIT}. " if wrong_pairs else ""
+    words = "A share of the pairs may be wrong (what an audit looks for). " if wrong_pairs else ""
     helps = {
         "network": "more rows or another critic may help",
         "closed form": "more rows, or critic='concat', a network alone, may help",

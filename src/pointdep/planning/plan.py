@@ -26,7 +26,8 @@ class Cost:
 
     seconds: in all. gib: memory of the process at its peak, without mapped files; gpu_gib: of the
     GPU, None without one. parts: seconds by part, the longest first; bottleneck: the first of them,
-    and share its share. within, memory_within: the factors that held-out measurements were within.
+    and share its share. within, memory_within: the factors that held-out measurements were within,
+    of memory that of the process or of the GPU, whichever is larger.
     """
 
     command: str

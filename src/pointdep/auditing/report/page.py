@@ -16,7 +16,6 @@ from pointdep.auditing.report.packing import LONG_ROWS, LONGEST, pack_table, sho
 from pointdep.auditing.report.words import (
     cards,
     caveat,
-    check_verdict,
     finding,
     histogram,
     outer_bars,
@@ -160,7 +159,6 @@ def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> 
         title=title,
         finding=finding(audit),
         caveat=caveat(audit),
-        verdict=check_verdict(audit),
         outer_bars=outer_bars(data["histogram"]),
         cards=cards(audit),
         audit=audit,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.inference.advice import NAMED_BY_AUDIT
 from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
@@ -43,11 +42,6 @@ def _expected_right(audit: Audit) -> str:
     """The share of good pairs among the suspects: the largest of their q-values."""
     largest = float(audit.suspects["q_value"].max())
     return "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
-
-
-def check_verdict(audit: Audit) -> str:
-    """Of the check; that an audit names wrong pairs, an audit need not say."""
-    return audit.check.verdict.replace(NAMED_BY_AUDIT, "")
 
 
 def cards(audit: Audit) -> list[dict[str, str]]:
@@ -106,8 +100,15 @@ def more_by_chance(audit: Audit) -> str:
     number = unlisted(audit.contamination, rows, suspects) if audit.named else 0
     if not number:
         return ""
-    about = round(number, 2 - len(str(number)))
-    return f"; about {about:,} more pairs than are suspects, which PMI cannot tell from right ones"
+    return (
+        f"; {in_round_numbers(number)} more pairs than are suspects, which PMI cannot tell from "
+        "right ones"
+    )
+
+
+def in_round_numbers(number: int) -> str:
+    """Two digits of it, as "about 150"."""
+    return f"about {round(number, 2 - len(str(number))):,}"
 
 
 def unlisted(contamination: Contamination, rows: int, suspects: int) -> int:
