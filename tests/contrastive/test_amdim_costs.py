@@ -13,7 +13,8 @@ from torch import Tensor
 
 from core import reference
 from pointdep.contrastive.encoders.amdim import FeatureMaps
-from pointdep.contrastive.encoders.amdim_costs import OBJECTIVES, GlobalToLocal
+from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+from pointdep.contrastive.losses import LOSSES
 from pointdep.errors import InputError
 
 BY_HAND = {
@@ -58,7 +59,7 @@ def loop_cost(name: str, source: Tensor, target: Tensor) -> tuple[float, float]:
     return cost, 0.0 if name in {"drfc", "rpc"} else 0.05 * squares
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_costs_against_loops_over_images_and_cells(name: str) -> None:
     maps1, maps2 = drawn_maps(0), drawn_maps(1)
     cells = torch.tensor([[0, 7, 24], [13, 7, 4]])
@@ -106,7 +107,7 @@ def test_cells_are_drawn_from_the_generator() -> None:
     assert cost(maps1, maps2, cells=cells).five_to_five == seeded[0]
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_half_precision_maps_are_scored_in_full(name: str) -> None:
     maps1, maps2 = (FeatureMaps(*(m.bfloat16() for m in drawn_maps(seed))) for seed in (0, 1))
     cells = torch.zeros(2, 3, dtype=torch.long)
@@ -144,7 +145,7 @@ def worker(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
     results = {}
-    for name in OBJECTIVES:
+    for name in LOSSES:
         for split, sizes in SPLITS.items():
             rows = slice(0, sizes[0]) if rank == 0 else slice(sizes[0], 4)
             results[name, split] = costs_and_gradients(name, rows)

@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+from pointdep.contrastive.losses.collapse import spread
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.collapse import spread
 from pointdep.fitting.flags import MEANINGS
 
 from .losses_by_hand import LOSSES, made

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pointdep.core import objectives
-from pointdep.core.weights import product_log_mean_exp
+from pointdep.core.objectives import product_log_mean_exp
 from pointdep.errors import InputError
 
 from .reference import CASES

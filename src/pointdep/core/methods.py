@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from pointdep.core import inferences, objectives, readouts
+from pointdep.core import objectives, readouts
 from pointdep.errors import InputError, unknown_name
 
 Objective = Callable[..., Tensor]
@@ -173,7 +173,7 @@ _TABLE = (
         name="JS",
         objective=objectives.js,
         **_IDENTITY,
-        inference=inferences.js,
+        inference=readouts.js_inference,
         identifies="r",
         learning="-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1)",
         inferring="1 + E_J[s] - E_M[exp s]",
@@ -208,7 +208,7 @@ _TABLE = (
         name="Variational MI Bounds",
         objective=objectives.js,
         **_IDENTITY,
-        inference=inferences.mean_of(readouts.identity),
+        inference=readouts.mean_of(readouts.identity),
         identifies="r",
         learning="as js (Eq. 1)",
         inferring="E_J[s] (Eq. 7)",
@@ -218,7 +218,7 @@ _TABLE = (
         name="Probabilistic Classifier",
         objective=objectives.pc,
         **_IDENTITY,
-        inference=inferences.mean_of(readouts.identity),
+        inference=readouts.mean_of(readouts.identity),
         identifies="r",
         learning="minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4)",
         reading="log r = logit + log(n_M/n_J) = s (Eq. 5)",
@@ -230,7 +230,7 @@ _TABLE = (
         objective=objectives.dm1,
         read_out=readouts.dm1,
         inverse=readouts.dm1_inverse,
-        inference=inferences.mean_of(readouts.dm1),
+        inference=readouts.mean_of(readouts.dm1),
         identifies="r",
         learning="E_J[s] - lam (E_M[exp s] - 1) (Eq. 2)",
         inferring="E_J[s + log lam] (Eq. 7)",
@@ -242,7 +242,7 @@ _TABLE = (
         objective=objectives.dm2,
         read_out=readouts.dm2,
         inverse=readouts.dm2_inverse,
-        inference=inferences.mean_of(readouts.dm2),
+        inference=readouts.mean_of(readouts.dm2),
         identifies="r times exp(1/(2 eta)), which the corrected read-out takes off",
         learning="E_J[s] - eta (log E_M[exp s])^2 (Eq. 3)",
         inferring="E_J[s - 1/(2 eta)] (Eq. 7, corrected; corrected=False gives the paper's E_J[s])",
@@ -252,7 +252,7 @@ _TABLE = (
         key="drf",
         name="Density-Ratio Fitting",
         **_DRF,
-        inference=inferences.mean_of(readouts.drf),
+        inference=readouts.mean_of(readouts.drf),
         learning="E_J[s] - 1/2 E_M[s^2] (Eq. 6)",
         inferring="E_J[log max(s, floor)] (Eq. 7)",
         options={"alpha": 0.0, "floor": 1e-4},
@@ -261,7 +261,7 @@ _TABLE = (
         key="drf_relative",
         name="Density-Ratio Fitting, relative form",
         **_DRF,
-        inference=inferences.mean_of(readouts.drf),
+        inference=readouts.mean_of(readouts.drf),
         learning="E_J[s] - alpha/2 E_J[s^2] - (1-alpha)/2 E_M[s^2]",
         reading="r = (1-alpha) s / (1 - alpha s)",
         inferring="E_J[log r]",
@@ -274,7 +274,7 @@ _TABLE = (
         scores_ratio=True,
         read_out=readouts.rpc,
         inverse=readouts.rpc_inverse,
-        inference=inferences.mean_of(readouts.rpc),
+        inference=readouts.mean_of(readouts.rpc),
         identifies="r, where it is above the floor",
         learning="E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]",
         reading="r = (a + c s) / (1 - b s)",

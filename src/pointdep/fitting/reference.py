@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.core.weights import product_log_mean_exp
+from pointdep.core.objectives import product_log_mean_exp
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.splits import Split

@@ -6,23 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointdep.core.blocked import Others
-from pointdep.core.blocked import blocks as module
-from pointdep.core.blocked.blocks import block_sizes, blocks, cells_at_hand
-from pointdep.core.blocked.weights import OffDiagonal
+from pointdep.core.blocked import walk as module
+from pointdep.core.blocked.walk import block_sizes, blocks, cells_at_hand, OtherCells
 
 
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.integers(1, 3000))
 def test_every_cell_once(matrices, rows, columns, cells):
     count = torch.zeros(matrices, rows, columns)
     size = block_sizes(matrices, rows, columns, cells)
-    assert size.matrices * size.rows * size.columns <= cells
+    assert size[0] * size[1] * size[2] <= cells
     shapes = []
     for block in blocks(matrices, rows, columns, cells):
         part = count[block.matrices, block.rows, block.columns]
         shapes.append((part.shape, block.common))
         part += 1
     assert (count == 1).all()
-    full = (size.matrices, size.rows, size.columns)
+    full = size
     many = sum(shape == full for shape, _ in shapes) >= 4
     assert all(common == (many and shape == full) for shape, common in shapes)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,21 +9,9 @@ from torch import Tensor, nn
 
 from pointdep.contrastive.distributed import all_sum, gather, row_counts, world
 from pointdep.contrastive.encoders.amdim import FeatureMaps
-from pointdep.core import objectives
+from pointdep.contrastive.losses import LOSSES
+from pointdep.core.methods import get_method
 from pointdep.errors import InputError, unknown_name
-
-Objective = Callable[..., Tensor]
-
-OBJECTIVES: dict[str, Objective] = {
-    "cpc": objectives.cpc,
-    "pcc": objectives.js,
-    "drfc": objectives.drf,
-    "variational": objectives.js,
-    "dm1": objectives.dm1,
-    "dm2": objectives.dm2,
-    "rpc": objectives.rpc,
-}
-"""The names `GlobalToLocal` takes."""
 
 _RATIO_SCORES = {"drfc", "rpc"}  # scores near r and not log r: they are used as they are
 _WHOLE_MATRIX = {"dm2"}  # not a mean over rows, so that each process needs all of them
@@ -67,8 +53,8 @@ class GlobalToLocal(nn.Module):
         regulariser: float = 0.05,
     ) -> None:
         super().__init__()
-        if objective not in OBJECTIVES:
-            raise unknown_name("objective", objective, OBJECTIVES)
+        if objective not in LOSSES:
+            raise unknown_name("objective", objective, LOSSES)
         if not 0.0 <= alpha < 1.0:
             raise InputError(f"alpha={alpha} is outside [0, 1)")
         if clip <= 0.0 or regulariser < 0.0:
@@ -76,8 +62,8 @@ class GlobalToLocal(nn.Module):
                 f"clip={clip} must be above zero and regulariser={regulariser} not below it"
             )
         self.name = objective
-        known = OBJECTIVES[objective]
-        self.objective = partial(known, alpha=alpha) if objective == "drfc" else known
+        options = {"alpha": alpha} if objective == "drfc" else {}
+        self.objective = get_method(LOSSES[objective].method_key, options).objective
         self.clip, self.regulariser = clip, regulariser
 
     def forward(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
-from pointdep.contrastive.losses import collapse
+from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import amdim_views, as_rgb, evaluation_view
 from pointdep.errors import InputError
@@ -80,7 +80,7 @@ class AMDIM(Recipe):
         first, second = (self._maps(view) for view in views)
         cost = self.costs(first, second, cells=cells).total
         features = torch.cat([first.one, second.one]).detach()
-        self.spread.copy_(collapse.spread(features.float()))
+        self.spread.copy_(spread(features.float()))
         beside = torch.stack(
             [
                 F.cross_entropy(classifier(features).float(), labels.repeat(2))
@@ -123,6 +123,6 @@ class AMDIM(Recipe):
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        if self.spread.item() >= collapse.UNTOUCHED:
+        if self.spread.item() >= FREE_SPREAD:
             return ()
         return (Flag("collapsed", (0,), "the features of all images are the same"),)

@@ -73,7 +73,7 @@ def check_loss_options(settings: Settings) -> None:
         if settings.model == "amdim":
             known = list(_AMDIM_OPTIONS.get(objective, ("clip", "regulariser")))
         else:
-            from pointdep.contrastive.pretraining.simclr import LOSSES
+            from pointdep.contrastive.losses import LOSSES
 
             parameters = inspect.signature(LOSSES[objective]).parameters.values()
             known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]

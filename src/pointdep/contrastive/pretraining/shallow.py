@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pointdep.contrastive.distributed import gather
 from pointdep.contrastive.encoders.realnvp import RealNVP
-from pointdep.contrastive.losses import collapse
-from pointdep.contrastive.losses.precision import no_autocast
+from pointdep.contrastive.losses import LOSSES
+from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.adam import Adam
 from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.recipe import Recipe
@@ -23,19 +23,9 @@ from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method, get_method
+from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
 from pointdep.fitting.flags import Flag
-
-METHOD_OF = {
-    "cpc": "cpc",
-    "pcc": "js",
-    "drfc": "drf",
-    "variational": "variational",
-    "dm1": "dm1",
-    "dm2": "dm2",
-    "rpc": "rpc",
-}
-"""The estimator that each objective trains with."""
 
 _OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
 
@@ -103,7 +93,7 @@ class Shallow(Recipe):
         with no_autocast(upper):
             scores = self.product(upper) @ lower.transpose(-1, -2)
         with torch.no_grad():
-            sides = [collapse.spread(code) for code in (upper, lower)]
+            sides = [spread(code) for code in (upper, lower)]
             self.spread.copy_(torch.minimum(*sides))
         return -self.groups.apply(lambda method, part: method.objective(part), scores)
 
@@ -136,7 +126,7 @@ class Shallow(Recipe):
     @property
     def flags(self) -> tuple[Flag, ...]:
         noticed = (
-            ("collapsed", self.spread < collapse.UNTOUCHED, "the codes of all images are the same"),
+            ("collapsed", self.spread < FREE_SPREAD, "the codes of all images are the same"),
             ("diverged", ~self.spread.isfinite(), "the codes are not finite"),
         )
         found = []
@@ -150,7 +140,7 @@ class Shallow(Recipe):
 
 def _methods(objectives: Sequence[str], options: Mapping[str, Any]) -> list[Method]:
     """Each with those of the options that it has; alpha belongs to drfc alone."""
-    methods = [get_method(METHOD_OF[objective]) for objective in objectives]
+    methods = [get_method(LOSSES[objective].method_key) for objective in objectives]
     for name in options:
         if name not in _OPTIONS:
             raise InputError(

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
-from pointdep.contrastive.losses import (
-    CPCLoss,
-    DM1Loss,
-    DM2Loss,
-    DRFCLoss,
-    PCCLoss,
-    RPCLoss,
-    VariationalLoss,
-)
-from pointdep.contrastive.losses.base import ContrastiveLoss
+from pointdep.contrastive.losses import LOSSES, CPCLoss
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import as_rgb, evaluation_view, simclr_views
 from pointdep.fitting.flags import Flag
-
-LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
-    {
-        "cpc": CPCLoss,
-        "pcc": PCCLoss,
-        "drfc": DRFCLoss,
-        "variational": VariationalLoss,
-        "dm1": DM1Loss,
-        "dm2": DM2Loss,
-        "rpc": RPCLoss,
-    }
-)
-"""The loss of each objective."""
 
 _WARM_UP = 0.1  # share of the run in which the rate rises
 

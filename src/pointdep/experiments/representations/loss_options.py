@@ -63,17 +63,17 @@ def _defaults(model: str, objective: str) -> dict[str, Any]:
     if model == "shallow":
         return _shallow_defaults(objective)
     from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
-    from pointdep.contrastive.pretraining.simclr import LOSSES
+    from pointdep.contrastive.losses import LOSSES
 
     made = LOSSES[objective] if model == "simclr" else GlobalToLocal
     return {one.name: one.default for one in inspect.signature(made).parameters.values()}
 
 
 def _method(objective: str) -> Any:
-    from pointdep.contrastive.pretraining.shallow import METHOD_OF
+    from pointdep.contrastive.losses import LOSSES
     from pointdep.core.methods import get_method
 
-    return get_method(METHOD_OF[objective])
+    return get_method(LOSSES[objective].method_key)
 
 
 def _shallow_defaults(objective: str) -> dict[str, Any]:
@@ -84,6 +84,6 @@ def _shallow_defaults(objective: str) -> dict[str, Any]:
 
 
 def _simclr_loss(objective: str, options: Options) -> Any:
-    from pointdep.contrastive.pretraining.simclr import LOSSES
+    from pointdep.contrastive.losses import LOSSES
 
     return LOSSES[objective](**{"negatives": "all", **options})
