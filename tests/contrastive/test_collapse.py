@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from pointdep.contrastive.losses.collapse import spread
+from pointdep.contrastive.losses.contrastive_loss import spread
 
 from pointdep.contrastive import losses
 from pointdep.fitting.flags import MEANINGS

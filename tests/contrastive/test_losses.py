@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from pointdep.contrastive.losses.moments import identity_applies
+
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses

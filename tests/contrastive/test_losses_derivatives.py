@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from pointdep.contrastive.losses.inner_sums import Quadratic, inner_quadratic
-from pointdep.contrastive.losses.precision import _Gram
-from pointdep.contrastive.losses.unit import unit_rows
+
+
+
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 

@@ -69,7 +69,9 @@ class JoinedBatch:
                 self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
         self.positives = scores.pairs(self.anchors, partners[: len(self.anchors)])
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
-        self.weights = OtherCells(self.anchors.unsqueeze(0), ids=self._ids())
+        self.weights = OtherCells(
+            self.anchors.unsqueeze(0), ids=self._ids(), period=self.pairs
+        )
         if groups is None:  # known without a look at the ids
             others = self.views * (self.pairs - 1)
             self.negatives = self.positives.new_full(self.positives.shape, others)
@@ -128,9 +130,9 @@ class JoinedBatch:
     def _ids(self) -> tuple[Tensor, Tensor] | None:
         """Of the anchors, (1, a), and of all candidates, (1, m): the group, or the pair's number.
 
-        None where the pairs are the diagonal.
+        None if the numbers of the pairs follow from the positions of the rows.
         """
-        if self.groups is None and self.views == 1 and not self.shared:
+        if self.groups is None and not self.shared:
             return None
         anchor_views = self.joints // self.pairs
         if self.groups is not None:

@@ -54,13 +54,14 @@ class Quadratic:
         return 2.0 * self.square * scores + self.linear
 
 
-# The derivative of each function that is summed, from score and value.
+# The derivative of each function that is summed, from score and value; where the function is zero.
 _SLOPES: dict[Elementwise | None, Callable[[Tensor, Tensor], Tensor]] = {
     None: lambda scores, _: torch.ones_like(scores),
     torch.exp: lambda _, value: value,
     F.logsigmoid: lambda scores, _: torch.sigmoid(-scores),
     softplus: lambda scores, _: torch.sigmoid(scores),
 }
+_ZEROS = {torch.exp: -math.inf, F.logsigmoid: math.inf, softplus: -math.inf}  # others: at zero
 
 
 class Inputs(NamedTuple):
@@ -121,10 +122,13 @@ def log_sums(inputs: Inputs, job: Job, *, columns: bool = False) -> tuple[Tensor
 
 def weighted_sum(scores: Tensor, weights: Optional, function: Elementwise | None) -> Tensor:
     """The sum of weights * function(s), (..., n, m) -> (...); weight zero hides any score."""
+    masked = weights is not None and weights.dtype == torch.bool
     if weights is not None:
-        scores = torch.where(weights > 0, scores, 0.0)
+        # Under a mask, a score at which the function is zero saves the product with the weights.
+        zero = _ZEROS.get(function, 0.0) if masked else 0.0
+        scores = torch.where(_has_weight(weights), scores, zero)
     values = function(scores) if function else scores
-    return (values if weights is None else weights * values).flatten(-2).sum(-1)
+    return (values if weights is None or masked else weights * values).flatten(-2).sum(-1)
 
 
 def against(
@@ -285,7 +289,7 @@ class _Scored:
         if self.inner is not None:
             (slopes,) = torch.autograd.grad(self.scores, self.inner, slopes)
             if self.weights is not None:
-                slopes = torch.where(self.weights > 0, slopes, 0.0)
+                slopes = torch.where(_has_weight(self.weights), slopes, 0.0)
         x, y, own_x, own_y = self._parts(self.walk.gradients)
         if x is not None:
             _accumulate(x, slopes, self.y)
@@ -410,7 +414,7 @@ def _log_sum_step(
         if weights.dtype != torch.bool:
             scores = scores + torch.where(weights > 0, weights, 1.0).log().to(scores.dtype)
         # In some rows of the matrix, a column may have no weight at all.
-        scores = torch.where(weights > 0, scores, _FAR if columns else -math.inf)
+        scores = torch.where(_has_weight(weights), scores, _FAR if columns else -math.inf)
     return tuple(torch.logsumexp(scores, dim) for dim in ((-1, -2) if columns else (-1,)))
 
 
@@ -447,6 +451,10 @@ def _weighted(values: Tensor, weights: Optional) -> Tensor:
     if weights.dtype == torch.bool:
         return torch.where(weights, values, 0.0)
     return torch.where(weights > 0, values * weights.to(values.dtype), 0.0)
+
+
+def _has_weight(weights: Tensor) -> Tensor:
+    return weights if weights.dtype == torch.bool else weights > 0
 
 
 def _matmul(left: Tensor, right: Tensor) -> Tensor:

@@ -143,13 +143,19 @@ class OtherCells:
     """Cells whose row and column differ in their ids: `Others`, of matrices of any shape.
 
     x: (L, n, ...) gives size and device. rows: (L, n), of square matrices, or None. ids: those of
-    the rows, (L, n), and of the columns, (L, m); None for the diagonal of square matrices.
+    the rows, (L, n), and of the columns, (L, m); without them the id of row or column i is
+    i modulo `period`, which is n unless given.
     """
 
     def __init__(
-        self, x: Tensor, rows: Tensor | None = None, ids: tuple[Tensor, Tensor] | None = None
+        self,
+        x: Tensor,
+        rows: Tensor | None = None,
+        ids: tuple[Tensor, Tensor] | None = None,
+        period: int | None = None,
     ) -> None:
         self.shape, self.device, self.rows, self.ids = x.shape[:2], x.device, rows, ids
+        self.period = period or x.shape[1]
 
     def block(self, at: Block) -> Tensor | None:
         mask = self._mask(at)
@@ -163,10 +169,15 @@ class OtherCells:
         if self.ids is not None:
             rows, columns = self.ids[0][at.matrices, at.rows], self.ids[1][at.matrices, at.columns]
             return rows.unsqueeze(-1) != columns.unsqueeze(-2)
-        if at.rows.stop <= at.columns.start or at.columns.stop <= at.rows.start:
+        # Few blocks have a cell of equal ids, and the others need no mask.
+        least, most = at.rows.start - at.columns.stop + 1, at.rows.stop - at.columns.start - 1
+        if most // self.period * self.period < least:
             return None
-        numbers = torch.arange(self.shape[1], device=self.device)
-        return (numbers[at.rows, None] != numbers[at.columns]).unsqueeze(0)
+        rows, columns = (
+            torch.arange(part.start, part.stop, device=self.device) % self.period
+            for part in (at.rows, at.columns)
+        )
+        return (rows[:, None] != columns).unsqueeze(0)
 
     def row_sums(self) -> Tensor:
         if self.ids is None:
