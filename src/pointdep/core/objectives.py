@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pointdep.core.blocked.inner_scores import InnerScores, JointWeights, ProductWeights
+from pointdep.core.blocked.inner_scores import InnerScores, Joint, Product
 from pointdep.core.blocked.sums import Elementwise, Quadratic, softplus, weighted_sum
 from pointdep.core.blocked.walk import Others, Pairs
 from pointdep.core.precision import HALF
@@ -56,24 +56,25 @@ __all__ = [
 class CellMeans(Protocol):
     """What objectives ask of scores that are no matrix; `InnerScores` is one."""
 
-    def joint_mean(self, joint: JointWeights, function: Elementwise | None = None) -> Tensor:
+    def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""
 
-    def product_mean(self, product: ProductWeights, function: Elementwise | None = None) -> Tensor:
+    def product_mean(self, product: Product, function: Elementwise | None = None) -> Tensor:
         """E_M[function(s)], (...,)."""
 
-    def product_log_mean_exp(self, product: ProductWeights) -> Tensor:
+    def product_log_mean_exp(self, product: Product) -> Tensor:
         """log E_M[exp s], (...,)."""
 
-    def against_rows(self, joint: JointWeights, product: ProductWeights) -> Tensor:
+    def against_rows(self, joint: Joint, product: Product) -> Tensor:
         """E_J of s_ij - log mean exp over the pair itself and the product cells of its row."""
 
 
 Scores = Tensor | CellMeans
+Factored = Tensor | InnerScores
 Weights = Tensor | Pairs | Others
 
 
-def require_square(scores: Tensor | InnerScores) -> None:
+def require_square(scores: Factored) -> None:
     """Refuse a rectangular matrix where the weights are left at their defaults."""
     if isinstance(scores, InnerScores):
         scores.require_pairs()
@@ -87,7 +88,7 @@ def require_square(scores: Tensor | InnerScores) -> None:
         raise InputError("a batch of one pair has no product samples: at least two rows are needed")
 
 
-def joint_mean(scores: Scores, joint: JointWeights, function: Elementwise | None = None) -> Tensor:
+def joint_mean(scores: Scores, joint: Joint, function: Elementwise | None = None) -> Tensor:
     """E_J[function(s)], of shape (...,); the identity function by default."""
     if not isinstance(scores, Tensor):
         return scores.joint_mean(joint, function)
@@ -98,9 +99,7 @@ def joint_mean(scores: Scores, joint: JointWeights, function: Elementwise | None
     return _weighted_mean(scores, joint, function)
 
 
-def product_mean(
-    scores: Scores, product: ProductWeights, function: Elementwise | None = None
-) -> Tensor:
+def product_mean(scores: Scores, product: Product, function: Elementwise | None = None) -> Tensor:
     """E_M[function(s)], of shape (...,); the identity function by default."""
     if not isinstance(scores, Tensor):
         return scores.product_mean(product, function)
@@ -110,7 +109,7 @@ def product_mean(
     return _weighted_mean(scores, product, function)
 
 
-def product_log_mean_exp(scores: Scores, product: ProductWeights) -> Tensor:
+def product_log_mean_exp(scores: Scores, product: Product) -> Tensor:
     """log E_M[exp s], of shape (...,), by logsumexp: the sum itself does not fit float32."""
     if not isinstance(scores, Tensor):
         return scores.product_log_mean_exp(product)
@@ -124,7 +123,7 @@ def product_log_mean_exp(scores: Scores, product: ProductWeights) -> Tensor:
     return torch.logsumexp(shifted.flatten(-2), -1) - weights.flatten(-2).sum(-1).log()
 
 
-def total_weight(scores: Tensor | InnerScores, weights: Weights | None, default: int) -> Tensor:
+def total_weight(scores: Factored, weights: Weights | None, default: int) -> Tensor:
     """The sum n_J or n_M of the weights, of shape (...,); `default` when they are left out."""
     if isinstance(scores, InnerScores):
         return scores.total_weight(weights, default)
@@ -187,7 +186,7 @@ def full_precision(
 
 
 @full_precision
-def cpc(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
+def cpc(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tensor:
     """CPC / InfoNCE: mean_i [ s_ii - log( (1/B) sum_j exp s_ij ) ]; never above log B.
 
     With weights: each joint cell is set against the product cells of its row and itself, itself
@@ -215,13 +214,13 @@ def cpc(scores: Scores, *, joint: JointWeights = None, product: ProductWeights =
 
 
 @full_precision
-def nwj(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
+def nwj(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tensor:
     """NWJ: E_J[s] - E_M[exp(s - 1)]; at most the MI for any scores, best at s = 1 + log r."""
     return joint_mean(scores, joint) - (product_log_mean_exp(scores, product) - 1.0).exp()
 
 
 @full_precision
-def js(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
+def js(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tensor:
     """Jensen-Shannon, Eq. (1): -E_J[softplus(-s)] - E_M[softplus(s)]; best at s = log r.
 
     It is the classifier that weighs joint and product samples equally, however many there are.
@@ -230,7 +229,7 @@ def js(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = 
 
 
 @full_precision
-def dv(scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None) -> Tensor:
+def dv(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tensor:
     """Donsker-Varadhan: E_J[s] - log E_M[exp s]; best at s = log r + any constant."""
     return joint_mean(scores, joint) - product_log_mean_exp(scores, product)
 
@@ -240,8 +239,8 @@ def dv_moving_average(
     scores: Scores,
     log_average: Tensor | None = None,
     *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
+    joint: Joint = None,
+    product: Product = None,
     momentum: float = 0.9,
     floor: float = 1e-4,
 ) -> tuple[Tensor, Tensor]:
@@ -265,11 +264,7 @@ def dv_moving_average(
 
 @full_precision
 def smile_bound(
-    scores: Tensor | InnerScores,
-    *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
-    tau: float = 5.0,
+    scores: Factored, *, joint: Joint = None, product: Product = None, tau: float = 5.0
 ) -> Tensor:
     """SMILE's inference: E_J[s] - log E_M[exp clip(s, -tau, tau)]."""
     return joint_mean(scores, joint) - product_log_mean_exp(scores.clamp(-tau, tau), product)
@@ -277,11 +272,7 @@ def smile_bound(
 
 @full_precision
 def dm1(
-    scores: Scores,
-    *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
-    lam: float = 1.0,
+    scores: Scores, *, joint: Joint = None, product: Product = None, lam: float = 1.0
 ) -> Tensor:
     """Density Matching I, Eq. (2): E_J[s] - lambda (E_M[exp s] - 1); best at log r - log lambda."""
     return joint_mean(scores, joint) - lam * (product_log_mean_exp(scores, product).exp() - 1.0)
@@ -289,23 +280,14 @@ def dm1(
 
 @full_precision
 def dm2(
-    scores: Scores,
-    *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
-    eta: float = 1.0,
+    scores: Scores, *, joint: Joint = None, product: Product = None, eta: float = 1.0
 ) -> Tensor:
     """Density Matching II, Eq. (3): E_J[s] - eta (log E_M[exp s])^2; best at log r + 1/(2 eta)."""
     return joint_mean(scores, joint) - eta * product_log_mean_exp(scores, product).square()
 
 
 @full_precision
-def pc(
-    scores: Tensor | InnerScores,
-    *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
-) -> Tensor:
+def pc(scores: Factored, *, joint: Joint = None, product: Product = None) -> Tensor:
     """Probabilistic Classifier, Eqs. (4) and (5): minus the cross-entropy over all cells.
 
     The score is log r itself and the classifier's logit is s - log(n_M / n_J), so that nothing
@@ -324,11 +306,7 @@ def pc(
 
 @full_precision
 def drf(
-    scores: Scores,
-    *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
-    alpha: float = 0.0,
+    scores: Scores, *, joint: Joint = None, product: Product = None, alpha: float = 0.0
 ) -> Tensor:
     """Density-Ratio Fitting, Eq. (6): E_J[s] - 1/2 E_M[s^2]; best at s = r.
 
@@ -345,8 +323,8 @@ def drf(
 def rpc(
     scores: Scores,
     *,
-    joint: JointWeights = None,
-    product: ProductWeights = None,
+    joint: Joint = None,
+    product: Product = None,
     a: float = 1.0,
     b: float = 0.005,
     c: float = 1.0,
@@ -360,9 +338,7 @@ def rpc(
 
 
 @full_precision
-def squared_loss_mi(
-    scores: Scores, *, joint: JointWeights = None, product: ProductWeights = None
-) -> Tensor:
+def squared_loss_mi(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tensor:
     """The squared-loss mutual information, 1/2 E_J[r] - 1/2, of scores that are r."""
     del product  # part of the common signature; the plug-in needs joint samples only
     return 0.5 * joint_mean(scores, joint) - 0.5

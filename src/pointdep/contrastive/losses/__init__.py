@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pointdep.contrastive.losses.contrastive_loss import (
-    ContrastiveLoss,
-    LogScoreOptions,
-    RatioScoreOptions,
-)
-from pointdep.core.blocked.sums import Inputs, log_sums
+from pointdep.contrastive.losses.contrastive_loss import ContrastiveLoss
+from pointdep.core.blocked.sums import log_sums
 from pointdep.core.precision import no_autocast, raised
 from pointdep.errors import InputError
 
@@ -61,8 +57,8 @@ class CPCLoss(ContrastiveLoss):
     method_key, multiplies, default = "cpc", "temperature", 0.5
     reference: Tensor
 
-    def __init__(self, **options: Unpack[LogScoreOptions]) -> None:
-        super().__init__({}, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.register_buffer("reference", torch.zeros(0, 0))
 
     def set_reference(self, z2: Tensor) -> None:
@@ -101,7 +97,7 @@ class CPCLoss(ContrastiveLoss):
             rows = self.scores.rows(z1, reference.to(z1.device))
             anchors, candidates = self.scores.sides(*rows)
             job = self.scores.job(None, anchors, candidates)
-            (sums,) = log_sums(Inputs(anchors.unsqueeze(0), candidates.unsqueeze(0)), job)
+            (sums,) = log_sums(anchors.unsqueeze(0), candidates.unsqueeze(0), job)
         return sums[0] - math.log(len(reference))
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -134,9 +130,6 @@ class PCCLoss(ContrastiveLoss):
     """
 
     method_key, multiplies, default = "js", "temperature", 0.2
-
-    def __init__(self, **options: Unpack[LogScoreOptions]) -> None:
-        super().__init__({}, **options)
 
 
 class VariationalLoss(PCCLoss):
@@ -183,10 +176,6 @@ class DM1Loss(ContrastiveLoss):
     """
 
     method_key, multiplies, default = "dm1", "temperature", 0.2
-    lam: float
-
-    def __init__(self, *, lam: float = 1.0, **options: Unpack[LogScoreOptions]) -> None:
-        super().__init__({"lam": lam}, **options)
 
 
 class DM2Loss(ContrastiveLoss):
@@ -210,10 +199,6 @@ class DM2Loss(ContrastiveLoss):
     """
 
     method_key, multiplies, default = "dm2", "temperature", 0.2
-    eta: float
-
-    def __init__(self, *, eta: float = 1.0, **options: Unpack[LogScoreOptions]) -> None:
-        super().__init__({"eta": eta}, **options)
 
 
 class DRFCLoss(ContrastiveLoss):
@@ -242,10 +227,6 @@ class DRFCLoss(ContrastiveLoss):
     """
 
     method_key, multiplies, default = "drf", "scale", 10.0
-    alpha: float
-
-    def __init__(self, *, alpha: float = 0.0, **options: Unpack[RatioScoreOptions]) -> None:
-        super().__init__({"alpha": alpha}, **options)
 
 
 class RPCLoss(ContrastiveLoss):
@@ -270,19 +251,6 @@ class RPCLoss(ContrastiveLoss):
     """
 
     method_key, multiplies, default = "rpc", "scale", 10.0
-    a: float
-    b: float
-    c: float
-
-    def __init__(
-        self,
-        *,
-        a: float = 1.0,
-        b: float = 0.005,
-        c: float = 1.0,
-        **options: Unpack[RatioScoreOptions],
-    ) -> None:
-        super().__init__({"a": a, "b": b, "c": c}, **options)
 
 
 LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,32 +32,6 @@ _TWINS = {"scale": "temperature", "temperature": "scale"}
 CriticLike = str | nn.Module | tuple[nn.Module, nn.Module]
 
 
-class LossOptions(TypedDict, total=False):
-    """What every loss takes; see `ContrastiveLoss`."""
-
-    normalize: bool | None
-    clip: float | None
-    learn_scale: bool
-    critic: CriticLike
-    dims: int | tuple[int, int] | None
-    negatives: Literal["cross", "all"]
-    symmetric: bool
-    gather: bool
-    block_size: int | Literal["auto"]
-
-
-class LogScoreOptions(LossOptions, total=False):
-    """What a loss takes whose scores are logarithms."""
-
-    temperature: float | None
-
-
-class RatioScoreOptions(LossOptions, total=False):
-    """What a loss takes whose scores are ratios."""
-
-    scale: float | None
-
-
 class ContrastiveLoss(nn.Module):
     """``loss(z1, z2, groups=None)``: minus a learning objective of Table 1, to be minimised.
 
@@ -74,6 +47,8 @@ class ContrastiveLoss(nn.Module):
 
     Parameters
     ----------
+    own : float
+        Options of the objective: `lam` (DM1), `eta` (DM2), `alpha` (D-RFC), `a`, `b` and `c` (RPC).
     temperature, scale : float, optional
         What similarities are divided by (losses whose score is log r) or multiplied by (whose score
         is r). The default is the loss's own for the inner product of unit vectors, else 1.
@@ -118,7 +93,6 @@ class ContrastiveLoss(nn.Module):
 
     def __init__(
         self,
-        method_options: Mapping[str, Any],
         *,
         temperature: float | None = None,
         scale: float | None = None,
@@ -131,6 +105,7 @@ class ContrastiveLoss(nn.Module):
         symmetric: bool = True,
         gather: bool = True,
         block_size: int | Literal["auto"] = "auto",
+        **own: float,
     ) -> None:
         super().__init__()
         for name, value in (("temperature", temperature), ("scale", scale), ("clip", clip)):
@@ -145,10 +120,10 @@ class ContrastiveLoss(nn.Module):
             raise unknown_name("negatives", negatives, ("cross", "all"))
         if block_size != "auto":
             require_whole("block_size", block_size)
-        self._own_options = dict(method_options)
-        for name, option in method_options.items():
+        self._own_options = {**_own_defaults(self.method_key), **own}
+        for name, option in self._own_options.items():
             setattr(self, name, option)
-        self.method = get_method(self.method_key, method_options)
+        self.method = get_method(self.method_key, self._own_options)
         self.negatives, self.symmetric = negatives, symmetric
         self.gather, self.block_size = gather, block_size
         plain = isinstance(critic, str) and critic == "inner"
@@ -167,14 +142,15 @@ class ContrastiveLoss(nn.Module):
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __init_subclass__(cls) -> None:
-        """Show the options of all losses as the loss's own."""
+        """Show the options of the objective, and those of all losses, as the loss's own."""
         super().__init_subclass__()
-        shown = dict(inspect.signature(cls.__init__).parameters)
-        shared = inspect.signature(ContrastiveLoss.__init__).parameters
-        shown |= {k: p for k, p in shared.items() if p.kind is p.KEYWORD_ONLY}
-        for name in ("self", "options", _TWINS[cls.multiplies]):
-            shown.pop(name, None)
-        cls.__signature__ = inspect.Signature(list(shown.values()))
+        shared = inspect.signature(ContrastiveLoss.__init__).parameters.values()
+        kind = inspect.Parameter.KEYWORD_ONLY
+        own = _own_defaults(cls.method_key).items()
+        shown = [inspect.Parameter(k, kind, default=v, annotation="float") for k, v in own]
+        hidden = _TWINS[cls.multiplies]
+        shown += [p for p in shared if p.kind is kind and p.name != hidden]
+        cls.__signature__ = inspect.Signature(shown)
 
     def __new__(cls, *_: Any, **options: Any) -> ContrastiveLoss:
         """Answer a misspelt option with the nearest right one, and `scale` with `temperature`."""
@@ -317,6 +293,13 @@ class ContrastiveLoss(nn.Module):
         dims = self.dims
         if dims is not None and z.shape[1] != dims[side]:
             raise InputError(f"{name} has {z.shape[1]} columns where dims={dims} says {dims[side]}")
+
+
+def _own_defaults(key: str) -> dict[str, Any]:
+    """The options of a method that its objective takes; those of a read-out train nothing."""
+    method = get_method(key)
+    takes = inspect.signature(method.objective).parameters
+    return {name: value for name, value in method.options.items() if name in takes}
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ from pointdep.contrastive import distributed
 from pointdep.contrastive.losses.similarity import Similarity
 from pointdep.core.blocked.sums import (
     Elementwise,
-    Inputs,
     Job,
     Quadratic,
     against,
@@ -69,9 +68,7 @@ class JoinedBatch:
                 self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
         self.positives = scores.pairs(self.anchors, partners[: len(self.anchors)])
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
-        self.weights = OtherCells(
-            self.anchors.unsqueeze(0), ids=self._ids(), period=self.pairs
-        )
+        self.weights = OtherCells(self.anchors.unsqueeze(0), ids=self._ids(), period=self.pairs)
         if groups is None:  # known without a look at the ids
             others = self.views * (self.pairs - 1)
             self.negatives = self.positives.new_full(self.positives.shape, others)
@@ -143,10 +140,10 @@ class JoinedBatch:
         every = torch.cat([part.repeat(self.views) for part in torch.split(numbers, self.counts)])
         return own.repeat(anchor_views).unsqueeze(0), every.unsqueeze(0)
 
-    def _walk(self) -> tuple[Inputs, Job]:
+    def _walk(self) -> tuple[Tensor, Tensor, Job]:
         candidates = self._gathered(self.candidates)
         job = self.scores.job(self.weights, self.anchors, candidates, self.block_size)
-        return Inputs(self.anchors.unsqueeze(0), candidates.unsqueeze(0)), job
+        return self.anchors.unsqueeze(0), candidates.unsqueeze(0), job
 
     def _excluded(self) -> Tensor:
         """The scores of this process's cells that are no samples of the product, (k,)."""

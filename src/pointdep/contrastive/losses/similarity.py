@@ -186,7 +186,8 @@ class _UnitRows(torch.autograd.Function):
         if torch.is_grad_enabled():  # a second derivative is wanted: as functions of the rows
             unit, length = _unit(rows)
         along = (gradient * unit).sum(-1, keepdim=True)
-        return torch.addcmul(gradient, unit, along, value=-1.0) / length
+        found: Tensor = torch.addcmul(gradient, unit, along, value=-1.0) / length
+        return found
 
 
 def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pointdep.core.blocked.sums import (
     Elementwise,
-    Inputs,
     Job,
     Quadratic,
     against,
@@ -31,8 +30,8 @@ from pointdep.core.blocked.walk import (
 from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
 
-JointWeights = Tensor | Pairs | None
-ProductWeights = Tensor | Others | None
+Joint = Tensor | Pairs | None
+Product = Tensor | Others | None
 
 # Sums of exponentials between these lost nothing to the range of float32.
 _SMALLEST_SUM, _LARGEST_SUM = 1e-20, 1e30
@@ -138,7 +137,7 @@ class InnerScores:
                 "a batch of one pair has no product samples: at least two rows are needed"
             )
 
-    def joint_mean(self, joint: JointWeights, function: Elementwise | None = None) -> Tensor:
+    def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""
         if isinstance(joint, Tensor):
             return self._mean(self._dense(joint), function)
@@ -146,7 +145,7 @@ class InnerScores:
         scores = torch.where(rows > 0, self._pairs(), 0.0)
         return self._pair_mean(function(scores) if function else scores, rows)
 
-    def product_mean(self, product: ProductWeights, function: Elementwise | None = None) -> Tensor:
+    def product_mean(self, product: Product, function: Elementwise | None = None) -> Tensor:
         """E_M[function(s)], (...,)."""
         weights = self._cell_weights(product)
         if isinstance(function, Quadratic) and isinstance(weights, OtherCells):
@@ -156,7 +155,7 @@ class InnerScores:
                 return self._moment(weights.rows, function) / self._total(weights)
         return self._mean(weights, function)
 
-    def product_log_mean_exp(self, product: ProductWeights) -> Tensor:
+    def product_log_mean_exp(self, product: Product) -> Tensor:
         """log E_M[exp s], (...,)."""
         weights = self._cell_weights(product)
         # Any reference will do that is not too far from the highest score. That of the pairs is
@@ -167,16 +166,16 @@ class InnerScores:
         if not bool(kept.all()):
             with torch.no_grad():
                 # Log sums of rows are above the highest score by no more than log m.
-                (rows,) = log_sums(self._flat(), self._job(weights))
+                (rows,) = log_sums(*self._sides(), self._job(weights))
             top = rows.view(math.prod(self._lead), -1).amax(1).view(self._lead)
             highest = torch.where(kept, highest, top)
             total = self._exp_sums(weights, highest)
         return total.log() + highest - self._total(weights).log()
 
-    def against_rows(self, joint: JointWeights, product: ProductWeights) -> Tensor:
+    def against_rows(self, joint: Joint, product: Product) -> Tensor:
         """E_J of s_ij - log mean exp over the pair itself and the product cells of its row."""
         rows, weights = self._pair_rows(joint), self._cell_weights(product)
-        (negatives,) = log_sums(self._flat(), self._job(weights))
+        (negatives,) = log_sums(*self._sides(), self._job(weights))
         own = torch.where(rows > 0, rows, 1.0)
         scores = torch.where(rows > 0, self._pairs(), 0.0)
         count = weights.row_sums().view(rows.shape).to(own.dtype)
@@ -191,9 +190,11 @@ class InnerScores:
         return self._total(self._cell_weights(weights))
 
     def _of_each(self, change: Callable[[Tensor], Tensor]) -> InnerScores:
-        names = ("x", "y", "own_x", "own_y", "shift")
-        present = {name: part for name in names if (part := getattr(self, name)) is not None}
-        return replace(self, **{name: change(part) for name, part in present.items()})
+        own_x, own_y, shift = (
+            None if part is None else change(part) for part in (self.own_x, self.own_y, self.shift)
+        )
+        x, y = change(self.x), change(self.y)
+        return replace(self, x=x, y=y, own_x=own_x, own_y=own_y, shift=shift)
 
     @property
     def _lead(self) -> torch.Size:
@@ -204,11 +205,16 @@ class InnerScores:
     def _parts(self) -> int:
         return self.x.shape[-3] if self.parts else 1
 
-    def _flat(self) -> Inputs:
-        """x, y, own_x and own_y with one leading dimension, L = replicas times parts."""
-        x, y = (side.reshape(-1, *side.shape[-2:]) for side in (self.x, self.y))
-        own = (None if o is None else o.reshape(-1, o.shape[-1]) for o in (self.own_x, self.own_y))
-        return Inputs(x, y, *own)
+    def _sides(self) -> tuple[Tensor, Tensor]:
+        """[x, own_x, 1] and [y, 1, own_y], of the terms that are there, as (L, n, e)."""
+        x, y = self.x, self.y
+        for own, with_x in ((self.own_x, True), (self.own_y, False)):
+            if own is not None:
+                one = own.new_ones(()).expand((y if with_x else x).shape[:-1])
+                of_x, of_y = (own, one) if with_x else (one, own)
+                x = torch.cat([x, of_x.unsqueeze(-1)], -1)
+                y = torch.cat([y, of_y.unsqueeze(-1)], -1)
+        return x.reshape(-1, *x.shape[-2:]), y.reshape(-1, *y.shape[-2:])
 
     def _each_part(self, values: Tensor) -> Tensor:
         """One value per replica, (...,) in any shape, for each of its parts, (L,)."""
@@ -222,17 +228,15 @@ class InnerScores:
     def _pairs(self) -> Tensor:
         """The scores of the pairs, (R, G, n)."""
         self.require_pairs()
-        x, y, *own_terms = self._flat()
+        x, y = self._sides()
         scores = (x * y).sum(-1)
-        for own in own_terms:
-            scores = scores if own is None else scores + own
         if self.link is not None:
             scores = self.link(scores)
         if self.shift is not None:
             scores = scores - self._each_part(self.shift).unsqueeze(-1)
         return scores.view(-1, self._parts, scores.shape[-1])
 
-    def _pair_rows(self, joint: JointWeights) -> Tensor:
+    def _pair_rows(self, joint: Joint) -> Tensor:
         """The weights of the pairs, (R, G, n)."""
         self.require_pairs()
         full = self.x.shape[:-1]
@@ -243,17 +247,16 @@ class InnerScores:
             return self.x.new_ones(()).expand(flat)
         return joint.rows.to(self.dtype).expand(full).reshape(flat)
 
-    def _cell_weights(self, weights: ProductWeights | Pairs) -> OtherCells | Dense:
+    def _cell_weights(self, weights: Product | Pairs) -> OtherCells | Dense:
         if isinstance(weights, Tensor):
             return self._dense(weights)
         self.require_pairs()
-        shape, x = self.x.shape[:-1], self._flat().x
+        shape, given = self.x.shape[:-1], weights if isinstance(weights, Others) else Others()
         rows, ids = (
             None if part is None else part.expand(shape).reshape(-1, shape[-1])
-            for part in (
-                (weights.rows, weights.ids) if isinstance(weights, Others) else (None,) * 2
-            )
+            for part in (given.rows, given.ids)
         )
+        x = self.x.reshape(-1, *self.x.shape[-2:])
         return OtherCells(x, rows, None if ids is None else (ids, ids))
 
     def _dense(self, weights: Tensor) -> Dense:
@@ -273,24 +276,13 @@ class InnerScores:
         return self._together(weights.row_sums().sum(-1)).to(self.dtype)
 
     def _mean(self, weights: CellWeights, function: Elementwise | None) -> Tensor:
-        sums = cell_sums(self._flat(), self._job(weights), function)
+        sums = cell_sums(*self._sides(), self._job(weights), function)
         return self._together(sums) / self._total(weights)
 
     def _moment(self, rows: Tensor | None, function: Quadratic) -> Tensor:
         """The weighted sum of function(s) over all cells but the diagonal, (...,)."""
-        x, y, own_x, own_y = self._flat()
+        x, y = self._sides()
         pairs = self._pairs().flatten(0, 1)
-        # [x, own_x, 1] . [y, 1, own_y], of the terms that are there.
-        extra = []
-        if own_x is not None:
-            extra.append((own_x, torch.ones_like(own_x)))
-        if own_y is not None:
-            extra.append((torch.ones_like(own_y), own_y))
-        if extra:
-            x, y = (
-                torch.cat([side, torch.stack(parts, -1)], -1)
-                for side, parts in zip((x, y), zip(*extra, strict=True), strict=True)
-            )
         if rows is not None:
             rows = rows.to(self.dtype)
             x, y = (torch.where(rows.unsqueeze(-1) > 0, side, 0.0) for side in (x, y))
@@ -302,7 +294,7 @@ class InnerScores:
 
     def _exp_sums(self, weights: CellWeights, highest: Tensor) -> Tensor:
         lowered = self - highest.view(*self._lead, 1, 1)
-        return self._together(cell_sums(lowered._flat(), lowered._job(weights), torch.exp))
+        return self._together(cell_sums(*lowered._sides(), lowered._job(weights), torch.exp))
 
     @torch.no_grad()
     def _highest_pair(self) -> Tensor:

@@ -1,7 +1,7 @@
 """Sums over the cells of L matrices of scores, with their derivatives.
 
-The scores are x_i . y_j + own_x_i + own_y_j, or what a link makes of them; or those of any function
-of rows. Two ways lead to the same numbers:
+The scores are inner products x_i . y_j, or what a link makes of them; or those of any function of
+rows. Two ways lead to the same numbers:
 
 - In blocks, for inner products: only sums are kept of a block, and the two products with the slopes
   of its cells that make up the gradients of x and y. Steps on a block are fused on a GPU.
@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,23 +55,19 @@ class Quadratic:
         return 2.0 * self.square * scores + self.linear
 
 
-# The derivative of each function that is summed, from score and value; where the function is zero.
+# The derivative of each function that is summed, from score and value.
 _SLOPES: dict[Elementwise | None, Callable[[Tensor, Tensor], Tensor]] = {
     None: lambda scores, _: torch.ones_like(scores),
     torch.exp: lambda _, value: value,
     F.logsigmoid: lambda scores, _: torch.sigmoid(-scores),
     softplus: lambda scores, _: torch.sigmoid(scores),
 }
-_ZEROS = {torch.exp: -math.inf, F.logsigmoid: math.inf, softplus: -math.inf}  # others: at zero
-
-
-class Inputs(NamedTuple):
-    """x: (L, n, e), y: (L, m, e), own_x: (L, n), own_y: (L, m)."""
-
-    x: Tensor
-    y: Tensor
-    own_x: Optional = None
-    own_y: Optional = None
+# The score at which each is zero; zero for the others.
+_ZEROS: dict[Elementwise | None, float] = {
+    torch.exp: -math.inf,
+    F.logsigmoid: math.inf,
+    softplus: -math.inf,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,31 +89,34 @@ class Job:
     draws: bool = False
     plain: bool = False
 
+    def weights_of(self, at: Block) -> Optional:
+        return None if self.weights is None else self.weights.block(at)
+
     @property
     def in_blocks(self) -> bool:
         return self.score is None and not self.plain and own_functions_apply()
 
 
-def cell_sums(inputs: Inputs, job: Job, function: Elementwise | None = None) -> Tensor:
+def cell_sums(x: Tensor, y: Tensor, job: Job, function: Elementwise | None = None) -> Tensor:
     """The weighted sum of function(s) over the cells of each matrix: (L,).
 
-    In blocks, gradients are found on the way: three products per block if one is wanted, and none
-    in the backward pass.
+    x: (L, n, e), y: (L, m, e). In blocks, gradients are found on the way: three products per block
+    if one is wanted, and none in the backward pass.
     """
     if not job.in_blocks:
-        return _plain_sums(inputs, job, function)
-    out: Tensor = _CellSums.apply(*_undisturbed(inputs), job, function)  # type: ignore[no-untyped-call]
+        return _plain_sums(x, y, job, function)
+    out: Tensor = _CellSums.apply(*_known(x, y), job, function)  # type: ignore[no-untyped-call]
     return out
 
 
-def log_sums(inputs: Inputs, job: Job, *, columns: bool = False) -> tuple[Tensor, ...]:
+def log_sums(x: Tensor, y: Tensor, job: Job, columns: bool = False) -> tuple[Tensor, ...]:
     """log of the weighted sum of exp s over each row, (L, n), and each column, (L, m), if asked.
 
     -inf for a row without weight. In blocks, scores are computed again in the backward pass.
     """
     if not job.in_blocks:
-        return _plain_log_sums(inputs, job, columns)
-    out: tuple[Tensor, ...] = _LogSums.apply(*_undisturbed(inputs), job, columns)  # type: ignore[no-untyped-call]
+        return _plain_log_sums(x, y, job, columns)
+    out: tuple[Tensor, ...] = _LogSums.apply(*_known(x, y), job, columns)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -147,98 +147,74 @@ def against(
     return F.logsigmoid(positive - negatives) + (torch.log1p(count) + zero)
 
 
-def _undisturbed(inputs: Inputs) -> Inputs:
+def _known(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Detached where gradients are off, of which an autograd function is not told."""
-    if torch.is_grad_enabled():
-        return inputs
-    return Inputs(*(None if part is None else part.detach() for part in inputs))  # type: ignore[arg-type]
+    return (x, y) if torch.is_grad_enabled() else (x.detach(), y.detach())
 
 
-# --- By plain operations ---------------------------------------------------------------------
+# --- By plain operations ---
 
 
-def _plain_sums(inputs: Inputs, job: Job, function: Elementwise | None) -> Tensor:
-    def part(scores: Tensor, weights: Optional) -> Tensor:
-        return weighted_sum(scores, weights, function)
-
-    return torch.stack(_by_rows(inputs, job, part)).sum(0)
+def _plain_sums(x: Tensor, y: Tensor, job: Job, function: Elementwise | None) -> Tensor:
+    parts = _by_rows(x, y, job, lambda scores, w: weighted_sum(scores, w, function))
+    return torch.stack(parts).sum(0)
 
 
-def _plain_log_sums(inputs: Inputs, job: Job, columns: bool) -> tuple[Tensor, ...]:
-    def part(scores: Tensor, weights: Optional) -> tuple[Tensor, ...]:
-        return _log_sum_step(columns, scores, None, None, weights)
-
-    rows, *down = zip(*_by_rows(inputs, job, part), strict=True)
+def _plain_log_sums(x: Tensor, y: Tensor, job: Job, columns: bool) -> tuple[Tensor, ...]:
+    parts = _by_rows(x, y, job, lambda scores, w: _log_sum_step(columns, scores, None, w))
+    rows, *down = zip(*parts, strict=True)
     return torch.cat(rows, 1), *(torch.logsumexp(torch.stack(one), 0) for one in down)
 
 
-def _by_rows(inputs: Inputs, job: Job, part: Callable[[Tensor, Optional], Any]) -> list[Any]:
+def _by_rows(x: Tensor, y: Tensor, job: Job, part: Callable[[Tensor, Optional], Any]) -> list[Any]:
     """part(scores, weights) of some rows at a time; several are computed again in backward."""
-    x, y, own_x, own_y = inputs
     matrices, columns = y.shape[:2]
 
-    def scored(rows: slice, x: Tensor, y: Tensor, own_x: Optional, own_y: Optional) -> Any:
-        at = Block(slice(0, matrices), rows, slice(0, columns))
-        weights = None if job.weights is None else job.weights.block(at)
+    def scored(rows: slice, x: Tensor, y: Tensor) -> Any:
+        weights = job.weights_of(Block(slice(0, matrices), rows, slice(0, columns)))
         if job.score is not None:
             return part(job.score(x, y), weights)
-        scores = _with_own(_matmul(x, y.mT), own_x, own_y)
+        scores = _matmul(x, y.mT)
         scores = scores if job.link is None else job.link(scores)
-        return part(scores if job.shift is None else scores - job.shift[:, None, None], weights)
+        return part(_shifted(scores, job.shift), weights)
 
-    parts = spans(x.shape[1], max(1, job.cells // (matrices * columns)))
+    size = max(1, job.cells // (matrices * columns))
     # `torch.func` cannot compute again.
-    again = len(parts) > 1 and torch.is_grad_enabled() and not transformed()
-    found = []
-    for rows in parts:
-        given = rows, x[:, rows], y, None if own_x is None else own_x[:, rows], own_y
-        if again:
-            options = {"use_reentrant": False, "preserve_rng_state": job.draws}
-            found.append(checkpoint(scored, *given, **options))
-        else:
-            found.append(scored(*given))
-    return found
+    if size >= x.shape[1] or transformed() or not torch.is_grad_enabled():
+        return [scored(rows, x[:, rows], y) for rows in spans(x.shape[1], size)]
+    again = partial(checkpoint, scored, use_reentrant=False, preserve_rng_state=job.draws)
+    return [again(rows, x[:, rows], y) for rows in spans(x.shape[1], size)]
 
 
 def _differentiable(
-    ctx: Any, inputs: Sequence[Optional], gradients: Sequence[Tensor], sums: Callable[..., Any]
+    ctx: Any, plain: Callable[..., Any], *gradients: Tensor
 ) -> tuple[Optional, ...]:
-    """The gradients of `sums`, computed again so that they can be differentiated themselves."""
+    """The gradients of `plain`, computed again so that they can be differentiated themselves."""
     # Views, so that x and y are told apart where they are one tensor.
-    views = [None if part is None else part.view_as(part) for part in inputs]
-    needed = [view for view, wanted in zip(views, ctx.needs_input_grad, strict=False) if wanted]
-    values = sums(Inputs(*views), ctx.job, ctx.option)  # type: ignore[arg-type]
+    views = [side.view_as(side) for side in ctx.saved_tensors[:2]]
+    wanted = ctx.needs_input_grad[:2]
+    needed = [view for view, one in zip(views, wanted, strict=True) if one]
+    values = plain(*views, ctx.job, ctx.option)
     found = iter(torch.autograd.grad(values, needed, gradients, create_graph=True))
-    return tuple(next(found) if wanted else None for wanted in ctx.needs_input_grad)
+    return *(next(found) if one else None for one in wanted), None, None
 
 
-# --- In blocks -------------------------------------------------------------------------------
+# --- In blocks ---
 
 
 class _Walk:
-    """The blocks of a job, and the gradients of the inputs that are gathered on the way."""
+    """The blocks of a job, and the gradients of x and y that are gathered on the way."""
 
-    def __init__(self, inputs: Sequence[Optional], job: Job, wanted: Sequence[bool] = ()) -> None:
-        self.inputs = [None if part is None else part.detach() for part in inputs]
-        self.job = job
+    def __init__(self, x: Tensor, y: Tensor, job: Job, wanted: Sequence[bool] = ()) -> None:
+        self.x, self.y, self.job = x.detach(), y.detach(), job
         self.gradients = [
-            torch.zeros_like(part) if part is not None and needed else None
-            for part, needed in zip(self.inputs, wanted, strict=False)
+            torch.zeros_like(side) if needed else None
+            for side, needed in zip((self.x, self.y), wanted, strict=False)
         ]
-        # What a step has to add: own terms, unless they went into a link before, and the shift.
-        self.added = self.inputs[2:] if job.link is None else [None, None]
-        if job.shift is not None:
-            x, own_x = self.inputs[0], self.added[0]
-            assert x is not None
-            down = -job.shift.to(x.dtype).unsqueeze(-1).expand(x.shape[:2])
-            self.added = [down if own_x is None else own_x + down, self.added[1]]
 
     def __iter__(self) -> Iterator[_Scored]:
-        x, y = self.inputs[:2]
-        assert x is not None
-        assert y is not None
-        with no_autocast(x):
-            for at in blocks(len(x), x.shape[1], y.shape[1], self.job.cells):
+        with no_autocast(self.x):
+            for at in blocks(len(self.x), self.x.shape[1], self.y.shape[1], self.job.cells):
                 yield _Scored(self, at)
 
 
@@ -246,170 +222,115 @@ class _Scored:
     """One block: the rows and columns that meet in it, and their scores."""
 
     def __init__(self, walk: _Walk, at: Block) -> None:
-        self.walk, self.at, job = walk, at, walk.job
+        self.at, self.walk, self.job = at, walk, walk.job
         self.rows, self.columns = (at.matrices, at.rows), (at.matrices, at.columns)
-        x, y, own_x, own_y = self._parts(walk.inputs)
-        assert x is not None
-        assert y is not None
-        self.x, self.y = x, y
-        self.weights = None if job.weights is None else job.weights.block(at)
-        self.scores, self.inner = _matmul(x, y.mT), None
-        if job.link is not None:
+        self.x, self.y = walk.x[self.rows], walk.y[self.columns]
+        self.weights = self.job.weights_of(at)
+        self.inner = self.scores = _matmul(self.x, self.y.mT)
+        if self.job.link is not None:
             with torch.enable_grad():
-                self.inner = _with_own(self.scores, own_x, own_y).requires_grad_()
-                self.scores = job.link(self.inner)
-
-    def _parts(self, tensors: Sequence[Optional]) -> list[Optional]:
-        """Of tensors of the rows and of the columns in turn, what belongs to this block."""
-        places = (self.rows, self.columns) * 2
-        return [
-            None if tensor is None else tensor[place]
-            for tensor, place in zip(tensors, places, strict=False)
-        ]
+                self.scores = self.job.link(self.inner.requires_grad_())
 
     @property
     def compiled(self) -> bool:
         """Whether steps are compiled: on a GPU, for blocks of which there are many."""
         return self.at.common and self.x.is_cuda
 
-    def run(self, step: Step, option: Any, *rows_and_columns: Optional) -> Any:
-        """step(option, scores, own_x, own_y, weights, ...), compiled where that pays.
-
-        rows_and_columns: tensors of the rows, (L, n), and of the columns, (L, m), in turn.
-        """
+    def run(self, step: Step, option: Any = None, *rest: Optional) -> Any:
+        """step(option, scores, shift, weights, *rest), compiled where that pays."""
         if self.compiled:
-            step, given = compiled_step(step, (option,), self.scores.shape), ()
+            step = compiled_step(step, option, self.scores.shape)
         else:
-            given = (option,)
-        added, rest = self._parts(self.walk.added), self._parts(rows_and_columns)
-        return step(*given, self.scores.detach(), *added, self.weights, *rest)
+            step = partial(step, option)
+        shift = None if self.job.shift is None else self.job.shift[self.at.matrices].to(self.x)
+        return step(self.scores.detach(), shift, self.weights, *rest)
 
     def add(self, slopes: Tensor) -> None:
-        """Add what the slopes of the scores, (l, r, c), make of the gradients of the inputs."""
-        if self.inner is not None:
+        """Add what the slopes of the scores, (l, r, c), make of the gradients of x and y."""
+        if self.job.link is not None:
             (slopes,) = torch.autograd.grad(self.scores, self.inner, slopes)
-            if self.weights is not None:
-                slopes = torch.where(_has_weight(self.weights), slopes, 0.0)
-        x, y, own_x, own_y = self._parts(self.walk.gradients)
-        if x is not None:
-            _accumulate(x, slopes, self.y)
-        if y is not None:
-            _accumulate(y, slopes.mT, self.x)
-        if own_x is not None:
-            own_x += slopes.sum(-1)
-        if own_y is not None:
-            own_y += slopes.sum(-2)
+            slopes = _weighted(slopes, None if self.weights is None else _has_weight(self.weights))
+        of_x, of_y = self.walk.gradients
+        if of_x is not None:
+            _accumulate(of_x[self.rows], slopes, self.y)
+        if of_y is not None:
+            _accumulate(of_y[self.columns], slopes.mT, self.x)
 
 
 class _CellSums(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        y: Tensor,
-        own_x: Optional,
-        own_y: Optional,
-        job: Job,
-        function: Elementwise | None,
-    ) -> Tensor:
-        inputs, totals = (x, y, own_x, own_y), x.new_zeros(x.shape[:2])
-        walk = _Walk(inputs, job, ctx.needs_input_grad)
+    def forward(ctx: Any, x: Tensor, y: Tensor, job: Job, function: Elementwise | None) -> Tensor:
+        wanted, totals = ctx.needs_input_grad[:2], x.new_zeros(x.shape[:2])
+        walk = _Walk(x, y, job, wanted)
         for block in walk:
-            if any(ctx.needs_input_grad):
-                values, slopes = block.run(_slope_step, function)
-                block.add(slopes)
-                del slopes  # or two blocks of them live while the next one is scored
-            else:
-                values = block.run(_sum_step, function)
+            values, slopes = block.run(_cell_step, (function, any(wanted)))
             totals[block.rows] += values
-            del block
-        ctx.save_for_backward(*inputs, *walk.gradients)
+            if slopes is not None:
+                block.add(slopes)
+            del block, slopes  # or they live until the next block is scored
+        ctx.save_for_backward(x, y, *walk.gradients)
         ctx.job, ctx.option = job, function
         return totals.sum(-1, dtype=torch.float64).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Optional, ...]:
-        saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable(ctx, saved[:4], [gradient], _plain_sums)
-        sides = [
-            None if side is None else side * gradient.view(-1, *[1] * (side.ndim - 1))
-            for side in saved[4:]
-        ]
-        return *sides, None, None
+            return _differentiable(ctx, _plain_sums, gradient)
+        sides, factor = ctx.saved_tensors[2:], gradient.view(-1, 1, 1)
+        return *(None if side is None else side * factor for side in sides), None, None
 
 
 class _LogSums(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        y: Tensor,
-        own_x: Optional,
-        own_y: Optional,
-        job: Job,
-        columns: bool,
-    ) -> tuple[Tensor, ...]:
-        inputs = (x, y, own_x, own_y)
+    def forward(ctx: Any, x: Tensor, y: Tensor, job: Job, columns: bool) -> tuple[Tensor, ...]:
         found = [x.new_full(side.shape[:2], -math.inf) for side in (x, y)[: 1 + columns]]
-        for block in _Walk(inputs, job):
-            for place, part in zip(
-                block._parts(found), block.run(_log_sum_step, columns), strict=True
-            ):
-                torch.logaddexp(place, part, out=place)
-        ctx.save_for_backward(*inputs, *found)
+        for block in _Walk(x, y, job):
+            parts = block.run(_log_sum_step, columns)
+            for whole, at, part in zip(found, (block.rows, block.columns), parts, strict=False):
+                torch.logaddexp(whole[at], part, out=whole[at])
+            del block
+        ctx.save_for_backward(x, y, *found)
         ctx.job, ctx.option = job, columns
         return tuple(found)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Optional, ...]:
-        inputs, found = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
         if torch.is_grad_enabled():
-            return _differentiable(ctx, inputs, gradients, _plain_log_sums)
-        walk = _Walk(inputs, ctx.job, ctx.needs_input_grad)
-        if not ctx.option:
-            found, gradients = (*found, None), (*gradients, None)
+            return _differentiable(ctx, _plain_log_sums, *gradients)
+        x, y, *found = ctx.saved_tensors
+        walk = _Walk(x, y, ctx.job, ctx.needs_input_grad)
         for block in walk:
-            block.add(block.run(_softmax_step, None, *found, *gradients))
+            places = (block.rows, block.columns)
+            sides = zip(places, found, gradients, strict=False)
+            known = [part[at] for at, *both in sides for part in both]
+            block.add(block.run(_softmax_step, None, *known))
             del block
         return *walk.gradients, None, None
 
 
-# Steps on one block: pure functions, each one kernel or two on a GPU. scores: (l, r, c); own_x:
-# (l, r) and own_y: (l, c) are added to them; weights are numbers or a mask, or None.
+# Steps on one block: pure functions, each one kernel or two on a GPU. scores: (l, r, c); shift:
+# (l,), subtracted from them; weights are numbers or a mask; None where there are none.
 
 
-def _sum_step(
-    function: Elementwise | None,
-    scores: Tensor,
-    own_x: Optional,
-    own_y: Optional,
-    weights: Optional,
-) -> Tensor:
-    """The weighted sums of function over each row, (l, r)."""
-    scores = _with_own(scores, own_x, own_y)
-    return _weighted(function(scores) if function else scores, weights).sum(-1)
-
-
-def _slope_step(
-    function: Elementwise | None,
-    scores: Tensor,
-    own_x: Optional,
-    own_y: Optional,
-    weights: Optional,
-) -> tuple[Tensor, Tensor]:
-    """The same, and the weighted slopes, (l, r, c)."""
-    scores = _with_own(scores, own_x, own_y)
+def _cell_step(
+    option: tuple[Elementwise | None, bool], scores: Tensor, shift: Optional, weights: Optional
+) -> tuple[Tensor, Optional]:
+    """The weighted sums of a function over each row, (l, r), and its weighted slopes if wanted."""
+    function, wanted = option
+    scores = _shifted(scores, shift)
     value = function(scores) if function else scores
+    sums = _weighted(value, weights).sum(-1)
+    if not wanted:
+        return sums, None
     slope = function.slope if isinstance(function, Quadratic) else _SLOPES[function]
-    return _weighted(value, weights).sum(-1), _weighted(slope(scores, value), weights)
+    return sums, _weighted(slope(scores, value), weights)
 
 
 def _log_sum_step(
-    columns: bool, scores: Tensor, own_x: Optional, own_y: Optional, weights: Optional
+    columns: bool, scores: Tensor, shift: Optional, weights: Optional
 ) -> tuple[Tensor, ...]:
     """log of the weighted sum of exp over each row, (l, r), and each column, (l, c), if asked."""
-    scores = _with_own(scores, own_x, own_y)
+    scores = _shifted(scores, shift)
     if weights is not None:
         if weights.dtype != torch.bool:
             scores = scores + torch.where(weights > 0, weights, 1.0).log().to(scores.dtype)
@@ -419,38 +340,29 @@ def _log_sum_step(
 
 
 def _softmax_step(
-    _: None,
-    scores: Tensor,
-    own_x: Optional,
-    own_y: Optional,
-    weights: Optional,
-    row_sums: Tensor,
-    column_sums: Optional,
-    row_gradients: Tensor,
-    column_gradients: Optional,
+    _: None, scores: Tensor, shift: Optional, weights: Optional, *known: Tensor
 ) -> Tensor:
-    """The slopes of log sums, given those of whole rows and columns, and their gradients."""
-    scores = _with_own(scores, own_x, own_y)
-    slopes = (scores - row_sums.unsqueeze(-1)).exp() * row_gradients.unsqueeze(-1)
-    if column_sums is not None and column_gradients is not None:
-        down = (scores - column_sums.unsqueeze(-2)).exp() * column_gradients.unsqueeze(-2)
+    """The slopes of log sums, from those of whole rows and their gradients, (l, r) each, and the
+    same of columns, (l, c), if there are any."""
+    scores = _shifted(scores, shift)
+    slopes = (scores - known[0].unsqueeze(-1)).exp() * known[1].unsqueeze(-1)
+    if len(known) > 2:
+        down = (scores - known[2].unsqueeze(-2)).exp() * known[3].unsqueeze(-2)
         slopes = slopes + down
     return _weighted(slopes, weights)
 
 
-def _with_own(scores: Tensor, own_x: Optional, own_y: Optional) -> Tensor:
-    if own_x is not None:
-        scores = scores + own_x.unsqueeze(-1)
-    return scores if own_y is None else scores + own_y.unsqueeze(-2)
+def _shifted(scores: Tensor, shift: Optional) -> Tensor:
+    return scores if shift is None else scores - shift[:, None, None]
 
 
 def _weighted(values: Tensor, weights: Optional) -> Tensor:
     """Times the weights; whatever a cell of weight zero holds is forgotten."""
     if weights is None:
         return values
-    if weights.dtype == torch.bool:
-        return torch.where(weights, values, 0.0)
-    return torch.where(weights > 0, values * weights.to(values.dtype), 0.0)
+    if weights.dtype != torch.bool:
+        values = values * weights.to(values.dtype)
+    return torch.where(_has_weight(weights), values, 0.0)
 
 
 def _has_weight(weights: Tensor) -> Tensor:
@@ -471,7 +383,7 @@ def _accumulate(place: Tensor, left: Tensor, right: Tensor) -> None:
         place.baddbmm_(left, right)
 
 
-# --- Without cells ---------------------------------------------------------------------------
+# --- Without cells ---
 
 
 def quadratic_sums(
@@ -509,16 +421,16 @@ class _QuadraticSums(torch.autograd.Function):
         x, y, *found = ctx.saved_tensors
         function, rows, joined = ctx.options
         gradient = (joined(gradient) if joined else gradient).view(-1, 1, 1)
+        linear, square = function.linear * gradient, 2.0 * function.square * gradient
+        sides = []
         with full_float32():
-            moments = found[:2], found[2:]
+            moments = [found[:2], found[2:]]
             if torch.is_grad_enabled():  # a second derivative is wanted: the gradient as a function
                 moments = [_moments(side, *ctx.options) for side in (x, y)]
-            sides = []
             for side, (gram, total) in ((x, moments[1]), (y, moments[0])):
-                slopes = 0.0 if total is None else gradient * function.linear * total
-                if gram is not None:
-                    slopes = _matmul(side, gradient * (2.0 * function.square) * gram) + slopes
-                slopes = slopes.expand_as(side)
+                terms = [] if gram is None else [_matmul(side, square * gram)]
+                terms += [] if total is None else [linear * total]
+                slopes = terms[0].expand_as(side) if len(terms) == 1 else terms[0] + terms[1]
                 sides.append(slopes if rows is None else slopes * rows.unsqueeze(-1))
         return *sides, None, None, None
 
@@ -530,11 +442,9 @@ def _moments(
     side: Tensor, function: Quadratic, rows: Optional, joined: Elementwise | None
 ) -> Moments:
     weighted = side if rows is None else side * rows.unsqueeze(-1)
-    found = (
-        _matmul(weighted.mT, side) if function.square else None,
-        weighted.sum(-2, keepdim=True) if function.linear else None,
-    )
-    return [None if part is None else joined(part) if joined else part for part in found]
+    gram = _matmul(weighted.mT, side) if function.square else None
+    total = weighted.sum(-2, keepdim=True) if function.linear else None
+    return [part if part is None or joined is None else joined(part) for part in (gram, total)]
 
 
 def _moment_product(function: Quadratic, of_x: Moments, of_y: Moments) -> Tensor:

@@ -6,13 +6,13 @@ cells in some of them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 
@@ -212,9 +212,7 @@ class Dense:
             raise InputError(
                 f"weights of shape {tuple(weights.shape)} do not fit scores of shape {shape}"
             ) from None
-        self.weights = weights.unflatten(-2, (parts, -1)).reshape(
-            -1, parts, shape[-2] // parts, shape[-1]
-        )
+        self.weights: Tensor = weights.reshape(-1, parts, shape[-2] // parts, shape[-1])
 
     def block(self, at: Block) -> Tensor:
         part = self.weights[:, :, at.rows, at.columns]
@@ -237,36 +235,34 @@ class Dense:
 
 
 Step = Callable[..., Any]
+_numbers = itertools.count()
 
 
 @cache
-def compiled_step(step: Step, options: tuple[Any, ...], shape: tuple[int, ...]) -> Step:
-    """step(*options, ...) by torch.compile; as it is, from the day that fails on this machine."""
-    plain = partial(step, *options)
+def compiled_step(step: FunctionType, option: Any, shape: tuple[int, ...]) -> Step:
+    """step(option, ...) by torch.compile; as it is, from the day that fails on this machine."""
     # torch counts how often a function was compiled and gives up at eight, so each combination of
-    # options and block shape has a function of its own.
-    name = re.sub(r"\W+", "_", "_".join(getattr(o, "__name__", str(o)) for o in (step, *options)))
-    name = "_".join([name, *map(str, shape)])
-    assert isinstance(step, FunctionType)
+    # option and block shape has a function of its own.
+    name = f"{step.__name__}_{'x'.join(map(str, shape))}_{next(_numbers)}"
     own = FunctionType(step.__code__.replace(co_name=name), step.__globals__, name)
-    compiled: Step | None = partial(torch.compile(own, dynamic=False), *options)
+    run: Step = torch.compile(own, dynamic=False)
 
-    def run(*tensors: Tensor | None) -> Any:
-        nonlocal compiled
-        if compiled is not None:
-            try:
-                return compiled(*tensors)
-            except torch.OutOfMemoryError:
+    def safely(*tensors: Tensor | None) -> Any:
+        nonlocal run
+        try:
+            return run(option, *tensors)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a missing compiler, driver or Triton raises
+            if run is step:
                 raise
-            except Exception as error:  # whatever a missing compiler, driver or Triton raises
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                warnings.warn(
-                    f"torch.compile failed ({lines[0]}): large batches are computed without it, "
-                    "more slowly",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                compiled = None
-        return plain(*tensors)
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            warnings.warn(
+                f"torch.compile failed ({lines[0]}): large batches are computed more slowly",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            run = step
+        return run(option, *tensors)
 
-    return run
+    return safely
