@@ -74,9 +74,13 @@ class JoinedBatch:
             self.negatives = self.positives.new_full(self.positives.shape, others)
             self.products = self.positives.new_full((), self.joints * others)
         else:
-            self.negatives = self.weights.row_sums()[0].to(self.anchors.dtype)
-            self.products = self._summed(self.negatives.sum())
-            self._check_groups()
+            negatives = self.weights.row_sums()[0].to(self.anchors.dtype)
+            products = self._summed(negatives.sum())
+            if _can_look(products) and not bool(products > 0):
+                raise InputError("all rows are in one group: there are no negatives in the batch")
+            self.negatives, self.products = (
+                torch.where(count > 0, count, torch.nan) for count in (negatives, products)
+            )
 
     def joint_mean(self, _: object, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], ()."""
@@ -104,8 +108,6 @@ class JoinedBatch:
         if columns:
             own = self._joined_logsumexp(columns[0][0])[self.first : self.first + len(terms)]
             terms = 0.5 * (terms + against(self.positives, own, self.negatives))
-        if self.groups is not None:  # NaN, as 0/0 is in the other losses, if all are in one group
-            terms = terms * (self.negatives / self.negatives)
         return self._pair_mean(terms)
 
     def identity_applies(self) -> bool:
@@ -118,11 +120,6 @@ class JoinedBatch:
         cells = self.joints * self.views * self.pairs
         # Of the joined batch, so that all processes decide alike.
         return (cells - int(self.products)) * width <= min(cells, _TAKEN_OFF)
-
-    def _check_groups(self) -> None:
-        # On a device, looking would make the host wait.
-        if self.anchors.device.type == "cpu" and not bool(self.products > 0):
-            raise InputError("all rows are in one group: there are no negatives in the batch")
 
     def _ids(self) -> tuple[Tensor, Tensor] | None:
         """Of the anchors, (1, a), and of all candidates, (1, m): the group, or the pair's number.
@@ -177,3 +174,8 @@ class JoinedBatch:
         total = distributed.all_sum((values - top).exp())
         some = total != 0  # a NaN is something, and stays one
         return torch.where(some, torch.where(some, total, 1.0).log(), -torch.inf) + top
+
+
+def _can_look(tensor: Tensor) -> bool:
+    """Whether to look at a number does not make the host wait for a device."""
+    return tensor.device.type == "cpu"

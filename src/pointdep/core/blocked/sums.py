@@ -112,7 +112,7 @@ def cell_sums(x: Tensor, y: Tensor, job: Job, function: Elementwise | None = Non
 def log_sums(x: Tensor, y: Tensor, job: Job, columns: bool = False) -> tuple[Tensor, ...]:
     """log of the weighted sum of exp s over each row, (L, n), and each column, (L, m), if asked.
 
-    -inf for a row without weight. In blocks, scores are computed again in the backward pass.
+    About -1e38 for a row without weight. In blocks, scores are computed again in the backward pass.
     """
     if not job.in_blocks:
         return _plain_log_sums(x, y, job, columns)
@@ -334,8 +334,7 @@ def _log_sum_step(
     if weights is not None:
         if weights.dtype != torch.bool:
             scores = scores + torch.where(weights > 0, weights, 1.0).log().to(scores.dtype)
-        # In some rows of the matrix, a column may have no weight at all.
-        scores = torch.where(_has_weight(weights), scores, _FAR if columns else -math.inf)
+        scores = torch.where(_has_weight(weights), scores, _FAR)
     return tuple(torch.logsumexp(scores, dim) for dim in ((-1, -2) if columns else (-1,)))
 
 
