@@ -118,8 +118,9 @@ class JoinedBatch:
         if self.groups is None:
             return True
         cells = self.joints * self.views * self.pairs
-        # Of the joined batch, so that all processes decide alike.
-        return (cells - int(self.products)) * width <= min(cells, _TAKEN_OFF)
+        # Beyond an eighth of the cells, walking them all is cheaper than taking them off. Of the
+        # joined batch, so that all processes decide alike.
+        return bool(cells - self.products <= min(cells // 8, _TAKEN_OFF // width))
 
     def _ids(self) -> tuple[Tensor, Tensor] | None:
         """Of the anchors, (1, a), and of all candidates, (1, m): the group, or the pair's number.
