@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
-    from pointdep.auditing.shards import audit_shards
+    from pointdep.auditing.sharded_audit import audit_shards
     from pointdep.cluster.scoring import score_shards
     from pointdep.core.methods import METHODS, Method
     from pointdep.data.open_rows import open_rows
@@ -66,7 +66,7 @@ _HOME = {
     "RatioCheck": "pointdep.inference.checks",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
-    "audit_shards": "pointdep.auditing.shards",
+    "audit_shards": "pointdep.auditing.sharded_audit",
     "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.estimators.calibrated",
     "from_logits": "pointdep.estimators.calibrated",

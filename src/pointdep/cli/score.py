@@ -14,7 +14,7 @@ from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
-    from pointdep.auditing.shards import AuditedShards
+    from pointdep.auditing.sharded_audit import AuditedShards
     from pointdep.estimators.pointwise import PointwiseDependency
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
@@ -189,7 +189,7 @@ def more_by_chance(found: dict[str, Any]) -> str:
     """Why those that came by chance are more than the suspects, where they are."""
     if not found["unlisted"]:
         return ""
-    from pointdep.auditing.report.words import in_round_numbers
+    from pointdep.auditing.report.wording import in_round_numbers
 
     return (
         f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are listed: "
@@ -264,7 +264,7 @@ def score_folders(
     **how: Any,
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says of them. fdr: None where none are suspected."""
-    from pointdep.auditing.shards import audit_shards
+    from pointdep.auditing.sharded_audit import audit_shards
     from pointdep.cluster.scoring import score_shards
     from pointdep.data.readers import split_columns
 
@@ -290,7 +290,7 @@ def score_folders(
 
 def count_unlisted(judged: AuditedShards) -> int:
     """Pairs that came by chance beyond the suspects, where these could be named."""
-    from pointdep.auditing.report.words import unlisted
+    from pointdep.auditing.report.wording import unlisted
 
     if not judged.named:
         return 0

@@ -13,6 +13,7 @@ from pointdep.inference.mutual_information import decimals
 if TYPE_CHECKING:
     from pointdep.auditing.result import Audit, Contamination
 
+
 _BINS = 80
 _REACH = 6.0  # spreads of the middle half beyond it that the bars reach
 _STAND = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off."
