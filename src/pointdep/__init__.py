@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
-    from pointdep.retrieval.result import Retrieved
+    from pointdep.retrieval.search import Retrieved
     from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
     from pointdep.workflow.pmi_features import PMIFeatures
@@ -66,7 +66,7 @@ _HOME = {
     "PointdepWarning": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimator",
     "RatioCheck": "pointdep.inference.checks",
-    "Retrieved": "pointdep.retrieval.result",
+    "Retrieved": "pointdep.retrieval.search",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
     "compare": "pointdep.workflow.comparison",

@@ -20,7 +20,7 @@ from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.inference.classifier import shuffled_log_likelihood
 from pointdep.inference.normalised import normalised_pmi
 from pointdep.inference.scoring import score_matrix, score_pairs, score_replicas
-from pointdep.retrieval.answers import Retrieval
+from pointdep.retrieval.estimator_mixin import Retrieval
 from pointdep.streaming import is_large
 
 Array32 = NDArray[np.float32]

@@ -16,7 +16,7 @@ from pointdep.cli.show import print_json, print_rows
 if TYPE_CHECKING:
     from pointdep.estimator import PointwiseDependency
     from pointdep.retrieval.metrics import RetrievalMetrics
-    from pointdep.retrieval.result import Retrieved
+    from pointdep.retrieval.search import Retrieved
 
 QueryFile = Annotated[Path, typer.Argument(metavar="QUERIES", help="File of the queries' rows.")]
 CandidateFile = Annotated[

@@ -48,7 +48,7 @@ def check_call(
 ) -> None:
     """Refuse, before any work is done, what cannot be."""
     from pointdep.data.writers import check_writable
-    from pointdep.retrieval.saved import check_index_target
+    from pointdep.retrieval.candidate_index import check_index_target
     from pointdep.retrieval.search import check_side
 
     check_side("--queries", queries)
