@@ -53,12 +53,12 @@ PARTS = {
     "pointdep.core.ratio.RatioModel.outside": "outside",
     "pointdep.retrieval.estimator_mixin.Retrieval._encode_side": "read",
     "pointdep.retrieval.search.build_index": "index",
-    "pointdep.retrieval.search._by_inner_product": "search",
-    "pointdep.retrieval.search._by_shortlist": "search",
+    "pointdep.retrieval.search._Search.by_inner_product": "search",
+    "pointdep.retrieval.search._Search.by_shortlist": "search",
     "pointdep.retrieval.search.best_of_all": "all pairs",
-    "pointdep.retrieval.search._all_pairs": "all pairs",
-    "pointdep.retrieval.search._length": "length of the lists",
-    "pointdep.retrieval.search._true_best": "recall",
+    "pointdep.retrieval.search._Search.all_pairs": "all pairs",
+    "pointdep.retrieval.search._Search.needed_length": "length of the lists",
+    "pointdep.retrieval.search._Search.true_best": "recall",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from pointdep.retrieval.inner_product import (
     training_rows,
 )
 from pointdep.retrieval.pairwise import candidate_vectors, offsets
-from pointdep.storage import put_in_place, require_replaceable
+from pointdep.storage import read_description, replaced_folder, require_replaceable
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
@@ -134,34 +133,27 @@ def write_index(index: CandidateIndex, path: Path) -> None:
     from safetensors.torch import save_file
 
     check_index_target(path)
-    path = path.resolve()
     tensors = {"rows": index.rows, "offset": index.offset}
     if isinstance(index.vectors, FlatVectors):
         tensors["vectors"] = index.vectors.rows
     kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-            new = Path(scratch, "new")
-            new.mkdir()
-            save_file(kept, new / _TENSORS)
-            if isinstance(index.vectors, FaissVectors):
-                import faiss
+    with replaced_folder(path) as new:
+        save_file(kept, new / _TENSORS)
+        if isinstance(index.vectors, FaissVectors):
+            import faiss
 
-                faiss.write_index(index.vectors.index, str(new / _FAISS))
-            about = {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "side": index.side,
-                "kind": index.kind,
-                "count": index.count,
-                "has_own": index.has_own,
-                "model": index.model_id,
-                "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
-            }
-            (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
-            put_in_place(new, path, aside=Path(scratch, "old"))
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+            faiss.write_index(index.vectors.index, str(new / _FAISS))
+        about = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "side": index.side,
+            "kind": index.kind,
+            "count": index.count,
+            "has_own": index.has_own,
+            "model": index.model_id,
+            "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
+        }
+        (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 
 
 def check_index_target(path: Path) -> None:
@@ -176,6 +168,9 @@ def check_index_target(path: Path) -> None:
 
 def read_index(path: Path, model: RatioModel) -> CandidateIndex:
     """Read the folder back, for the model that it was made with."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     about = _read_about(path)
     try:
         side, kind, count = str(about["side"]), str(about["kind"]), int(about["count"])
@@ -196,7 +191,10 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
             raise ModelFileError(f"{path} has no readable {name}: copy the whole folder") from None
         if found != sums.get(name):
             raise ModelFileError(f"{path / name} is truncated, edited or of another index")
-    tensors = _read_tensors(path / _TENSORS)
+    try:
+        tensors: dict[str, Tensor] = load_file(path / _TENSORS)
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / _TENSORS} cannot be read: {error}") from None
     device, offset = model.constant.device, tensors.get("offset")
     vectors: Vectors | None = None
     if kind != "flat":
@@ -212,28 +210,8 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
     )
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path} cannot be read: {error}") from None
-    return tensors
-
-
 def _read_about(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise ModelFileError(f"no index at {path}: there is no such folder")
-    try:
-        about = json.loads((path / _ABOUT).read_text("utf-8"))
-    except OSError:
-        raise ModelFileError(f"{path} is not an index: it has no readable {_ABOUT}") from None
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"{path / _ABOUT} is truncated or not JSON") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelFileError(f"{path / _ABOUT} is not a pointdep index")
+    about = read_description(path, _ABOUT, FORMAT, "an index")
     version = about.get("format_version")
     if version != FORMAT_VERSION:
         raise ModelFileError(

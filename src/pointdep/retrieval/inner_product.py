@@ -160,7 +160,7 @@ def check_kind(kind: str) -> None:
 
 
 def nearest(
-    vectors: Vectors, queries: Tensor, own: Tensor, k: int, wanted: int, *, exhaustive: bool = False
+    vectors: Vectors, queries: Tensor, own: Tensor, k: int, wanted: int, exhaustive: bool = False
 ) -> tuple[Tensor, Tensor]:
     """PMI and numbers of the k best candidates, (n, k), best first.
 
@@ -191,7 +191,7 @@ def _pmi(vectors: Vectors, queries: Tensor, own: Tensor, numbers: Tensor) -> Ten
     asked = torch.arange(len(queries), device=numbers.device).repeat_interleave(numbers.shape[1])
     size = max(1, _NUMBERS // queries.shape[1])
     found = []
-    for query, number in zip(asked.split(size), listed.split(size), strict=True):
+    for query, number in zip(torch.split(asked, size), torch.split(listed, size), strict=True):
         products = vectors.take(number).double() * queries[query].double()
         found.append((products.sum(-1) + own[query].double()).float())
     return torch.cat(found).view(numbers.shape)

@@ -66,7 +66,6 @@ def best_of_all(
     asked: Tensor,
     given: Tensor,
     k: int,
-    *,
     queries: str,
     offset: Tensor,
     progress: Progress,
@@ -99,13 +98,7 @@ def best_of_all(
 
 @torch.no_grad()
 def score_lists(
-    model: RatioModel,
-    asked: Tensor,
-    given: Tensor,
-    numbers: Tensor,
-    *,
-    queries: str,
-    offset: Tensor,
+    model: RatioModel, asked: Tensor, given: Tensor, numbers: Tensor, queries: str, offset: Tensor
 ) -> Tensor:
     """PMI of each query with the candidates on its list. numbers: (n, s) -> (n, s) on the CPU.
 
@@ -148,14 +141,11 @@ def query_scores(model: RatioModel, x: Tensor, y: Tensor, queries: str) -> Query
 
     @torch.no_grad()
     def by_pairs(rows: slice) -> NDArray[np.float32]:
-        parts = [
-            slice(first, min(first + step, rows.stop))
-            for first in range(rows.start, rows.stop, step)
-        ]
-        found = [
-            _block(model, asked[p], given, queries, _part(offset, queries, p, slice(None))).cpu()
-            for p in parts
-        ]
+        found = []
+        for first in range(rows.start, rows.stop, step):
+            part = slice(first, min(first + step, rows.stop))
+            own = _part(offset, queries, part, slice(None))
+            found.append(_block(model, asked[part], given, queries, own).cpu())
         pmi: NDArray[np.float32] = torch.cat(found).numpy()
         return pmi
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from pointdep.retrieval.candidate_index import (
     fingerprint,
     require_inner,
 )
-from pointdep.retrieval.inner_product import MARGIN, best_first, nearest, ranks_of
+from pointdep.retrieval.inner_product import MARGIN, Vectors, best_first, nearest, ranks_of
 from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_metrics
 from pointdep.retrieval.pairwise import (
     best_of_all,
@@ -35,6 +35,9 @@ from pointdep.retrieval.pairwise import (
 
 Encode = Callable[[Any, str], Tensor]
 """Rows as a user gives them and their side, "x" or "y" -> (n, d) as the model takes them."""
+
+Found = tuple[Tensor, Tensor]
+"""PMI and numbers of candidates, (n, k) each."""
 
 SIDES = ("x", "y")
 _SILENT = Silent()
@@ -157,13 +160,10 @@ def retrieve(
             require_whole("shortlist", shortlist)
         k = min(_DEFAULT_K, len(given), shortlist or _DEFAULT_K)
     with show("searching", enabled=progress, left="about") as shown:
-        if isinstance(given, CandidateIndex):
-            return search(model, asked, given, k, shortlist=shortlist, progress=shown, **options)
-        x, y = (asked, given) if queries == "x" else (given, asked)
         return top_k(
             model,
-            x,
-            y,
+            asked,
+            given,
             k,
             queries=queries,
             index=index,
@@ -237,8 +237,8 @@ def _encode_as(encode: Encode, rows: Any, side: str, option: str) -> Tensor:
 
 def top_k(
     model: RatioModel,
-    x: Tensor,
-    y: Tensor,
+    asked: Tensor,
+    candidates: Tensor | CandidateIndex,
     k: int,
     *,
     queries: str = "x",
@@ -248,61 +248,47 @@ def top_k(
     measure_recall: bool = True,
     progress: Progress = _SILENT,
 ) -> Retrieved:
-    """The k candidates of highest PMI for each query; x: (n, dx), y: (m, dy), prepared.
+    """The k candidates of highest PMI for each query.
 
-    queries: the side of the queries; the candidates are the other side. For the other options see
-    `PointwiseDependency.retrieve`.
+    asked: (n, d), prepared, the queries; queries: their side; candidates: (m, e), prepared, rows of
+    the other side, or an index of them. For the other options see `PointwiseDependency.retrieve`.
     """
     check_side("queries", queries)
     require_inner(model, index)
-    asked, given = (x, y) if queries == "x" else (y, x)
-    way = _choose_way(model, len(asked), len(given), k, exact, index, shortlist)
+    kind = candidates.kind if isinstance(candidates, CandidateIndex) else index
+    way = _choose_way(model, len(asked), len(candidates), k, exact, kind, shortlist)
+    if isinstance(candidates, CandidateIndex):
+        made = candidates
+    elif way == "all":  # needs no vectors, and no fingerprint as it is not kept
+        offset = offsets(model, candidates) if queries == "y" else None
+        count = len(candidates)
+        made = CandidateIndex(other(queries), kind, count, "", None, False, candidates, offset)
+    else:
+        made = build_index(model, candidates, other(queries), kind, progress)
+    run = _Search(model, made, k, progress)
     if way == "all":
-        offset = offsets(model, given) if queries == "y" else None
-        made = CandidateIndex(other(queries), "flat", len(given), "", None, False, given, offset)
-        return _retrieved(_all_pairs(model, asked, made, k, progress), "all pairs", made)
-    made = build_index(model, given, other(queries), index, progress)
-    return search(
-        model, asked, made, k, shortlist=shortlist, measure_recall=measure_recall, progress=progress
-    )
-
-
-def search(
-    model: RatioModel,
-    asked: Tensor,
-    index: CandidateIndex,
-    k: int,
-    *,
-    exact: bool = False,
-    shortlist: int | None = None,
-    measure_recall: bool = True,
-    progress: Progress = _SILENT,
-) -> Retrieved:
-    """The same in an index; asked: (n, d), rows of the side that the index does not hold."""
-    way = _choose_way(model, len(asked), index.count, k, exact, index.kind, shortlist)
-    sample = _sample_queries(model, len(asked) if measure_recall else 0, index)
-    if way == "lists":
+        return run.result(run.all_pairs(asked), "all pairs", None)
+    sample = run.sample_queries(len(asked) if measure_recall else 0)
+    if way == "inner":
+        wanted = min(max(k + MARGIN, shortlist or 0), made.count)
+        found = run.by_inner_product(asked, wanted)
+        words = f"{kind} search of inner products"
+        if kind == "flat":
+            return run.result(found, words, None)
+    else:
         # Half of the sample chooses the length, so that the recall of the others is unbiased.
         chosen_by = len(sample) // 2 if shortlist is None else 0
-        length = shortlist or _length(model, asked[sample[:chosen_by]], index, k, progress)
+        length = shortlist or run.needed_length(asked[sample[:chosen_by]])
         sample = sample[chosen_by:]
-        way = "all" if 2 * length > index.count and shortlist is None else "lists"
-    if way == "all":
-        return _retrieved(_all_pairs(model, asked, index, k, progress), "all pairs", index)
-    if way == "inner":
-        wanted = min(max(k + MARGIN, shortlist or 0), index.count)
-        found = _by_inner_product(model, asked, index, k, wanted, progress)
-        words = f"{index.kind} search of inner products"
-        if index.kind == "flat":
-            return _retrieved(found, words, index)
-    else:
-        found = _by_shortlist(model, asked, index, k, length, progress)
-        words = f"PMI of {length} each from a {index.kind} search of inner products"
+        if 2 * length > made.count and shortlist is None:
+            return run.result(run.all_pairs(asked), "all pairs", None)
+        found = run.by_shortlist(asked, length)
+        words = f"PMI of {length} each from a {kind} search of inner products"
     recall = None
     if len(sample):
-        true = _true_best(model, asked[sample], index, k, progress)
-        recall = _found_share((found[0][sample], found[1][sample]), true)
-    return _retrieved(found, words, index, exact=False, recall=recall, sample=len(sample))
+        here = found[0][sample], found[1][sample]
+        recall = _found_share(here, run.true_best(asked[sample]))
+    return run.result(found, words, (recall, len(sample)))
 
 
 def _choose_way(
@@ -332,112 +318,113 @@ def _choose_way(
     return "all" if exact or few or not model.has_inner or length >= candidates else "lists"
 
 
-def _length(
-    model: RatioModel, asked: Tensor, index: CandidateIndex, k: int, progress: Progress
-) -> int:
-    """How long the lists must be to hold the true best of some queries."""
-    if not len(asked):
-        return min(max(_USUAL, _PER_K * k), index.count)
-    assert index.vectors is not None
-    _, best = _true_best(model, asked, index, k, progress)
-    vectors, _ = query_vectors(model, asked, other(index.side), index.has_own)
-    ranks = ranks_of(index.vectors, vectors, best).flatten().sort().values
-    needed = math.ceil(_SLACK * (1 + int(ranks[math.ceil(_COVERED * len(ranks)) - 1])))
-    return min(max(needed, _SHORTEST, _PER_K * k), max(_LONGEST, _PER_K * k), index.count)
+@dataclass(frozen=True)
+class _Search:
+    """The ways to search for the k best. Each returns PMI and numbers, (n, k), on the CPU.
+
+    asked: (n, d), queries of the side that the index does not hold.
+    """
+
+    model: RatioModel
+    index: CandidateIndex
+    k: int
+    progress: Progress
+
+    @property
+    def queries(self) -> str:
+        return other(self.index.side)
+
+    @property
+    def vectors(self) -> Vectors:
+        assert self.index.vectors is not None
+        return self.index.vectors
+
+    @torch.no_grad()
+    def by_inner_product(self, asked: Tensor, wanted: int, exhaustive: bool = False) -> Found:
+        """wanted: how many to search for; exhaustive: whatever the kind of index."""
+        found = []
+        for rows in torch.split(asked, _QUERIES):
+            vectors, own = query_vectors(self.model, rows, self.queries, self.index.has_own)
+            pmi, numbers = nearest(self.vectors, vectors, own, self.k, wanted, exhaustive)
+            found.append((pmi.cpu(), numbers.cpu()))
+            self.progress.update(min(len(found) * _QUERIES, len(asked)), len(asked), "queries")
+        return _joined(found)
+
+    @torch.no_grad()
+    def by_shortlist(self, asked: Tensor, length: int) -> Found:
+        """By PMI itself of the `length` best by inner product."""
+        assert self.index.rows is not None
+        found, done = [], 0
+        for rows in torch.split(asked, min(max(1, _LISTED // length), _QUERIES)):
+            vectors, _ = query_vectors(self.model, rows, self.queries, self.index.has_own)
+            numbers = self.vectors.search(vectors, length).cpu()
+            offset, known = self.offset(rows), numbers.clamp(min=0)
+            pmi = score_lists(self.model, rows, self.index.rows, known, self.queries, offset)
+            pmi, numbers = best_first(pmi.masked_fill(numbers < 0, -torch.inf), numbers, self.k)
+            short = (numbers < 0).any(1)  # IVF may look into cells that hold fewer than k
+            if bool(short.any()):
+                pmi[short], numbers[short] = replace(self, progress=_SILENT).all_pairs(rows[short])
+            found.append((pmi, numbers))
+            done += len(rows)
+            self.progress.update(done, len(asked), "queries")
+        return _joined(found)
+
+    def all_pairs(self, asked: Tensor) -> Found:
+        """By PMI of every pair."""
+        assert self.index.rows is not None
+        offset, rows = self.offset(asked), self.index.rows
+        return best_of_all(self.model, asked, rows, self.k, self.queries, offset, self.progress)
+
+    def true_best(self, asked: Tensor) -> Found:
+        """From all candidates, whatever the kind of index."""
+        if self.index.rows is not None:
+            return self.all_pairs(asked)
+        wanted = min(self.k + MARGIN, self.index.count)
+        return replace(self, progress=_SILENT).by_inner_product(asked, wanted, exhaustive=True)
+
+    def offset(self, asked: Tensor) -> Tensor:
+        """`offsets` of whichever side is x."""
+        return offsets(self.model, asked) if self.index.offset is None else self.index.offset
+
+    def sample_queries(self, asked: int) -> Tensor:
+        """Numbers of the queries whose true answer is computed."""
+        pairs = _SAMPLE_PAIRS // self.model.replicas
+        budget = _SAMPLE_PRODUCTS if self.index.rows is None else pairs
+        size = min(asked, _SAMPLE, max(budget // self.index.count, _SMALLEST_SAMPLE))
+        return torch.randperm(asked, generator=torch.Generator().manual_seed(_SEED))[:size]
+
+    @torch.no_grad()
+    def needed_length(self, asked: Tensor) -> int:
+        """How long lists by inner product must be to hold the true best of these queries."""
+        shortest = _PER_K * self.k
+        if not len(asked):
+            return min(max(_USUAL, shortest), self.index.count)
+        _, best = self.true_best(asked)
+        vectors, _ = query_vectors(self.model, asked, self.queries, self.index.has_own)
+        ranks = ranks_of(self.vectors, vectors, best).flatten().sort().values
+        needed = math.ceil(_SLACK * (1 + int(ranks[math.ceil(_COVERED * len(ranks)) - 1])))
+        longest = min(max(_LONGEST, shortest), self.index.count)
+        return min(max(needed, _SHORTEST, shortest), longest)
+
+    def result(
+        self, found: Found, how: str, measured: tuple[float | None, int] | None
+    ) -> Retrieved:
+        """measured: the recall and the number of queries it is from; None if nothing was missed."""
+        pmi, numbers = (part.numpy() for part in found)
+        recall = measured or (None, 0)
+        return Retrieved(numbers, pmi, measured is None, *recall, how, self.index.count)
 
 
-@torch.no_grad()
-def _by_inner_product(
-    model: RatioModel,
-    asked: Tensor,
-    index: CandidateIndex,
-    k: int,
-    wanted: int,
-    progress: Progress,
-    *,
-    exhaustive: bool = False,
-) -> tuple[Tensor, Tensor]:
-    assert index.vectors is not None
-    found = []
-    for rows in torch.split(asked, _QUERIES):
-        vectors, own = query_vectors(model, rows, other(index.side), index.has_own)
-        pmi, numbers = nearest(index.vectors, vectors, own, k, wanted, exhaustive=exhaustive)
-        found.append((pmi.cpu(), numbers.cpu()))
-        progress.update(min(len(found) * _QUERIES, len(asked)), len(asked), "queries")
-    pmi, numbers = (torch.cat(side) for side in zip(*found, strict=True))
+def _joined(parts: list[Found]) -> Found:
+    pmi, numbers = (torch.cat(side) for side in zip(*parts, strict=True))
     return pmi, numbers
 
 
-@torch.no_grad()
-def _by_shortlist(
-    model: RatioModel, asked: Tensor, index: CandidateIndex, k: int, length: int, progress: Progress
-) -> tuple[Tensor, Tensor]:
-    assert index.vectors is not None
-    assert index.rows is not None
-    queries = other(index.side)
-    found = []
-    for rows in torch.split(asked, min(max(1, _LISTED // length), _QUERIES)):
-        vectors, _ = query_vectors(model, rows, queries, index.has_own)
-        numbers = index.vectors.search(vectors, length).cpu()
-        offset = offsets(model, rows) if index.offset is None else index.offset
-        known = numbers.clamp(min=0)
-        pmi = score_lists(model, rows, index.rows, known, queries=queries, offset=offset)
-        pmi, numbers = best_first(pmi.masked_fill(numbers < 0, -torch.inf), numbers, k)
-        short = (numbers < 0).any(1)  # IVF may look into cells that hold fewer than k
-        if bool(short.any()):
-            pmi[short], numbers[short] = _all_pairs(model, rows[short], index, k, _SILENT)
-        found.append((pmi, numbers))
-        progress.update(sum(len(part[0]) for part in found), len(asked), "queries")
-    pmi, numbers = (torch.cat(side) for side in zip(*found, strict=True))
-    return pmi, numbers
-
-
-def _all_pairs(
-    model: RatioModel, asked: Tensor, index: CandidateIndex, k: int, progress: Progress
-) -> tuple[Tensor, Tensor]:
-    """PMI and numbers of the k best, (n, k); every pair is scored."""
-    assert index.rows is not None
-    offset = offsets(model, asked) if index.offset is None else index.offset
-    return best_of_all(
-        model, asked, index.rows, k, queries=other(index.side), offset=offset, progress=progress
-    )
-
-
-def _true_best(
-    model: RatioModel, asked: Tensor, index: CandidateIndex, k: int, progress: Progress
-) -> tuple[Tensor, Tensor]:
-    """PMI and numbers of the k best, (n, k), from all candidates."""
-    if index.rows is not None:
-        return _all_pairs(model, asked, index, k, progress)
-    wanted = min(k + MARGIN, index.count)
-    return _by_inner_product(model, asked, index, k, wanted, _SILENT, exhaustive=True)
-
-
-def _sample_queries(model: RatioModel, asked: int, index: CandidateIndex) -> Tensor:
-    """Numbers of the queries whose true answer is computed."""
-    budget = _SAMPLE_PRODUCTS if index.rows is None else _SAMPLE_PAIRS // model.replicas
-    size = min(asked, _SAMPLE, max(budget // index.count, _SMALLEST_SAMPLE))
-    return torch.randperm(asked, generator=torch.Generator().manual_seed(_SEED))[:size]
-
-
-def _found_share(found: tuple[Tensor, Tensor], true: tuple[Tensor, Tensor]) -> float:
-    """The share of the true best that was found; each: PMI and numbers, (n, k)."""
+def _found_share(found: Found, true: Found) -> float:
+    """The share of the true best that was found."""
     shares = [
         # Any of several equal candidates will do, so the value counts as well as the number.
         float((torch.isin(numbers, best) | (pmi >= least)).double().mean())
         for pmi, numbers, least, best in zip(*found, true[0][:, -1], true[1], strict=True)
     ]
     return sum(shares) / len(shares)
-
-
-def _retrieved(
-    found: tuple[Tensor, Tensor],
-    searched: str,
-    index: CandidateIndex,
-    *,
-    exact: bool = True,
-    recall: float | None = None,
-    sample: int = 0,
-) -> Retrieved:
-    pmi, numbers = (part.numpy() for part in found)
-    return Retrieved(numbers, pmi, exact, recall, sample, searched, index.count)
