@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
+from pointdep.data.storage import read_description, replaced_folder, require_replaceable
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
 from pointdep.retrieval.inner_product import (
@@ -23,7 +24,6 @@ from pointdep.retrieval.inner_product import (
     training_rows,
 )
 from pointdep.retrieval.pairwise import candidate_vectors, offsets
-from pointdep.storage import read_description, replaced_folder, require_replaceable
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"

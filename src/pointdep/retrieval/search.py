@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.cards import card, columns
 from pointdep.core.ratio import RatioModel
+from pointdep.display.html_repr import card, columns
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.retrieval.candidate_index import (
