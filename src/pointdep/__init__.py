@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
     from pointdep.auditing.shards import audit_shards
-    from pointdep.cluster.scoring import score_shards
+    from pointdep.cluster.shard_scoring import score_shards
     from pointdep.core.methods import METHODS, Method
     from pointdep.data.open_rows import open_rows
     from pointdep.errors import (
@@ -77,7 +77,7 @@ _HOME = {
     "open_rows": "pointdep.data.open_rows",
     "plan": "pointdep.planning.plan",
     "retrieval_metrics": "pointdep.retrieval.metrics",
-    "score_shards": "pointdep.cluster.scoring",
+    "score_shards": "pointdep.cluster.shard_scoring",
 }
 
 __all__ = [

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep import PointwiseDependency
-from pointdep.cluster import run
-from pointdep.cluster.engines import Ended, without_lines
-from pointdep.cluster.scoring import score_shards
+from pointdep.cluster import filesystem, shard_scoring
+from pointdep.cluster.engines import without_lines
+from pointdep.cluster.shard_scoring import score_shards
 from pointdep.errors import InputError
 
 from .conftest import SIZES
@@ -268,7 +268,7 @@ class TestBadInput:
         pq.write_table(table.slice(1), "y/part-2.parquet")
         refuse("y/part-2.parquet has 32 rows but its partner x/part-2.parquet has 33")
         Path("y/part-3.parquet").unlink()
-        refuse("x has 100 rows and y has 99")
+        refuse("x has 100 rows in 5 .* and y has 99 rows in 4")
 
     def test_other_rows_than_the_model_knows(self, refuse):
         refuse("x/part-0.parquet, rows 0 to 0: Y has 3 features", y="x")
@@ -360,18 +360,16 @@ def test_the_time_left_does_not_count_a_slow_start():
     tasks = [SimpleNamespace(rows=5), SimpleNamespace(rows=6), SimpleNamespace(rows=7)]
     for slow, told in ((False, [0, 5, 11, 18]), (True, [11, 18])):
         shown = Recorded()
-        report = run._Report(None, tasks, (), shown)
-        report.follow(iter([Ended(0), Ended(1), Ended(2)]), starts_slowly=slow)
+        report = shard_scoring._Report(None, tasks, (), shown)
+        report.follow(iter([(0, ""), (1, ""), (2, "")]), starts_slowly=slow)
         assert shown.done == told
 
 
 def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
-    from pointdep.cluster import places
-
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(places, "_to_disk", full)
+    monkeypatch.setattr(filesystem, "_to_disk", full)
     with pytest.raises(InputError, match=r"cannot be written: No space left on device"):
         score_shards(model, "x", "y", output="out", **BOTH)
     assert names("out") == []

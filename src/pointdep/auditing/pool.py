@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.auditing.mismatched import Mismatched, find_standings
-from pointdep.cluster.reading import read_pairs
-from pointdep.cluster.tasks import Task, Work
-from pointdep.cluster.worker import Columns, Scores
+from pointdep.cluster.engines import Columns, Scores
+from pointdep.cluster.manifest import Task, Work
+from pointdep.cluster.survey import read_pairs
 from pointdep.core.ratio import RatioModel
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.progress import Progress

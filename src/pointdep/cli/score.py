@@ -265,7 +265,7 @@ def score_folders(
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says of them. fdr: None where none are suspected."""
     from pointdep.auditing.shards import audit_shards
-    from pointdep.cluster.scoring import score_shards
+    from pointdep.cluster.shard_scoring import score_shards
     from pointdep.data.readers import split_columns
 
     if len(files) > 2:
