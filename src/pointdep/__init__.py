@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
     from pointdep.workflow.pmi_features import PMIFeatures
-    from pointdep.workflow.ranking import mutual_information_features
-    from pointdep.workflow.scorer import mi_scorer
+    from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
@@ -71,8 +70,8 @@ _HOME = {
     "from_embeddings": "pointdep.estimators.calibrated",
     "from_logits": "pointdep.estimators.calibrated",
     "mi_against_n": "pointdep.workflow.against_n",
-    "mi_scorer": "pointdep.workflow.scorer",
-    "mutual_information_features": "pointdep.workflow.ranking",
+    "mi_scorer": "pointdep.workflow.sklearn_tools",
+    "mutual_information_features": "pointdep.workflow.sklearn_tools",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.open_rows",
     "plan": "pointdep.planning.plan",

@@ -56,7 +56,7 @@ from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import make_splits, require_product_rows
 from pointdep.fitting.state import remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
-from pointdep.inference.mutual_information import MIEstimate, estimate
+from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
 from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold, wide_flags
 from pointdep.inference.scoring import (
     normalised_pmi,
@@ -890,3 +890,27 @@ def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[
 
 def _shared(rows: assembly.PairedRows) -> Callable[[], str]:
     return lambda: shared_column(rows.x, rows.y, (rows.encoder_x, rows.encoder_y))
+
+
+# What other rooms ask about a fitted model beyond its public calls.
+
+
+def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> assembly.PairedRows:
+    """The rows of the fit; InputError if the model was loaded. call, instead: for its message."""
+    return model._fitted_rows(call, instead)
+
+
+def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
+    """Rows of one side, "x" or "y", as `model.model_` takes them, on the CPU."""
+    return model._encode_side(rows, side)
+
+
+def row_values(
+    model: PointwiseDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        bias, digests = model.bias_, getattr(model, "_digests", None)
+        return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, digests)
+    values = model._inferred(X, Y, groups)
+    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))
