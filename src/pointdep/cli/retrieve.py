@@ -38,42 +38,36 @@ CandidateFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="CANDIDATES",
-        help="File of the candidates' rows; left out where QUERIES holds both sides, or with "
-        "--candidates-index.",
+        help="File of the candidates' rows, unless QUERIES holds both sides.",
         show_default=False,
     ),
 ]
 K = Annotated[
-    int | None,
-    typer.Option(
-        "-k", help="Candidates to find for each query.", show_default="10, or all if fewer"
-    ),
+    int | None, typer.Option("-k", help="Candidates per query.", show_default="10, or all if fewer")
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
-        help=".csv or .parquet (query, position, candidate, pmi); without it, CSV on standard "
-        "output (the answer alone with --paired).",
+        help=".csv or .parquet (query, position, candidate, pmi); by default CSV on standard "
+        "output (with --paired only the answer).",
     ),
 ]
-Queries = Annotated[str, typer.Option("--queries", help="The side that the queries are: x or y.")]
-Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many they are.")]
+Queries = Annotated[str, typer.Option("--queries", help="The side of the queries: x or y.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many there are.")]
 Index = Annotated[
     str,
     typer.Option(
-        "--index",
-        help="flat looks at all vectors; hnsw and ivf at some, which pays where there are so many "
-        "that making their index is the lesser part.",
+        "--index", help="flat looks at all vectors; hnsw and ivf at some: faster for very many."
     ),
 ]
 Shortlist = Annotated[
     int | None,
     typer.Option(
         "--shortlist",
-        help="Candidates per query that are scored, where the search is by a part of PMI; by "
-        "default as many as some queries with a known answer need.",
+        help="Candidates per query to score if the search is by a part of PMI; by default as many "
+        "as a sample of the queries needs.",
     ),
 ]
 SaveIndex = Annotated[
@@ -85,27 +79,14 @@ CandidatesIndex = Annotated[
 ]
 Paired = Annotated[
     bool,
-    typer.Option(
-        "--paired",
-        help="Row i of both files is a pair: say how often the right one is found. Of categories, "
-        "all of the same value are right.",
-    ),
+    typer.Option("--paired", help="Row i of both files is a pair: report how often it is found."),
 ]
+_COLUMNS = "Columns of the {} in a table, or a key of .npz; by default those of the fit."
 QueryColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--query-columns",
-        help="Columns of the queries in a table, or a key of .npz; by "
-        "default those that the model was fitted on.",
-    ),
+    str | None, typer.Option("--query-columns", help=_COLUMNS.format("queries"))
 ]
 CandidateColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--candidate-columns",
-        help="Columns of the candidates in a table, or a key of .npz; by default those that the "
-        "model was fitted on.",
-    ),
+    str | None, typer.Option("--candidate-columns", help=_COLUMNS.format("candidates"))
 ]
 
 
@@ -128,12 +109,13 @@ def retrieve(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """The candidates that belong to each query most, by a saved model.
+    """Find the candidates with the highest PMI for each query, by a saved model.
 
     For instance:  pointdep retrieve model/ x.npy y.npy -k 10 -o best.csv
 
     Rows count from 0. pmi is above 0 for pairs that come together more often than chance: a query
-    whose best candidate has pmi below 0 has no partner among them.
+    whose best candidate has pmi below 0 has no partner among them. With --paired and candidates
+    that are categories, all candidates of the same value are right.
     """
     from pointdep.data.writers import write_table
     from pointdep.estimators.pointwise import PointwiseDependency

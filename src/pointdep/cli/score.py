@@ -32,44 +32,29 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); without it, CSV on "
-        "standard output. For folders of shards a folder, to get a shard for each of x.",
+        help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV on "
+        "standard output. For folders of shards a folder, with one shard per shard of x.",
     ),
 ]
 Engine = Annotated[
     str | None,
     typer.Option(
-        "--engine",
-        help="For folders of shards: local, in this process, or ray, by the workers of a Ray "
-        "cluster (pip install 'pointdep[ray]').",
+        "--engine", help="For folders: local, or ray, on a Ray cluster (pip install pointdep[ray])."
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        help="With --engine ray: workers, of a CPU each; else as many as fit.",
-    ),
+    typer.Option("--workers", min=1, help="Ray workers, with one CPU each; else as many as fit."),
 ]
 GpusPerWorker = Annotated[
-    float,
-    typer.Option(
-        "--gpus-per-worker", min=0, help="With --engine ray: GPUs of each worker, as 1 or 0.5."
-    ),
+    float, typer.Option("--gpus-per-worker", min=0, help="GPUs of each Ray worker, as 1 or 0.5.")
 ]
 BatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--batch-size", min=1, help="For folders of shards: rows at a time; else by their width."
-    ),
+    typer.Option("--batch-size", min=1, help="For folders: rows at a time; else by their width."),
 ]
 Suspects = Annotated[
-    bool,
-    typer.Option(
-        "--suspects",
-        help="For folders of shards: also say which pairs are likely wrong, as audit does.",
-    ),
+    bool, typer.Option("--suspects", help="For folders: find likely wrong pairs, as audit does.")
 ]
 Fdr = Annotated[
     float | None,
