@@ -51,7 +51,7 @@ PARTS = {
     "pointdep.estimators.pointwise.PairAnswers._encode": "read",
     "pointdep.estimators.pointwise.score_replicas": "networks",
     "pointdep.core.ratio.RatioModel.outside": "outside",
-    "pointdep.retrieval.estimator_mixin.Retrieval._encode_side": "read",
+    "pointdep.estimators.pointwise.PointwiseDependency._encode_side": "read",
     "pointdep.retrieval.search.build_index": "index",
     "pointdep.retrieval.search._Search.by_inner_product": "search",
     "pointdep.retrieval.search._Search.by_shortlist": "search",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
 from pointdep import InputError, Retrieved
+from pointdep.estimators.pointwise import encode_side
 from pointdep.retrieval import inner_product, pairwise
 from pointdep.retrieval import search as search_module
 from pointdep.retrieval.search import top_k
@@ -104,7 +105,7 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
 def test_one_replica_on_prepared_rows(critic):
     model = fitted("pc", critic)
     x, y = (
-        model._encode_side(side, name) for side, name in zip(new_pairs(critic), "xy", strict=True)
+        encode_side(model, side, name) for side, name in zip(new_pairs(critic), "xy", strict=True)
     )
     one = model.model_.select([1])
     matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()

@@ -206,13 +206,12 @@ def _read_both(
     columns: tuple[str | None, str | None],
 ) -> tuple[Any, Any]:
     """The rows of the queries and of the candidates; one file may hold both."""
-    from pointdep.data.readers import KEYED, TABLES
+    from pointdep.data.files import is_keyed, is_table
 
     asked, given = paths
     rows = _read_side(fitted, queries, "query", asked, columns[0])
-    suffix = asked.suffix.lower()
-    known = suffix in TABLES and all(_encoder(fitted, side).named for side in "xy")
-    if given is None and suffix not in KEYED and None in columns and not known:
+    known = is_table(asked) and all(_encoder(fitted, side).named for side in "xy")
+    if given is None and not is_keyed(asked) and None in columns and not known:
         raise InputError(
             "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
             "of both sides in one file by --query-columns and --candidate-columns"
@@ -225,12 +224,12 @@ def _read_side(
     fitted: PointwiseDependency, side: str, name: str, path: Path, columns: str | None
 ) -> Any:
     """The rows of one side; from a table, unless columns are named, those the model knows."""
-    from pointdep.data.files import read_table, table_columns
-    from pointdep.data.readers import TABLES, read_side, remembered
+    from pointdep.data.files import is_table, read_table, table_columns
+    from pointdep.data.readers import read_side, remembered
 
     encoder, other = _encoder(fitted, side), _encoder(fitted, _other(side))
     columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
-    if columns is not None or not encoder.named or path.suffix.lower() not in TABLES:
+    if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)
     missing = [column for column in encoder.names if column not in there]
