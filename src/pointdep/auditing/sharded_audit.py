@@ -17,14 +17,11 @@ from torch import Tensor
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import Mismatched, find_standings
 from pointdep.auditing.result import Contamination
-from pointdep.cluster.model import read_model
-from pointdep.cluster.places import as_place
-from pointdep.cluster.reading import read_pairs
-from pointdep.cluster.run import Done, How, Names, open_sides, plan_work, run_shards
-from pointdep.cluster.scoring import Scored
-from pointdep.cluster.shards import reading
-from pointdep.cluster.tasks import Task, Work, finished, make_tasks, write_manifest, write_shard
-from pointdep.cluster.worker import Columns, Scores
+from pointdep.cluster.engines import Columns, How, Scores, read_model
+from pointdep.cluster.filesystem import storage_path
+from pointdep.cluster.manifest import Task, Work, finished, make_tasks, write_manifest, write_shard
+from pointdep.cluster.shard_scoring import Done, Names, Scored, open_sides, plan_work, run_shards
+from pointdep.cluster.survey import read_pairs, reading
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
@@ -204,7 +201,7 @@ def audit_shards(
     """
     check_shares(fdr, contamination)
     how = How(engine, workers, gpus_per_worker, batch_size, device, progress)
-    saved, place = read_model(as_place(model)), as_place(output)
+    saved, place = read_model(storage_path(model)), storage_path(output)
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:

@@ -2,7 +2,7 @@
 
 Task k makes output shard k, with the name of shard k of x and its rows in their order. Each output
 shard has the ticket of its task in its footer: the fingerprint of the model, and of the shards and
-rows it was made from. A second run thereby knows what is done, and what was made of something else.
+rows it was made from. A second run knows from it what is done, and what has another origin.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from pointdep.cluster.places import Place, is_temporary
-from pointdep.cluster.shards import Columns, Shard, Side, Span, partners, reading
+from pointdep.cluster.filesystem import StoragePath, is_temporary
+from pointdep.cluster.survey import Columns, Side, Span, partners, reading
 from pointdep.errors import InputError, PointdepError
 
 MANIFEST = "_pointdep.json"
@@ -42,7 +42,7 @@ class Task:
 class Work:
     """What every worker must know: what is made of which columns by which model, and where to.
 
-    kind, made_of: the sort of answer, and what that depends on beside model and rows; batch: rows
+    kind, made_of: the sort of answer, and what it depends on apart from model and rows; batch: rows
     at a time.
     """
 
@@ -50,7 +50,7 @@ class Work:
     made_of: str
     model: str
     columns: tuple[Columns, Columns]
-    output: Place
+    output: StoragePath
     batch: int
 
 
@@ -67,10 +67,10 @@ def make_tasks(work: Work, x: Side, y: Side) -> list[Task]:
 
 
 def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
-    """What is known of each task that is done already, by its number.
+    """What the footers say about the tasks that are done, by their numbers.
 
-    InputError where the folder holds something else: results of another model or of other rows, or
-    files that are not of this work. A shard that is damaged counts as not done.
+    InputError if the folder holds something else: results of another model or of other rows, or
+    other files. A damaged shard counts as not done.
     """
     output = work.output
     kind = output.kind()
@@ -82,7 +82,7 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
         name for name in there if name not in known and name != MANIFEST and not is_temporary(name)
     ]
     if MANIFEST in there:
-        _require_same(work, json_of(output / MANIFEST))
+        _require_same(work, output / MANIFEST)
     elif set(there) & set(known):
         foreign = sorted(set(there) & set(known))
     if foreign:
@@ -108,7 +108,7 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
 
 
 def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
-    """Say what the folder holds, or will hold, in the order of the rows."""
+    """Describe what the folder holds or will hold, in the order of the rows."""
     content = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -134,7 +134,7 @@ def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
 
 
 def write_shard(work: Work, task: Task, columns: dict[str, Any], about: dict[str, Any]) -> None:
-    """The output shard of a task, whole or not at all; about: kept in its footer."""
+    """Write the output shard of a task, completely or not at all; about: for its footer."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,18 +145,14 @@ def write_shard(work: Work, task: Task, columns: dict[str, Any], about: dict[str
         pq.write_table(table, stream)
 
 
-def json_of(place: Place) -> dict[str, Any]:
-    """A manifest; InputError where the file is none."""
+def _require_same(work: Work, place: StoragePath) -> None:
+    """InputError if the manifest is not one of this work."""
     try:
-        content = json.loads(place.read_bytes())
+        manifest = json.loads(place.read_bytes())
     except ValueError:
-        content = None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise InputError(f"{place} is damaged or of another program: choose another folder")
-    return content
-
-
-def _require_same(work: Work, manifest: dict[str, Any]) -> None:
     for name, own, what in (
         ("kind", work.kind, f"results of {manifest.get('kind')}, not of {work.kind}"),
         ("model", work.model, f"results of another model ({str(manifest.get('model'))[:12]})"),
@@ -167,8 +163,8 @@ def _require_same(work: Work, manifest: dict[str, Any]) -> None:
             )
 
 
-def _about(place: Place) -> dict[str, Any] | None:
-    """The rows of an output shard and what its footer says of it; None where it is damaged."""
+def _about(place: StoragePath) -> dict[str, Any] | None:
+    """The rows of an output shard and what its footer says; None if it is damaged."""
     import pyarrow.parquet as pq
 
     try:
@@ -190,7 +186,7 @@ def _ticket(work: Work, first: int, x: Sequence[Span], y: Sequence[Span]) -> str
 
 
 def _source(span: Span) -> dict[str, Any]:
-    shard: Shard = span.shard
+    shard = span.shard
     return {
         "file": shard.place.name,
         "bytes": shard.bytes,

@@ -1,4 +1,4 @@
-"""What the shards of both sides are, before any row is read: footers, columns, who is whose."""
+"""The shards of both sides: their footers, columns and partners, and the pairs in them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pointdep.cluster.places import BadShardError, Place
+from pointdep.cluster.filesystem import BadShardError, StoragePath
 from pointdep.data.open_rows import by_numbers
-from pointdep.data.shards import Layout, find_layout, is_numeric
+from pointdep.data.shards import (
+    PARQUET_BUFFER,
+    Layout,
+    find_layout,
+    is_numeric,
+    parquet_batches,
+    require_equal_rows,
+    to_matrix,
+)
+from pointdep.data.stored_pairs import side_by_side
 from pointdep.errors import InputError, PointdepError, unknown_name
 from pointdep.fitting.progress import Progress
 
@@ -23,12 +32,12 @@ _MAGIC = b"PAR1"
 class Shard:
     """A Parquet file: its rows, its bytes, the SHA-256 of its footer, and when it was written.
 
-    The footer has the place, the size and mostly the extremes of every column of every row group,
-    so that other rows have another one; but for rows that changed their places, which the time
-    tells (in nanoseconds, None where the storage does not know it).
+    The footer has the position, size and usually the extremes of every column of every row group,
+    so that other rows have another footer. Only reordered rows may not: the time (in nanoseconds,
+    None if the storage does not know it) tells these.
     """
 
-    place: Place
+    place: StoragePath
     rows: int
     bytes: int
     footer: str
@@ -37,8 +46,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one side. layout: how rows of numbers are made of them; None where there are
-    categories among them. types: as Arrow calls them."""
+    """The columns of one side.
+
+    types: as Arrow calls them. layout: how they make rows of numbers; None if some are categories.
+    """
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -58,7 +69,7 @@ class Span:
 class Side:
     """The shards of one side, in their order, of one schema."""
 
-    place: Place
+    place: StoragePath
     shards: tuple[Shard, ...]
     columns: Columns
 
@@ -68,16 +79,16 @@ class Side:
 
 
 def survey(
-    place: Place,
+    place: StoragePath,
     wanted: Sequence[str] | None,
     option: str,
     progress: Progress,
     known: str | None = None,
 ) -> Side:
-    """Read every footer; InputError naming the first shard that is no good.
+    """Read every footer; InputError names the first shard that cannot be used.
 
-    wanted: the columns of this side, None for `known` where it is there, else all; option: how a
-    user names them.
+    wanted: the columns of this side; None takes `known` if the shards have it, and otherwise all
+    columns. option: what a user calls `wanted`.
     """
     places = _shard_places(place)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -103,24 +114,9 @@ def survey(
 
 
 def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
-    """For each shard of x the rows of y that belong to it: row i of all x with row i of all y.
-
-    Where there are as many shards on both sides, they must have the same numbers of rows; else
-    both sides may be cut at other places.
-    """
-    if len(x.shards) == len(y.shards):
-        for one, other in zip(x.shards, y.shards, strict=True):
-            if one.rows != other.rows:
-                fewer, more = sorted((one, other), key=lambda shard: shard.rows)
-                raise BadShardError(
-                    f"{fewer.place} has {fewer.rows} rows but its partner {more.place} has "
-                    f"{more.rows}: row i of each must describe the same pair"
-                )
-    elif x.rows != y.rows:
-        raise InputError(
-            f"{x.place} has {x.rows} rows and {y.place} has {y.rows}: row i of each must describe "
-            "the same pair"
-        )
+    """For each shard of x the rows of y that belong to it: row i of all x with row i of all y."""
+    sizes = [(s.place, [(shard.place, shard.rows) for shard in s.shards]) for s in (x, y)]
+    require_equal_rows(*sizes)
     found, number, start = [], 0, 0
     for shard in x.shards:
         missing, spans = shard.rows, []
@@ -136,8 +132,8 @@ def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
 
 
 @contextmanager
-def reading(place: Place) -> Iterator[None]:
-    """Whatever goes wrong with a shard, as an error that names it."""
+def reading(place: StoragePath) -> Iterator[None]:
+    """Turn whatever goes wrong with a shard into an error that names it."""
     try:
         yield
     except (PointdepError, MemoryError):
@@ -150,7 +146,7 @@ def reading(place: Place) -> Iterator[None]:
         ) from error
 
 
-def _shard_places(place: Place) -> list[Place]:
+def _shard_places(place: StoragePath) -> list[StoragePath]:
     kind = place.kind()
     if not kind:
         raise InputError(f"{place} does not exist")
@@ -170,7 +166,7 @@ def _shard_places(place: Place) -> list[Place]:
     return [place / name for name in sorted(names, key=by_numbers)]
 
 
-def _open_footer(place: Place) -> tuple[Shard, Any]:
+def _open_footer(place: StoragePath) -> tuple[Shard, Any]:
     """A shard and its Arrow schema."""
     import pyarrow.parquet as pq
 
@@ -211,3 +207,47 @@ def _described(columns: Columns) -> str:
         return f"rows of {columns.layout.width} numbers ({columns.layout.dtype})"
     pairs = zip(columns.names, columns.types, strict=True)
     return "the columns " + ", ".join(f"{name} ({kind})" for name, kind in pairs)
+
+
+def read_pairs(
+    x: Sequence[Span], y: Sequence[Span], columns: tuple[Columns, Columns], step: int
+) -> Iterator[tuple[Any, Any]]:
+    """Rows of both sides that belong together, at most `step` at a time.
+
+    Arrays if a side is one column of lists, otherwise data frames.
+    """
+    yield from side_by_side(_read_side(x, columns[0], step), _read_side(y, columns[1], step))
+
+
+def _read_side(spans: Sequence[Span], columns: Columns, step: int) -> Iterator[Any]:
+    import pandas as pd
+
+    for span in spans:
+        for row, batch in _batches(span, columns, step):
+            if columns.layout is None:
+                yield batch.select(list(columns.names)).to_pandas()
+                continue
+            matrix = to_matrix(batch, columns.layout, str(span.shard.place), row)
+            lists = columns.layout.lists
+            yield matrix if lists else pd.DataFrame(matrix, columns=list(columns.names))
+
+
+def _batches(span: Span, columns: Columns, step: int) -> Iterator[tuple[int, Any]]:
+    """Record batches of a span, each with the row of the shard that it begins at."""
+    import pyarrow.parquet as pq
+
+    place, end = span.shard.place, span.start
+    # Object storage answers few large requests sooner than many small ones.
+    ahead = not place.is_local
+    with (
+        reading(place),
+        place.open() as raw,
+        pq.ParquetFile(raw, pre_buffer=ahead, buffer_size=0 if ahead else PARQUET_BUFFER) as file,
+    ):
+        if (file.metadata.num_rows, raw.size()) != (span.shard.rows, span.shard.bytes):
+            raise BadShardError(f"{place} was changed while it was being scored")
+        for row, batch in parquet_batches(file, span.start, span.stop, step, columns.names):
+            yield row, batch
+            end = row + batch.num_rows
+        if end < span.stop:
+            raise BadShardError(f"{place} ends after row {end} where it promises {span.stop}")

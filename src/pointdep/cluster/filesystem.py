@@ -1,4 +1,4 @@
-"""Folders by path or by URI (file://, s3://, gs://, memory://, ...): what is in them, and writing.
+"""Files and folders by path or by URI (file://, s3://, gs://, memory://, ...).
 
 Local and cloud storage go through pyarrow, everything else through fsspec.
 """
@@ -25,8 +25,8 @@ class BadShardError(InputError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder or a file, also for processes elsewhere.
+class StoragePath:
+    """A folder or a file, which processes on other machines can open too.
 
     shown: as the user named it. root: an absolute path or a URI; inside: what comes below it.
     """
@@ -35,8 +35,8 @@ class Place:
     root: str
     inside: str = ""
 
-    def __truediv__(self, name: str) -> Place:
-        return Place(f"{self.shown}/{name}", self.root, f"{self.inside}/{name}")
+    def __truediv__(self, name: str) -> StoragePath:
+        return StoragePath(f"{self.shown}/{name}", self.root, f"{self.inside}/{name}")
 
     def __str__(self) -> str:
         return self.shown
@@ -55,10 +55,11 @@ class Place:
 
     @property
     def is_local(self) -> bool:
+        """Whether it is on a disk of this machine."""
         return str(self._system.type_name) == "local"
 
     def kind(self) -> str:
-        """ "file", "folder" or "" where there is nothing."""
+        """ "file", "folder", or "" if there is nothing."""
         from pyarrow import fs
 
         with _asking(self):
@@ -74,13 +75,13 @@ class Place:
         return {one.base_name: one.size for one in found if one.type == fs.FileType.File}
 
     def modified(self) -> int | None:
-        """When the file was written, in nanoseconds, where the storage says so."""
+        """When the file was written, in nanoseconds; None if the storage does not know."""
         with _asking(self):
             found: int | None = self._system.get_file_info(self._path).mtime_ns
         return found
 
     def open(self) -> Any:
-        """The file, as Arrow reads it; whoever opens it closes it."""
+        """The file, as Arrow reads it; the caller closes it."""
         return self._system.open_input_file(self._path)
 
     def read_bytes(self) -> bytes:
@@ -94,7 +95,7 @@ class Place:
 
     @contextmanager
     def whole_file(self) -> Iterator[Any]:
-        """A stream to write in, which takes this place at once when all went well."""
+        """A stream to write in; the file appears complete at the end, or not at all."""
         system, path = self._system, self._path
         folder, name = path.rsplit("/", 1)
         temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}-{name}.tmp"
@@ -102,35 +103,33 @@ class Place:
             try:
                 with system.open_output_stream(temporary) as stream:
                     yield stream
-                if self.is_local:
+                if self.is_local:  # a rename must not reach the disk before the rows do
                     _to_disk(temporary)
                 system.move(temporary, path)
             except BaseException:
-                with contextlib.suppress(Exception):  # it may not have come to be
+                with contextlib.suppress(Exception):  # it may never have been created
                     system.delete_file(temporary)
                 raise
 
     def sweep(self) -> None:
         """Remove what killed writers left in a folder."""
-        system, path = self._system, self._path
-        for name in self.files():
-            if is_temporary(name):
-                with contextlib.suppress(OSError):
-                    system.delete_file(f"{path}/{name}")
+        for name in filter(is_temporary, self.files()):
+            with contextlib.suppress(OSError):
+                self._system.delete_file(f"{self._path}/{name}")
 
 
 def is_temporary(name: str) -> bool:
-    """Whether it is the name of a file that a writer had not finished."""
+    """Whether this is the name of a file that a writer did not finish."""
     return name.startswith(_TEMPORARY) and name.endswith(".tmp")
 
 
-def as_place(given: str | Path) -> Place:
-    """A path or a URI; InputError for a kind of storage that cannot be reached from here."""
+def storage_path(given: str | Path) -> StoragePath:
+    """A path or a URI; InputError for storage that cannot be reached from here."""
     shown = str(given).rstrip("/") or "/"
-    place = Place(shown, shown if "://" in shown else str(Path(shown).absolute()))
-    with _asking(place):
-        _resolve(place.root)
-    return place
+    path = StoragePath(shown, shown if "://" in shown else str(Path(shown).absolute()))
+    with _asking(path):
+        _resolve(path.root)
+    return path
 
 
 @lru_cache(maxsize=256)
@@ -145,13 +144,13 @@ def _resolve(uri: str) -> tuple[Any, str]:
     except (lib.ArrowInvalid, lib.ArrowNotImplementedError):
         from fsspec.core import url_to_fs
 
-        system, path = url_to_fs(uri)
-        system = fs.PyFileSystem(fs.FSSpecHandler(system))
+        found, path = url_to_fs(uri)
+        system = fs.PyFileSystem(fs.FSSpecHandler(found))
     return system, path.rstrip("/")
 
 
 @contextmanager
-def _asking(place: Place, done: str = "read") -> Iterator[None]:
+def _asking(path: StoragePath, done: str = "read") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, ImportError) as error:
@@ -159,12 +158,9 @@ def _asking(place: Place, done: str = "read") -> Iterator[None]:
             raise
         strerror = error.strerror if isinstance(error, OSError) else None
         reason = strerror or next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{place} cannot be {done}: {reason}") from error
+        raise InputError(f"{path} cannot be {done}: {reason}") from error
 
 
 def _to_disk(path: str) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with Path(path).open("rb") as file:
+        os.fsync(file.fileno())
