@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pointdep.experiments.figure1.report import write_again
+from pointdep.experiments.figure1_report import write_again
 
 
 def main() -> None:

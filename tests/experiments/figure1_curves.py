@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pointdep.experiments.figure1.curves import Curves
-from pointdep.experiments.figure1.settings import Figure1
+from pointdep.experiments.figure1 import Curves, Figure1
 
 # Bias and standard deviation at MI 2, 4, 6, 8, 10, much as the authors' code has them.
 REFERENCE = {

@@ -12,24 +12,20 @@ import pytest
 
 import pointdep
 from pointdep.errors import InputError
-from pointdep.experiments.figure1.claims import judge_claims
-from pointdep.experiments.figure1.curves import Curves
-from pointdep.experiments.figure1.report import (
+from pointdep.experiments.figure1 import Curves, Figure1, halves, summarise
+from pointdep.experiments.figure1_claims import judge_figure1
+from pointdep.experiments.figure1_report import (
+    markdown_claims,
+    markdown_table,
     read_curves,
+    text_claims,
+    text_table,
     write_again,
     write_curves,
     write_report,
 )
-from pointdep.experiments.figure1.settings import Figure1
-from pointdep.experiments.figure1.summary import halves, summarise
-from pointdep.experiments.figure1.tables import (
-    markdown_claims,
-    markdown_table,
-    text_claims,
-    text_table,
-)
 
-from .synthetic import blow_up, make_curves, with_values
+from .figure1_curves import blow_up, make_curves, with_values
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +113,11 @@ class TestFolder:
         lost = [line for line in content["summary"] if line["bias"] is None]
         assert [(line["method"], line["level"]) for line in lost] == [("dv", 8), ("dv", 10)]
         verdicts = {claim["key"]: claim["verdict"] for claim in content["claims"]}
-        assert verdicts == {claim.key: claim.verdict for claim in judge_claims(curves)}
+        assert verdicts == {claim.key: claim.verdict for claim in judge_figure1(curves)}
 
     def test_claims_page(self, folder, curves):
         page = (folder / "claims.md").read_text()
-        for claim in judge_claims(curves):
+        for claim in judge_figure1(curves):
             assert f"## {claim.key}: {claim.verdict}\n" in page
             assert claim.rule in page
         tables = [line for line in page.splitlines() if line.startswith("|")]
@@ -165,7 +161,7 @@ class TestEnormousValues:
             assert "inf" not in text.replace("infer", "")
 
     def test_it_is_not_the_better_one(self, enormous):
-        claims = {claim.key: claim for claim in judge_claims(enormous[0])}
+        claims = {claim.key: claim for claim in judge_figure1(enormous[0])}
         assert "dv, gaussian blew up" in claims["n2"].because
 
 
@@ -183,7 +179,7 @@ class TestStored:
         shifts = np.random.default_rng(0).normal(scale=0.01, size=len(curves.cells))
         drawn = with_values(curves.settings, curves.values + shifts)
         write_report(drawn, tmp_path)
-        first, again = judge_claims(drawn), judge_claims(read_curves(tmp_path))
+        first, again = judge_figure1(drawn), judge_figure1(read_curves(tmp_path))
         assert [claim.verdict for claim in again] == [claim.verdict for claim in first]
         for one, other in zip(first, again, strict=True):
             for before, after in zip(one.findings, other.findings, strict=True):
@@ -262,7 +258,7 @@ class TestText:
         huge = blow_up(curves, "variational", after=0.9, value=-3e38)
         for made in (curves, huge):
             lines = summarise(halves(made))
-            for text in (text_table(lines), text_claims(judge_claims(made), made.settings)):
+            for text in (text_table(lines), text_claims(judge_figure1(made), made.settings)):
                 assert max(map(len, text.splitlines())) <= 100
 
     def test_many_levels(self):
@@ -282,15 +278,15 @@ class TestText:
 
     def test_what_was_not_run_is_only_named(self):
         made = make_curves(methods=("pc",), tasks=("gaussian",))
-        text = text_claims(judge_claims(made), made.settings)
+        text = text_claims(judge_figure1(made), made.settings)
         assert "CPC has the smallest variance" not in text
-        assert re.search(r"Not run here, so that it cannot be told: .*\be\b", text)
+        assert re.search(r"Not run, and therefore open: .*\be\b", text)
 
     def test_other_settings_than_the_papers_are_said(self):
         made = make_curves(methods=("cpc", "pc"))
         for text in (
-            text_claims(judge_claims(made), made.settings),
-            markdown_claims(judge_claims(made), made.settings),
+            text_claims(judge_figure1(made), made.settings),
+            markdown_claims(judge_figure1(made), made.settings),
         ):
             filled = " ".join(text.split())
             assert "not the paper's settings, and the verdicts are about this run alone" in filled
@@ -298,14 +294,14 @@ class TestText:
             assert "Of one seed" in filled
 
     def test_claims(self, curves):
-        text = text_claims(judge_claims(curves), curves.settings)
+        text = text_claims(judge_figure1(curves), curves.settings)
         assert 'e   cannot tell    "CPC has the smallest variance" (main text)' in text
         assert "p   holds          DM II, read out as the paper prints it" in text
         filled = " ".join(text.split())
-        verdicts = [claim.verdict for claim in judge_claims(curves) if claim.source != "pointdep"]
+        verdicts = [claim.verdict for claim in judge_figure1(curves) if claim.source != "pointdep"]
         holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
-        assert f"Of 24 claims of the paper {holds} hold, {fails} do not, and of" in filled
-        assert "it cannot be told. Of our own, p: holds." in filled
+        assert f"Of the paper's 24 claims, {holds} hold, {fails} do not hold, and" in filled
+        assert "Ours: p holds." in filled
 
 
 def test_departures():

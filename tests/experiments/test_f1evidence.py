@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pointdep.experiments.figure1.evidence import Evidence, Measured
-from pointdep.experiments.figure1.questions import every, most
+from pointdep.experiments.claims import every, most
+from pointdep.experiments.figure1_claims import Estimate, Evidence
 
-from .synthetic import REFERENCE, blow_up, make_curves
+from .figure1_curves import REFERENCE, blow_up, make_curves
 
 GAUSSIAN = {"tasks": ("gaussian",)}
 
@@ -21,24 +21,24 @@ class TestMeasured:
         rng = np.random.default_rng(0)
         one, other = rng.normal(1.0, 1.0, 4), rng.normal(0.0, 3.0, 9)
         made = [
-            Measured(values.mean(), values.std(ddof=1) / math.sqrt(len(values)), len(values) - 1)
+            Estimate(values.mean(), values.std(ddof=1) / math.sqrt(len(values)), len(values) - 1)
             for values in (one, other)
         ]
         expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-        assert made[0].minus(made[1]).interval() == pytest.approx(tuple(expected))
+        assert made[0].minus(made[1]).measured() == pytest.approx(tuple(expected))
 
     def test_sides(self):
-        clear = Measured(1.0, 0.1, 19)
-        assert clear.above() is True
-        assert clear.above(2.0) is False
-        assert clear.above(1.1) is None
-        assert Measured(9.0, math.inf, 1).above() is None
-        assert Measured(1.0, 0.0, 1).minus(Measured(0.0, 0.0, 1)).above() is True
-        assert clear.minus(Measured(0.0, math.inf, 1)).above() is None
+        clear = Estimate(1.0, 0.1, 19)
+        assert clear.measured().above() is True
+        assert clear.measured().above(2.0) is False
+        assert clear.measured().above(1.1) is None
+        assert Estimate(9.0, math.inf, 1).measured().above() is None
+        assert Estimate(1.0, 0.0, 1).minus(Estimate(0.0, 0.0, 1)).measured().above() is True
+        assert clear.minus(Estimate(0.0, math.inf, 1)).measured().above() is None
 
     def test_why_there_is_no_interval(self):
-        without = Measured(1.0, math.inf, math.inf, "one seed left")
-        clear = Measured(1.0, 0.1, 19)
+        without = Estimate(1.0, math.inf, math.inf, "one seed left")
+        clear = Estimate(1.0, 0.1, 19)
         made = without.times(2.0).plus(1.0)
         assert (made.value, made.why) == (3.0, "one seed left")
         assert clear.minus(without).why == without.minus(clear).why == "one seed left"
@@ -88,7 +88,7 @@ class TestEvidence:
         evidence = Evidence(make_curves(methods=("pc",), **GAUSSIAN))
         weights = {2.0: 0.5, 4.0: 0.5}
         mean, log = (
-            evidence.measured(q, ("pc", "gaussian"), weights) for q in ("bias", "log bias")
+            evidence.estimate(q, ("pc", "gaussian"), weights) for q in ("bias", "log bias")
         )
         assert log.value == pytest.approx(math.log(mean.value))
         assert log.stderr == pytest.approx(mean.stderr / mean.value)
@@ -129,14 +129,14 @@ class TestEvidence:
         assert (found.value, found.supports, found.note) == (None, None, "not finite")
         assert lost.trend("spread", ("dv", "gaussian")).levels == (2.0, 4.0, 6.0, 8.0)
         few = Evidence(make_curves(levels=(2.0, 4.0), **GAUSSIAN))
-        assert few.trend("spread", ("dv", "gaussian"), highest=3).missing == ("a third level",)
+        assert few.trend("spread", ("dv", "gaussian"), highest=3).missing == ("3 levels",)
 
     def test_error_over_seeds(self):
         curves = make_curves(methods=("pc",), seeds=3, **GAUSSIAN)
         shifts = (0.0, 0.2, 0.7)
         for column, shift in enumerate(shifts):
             curves.values[:, column] -= shift
-        found = Evidence(curves).measured("bias", ("pc", "gaussian"), {2.0: 1.0})
+        found = Evidence(curves).estimate("bias", ("pc", "gaussian"), {2.0: 1.0})
         assert found.value == pytest.approx(0.09 + 0.3, abs=1e-5)
         assert found.stderr == pytest.approx(np.std(shifts, ddof=1) / math.sqrt(3), rel=1e-4)
         assert found.freedom == 2
@@ -144,9 +144,9 @@ class TestEvidence:
     def test_error_of_one_seed(self):
         curves = make_curves(methods=("pc",), **GAUSSIAN)
         evidence = Evidence(curves)
-        one = evidence.measured("spread", ("pc", "gaussian"), {2.0: 1.0})
-        other = evidence.measured("spread", ("pc", "gaussian"), {4.0: 1.0})
-        both = evidence.measured("spread", ("pc", "gaussian"), {2.0: 0.5, 4.0: 0.5})
+        one = evidence.estimate("spread", ("pc", "gaussian"), {2.0: 1.0})
+        other = evidence.estimate("spread", ("pc", "gaussian"), {4.0: 1.0})
+        both = evidence.estimate("spread", ("pc", "gaussian"), {2.0: 0.5, 4.0: 0.5})
         assert both.stderr == pytest.approx(math.hypot(one.stderr, other.stderr) / 2)
         assert one.stderr > 0
         assert one.freedom == both.freedom == 19
@@ -157,7 +157,7 @@ class TestEvidence:
         curves = make_curves(methods=("pc",), iterations=iterations, **GAUSSIAN)
         weights = dict.fromkeys(curves.settings.levels, 0.2)
         for quantity in ("bias", "log bias", "spread"):
-            found = Evidence(curves).measured(quantity, ("pc", "gaussian"), weights)
+            found = Evidence(curves).estimate(quantity, ("pc", "gaussian"), weights)
             assert found.freedom == freedom
             assert 0 < found.stderr < math.inf
 
@@ -174,7 +174,7 @@ class TestEvidence:
         """Its batch means know nothing of what differs from seed to seed."""
         curves = blow_up(make_curves(seeds=2, **GAUSSIAN), "dv", after=0.9, seeds=(1,))
         evidence = Evidence(curves)
-        found = evidence.measured("bias", ("dv", "gaussian"), {10.0: 1.0})
+        found = evidence.estimate("bias", ("dv", "gaussian"), {10.0: 1.0})
         assert (found.stderr, found.why) == (math.inf, "one seed left")
         compared = evidence.larger("bias", ("dv", "gaussian"), ("dm2", "gaussian"))
         assert compared.value > 0.5
@@ -183,7 +183,7 @@ class TestEvidence:
         # Each level has two seeds of three, and only one has both levels.
         three = make_curves(methods=("pc",), seeds=3, **GAUSSIAN)
         three.values[:200, 0] = three.values[-200:, 1] = np.nan
-        found = Evidence(three).measured("bias", ("pc", "gaussian"), {2.0: 0.5, 10.0: 0.5})
+        found = Evidence(three).estimate("bias", ("pc", "gaussian"), {2.0: 0.5, 10.0: 0.5})
         assert found.why == "one seed left"
 
     def test_levels_that_blew_up_are_left_out(self):
@@ -210,7 +210,7 @@ class TestEvidence:
         curves = make_curves(methods=("pc", "dv"), seeds=3, **GAUSSIAN)
         once = Evidence(blow_up(curves, "dv", after=0.5, seeds=(1,)))
         assert once.levels_of(("dv", "gaussian")) == (2.0, 4.0, 6.0, 8.0, 10.0)
-        assert once.measured("bias", ("dv", "gaussian"), {10.0: 1.0}).freedom == 1
+        assert once.estimate("bias", ("dv", "gaussian"), {10.0: 1.0}).freedom == 1
         twice = Evidence(blow_up(curves, "dv", after=0.5, seeds=(1, 2)))
         assert twice.levels_of(("dv", "gaussian")) == (2.0, 4.0)
 
@@ -222,7 +222,7 @@ class TestEvidence:
         lost = evidence.larger("bias", ("dv", "gaussian"), ("pc", "gaussian"))
         assert (lost.supports, lost.note, lost.missing) == (None, "not finite", ())
         alone = Evidence(make_curves(methods=("pc",), levels=(2.0,), **GAUSSIAN))
-        assert alone.trend("bias", ("pc", "gaussian")).missing == ("a second level",)
+        assert alone.trend("bias", ("pc", "gaussian")).missing == ("2 levels",)
 
     def test_constant_curves(self):
         constant = ((-1.0,) * 5, (0.0,) * 5)

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pointdep.experiments.figure1.draw import draw, smooth, write_figure
-from pointdep.experiments.figure1.settings import Figure1
+from pointdep.experiments.figure1 import Figure1
+from pointdep.experiments.figure1_report import draw, smooth, write_figure
 
-from .synthetic import blow_up, make_curves
+from .figure1_curves import blow_up, make_curves
 
 
 @pytest.fixture(scope="module")

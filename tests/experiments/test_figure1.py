@@ -12,18 +12,20 @@ import torch
 
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import PAPER_METHODS, get_method
-from pointdep.experiments.figure1 import run as run_module
-from pointdep.experiments.figure1.run import (
+from pointdep.experiments import figure1 as run_module
+from pointdep.experiments.figure1 import (
+    Cell,
+    Figure1,
     cell_seed,
     expected_seconds,
     make_draw,
     make_engine,
+    paper_method,
     resolved_precision,
     run_figure1,
 )
-from pointdep.experiments.figure1.settings import Cell, Figure1, paper_method
 
-from .by_hand import infer, network, train
+from .figure1_by_hand import infer, network, train
 
 CPU = torch.device("cpu")
 WHOLE = Figure1(iterations=50, hidden=(64, 64), batch_size=32, precision="float64", device="cpu")

@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from pointdep.errors import InputError
-from pointdep.experiments.figure1.curves import Curves
-from pointdep.experiments.figure1.settings import Figure1
-from pointdep.experiments.figure1.summary import batch_means_error, batches_of, halves, summarise
+from pointdep.experiments.figure1 import (
+    Curves,
+    Figure1,
+    batch_means_error,
+    batches_of,
+    halves,
+    summarise,
+)
 
-from .synthetic import with_values
+from .figure1_curves import with_values
 
 SMALL = Figure1(
     methods=("pc", "dv"), tasks=("cubic",), levels=(1.0, 3.0), iterations=8, seeds=2, seed=5

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from pointdep.core.methods import PAPER_METHODS
-from pointdep.experiments.figure1.claims import judge_claims
-from pointdep.experiments.figure1.statements import STATEMENTS
+from pointdep.experiments.figure1_claims import STATEMENTS, judge_figure1
 
-from .synthetic import REFERENCE, blow_up, make_curves
+from .figure1_curves import REFERENCE, blow_up, make_curves
 
 GROWING, FALLING = (-0.1, -0.2, -0.3, -0.4, -0.5), (-0.5, -0.4, -0.3, -0.2, -0.1)
 RISING, SINKING, LEVEL = (0.1, 0.2, 0.3, 0.4, 0.5), (0.5, 0.4, 0.3, 0.2, 0.1), (0.3,) * 5
@@ -120,7 +119,7 @@ VERDICTS = [
 
 
 def judged(curves):
-    return {claim.key: claim for claim in judge_claims(curves)}
+    return {claim.key: claim for claim in judge_figure1(curves)}
 
 
 @pytest.mark.parametrize(("key", "verdict", "change"), VERDICTS)
@@ -234,7 +233,7 @@ class TestBlowUps:
         for method in PAPER_METHODS:
             for task in ("gaussian", "cubic"):
                 curves = blow_up(curves, method, task)
-        for claim in judge_claims(curves):
+        for claim in judge_figure1(curves):
             assert claim.verdict == "cannot tell"
             assert "not finite" in claim.because or "cannot tell from" in claim.because
 
@@ -326,8 +325,8 @@ class TestClaims:
     def test_methods_that_are_not_the_papers(self):
         shapes = {"rpc": ((9.0,) * 5, (0.001,) * 5)}
         methods = (*PAPER_METHODS, "rpc")
-        with_more = judge_claims(make_curves(shapes, methods=methods, tasks=("gaussian",)))
-        without = judge_claims(make_curves(tasks=("gaussian",)))
+        with_more = judge_figure1(make_curves(shapes, methods=methods, tasks=("gaussian",)))
+        without = judge_figure1(make_curves(tasks=("gaussian",)))
         assert [c.verdict for c in with_more] == [c.verdict for c in without]
 
     def test_two_seeds_that_differ_tell_little(self):
@@ -339,7 +338,7 @@ class TestClaims:
 
     def test_json(self):
         curves = blow_up(make_curves(iterations=20), "nwj", value=np.inf)
-        for claim in judge_claims(curves):
+        for claim in judge_figure1(curves):
             json.dumps(asdict(claim), allow_nan=False)
             assert claim.rule
             assert claim.findings
