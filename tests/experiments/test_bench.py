@@ -8,8 +8,8 @@ import json
 import pytest
 
 import pointdep
-from pointdep.classical.methods import CLASSICAL
 from pointdep.errors import InputError
+from pointdep.estimators.classical.catalogue import CLASSICAL
 from pointdep.experiments.bench import (
     COLUMNS,
     Bench,

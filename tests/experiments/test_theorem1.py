@@ -32,8 +32,8 @@ from pointdep.experiments.theorem1 import (
     train,
 )
 from pointdep.experiments.theorem1_report import LEGEND, draw, reading, text_table, write_report
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Trained
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Silent
 
 CPU = torch.device("cpu")

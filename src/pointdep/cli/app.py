@@ -27,7 +27,7 @@ from pointdep.cli import (
     score,
 )
 from pointdep.errors import InputError, PointdepError, PointdepWarning
-from pointdep.launching import process_count
+from pointdep.fitting.rendezvous import process_count
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",

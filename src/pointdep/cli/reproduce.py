@@ -184,11 +184,11 @@ def figure1(given: Given) -> None:
 
     For instance:  pointdep reproduce figure1 --quick -o figure1/
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.figure1 import Figure1, expected_seconds, run_figure1
     from pointdep.experiments.figure1_report import text_claims, text_table, write_report
     from pointdep.experiments.reports import prepare_folder
     from pointdep.fitting.progress import duration, show
+    from pointdep.fitting.rendezvous import pick_device
 
     smaller = _chosen(Figure1().quick(), given)
     settings = smaller if given["quick"] else _chosen(Figure1(), given)
@@ -256,11 +256,11 @@ def theorem1(given: Given) -> None:
 
     For instance:  pointdep reproduce theorem1 --quick -o theorem1/
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments import theorem1_report as report
     from pointdep.experiments.reports import filled, prepare_folder
     from pointdep.experiments.theorem1 import Theorem1, run_theorem1, slopes, summarise
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = _chosen(Theorem1().quick() if given["quick"] else Theorem1(), given)
     pick_device(settings.device)  # refuses one that is not there
@@ -373,11 +373,11 @@ def _run_words(
     as_dict: Callable[..., Given],
 ) -> None:
     """Read the words, run the experiment on them, write and tell what it found."""
-    from pointdep.assembly import pick_device
     from pointdep.data.word_pairs import read_word_pairs
     from pointdep.experiments.reports import prepare_folder
     from pointdep.experiments.words.claims_text import text_claims, text_departures
     from pointdep.fitting.progress import duration, show
+    from pointdep.fitting.rendezvous import pick_device
 
     on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
     files = {name: given[name] for name in ("audio", "text", "data")}
@@ -529,11 +529,11 @@ def simclr(given: Given) -> None:
 
 def _run_representations(command: str, part: str, given: Given) -> None:
     """Train what is left, and tell all that the folder holds."""
-    from pointdep.assembly import pick_device
     from pointdep.experiments.representations import run as experiments
     from pointdep.experiments.representations.report import as_dict, write_report
     from pointdep.experiments.representations.settings import Experiment
     from pointdep.experiments.representations.text import text_report
+    from pointdep.fitting.rendezvous import pick_device
 
     base = Experiment(part).quick() if given["quick"] else Experiment(part)
     base = base.with_length(given.get("iterations"), given["epochs"])

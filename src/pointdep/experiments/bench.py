@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pointdep
-from pointdep.assembly import pick_device
 from pointdep.data.tasks import QUICK, TASKS, make_task
 from pointdep.errors import InputError, PointdepError, require_whole, unknown_name
 from pointdep.experiments.reports import command_line, make_distinct, prepare_folder, require_known
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.rendezvous import pick_device
 
 if TYPE_CHECKING:
     from pointdep.inference.mutual_information import MIEstimate
@@ -44,9 +44,9 @@ class Estimator(Protocol):
 
 def check_estimator(name: str) -> None:
     """Refuse a name that is not `METHOD`, `METHOD:CRITIC` or a classical method."""
-    from pointdep.classical.methods import CLASSICAL
     from pointdep.core.critics import CRITICS
     from pointdep.core.methods import METHODS
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     method, colon, critic = name.partition(":")
     if method not in METHODS and (colon or method not in CLASSICAL):
@@ -57,9 +57,9 @@ def check_estimator(name: str) -> None:
 
 def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
     """The estimator of this name with its default settings, not fitted."""
-    from pointdep.classical.estimator import ClassicalDependency
-    from pointdep.classical.methods import CLASSICAL
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.classical.catalogue import CLASSICAL
+    from pointdep.estimators.classical.estimator import ClassicalDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
     check_estimator(name)
     method, _, critic = name.partition(":")
@@ -192,7 +192,7 @@ def run_bench(
 
 def measure(run: Run) -> Result:
     """Fit and compare; an estimator that fails gives a result with the reason."""
-    from pointdep.classical.methods import CLASSICAL
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     task = make_task(run.task, run.rows, run.seed)
     fresh = make_task(run.task, FRESH_ROWS, run.seed + _FRESH_SEED)

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import pick_device
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
 from pointdep.errors import InputError, require_whole
 from pointdep.experiments.reports import command_line, make_distinct, require_known
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.stream import PRECISIONS, Draw, StreamEngine
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.sampler import PRECISIONS, Draw, StreamEngine
 
 Floats = NDArray[np.float64]
 

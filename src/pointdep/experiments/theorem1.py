@@ -17,18 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import CriticSettings, batch_shape, pick_device
 from pointdep.core.critics import ACTIVATIONS, build_critic, replica_generators
 from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.data.tasks.base import Joint
-from pointdep.data.tasks.gaussian import correlated
+from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError, require_whole
+from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments.reports import command_line, make_distinct, require_known
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
 
