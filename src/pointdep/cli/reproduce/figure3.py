@@ -46,11 +46,15 @@ def figure3(
     For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
     """
     from pointdep.assembly import pick_device
+    from pointdep.experiments.figure3 import (
+        Figure3,
+        as_dict,
+        run_figure3,
+        text_report,
+        write_report,
+    )
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
-    from pointdep.experiments.words.figure3 import expected_seconds_figure3, run_figure3
-    from pointdep.experiments.words.report import figure3_as_dict, write_figure3
-    from pointdep.experiments.words.settings import Figure3
-    from pointdep.experiments.words.tables import text_figure3
+    from pointdep.experiments.words import expected_seconds
     from pointdep.fitting.progress import show
 
     settings = shared.chosen(
@@ -72,12 +76,13 @@ def figure3(
     prepare_folder(output)
     refuse_other_results(output, settings.command)
     if on_cpu and not quiet:
-        words.say_how_long(expected_seconds_figure3(settings, pairs), 1 + settings.folds)
+        words.say_how_long(expected_seconds(settings, pairs), 1 + settings.folds)
     with show("Figure 3", enabled=not quiet, left="about") as progress:
         found = run_figure3(settings, pairs, progress)
-    claims = write_figure3(found, output)
+    claims = write_report(found, output)
     if json:
-        content = figure3_as_dict(found, claims)
+        content = as_dict(found, claims)
         words.tell_json("figure3", settings, found.device, content, output)
     else:
-        words.tell(settings, found.all_words, text_figure3(found), claims, output)
+        print(text_report(found, claims))
+        print(f"written: {output}")

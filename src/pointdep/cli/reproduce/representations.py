@@ -15,9 +15,9 @@ from pointdep.errors import InputError
 
 if TYPE_CHECKING:
     from pointdep.data.images import ImageSet
-    from pointdep.experiments.representations.run import Found
-    from pointdep.experiments.representations.settings import Experiment
-    from pointdep.experiments.words.claims import Claim
+    from pointdep.experiments.claims import Claim
+    from pointdep.experiments.pretraining_runs import Found
+    from pointdep.experiments.representations import Experiment
 
 Objectives = Annotated[
     str | None,
@@ -79,7 +79,7 @@ def experiment(
     **given: Any,
 ) -> Experiment:
     """The settings with the options that were given."""
-    from pointdep.experiments.representations.settings import Experiment
+    from pointdep.experiments.representations import Experiment
 
     base = Experiment(part).quick() if quick else Experiment(part)
     return shared.chosen(
@@ -118,8 +118,8 @@ def run(
 ) -> None:
     """Train what is left, and tell all that the folder holds; how: other options of the run."""
     from pointdep.assembly import pick_device
-    from pointdep.experiments.representations import run as experiments
-    from pointdep.experiments.representations.report import as_dict, write_report
+    from pointdep.experiments import pretraining_runs as experiments
+    from pointdep.experiments.figure2_report import as_dict, write_report
 
     def load() -> ImageSet:
         assert settings.dataset is not None
@@ -145,7 +145,7 @@ def run(
 
 
 def _tell(found: Found, claims: Sequence[Claim], output: Path) -> None:
-    from pointdep.experiments.representations.text import text_report
+    from pointdep.experiments.figure2_report import text_report
 
     print(text_report(found, claims))
     print(f"written: {output}")

@@ -58,10 +58,8 @@ def table2(
     """
     from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
-    from pointdep.experiments.words.report import table2_as_dict, write_table2
-    from pointdep.experiments.words.settings import Table2
-    from pointdep.experiments.words.table2 import expected_seconds_table2, run_table2
-    from pointdep.experiments.words.tables import text_table2
+    from pointdep.experiments.table2 import Table2, as_dict, run_table2, text_report, write_report
+    from pointdep.experiments.words import expected_seconds
     from pointdep.fitting.progress import show
 
     settings = shared.chosen(
@@ -84,12 +82,13 @@ def table2(
     prepare_folder(output)
     refuse_other_results(output, settings.command)
     if on_cpu and not quiet:
-        words.say_how_long(expected_seconds_table2(settings, pairs), len(settings.methods))
+        words.say_how_long(expected_seconds(settings, pairs), len(settings.methods))
     with show("Table 2", enabled=not quiet, left="about") as progress:
         matched = run_table2(settings, pairs, progress)
-    claims = write_table2(matched, output)
+    claims = write_report(matched, output)
     if json:
-        content = table2_as_dict(matched, claims)
+        content = as_dict(matched, claims)
         words.tell_json("table2", settings, matched.device, content, output)
     else:
-        words.tell(settings, matched.words, text_table2(matched), claims, output)
+        print(text_report(matched, claims))
+        print(f"written: {output}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +13,7 @@ from pointdep.cli.show import print_json
 
 if TYPE_CHECKING:
     from pointdep.data.word_pairs import WordPairs
-    from pointdep.experiments.words.claims import Claim
-    from pointdep.experiments.words.settings import Training
+    from pointdep.experiments.words import Training
 
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
 
@@ -82,15 +80,6 @@ def say_how_long(seconds: float, networks: int) -> None:
         file=sys.stderr,
         flush=True,
     )
-
-
-def tell(settings: Training, words: int, text: str, claims: Sequence[Claim], output: Path) -> None:
-    """The outcome for a person; words: how many; text: the table."""
-    from pointdep.experiments.words.claims_text import text_claims, text_departures
-
-    print(text_departures(settings, words) + text)
-    print(text_claims(claims, settings, words))
-    print(f"written: {output}")
 
 
 def tell_json(
