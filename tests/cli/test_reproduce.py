@@ -395,7 +395,7 @@ class TestWords:
         assert "s for 3 networks" in outcome.err
         assert outcome.out.startswith("This is not the paper's experiment")
         assert "\n\nmethod " in outcome.out
-        assert "this run alone, which is not the paper's experiment. Of one seed" in outcome.out
+        assert "the verdicts are about this run alone" in outcome.out
         assert outcome.out.endswith("written: table2\n")
         kept = json.loads((folder / "table2" / "results.json").read_text())
         data = ("--data", "words.npz", "--quiet", "--json", "-o", "again")
