@@ -25,7 +25,7 @@ from pointdep.experiments.table2 import Table2
 from pointdep.experiments.theorem1 import run as theorem1_run
 from pointdep.experiments.theorem1.settings import CRITICS as THEOREM_CRITICS
 from pointdep.experiments.theorem1.settings import Theorem1
-from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.batches import TrainingOptions
 
 TINY_FIGURE = (
     *("--methods", "cpc,pc", "--dim", 2, "--batch-size", 4, "--iterations", 20, "--hidden", 4),

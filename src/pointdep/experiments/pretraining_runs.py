@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pointdep.assembly import pick_device
 from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
@@ -24,6 +23,7 @@ from pointdep.experiments import encoder_pd
 from pointdep.experiments.reports import environment, prepare_folder, write_json
 from pointdep.experiments.representations import IMAGES, PARTS, Experiment, own_options
 from pointdep.fitting.progress import Progress, show
+from pointdep.fitting.rendezvous import pick_device
 
 RESULTS, PIXELS = "results.json", "pixels.json"
 RUNS, FINISHED, DIVERGED = "runs", "run.json", "diverged.json"

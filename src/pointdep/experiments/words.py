@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import pick_device
 from pointdep.core.critics import SeparableCritic, replica_generators
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
@@ -29,8 +28,9 @@ from pointdep.experiments.claims import Answer, Claim, Finding, Measured, findin
 from pointdep.experiments.reports import command_line, environment, filled, write_json
 from pointdep.fitting.batches import RowBatches
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.sampler import StreamEngine
 from pointdep.fitting.splits import Rows
-from pointdep.fitting.stream import StreamEngine
 
 Floats = NDArray[np.float64]
 _Any = TypeVar("_Any", bound="Training")

@@ -45,7 +45,6 @@ def figure3(
 
     For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.figure3 import (
         Figure3,
         as_dict,
@@ -56,6 +55,7 @@ def figure3(
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.words import expected_seconds
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = shared.chosen(
         Figure3().quick() if quick else Figure3(),

@@ -56,11 +56,11 @@ def table2(
 
     For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.table2 import Table2, as_dict, run_table2, text_report, write_report
     from pointdep.experiments.words import expected_seconds
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = shared.chosen(
         Table2().quick() if quick else Table2(),
