@@ -324,15 +324,11 @@ def table2(given: Given) -> None:
 
     For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.experiments.words.report import table2_as_dict, write_table2
-    from pointdep.experiments.words.settings import Table2
-    from pointdep.experiments.words.table2 import expected_seconds_table2, run_table2
-    from pointdep.experiments.words.tables import text_table2
+    from pointdep.experiments import table2 as experiment
 
-    settings = _words_settings(Table2(), given)
+    settings = _words_settings(experiment.Table2(), given)
     networks = len(settings.methods)
-    runs = expected_seconds_table2, run_table2, write_table2, text_table2, table2_as_dict
-    _run_words("Table 2", settings, given, networks, *runs)
+    _run_words("Table 2", experiment, experiment.run_table2, settings, given, networks)
 
 
 @_takes(_FIGURE3, Path("figure3"))
@@ -345,14 +341,11 @@ def figure3(given: Given) -> None:
 
     For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.experiments.words.figure3 import expected_seconds_figure3, run_figure3
-    from pointdep.experiments.words.report import figure3_as_dict, write_figure3
-    from pointdep.experiments.words.settings import Figure3
-    from pointdep.experiments.words.tables import text_figure3
+    from pointdep.experiments import figure3 as experiment
 
-    settings = _words_settings(Figure3(), given)
-    runs = expected_seconds_figure3, run_figure3, write_figure3, text_figure3, figure3_as_dict
-    _run_words("Figure 3", settings, given, 1 + settings.folds, *runs)
+    settings = _words_settings(experiment.Figure3(), given)
+    networks = 1 + settings.folds
+    _run_words("Figure 3", experiment, experiment.run_figure3, settings, given, networks)
 
 
 def _words_settings(paper: Any, given: Given) -> Any:
@@ -363,19 +356,16 @@ def _words_settings(paper: Any, given: Given) -> Any:
 
 def _run_words(
     title: str,
+    experiment: Any,
+    run: Callable[..., Any],
     settings: Any,
     given: Given,
     networks: int,
-    expected: Callable[..., float],
-    run: Callable[..., Any],
-    write: Callable[..., Any],
-    text: Callable[..., str],
-    as_dict: Callable[..., Given],
 ) -> None:
     """Read the words, run the experiment on them, write and tell what it found."""
     from pointdep.data.word_pairs import read_word_pairs
     from pointdep.experiments.reports import prepare_folder
-    from pointdep.experiments.words.claims_text import text_claims, text_departures
+    from pointdep.experiments.words import expected_seconds
     from pointdep.fitting.progress import duration, show
     from pointdep.fitting.rendezvous import pick_device
 
@@ -388,16 +378,16 @@ def _run_words(
     settings.split_sizes(len(pairs))  # refuses too few words
     prepare_folder(given["output"], settings.command)
     if on_cpu and not quiet:
-        seconds = expected(settings, pairs)
+        seconds = expected_seconds(settings, pairs)
         _say(f"on this CPU about {duration(seconds)} for {networks} networks")
     with show(title, enabled=not quiet, left="about") as progress:
         found = run(settings, pairs, progress)
-    claims, about = write(found, given["output"]), (settings, len(pairs))
+    claims = experiment.write_report(found, given["output"])
     _tell(
         title.replace(" ", "").lower(),
         given,
-        lambda: f"{text_departures(*about)}{text(found)}\n{text_claims(claims, *about)}",
-        lambda: {**asdict(settings), "device": found.device, **as_dict(found, claims)},
+        lambda: experiment.text_report(found, claims),
+        lambda: {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)},
     )
 
 
@@ -529,10 +519,9 @@ def simclr(given: Given) -> None:
 
 def _run_representations(command: str, part: str, given: Given) -> None:
     """Train what is left, and tell all that the folder holds."""
-    from pointdep.experiments.representations import run as experiments
-    from pointdep.experiments.representations.report import as_dict, write_report
-    from pointdep.experiments.representations.settings import Experiment
-    from pointdep.experiments.representations.text import text_report
+    from pointdep.experiments import pretraining_runs as experiments
+    from pointdep.experiments.figure2_report import as_dict, text_report, write_report
+    from pointdep.experiments.representations import Experiment
     from pointdep.fitting.rendezvous import pick_device
 
     base = Experiment(part).quick() if given["quick"] else Experiment(part)

@@ -67,7 +67,9 @@ def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
     if method in CLASSICAL:
         classical: Estimator = ClassicalDependency(**common)
         return classical
-    return PointwiseDependency(device=device, **common, **({"critic": critic} if critic else {}))
+    if critic:
+        common["critic"] = critic
+    return PointwiseDependency(device=device, **common)
 
 
 @dataclass(frozen=True)

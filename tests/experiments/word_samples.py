@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 
 from pointdep.data.word_pairs import WordPairs
-from pointdep.experiments.words.figure3 import WordPmi
-from pointdep.experiments.words.matching import Matching
-from pointdep.experiments.words.settings import Figure3, Table2
-from pointdep.experiments.words.table2 import Matched
+from pointdep.experiments.figure3 import Figure3, WordPmi
+from pointdep.experiments.table2 import Matched, Matching, Table2
 
 SMALL = {"batch_size": 32, "epochs": 6, "hidden": (32,), "embedding_dim": 8, "device": "cpu"}
 ENDS = ("ly", "s", "ing", "a")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def kept(name):
+    """The results in docs/words, and the pages that tell them."""
+    folder = DOCS / "words" / name
+    pages = (DOCS / "reproduce.md").read_text("utf-8"), (folder / "claims.md").read_text("utf-8")
+    return json.loads((folder / "results.json").read_text("utf-8")), *pages
 
 
 def make_words(n, dim=4, noise=0.3, seed=0):
@@ -44,16 +53,16 @@ def make_matched(*matchings, words=200, **settings):
     names = tuple(found.method for found in matchings)
     test = np.array([f"t{row}" for row in range(len(matchings[0].pmi))])
     curve = np.zeros((100, len(names)))
-    kept = Table2(methods=names, **settings)
-    return Matched(kept, words, test, tuple(matchings), curve, 1.5, "cpu")
+    asked = Table2(methods=names, **settings)
+    return Matched(asked, words, test, tuple(matchings), curve, 1.5, "cpu")
 
 
-def make_pmi(in_sample, out_of_sample=None, words=None, **settings):
+def make_pmi(in_sample, out_of_sample=None, words=None):
     seen = np.asarray(in_sample, dtype=float)
     unseen = seen if out_of_sample is None else np.asarray(out_of_sample, dtype=float)
-    if words is None:
-        words = make_words(len(seen)).words
-    kept = Figure3(**settings)
-    return WordPmi(
-        kept, len(seen) + 50, np.asarray(words), seen, unseen, unseen[:50], 3, 2.5, "cpu"
-    )
+    words = make_words(len(seen)).words if words is None else np.asarray(words)
+    return WordPmi(Figure3(), len(seen) + 50, words, seen, unseen, unseen[:50], 3, 2.5, "cpu")
+
+
+def verdicts(claims):
+    return {claim.key: claim.verdict for claim in claims}

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from pointdep.data.images import ImageSet
-from pointdep.experiments.representations.pixels import Origin, Pixels, write_pixels
-from pointdep.experiments.representations.results import Curve
-from pointdep.experiments.representations.settings import Experiment
+from pointdep.experiments.pretraining_runs import Curve, Pixels, write_pixels
+from pointdep.experiments.representations import Experiment
 
 DATA = {"name": "mnist", "source": "MNIST", "lossy": False, "train": 60_000, "test": 10_000}
 PIXELS = Pixels(0.8, 0.81, True, "upper half", "minmax", 10.0, 60_000, 10_000, 10)
@@ -60,7 +59,7 @@ def pixels_of(experiment: Experiment, data) -> Pixels:
     """As measured for the experiment on these images."""
     whole = {} if experiment.part == "shallow" else WHOLE
     counts = {name: data[name] for name in ("train", "test")}
-    origin = Origin(experiment.part, data, experiment.limit)
+    origin = {"part": experiment.part, "data": data, "limit": experiment.limit}
     return replace(PIXELS, **whole, **counts, origin=origin)
 
 

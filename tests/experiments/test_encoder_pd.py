@@ -11,11 +11,11 @@ from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import load_images
 from pointdep.errors import InputError
-from pointdep.experiments.representations import pd_model
-from pointdep.experiments.representations.run import merge_experiment, run_experiment
-from pointdep.experiments.representations.settings import Experiment
+from pointdep.experiments import encoder_pd
+from pointdep.experiments.pretraining_runs import merge_experiment, run_experiment
+from pointdep.experiments.representations import Experiment
 
-from .synthetic import no_images, some_images
+from .representation_samples import no_images, some_images
 
 ASKED = Experiment(
     "simclr", dataset="digits", objectives=("drfc", "pcc"), seeds=1, length=1, width=4,
@@ -32,7 +32,7 @@ def recipe_of(objective):
 
 def test_labels_are_flipped_to_another_class():
     labels = np.arange(1000) % 10
-    given, flipped = pd_model.flip(labels, 10)
+    given, flipped = encoder_pd.flip(labels, 10)
     assert flipped.sum() == 50
     assert ((given != labels) == flipped).all()
     assert {*given} == {*range(10)}
@@ -41,10 +41,10 @@ def test_labels_are_flipped_to_another_class():
 @pytest.mark.parametrize("objective", ["drfc", "cpc"])
 def test_views_by_hand(objective):
     recipe, images = recipe_of(objective), some_images().test
-    first, second = pd_model.two_views(recipe, images)
+    first, second = encoder_pd.two_views(recipe, images)
     assert first.shape == second.shape == (64, 3, 32, 32)
     assert not torch.equal(first, second)
-    found = pd_model.ask_views(recipe, first, second)
+    found = encoder_pd.ask_views(recipe, first, second)
     pmi = torch.stack([recipe.pmi(row.expand_as(second), second) for row in first])
     assert found["pmi_mean"] == pytest.approx(pmi.diagonal().mean().item(), abs=1e-5)
     apart = [pmi[k, (k - 1) % 64].item() for k in range(64)]
@@ -58,8 +58,8 @@ def test_views_by_hand(objective):
 
 def test_equal_views_are_found_at_once():
     recipe = recipe_of("drfc")
-    first, _ = pd_model.two_views(recipe, some_images(noise=255).test)
-    found = pd_model.ask_views(recipe, first, first)
+    first, _ = encoder_pd.two_views(recipe, some_images(noise=255).test)
+    found = encoder_pd.ask_views(recipe, first, first)
     assert found["retrieval"]["recall_1"] > 0.95
     assert found["pmi_mean"] == pytest.approx(np.log(10), abs=1e-4)  # 10 cos
 
@@ -68,7 +68,7 @@ def test_flipped_labels_are_found_where_features_tell_the_class():
     images = load_images("digits").head(10, 300)
     one_hot = torch.nn.functional.one_hot(images.test_labels, 10).float()
     noise = 0.05 * torch.randn(one_hot.shape, generator=torch.Generator().manual_seed(0))
-    found = pd_model.ask_labels(one_hot + noise, images, "cpu", False)
+    found = encoder_pd.ask_labels(one_hot + noise, images, "cpu", False)
     assert (found["rows"], found["flipped"]) == (300, 15)
     assert found["precision"] > 0.9
     assert found["auroc"] > 0.99
@@ -85,7 +85,7 @@ class TestExperiment:
             told.append(tuple(features.shape))
             return {"rows": len(features), "flipped": 3, "precision": 0.5, "auroc": 0.7}
 
-        monkeypatch.setattr(pd_model, "ask_labels", answer)
+        monkeypatch.setattr(encoder_pd, "ask_labels", answer)
         return told
 
     def test_asked_once_of_drfc_and_of_the_pixels(self, tmp_path, audits):

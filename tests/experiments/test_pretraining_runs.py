@@ -1,31 +1,42 @@
 """Jobs: who trains with whom, what is left, and a command that was ended and goes on."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining import run as pretraining
+from pointdep.contrastive.pretraining.record import about_images
 from pointdep.contrastive.pretraining.settings import OBJECTIVES
-from pointdep.errors import DivergedError, InputError, PointdepWarning
-from pointdep.experiments.representations.jobs import jobs_left, stray_checkpoints
-from pointdep.experiments.representations.pixels import read_pixels, write_pixels
-from pointdep.experiments.representations.results import merged, read_runs
-from pointdep.experiments.representations.run import merge_experiment, run_experiment
-from pointdep.experiments.representations.settings import Experiment
+from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
+from pointdep.experiments.pretraining_runs import (
+    jobs_left,
+    measure_pixels,
+    merge_experiment,
+    merged,
+    read_pixels,
+    read_runs,
+    run_experiment,
+    stray_checkpoints,
+    write_pixels,
+)
+from pointdep.experiments.representations import PARTS, Experiment
 
-from .synthetic import TINY, WHOLE, no_images, some_images, write_run
+from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images, write_run
 
 SHALLOW = Experiment("shallow", objectives=("cpc", "drfc"), **TINY)
 
 
 def pairs_of(jobs):
-    return [pair for job in jobs for pair in job.settings.runs]
+    return [pair for settings in jobs.values() for pair in settings.runs]
 
 
 @given(
@@ -39,23 +50,24 @@ def test_every_objective_and_seed_once(tmp_path_factory, objectives, seeds, toge
     jobs = jobs_left(asked, tmp_path_factory.getbasetemp() / "empty")
     pairs = pairs_of(jobs)
     assert sorted(pairs) == sorted((o, s) for o in objectives for s in range(3, 3 + seeds))
-    assert len({job.name for job in jobs}) == len(jobs)
     if part == "simclr":
         assert len(jobs) == len(pairs)
     elif together is None:
         assert len(jobs) == 1
     else:
-        assert max(len(job.settings.runs) for job in jobs) <= together
+        assert max(len(settings.runs) for settings in jobs.values()) <= together
 
 
 def test_what_others_ran_is_not_run_again(tmp_path):
     asked = Experiment("shallow", seeds=3)
     write_run(tmp_path, asked, {(o, s): [0.9] for o in ("cpc", "pcc", "drfc") for s in (0, 1)})
-    (left,) = jobs_left(asked, tmp_path)
-    assert (left.name, left.settings.seeds) == ("cpc+pcc+drfc-2", (2,))
-    (left,) = jobs_left(replace(asked, objectives=("cpc", "dm1"), seeds=2), tmp_path)
-    assert (left.name, left.settings.objectives) == ("dm1-0-1", ("dm1",))
-    assert jobs_left(replace(asked, seeds=2), tmp_path) == []
+    ((name, left),) = jobs_left(asked, tmp_path).items()
+    assert (name, left.seeds) == ("cpc+pcc+drfc-2", (2,))
+    ((name, left),) = jobs_left(
+        replace(asked, objectives=("cpc", "dm1"), seeds=2), tmp_path
+    ).items()
+    assert (name, left.objectives) == ("dm1-0-1", ("dm1",))
+    assert jobs_left(replace(asked, seeds=2), tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +119,7 @@ def test_what_is_left_is_trained_once_and_nothing_else(done, order, together):
 def test_an_l_shape_is_two_rectangles(tmp_path):
     asked = Experiment("shallow", seeds=4)
     write_run(tmp_path, asked, {("cpc", seed): [0.9] for seed in (0, 2)})
-    assert [job.name for job in jobs_left(asked, tmp_path)] == ["pcc+drfc-0+2", "cpc+pcc+drfc-1+3"]
+    assert list(jobs_left(asked, tmp_path)) == ["pcc+drfc-0+2", "cpc+pcc+drfc-1+3"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,12 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     diverged = write_run(tmp_path, asked, {("drfc", 9): [0.9]})
     (diverged / "run.json").rename(diverged / "diverged.json")
     jobs = jobs_left(asked, tmp_path)
-    for one in (jobs[0].name, "cpc+pcc-0+1", "drfc-9", name):  # to go on, finished, diverged, that
+    for one in (
+        next(iter(jobs)),
+        "cpc+pcc-0+1",
+        "drfc-9",
+        name,
+    ):  # to go on, finished, diverged, that
         (tmp_path / "runs" / one).mkdir(exist_ok=True)
         (tmp_path / "runs" / one / "checkpoint.safetensors").touch()
     (said,) = stray_checkpoints(asked, tmp_path, jobs)
@@ -287,7 +304,7 @@ class TestBaseline:
 
     def test_of_as_many_other_images(self, tmp_path):
         found = self.train(tmp_path)
-        origin = replace(found.pixels.origin, data={**found.data, "source": "others"})
+        origin = {**found.pixels.origin, "data": {**found.data, "source": "others"}}
         write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path)
         (tmp_path / "pd_pixels.json").write_text("{}")
         assert self.train(tmp_path) == found
@@ -297,7 +314,7 @@ class TestBaseline:
         """The images are read to train, so that they are known."""
         found = self.train(tmp_path / "one")
         (tmp_path / "two").mkdir()
-        origin = replace(found.pixels.origin, data={**found.data, "lossy": True})
+        origin = {**found.pixels.origin, "data": {**found.data, "lossy": True}}
         write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path / "two")
         assert self.train(tmp_path / "two").pixels == found.pixels
 
@@ -362,3 +379,58 @@ def test_a_limit_where_no_file_says_what_it_was(tmp_path):
     for asked in (5_000, 30_000):
         with pytest.raises(InputError, match="give the same --limit"):
             merge_experiment(replace(made, limit=asked), tmp_path)
+
+
+IMAGES = some_images(rows=200, noise=200)
+
+
+@pytest.mark.parametrize(
+    ("part", "rows", "scaler", "C"),
+    [("shallow", 4, MinMaxScaler(), 10.0), ("simclr", 8, StandardScaler(), 0.1)],
+)
+def test_like_scikit_learn(part, rows, scaler, C):
+    found = measure_pixels(Experiment(part, dataset="digits"), IMAGES, "cpu")
+    train, test = (
+        part[:, 0, :rows].reshape(len(part), -1).numpy().astype(np.float64)
+        for part in (IMAGES.train, IMAGES.test)
+    )
+    model = LogisticRegression(C=C, max_iter=10_000, tol=1e-8)
+    model.fit(scaler.fit_transform(train), IMAGES.train_labels)
+    theirs = model.score(scaler.transform(test), IMAGES.test_labels)
+    assert 0.3 < theirs < 0.99
+    assert found.accuracy == pytest.approx(theirs, abs=1 / len(test) + 1e-9)
+    assert (found.train, found.test, found.classes, found.converged) == (200, 200, 4, True)
+
+
+def test_what_it_is_of(tmp_path):
+    """The same classifier on the same images; a file that does not say which, by their number."""
+    shallow, deep, simclr = (Experiment(part, dataset="digits") for part in PARTS)
+    found = measure_pixels(shallow, IMAGES, "cpu")
+    data = about_images(IMAGES)
+    assert found.origin == {"part": "shallow", "data": data, "limit": None}
+    assert found.fits(shallow, data)
+    assert not found.fits(simclr, data)
+    assert not found.fits(shallow, {**data, "lossy": True})  # as many, and others
+    assert not found.fits(shallow, {**data, "train": 1})
+    before = replace(found, origin=None)
+    assert before.fits(shallow, data)
+    assert not before.fits(deep, data)
+    assert not before.fits(shallow, {**data, "test": 1})
+    whole = measure_pixels(simclr, IMAGES, "cpu")
+    assert whole.fits(simclr, data)
+    assert whole.fits(deep, data)
+
+
+def test_there_and_back(tmp_path):
+    assert read_pixels(tmp_path) is None
+    write_pixels(PIXELS, tmp_path)
+    assert read_pixels(tmp_path) == PIXELS
+    known = replace(PIXELS, origin={"part": "shallow", "data": about_images(IMAGES), "limit": 50})
+    write_pixels(known, tmp_path)
+    assert read_pixels(tmp_path) == known
+    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
+    (tmp_path / "pixels.json").write_text(json.dumps(before))
+    assert read_pixels(tmp_path) == PIXELS
+    (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        read_pixels(tmp_path)

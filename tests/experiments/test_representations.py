@@ -7,8 +7,7 @@ import pytest
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.errors import InputError
-from pointdep.experiments.representations.loss_options import own_options
-from pointdep.experiments.representations.settings import PARTS, Experiment
+from pointdep.experiments.representations import PARTS, Experiment, own_options
 
 
 def test_without_options_the_paper_s():

@@ -1,37 +1,33 @@
-"""What is trained for Figure 2 or the SimCLR comparison, and in what that is not the paper's."""
+"""Learned representations (Application II): what is trained for Figure 2 and for SimCLR.
+
+An `Experiment` is one part of the paper on one set of images. Its runs are made and read by
+`pretraining_runs`; `figure2` judges them.
+"""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
 from pointdep.data.images import DATASETS
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.experiments.representations.loss_options import check_options
+from pointdep.experiments.reports import command_line
+
+Options = Mapping[str, Any]
 
 MAIN = ("cpc", "pcc", "drfc")
-NAMES = MappingProxyType(
-    {
-        "cpc": "CPC",
-        "pcc": "PCC",
-        "drfc": "D-RFC",
-        "variational": "Variational",
-        "dm1": "DM I",
-        "dm2": "DM II",
-        "rpc": "RPC",
-    }
-)
-"""Of the objectives, as the paper writes them."""
-
+_WRITTEN = ("CPC", "PCC", "D-RFC", "Variational", "DM I", "DM II", "RPC")
+NAMES = MappingProxyType(dict(zip(OBJECTIVES, _WRITTEN, strict=True)))
+"""The objectives as the paper writes them."""
 IMAGES = MappingProxyType({"mnist": (60_000, 10_000), "cifar10": (50_000, 10_000)})
-"""To train on and to test on, in the whole sets."""
-
+"""How many images the whole sets have, to train on and to test on."""
 SETS = MappingProxyType({"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "8 x 8 digits"})
-"""Of the images, as they are written."""
+"""The sets of images as they are written."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +35,9 @@ class Part:
     """One experiment of the paper.
 
     datasets: the first is the default. unit: what the length of a run is counted in; length, every:
-    how long a run is, and between two evaluations. runs: of each objective, None where the paper
-    does not say; long: whether the length is the paper's, which prints none for SimCLR. values:
-    accuracies that it prints. loss: for each objective, in what its loss is not the default.
+    how long a run is, and between two evaluations. runs: of each objective, None if the paper does
+    not say; long: whether the length is the paper's, which prints none for SimCLR. values:
+    accuracies that the paper prints. loss: for each objective, in what its loss is not the default.
     """
 
     title: str
@@ -54,7 +50,7 @@ class Part:
     precision: str = "auto"
     long: bool = True
     values: Mapping[str, float] = field(default_factory=dict)
-    loss: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    loss: Mapping[str, Options] = field(default_factory=dict)
 
 
 PARTS: Mapping[str, Part] = MappingProxyType(
@@ -112,7 +108,7 @@ class Experiment:
     length, evaluate_every: iterations of the shallow part, epochs of the others.
     minutes: training time after which a run ends.
     together: replicas of the shallow model that train at once; None for all.
-    loss: for each objective the options of its loss; of objectives that are run.
+    loss: the options of the loss, for each objective that is run.
     limit: images of each split; None for all.
     """
 
@@ -130,7 +126,7 @@ class Experiment:
     depth: int | None = None
     precision: str | None = None
     together: int | None = None
-    loss: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    loss: Mapping[str, Options] = field(default_factory=dict)
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -182,8 +178,13 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Of the experiment whose runs may be merged: part and images."""
+        """Part and images: runs of experiments with the same name may be merged."""
         return f"{self.part} {self.dataset}"
+
+    @property
+    def title(self) -> str:
+        """Part and images as they are written."""
+        return f"{PARTS[self.part].title}, {SETS[str(self.dataset)]}"
 
     def loss_of(self, objective: str) -> dict[str, Any]:
         """In what its loss is not the default."""
@@ -194,23 +195,11 @@ class Experiment:
         loss: dict[str, Any] = {}
         for objective in objectives:
             loss |= self.loss_of(objective)
-        assert self.evaluate_every is not None
-        assert self.precision is not None
-        return Settings(
-            PARTS[self.part].model,
-            objectives,
-            seeds,
-            **{self.unit: self.length},
-            minutes=self.minutes,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            width=self.width,
-            depth=self.depth,
-            precision=self.precision,
-            evaluate_every=self.evaluate_every,
-            monitor="linear",
-            loss=loss,
-        )
+        same = ("minutes", "batch_size", "learning_rate", "width", "depth", "precision")
+        options: dict[str, Any] = {name: getattr(self, name) for name in same}
+        options |= {self.unit: self.length, "evaluate_every": self.evaluate_every}
+        model = PARTS[self.part].model
+        return Settings(model, objectives, seeds, monitor="linear", loss=loss, **options)
 
     def quick(self) -> Experiment:
         """Smaller networks on fewer images, for a CPU."""
@@ -219,27 +208,78 @@ class Experiment:
     @property
     def command(self) -> str:
         """The command line that asks for this."""
-        figure2 = self.part != "simclr"
-        words = ["pointdep", "reproduce", "figure2" if figure2 else "simclr"]
-        words += ["--part", self.part] if figure2 else []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in {"part", "loss"} or value is None:
-                continue
-            option = self.unit if one.name == "length" else one.name.replace("_", "-")
-            shown = ",".join(value) if isinstance(value, tuple) else str(value)
-            words += [f"--{option}", shown]
-        for objective, options in self.loss.items():
-            for name, value in options.items():
+        options = {
+            self.unit if one.name == "length" else one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in {"part", "loss"}
+        }
+        words = ["simclr"] if self.part == "simclr" else ["figure2", "--part", self.part]
+        for objective, own in self.loss.items():
+            for name, value in own.items():
                 words += ["--loss-option", f"{objective}.{name}={value}"]
-        return shlex.join(words)
+        return command_line("reproduce", *words, **options)
 
     def with_length(self, iterations: int | None, epochs: int | None) -> Experiment:
-        """That of which one was given, in the part's own unit."""
-        for unit, given in (("iterations", iterations), ("epochs", epochs)):
-            if given is not None and unit != self.unit:
-                raise InputError(
-                    f"the {self.part} experiment is counted in {self.unit}: give --{self.unit}"
-                )
-        length = epochs if iterations is None else iterations
+        """With the length that was given, which must be in the part's own unit."""
+        given = {"iterations": iterations, "epochs": epochs}
+        length = given.pop(self.unit)
+        if any(other is not None for other in given.values()):
+            raise InputError(
+                f"the {self.part} experiment is counted in {self.unit}: give --{self.unit}"
+            )
         return self if length is None else replace(self, length=length)
+
+
+def _loss(model: str, objective: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """What makes the loss from its options and refuses wrong values, and their defaults."""
+    if model == "shallow":
+        from pointdep.contrastive.pretraining.shallow import METHOD_OF
+        from pointdep.core.methods import get_method
+
+        method = get_method(METHOD_OF[objective])
+        # Options of the read-out alone train nothing.
+        takes = inspect.signature(method.objective).parameters
+        return method.configure, {k: v for k, v in method.options.items() if k in takes}
+    from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+    from pointdep.contrastive.pretraining.simclr import LOSSES
+
+    simclr = model == "simclr"
+    make: Callable[..., Any] = LOSSES[objective] if simclr else partial(GlobalToLocal, objective)
+    make = partial(make, negatives="all") if simclr else make
+    return make, {one.name: one.default for one in inspect.signature(make).parameters.values()}
+
+
+def check_options(model: str, objective: str, options: Options) -> None:
+    """Refuse names and values that the loss of this objective does not take."""
+    if not options:
+        return
+    make, known = _loss(model, objective)
+    if model != "shallow":
+        from pointdep.contrastive.pretraining.recipes import check_loss_options
+
+        check_loss_options(Settings(model, (objective,), loss=options))
+    for name, value in options.items():
+        if not known:
+            raise InputError(f"{objective} has no options with {model}, got {name!r}")
+        if name not in known:
+            raise unknown_name(f"option of the loss {objective}", name, known)
+        if model == "amdim" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"{name}={value!r} must be a number")
+    make(**options)
+
+
+def own_options(model: str, objective: str, of_run: Options) -> dict[str, Any]:
+    """Those that are this objective's of what the objectives of a run share."""
+    known = _loss(model, objective)[1] if model == "shallow" else of_run
+    return {name: value for name, value in of_run.items() if name in known}
+
+
+def told_options(model: str, objective: str, options: Options) -> str:
+    """ "temperature 0.2": the scale of simclr's score always, then what is not the default."""
+    make, defaults = _loss(model, objective)
+    told = {k: v for k, v in options.items() if v != defaults.get(k)}
+    if model == "simclr":
+        loss = make(**options)
+        scale = "temperature" if hasattr(loss, "temperature") else "scale"
+        told = {scale: f"{getattr(loss, scale):g}", **{k: told[k] for k in told if k != scale}}
+    return ", ".join(f"{name} {value}" for name, value in told.items())
