@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,6 @@ FRESH_ROWS = 5000
 _FRESH_SEED = 1_000_000  # far from the seeds of the rows that are fitted
 
 
-class Estimator(Protocol):
-    """What a comparison asks of an estimator; InputError says that it has no such answer."""
-
-    def fit(self, X: Any, Y: Any) -> Any: ...
-
-    def mutual_information(self, *, confidence: float) -> MIEstimate: ...
-
-    def pmi(self, X: Any, Y: Any) -> Any: ...
-
-
 def check_estimator(name: str) -> None:
     """Refuse a name that is not `METHOD`, `METHOD:CRITIC` or a classical method."""
     from pointdep.core.critics import CRITICS
@@ -55,7 +45,7 @@ def check_estimator(name: str) -> None:
         raise unknown_name(f"critic of {name!r}:", critic, CRITICS)
 
 
-def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
+def make_estimator(name: str, *, seed: int, device: str = "auto") -> Any:
     """The estimator of this name with its default settings, not fitted."""
     from pointdep.estimators.classical.catalogue import CLASSICAL
     from pointdep.estimators.classical.estimator import ClassicalDependency
@@ -65,8 +55,7 @@ def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
     method, _, critic = name.partition(":")
     common: dict[str, Any] = {"method": method, "random_state": seed, "progress": False}
     if method in CLASSICAL:
-        classical: Estimator = ClassicalDependency(**common)
-        return classical
+        return ClassicalDependency(**common)
     if critic:
         common["critic"] = critic
     return PointwiseDependency(device=device, **common)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.experiments import claims as shared
 from pointdep.experiments.claims import Claim, claims_as_dicts, count
 from pointdep.experiments.figure1 import Cell, Curves, Figure1, Half, Summary, halves, summarise
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_CURVES, _JSON = "curves.csv", "figure1.json"
 _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
 _TASK_COLOURS = {"gaussian": COLOURS[0], "cubic": COLOURS[4]}  # one is lighter than the other
@@ -59,7 +56,7 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     settings, by_seed = curves.settings, halves(curves)
     means, claims = summarise(by_seed), judge_figure1(curves)
-    write_curves(curves, folder / _CURVES)
+    write_curves(curves, folder / "curves.csv")
     _write_numbers(by_seed, means, folder / "table.csv")
     (folder / "table.md").write_text(markdown_table(means), "utf-8")
     (folder / "claims.md").write_text(markdown_claims(claims, settings), "utf-8")
@@ -80,7 +77,7 @@ def write_report(
         "claims_noise": NOISE,
         "claims": claims_as_dicts(claims),
     }
-    write_json(folder / _JSON, content)
+    write_json(folder / "figure1.json", content)
     return means, claims
 
 
@@ -93,11 +90,12 @@ def write_curves(curves: Curves, path: Path) -> None:
 
     table = pd.DataFrame({"truth": curves.settings.truth()})
     for cell in curves.cells:
-        table[_column(cell)] = curves.of(cell)
+        table[column_of(cell)] = curves.of(cell)
     table.to_csv(path, index_label="iteration", float_format="%.6g", na_rep="nan")
 
 
-def _column(cell: Cell) -> str:
+def column_of(cell: Cell) -> str:
+    """The column of a cell in curves.csv."""
     return f"{cell.method} {cell.task} seed {cell.seed}"
 
 
@@ -106,43 +104,6 @@ def _write_numbers(by_seed: Sequence[Half], means: Sequence[Summary], path: Path
     lines = [asdict(half) for half in by_seed]
     del lines[0]["log_sd_stderr"]  # the first line names the columns
     write_lines(path, [*lines, *({**asdict(mean), "seed": "mean"} for mean in means)])
-
-
-def read_curves(folder: Path) -> Curves:
-    """The curves of a stored run, to six digits, with the settings and times it had."""
-    import pandas as pd
-
-    content, path = _read_json(folder), folder / _CURVES
-    asked = content["settings"]
-    settings = Figure1(**{**asked, "hidden": tuple(asked["hidden"])})
-    if not path.is_file():
-        raise InputError(f"{path} is missing: give the folder of a whole run")
-    table = pd.read_csv(path)
-    names = [_column(cell) for cell in settings.cells]
-    if len(table) != settings.iterations or not {*names} <= {*table.columns}:
-        raise InputError(f"{path} and {_JSON} beside it are not of one run")
-    kind = np.float64 if content["run"]["precision"] == "float64" else np.float32
-    return Curves(
-        settings,
-        table[names].to_numpy().astype(kind),
-        content["times"]["setup_seconds"],
-        content["times"]["train_seconds"],
-        content["run"]["device"],
-        content["run"]["precision"],
-    )
-
-
-def write_again(stored: Path, folder: Path) -> None:
-    """The report of a stored run into another folder, judged by the rules of today."""
-    write_report(read_curves(stored), folder, _read_json(stored)["run"])
-
-
-def _read_json(folder: Path) -> dict[str, Any]:
-    path = folder / _JSON
-    if not path.is_file():
-        raise InputError(f"{path} is missing: give the folder of a whole run")
-    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return content
 
 
 def text_table(lines: Sequence[Summary]) -> str:
