@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.part_threads import one_part_a_thread
-from pointdep.core.fused_objectives import FusedObjectives
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
 from pointdep.errors import InputError, unknown_name
@@ -83,9 +81,6 @@ class StreamEngine:
         )
         self.groups, self.draw = MethodGroups(methods), draw
         self._judge = torch.compile(self._values, dynamic=False) if on_gpu else self._values
-        self._fused: FusedObjectives | None = None
-        if on_gpu and fused_objectives.knows(methods):
-            self._fused = FusedObjectives(methods, self.device)
 
     def run(self, steps: int, progress: Progress | None = None) -> Streamed:
         """Train for this many steps."""
@@ -111,13 +106,8 @@ class StreamEngine:
         x, y = self.draw(step)
         with self._autocast():
             scores = self.critic.matrix(x, y)
-        scores = scores.to(self.flat.values.dtype)
-        if self._fused is not None and fused_objectives.fits(scores):
-            value, grad = self._fused(scores.detach())
-            self.flat.backward(scores, grad.neg_())
-        else:
-            objective, value = self._judge(scores)
-            self.flat.backward(-objective.sum())
+        objective, value = self._judge(scores.to(self.flat.values.dtype))
+        self.flat.backward(-objective.sum())
         self.optimizer.step()
         return value
 

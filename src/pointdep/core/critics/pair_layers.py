@@ -33,11 +33,7 @@ def pair_scores(dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor) ->
 
     weights: W (R, h, k), b (R, 1, k), w (R, k, 1), c (R, 1, 1).
     """
-    from pointdep.core.critics import hopper
-
-    way: Any = _FewByFew if hx.device.type != "cuda" else _AllAtOnce
-    if hopper.fits(dtype, hx, hy, weights[0]):
-        way = hopper.ByKernels
+    way: Any = _AllAtOnce if hx.device.type == "cuda" else _FewByFew
     scores: Tensor = way.apply(dtype, hx, hy, *weights)
     return scores
 
