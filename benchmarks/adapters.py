@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from pointdep import PointwiseDependency, from_logits
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.data.tasks.base import Task
+from pointdep.data.tasks.continuous import Task
 from pointdep.fitting.splits import Split
 
 DIM, HIDDEN, EMBEDDING = 20, 128, 32

@@ -74,11 +74,11 @@ def cover(job: tuple[str, int, list[int]]) -> list[dict[str, Any]]:
 
 def null(job: tuple[int, int, int]) -> dict[str, Any]:
     """The p-value of one independent data set."""
-    from pointdep import assembly
     from pointdep.core.methods import get_method
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators import assembly
+    from pointdep.estimators.permutation import permutation_null
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.fitting.progress import Silent
-    from pointdep.permutation import permutation_null
 
     seed, rows, shuffles = job
     task = make_task("independent", rows, seed)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep import assembly
 from pointdep.core.methods import get_method
-from pointdep.estimator import PointwiseDependency
-from pointdep.fitting.residual import drop_unproven_network
+from pointdep.estimators import assembly
+from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.fitting.closed_form import drop_unproven_network
 from pointdep.fitting.splits import Split
 from pointdep.inference.out_of_fold import out_of_fold
 

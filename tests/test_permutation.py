@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep import PointwiseDependency, permutation
+from pointdep import PointwiseDependency
 from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import InputError
+from pointdep.estimators import permutation
+from pointdep.estimators.permutation import PermutationNull
 from pointdep.fitting.progress import Silent
-from pointdep.permutation import PermutationNull
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 

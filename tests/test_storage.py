@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits, storage
+from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits
 from pointdep.core.critics import CRITICS
+from pointdep.data import storage
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
 

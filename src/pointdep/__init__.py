@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pointdep import objectives
-    from pointdep.adapters.estimator import CalibratedDependency
-    from pointdep.adapters.making import from_embeddings, from_logits
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
     from pointdep.auditing.shards import audit_shards
-    from pointdep.classical.estimator import ClassicalDependency
-    from pointdep.classical.methods import CLASSICAL
     from pointdep.cluster.scoring import score_shards
-    from pointdep.conditional.estimator import ConditionalDependency
     from pointdep.core.methods import METHODS, Method
-    from pointdep.data.stored.opening import open_rows
+    from pointdep.data.open_rows import open_rows
     from pointdep.errors import (
         DataWarning,
         DivergedError,
@@ -32,7 +26,11 @@ if TYPE_CHECKING:
         PointdepError,
         PointdepWarning,
     )
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.calibrated import CalibratedDependency, from_embeddings, from_logits
+    from pointdep.estimators.classical.catalogue import CLASSICAL
+    from pointdep.estimators.classical.estimator import ClassicalDependency
+    from pointdep.estimators.conditional import ConditionalDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.planning.plan import Plan, plan
@@ -46,10 +44,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
-    "CLASSICAL": "pointdep.classical.methods",
-    "CalibratedDependency": "pointdep.adapters.estimator",
-    "ClassicalDependency": "pointdep.classical.estimator",
-    "ConditionalDependency": "pointdep.conditional.estimator",
+    "CLASSICAL": "pointdep.estimators.classical.catalogue",
+    "CalibratedDependency": "pointdep.estimators.calibrated",
+    "ClassicalDependency": "pointdep.estimators.classical.estimator",
+    "ConditionalDependency": "pointdep.estimators.conditional",
     "DataWarning": "pointdep.errors",
     "DivergedError": "pointdep.errors",
     "FitWarning": "pointdep.errors",
@@ -64,19 +62,19 @@ _HOME = {
     "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
     "PointdepWarning": "pointdep.errors",
-    "PointwiseDependency": "pointdep.estimator",
+    "PointwiseDependency": "pointdep.estimators.pointwise",
     "RatioCheck": "pointdep.inference.checks",
     "Retrieved": "pointdep.retrieval.result",
     "audit": "pointdep.auditing.audit",
     "audit_shards": "pointdep.auditing.shards",
     "compare": "pointdep.workflow.comparison",
-    "from_embeddings": "pointdep.adapters.making",
-    "from_logits": "pointdep.adapters.making",
+    "from_embeddings": "pointdep.estimators.calibrated",
+    "from_logits": "pointdep.estimators.calibrated",
     "mi_against_n": "pointdep.workflow.against_n",
     "mi_scorer": "pointdep.workflow.scorer",
     "mutual_information_features": "pointdep.workflow.ranking",
     "objectives": "pointdep.objectives",
-    "open_rows": "pointdep.data.stored.opening",
+    "open_rows": "pointdep.data.open_rows",
     "plan": "pointdep.planning.plan",
     "retrieval_metrics": "pointdep.retrieval.metrics",
     "score_shards": "pointdep.cluster.scoring",

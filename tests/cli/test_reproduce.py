@@ -23,7 +23,7 @@ from pointdep.experiments.theorem1.settings import Theorem1
 from pointdep.experiments.words import figure3 as figure3_run
 from pointdep.experiments.words import table2 as table2_run
 from pointdep.experiments.words.settings import Figure3, Table2
-from pointdep.fitting.options import TrainingOptions
+from pointdep.fitting.batches import TrainingOptions
 
 TINY_FIGURE = (
     *("--methods", "cpc,pc", "--dim", 2, "--batch-size", 4, "--iterations", 20, "--hidden", 4),

@@ -37,10 +37,10 @@ def test_tables(pointdep, saved_model, expected, folder):
 
 
 def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
-    from pointdep import answers, streaming
+    from pointdep.estimators import pointwise, streaming
 
     monkeypatch.setattr(streaming, "IN_MEMORY", 0)
-    monkeypatch.setattr(answers, "_PART", 5 * 30)
+    monkeypatch.setattr(pointwise, "_PART", 5 * 30)
     assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.parquet").code == 0
     found = pd.read_parquet("pmi.parquet")
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-4, atol=1e-5)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pointdep import streaming
+from pointdep.estimators import streaming
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 BOTH = ("x", "y", "--x-columns", "e", "--y-columns", "e")

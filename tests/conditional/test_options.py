@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupShuffleSplit, KFold, ShuffleSplit
 
 from pointdep import ConditionalDependency, PointwiseDependency
-from pointdep.conditional.parts import make_parts
 from pointdep.errors import InputError, ModelFileError
+from pointdep.estimators.conditional import make_parts
 
 from .helpers import base, conditional, fit, small, triples
 

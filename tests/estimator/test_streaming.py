@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pointdep import PointwiseDependency, audit, open_rows, streaming
-from pointdep.data.stored import pairs as stored_pairs
+from pointdep import PointwiseDependency, audit, open_rows
+from pointdep.data import stored_pairs
 from pointdep.errors import DataWarning, FitWarning, InputError
+from pointdep.estimators import streaming
 
 ROWS = 3000
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
@@ -176,10 +177,10 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
 class TestAnswers:
     @pytest.fixture
     def in_parts(self, monkeypatch):
-        from pointdep import answers
+        from pointdep.estimators import pointwise
 
         monkeypatch.setattr(streaming, "IN_MEMORY", 0)
-        monkeypatch.setattr(answers, "_PART", 5 * 190)
+        monkeypatch.setattr(pointwise, "_PART", 5 * 190)
 
     def test_parts_answer_as_the_whole(self, tmp_path, model, in_parts):
         x, y = correlated(700, seed=1)
@@ -204,10 +205,10 @@ class TestAnswers:
             model.pmi(x, y)
 
     def test_checks_of_very_many_rows_take_some(self, monkeypatch, model, in_parts):
-        from pointdep import answers
+        from pointdep.estimators import pointwise
 
         x, y = correlated(2000, seed=1)
-        monkeypatch.setattr(answers, "_MOST_COMPARED", 500)
+        monkeypatch.setattr(pointwise, "_MOST_COMPARED", 500)
         assert model.check(x, y).rows <= 500
         assert model.score(x, y) == pytest.approx(model.score(x[:400], y[:400]), abs=0.05)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pointdep.data.tasks import make_task
-from pointdep.errors import InputError
+from pointdep.errors import Flag, InputError
 from pointdep.experiments import measure
-from pointdep.fitting.flags import Flag
 from pointdep.inference.mutual_information import MIEstimate
 
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 import pointdep
-from pointdep.classical.methods import CLASSICAL
 from pointdep.errors import InputError
+from pointdep.estimators.classical.catalogue import CLASSICAL
 from pointdep.experiments.bench import Bench, open_folder, run_bench, write_report
 from pointdep.experiments.estimators import check_estimator, make_estimator
 from pointdep.experiments.figure import draw

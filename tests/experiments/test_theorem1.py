@@ -29,8 +29,8 @@ from pointdep.experiments.theorem1.run import (
 )
 from pointdep.experiments.theorem1.settings import Theorem1
 from pointdep.experiments.theorem1.slopes import Slope, fit_slope, rmse, slopes, summarise
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Trained
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Silent
 
 CPU = torch.device("cpu")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.fitting.flat import FlatParameters
+from pointdep.fitting.active_replicas import FlatParameters
 
 from .helpers import X_DIM, Y_DIM
 

@@ -10,24 +10,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep import PointwiseDependency, assembly, streaming
+from pointdep import PointwiseDependency
 from pointdep.core.methods import get_method
 from pointdep.core.rank_map import RankMap
+from pointdep.data import stored_pairs
 from pointdep.data.encoder import SideEncoder
+from pointdep.data.row_source import ArrayRows, ColumnMoments
 from pointdep.data.sides import as_side
-from pointdep.data.stored import pairs as stored_pairs
-from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.moments import ColumnMoments
 from pointdep.errors import FitWarning, InputError
-from pointdep.fitting.batches import RowBatches
-from pointdep.fitting.data_flags import duplicate_flags
-from pointdep.fitting.options import TrainingOptions
+from pointdep.estimators import assembly, streaming
+from pointdep.fitting import streamed_rows
+from pointdep.fitting import streamed_rows as streamed_side
+from pointdep.fitting.batches import RowBatches, TrainingOptions
+from pointdep.fitting.data_flags import CopyCount, duplicate_flags
+from pointdep.fitting.fold_plan import make_plan
 from pointdep.fitting.progress import Silent
-from pointdep.fitting.streamed import rows as streamed_rows
-from pointdep.fitting.streamed import side as streamed_side
-from pointdep.fitting.streamed.copies import CopyCount
-from pointdep.fitting.streamed.plan import make_plan
-from pointdep.fitting.streamed.side import StreamedSide
+from pointdep.fitting.streamed_rows import StreamedSide
 
 CPU = torch.device("cpu")
 
@@ -144,9 +142,9 @@ class TestCopies:
     @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5])  # 0.01 of all rows is said
     @pytest.mark.parametrize("most", [10**9, 500])
     def test_as_of_rows_in_memory(self, share, most, monkeypatch):
-        from pointdep.fitting.streamed import copies
+        from pointdep.fitting import data_flags
 
-        monkeypatch.setattr(copies, "_MOST", most)
+        monkeypatch.setattr(data_flags, "_MOST", most)
         x, y = (torch.from_numpy(side).double() for side in correlated(4000))
         drawn = torch.randperm(4000, generator=torch.Generator().manual_seed(1))
         again = drawn[: int(4000 * share)]

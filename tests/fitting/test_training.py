@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep import assembly
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
 from pointdep.errors import InputError
-from pointdep.fitting.options import TrainingOptions
+from pointdep.estimators import assembly
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.splits import make_splits
 

@@ -18,7 +18,7 @@ from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
 from pointdep.errors import InputError, require_whole
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 
 if TYPE_CHECKING:

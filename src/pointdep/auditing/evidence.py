@@ -11,19 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import PairedRows
 from pointdep.auditing.duplicates import copies_by_key, duplicates
 from pointdep.auditing.mismatched import Mismatched, mismatched_pairs
 from pointdep.auditing.partners import Partners
 from pointdep.core.ratio import RatioModel
-from pointdep.data.stored.base import Rows
+from pointdep.data.row_source import Rows
+from pointdep.estimators.assembly import PairedRows
+from pointdep.estimators.streaming import Mapped
 from pointdep.fitting.data_flags import row_keys
+from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
-from pointdep.fitting.streamed.plan import FoldPlan
-from pointdep.fitting.streamed.rows import Prepared
+from pointdep.fitting.streamed_rows import Prepared
 from pointdep.inference.scoring import score_replicas
-from pointdep.streaming import Mapped
 
 Array32 = NDArray[np.float32]
 

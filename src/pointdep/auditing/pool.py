@@ -12,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.answers import pair_columns
 from pointdep.auditing.mismatched import Mismatched, find_standings
 from pointdep.cluster.reading import read_pairs
 from pointdep.cluster.tasks import Task, Work
 from pointdep.cluster.worker import Columns, Scores
 from pointdep.core.ratio import RatioModel
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.progress import Progress
 from pointdep.inference.scoring import score_blocks
 

@@ -16,7 +16,7 @@ import pointdep
 from pointdep.cli import audit, bench, calibrate, demo, fit, mi, plan, pretrain, retrieve, score
 from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
 from pointdep.errors import InputError, PointdepError, PointdepWarning
-from pointdep.launching import process_count
+from pointdep.fitting.rendezvous import process_count
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",

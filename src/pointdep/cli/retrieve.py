@@ -14,7 +14,7 @@ from pointdep.cli.score import ModelFolder
 from pointdep.cli.show import print_json, print_rows
 
 if TYPE_CHECKING:
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.retrieval.metrics import RetrievalMetrics
     from pointdep.retrieval.result import Retrieved
 
@@ -121,7 +121,7 @@ def retrieve(
     whose best candidate has pmi below 0 has no partner among them.
     """
     from pointdep.data.writers import write_table
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
     check_call(candidates_file, candidates_index, queries, output, save_index, paired)
     fitted = PointwiseDependency.load(model, device=device)

@@ -12,7 +12,7 @@ from pointdep.errors import InputError
 
 if TYPE_CHECKING:
     from pointdep.data.sides import SideEncoder
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
 # What the library calls an option, and how it is written here.
 _WRITTEN = (

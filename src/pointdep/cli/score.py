@@ -15,7 +15,7 @@ from pointdep.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     from pointdep.auditing.shards import AuditedShards
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
 FilesOrFolders = Annotated[
@@ -239,7 +239,7 @@ def score_files(
     """Read the pairs, score them and write the table where it is wanted."""
     from pointdep.data.readers import read_pairs, remembered
     from pointdep.data.writers import check_writable, write_table
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
     if output is not None:
         check_writable(Path(output))
@@ -301,7 +301,7 @@ def score_columns(fitted: PointwiseDependency, x: Any, y: Any) -> dict[str, Any]
     """The table, (n,) each; stderr is NaN where the model is a single one and has none."""
     import numpy as np
 
-    from pointdep.answers import pair_columns
+    from pointdep.estimators.pointwise import pair_columns
     from pointdep.fitting.progress import show
 
     with show("scoring", enabled=fitted.progress) as progress:

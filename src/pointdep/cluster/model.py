@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pointdep.cluster.places import Place
+from pointdep.data.storage import MODEL_FILES
 from pointdep.errors import ModelFileError
-from pointdep.estimator import PointwiseDependency
-from pointdep.storage import MODEL_FILES
+from pointdep.estimators.pointwise import PointwiseDependency
 
 
 @dataclass(frozen=True)

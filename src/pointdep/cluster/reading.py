@@ -7,8 +7,8 @@ from typing import Any
 
 from pointdep.cluster.places import BadShardError
 from pointdep.cluster.shards import Columns, Span, reading
-from pointdep.data.stored.columns import to_matrix
-from pointdep.data.stored.pairs import side_by_side
+from pointdep.data.shards import to_matrix
+from pointdep.data.stored_pairs import side_by_side
 
 _BUFFER = 1 << 20  # bytes of a column read at a time, so that row groups may be large
 

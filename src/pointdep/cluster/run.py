@@ -15,7 +15,7 @@ from pointdep.cluster.reading import read_pairs
 from pointdep.cluster.shards import Side, survey
 from pointdep.cluster.tasks import Task, Work, finished, make_tasks, write_manifest
 from pointdep.cluster.worker import Answer, answer_task
-from pointdep.data.stored.base import PIECE_NUMBERS
+from pointdep.data.row_source import PIECE_NUMBERS
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.fitting.progress import Progress, begin, show
 

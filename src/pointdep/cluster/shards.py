@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointdep.cluster.places import BadShardError, Place
-from pointdep.data.stored.columns import Layout, find_layout, is_numeric
-from pointdep.data.stored.opening import by_numbers
+from pointdep.data.open_rows import by_numbers
+from pointdep.data.shards import Layout, find_layout, is_numeric
 from pointdep.errors import InputError, PointdepError, unknown_name
 from pointdep.fitting.progress import Progress
 

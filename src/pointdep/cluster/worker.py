@@ -9,13 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.answers import pair_columns
 from pointdep.cluster.model import SavedModel
 from pointdep.cluster.places import BadShardError
 from pointdep.cluster.reading import read_pairs
 from pointdep.cluster.tasks import Task, Work, write_shard
 from pointdep.errors import PointdepError
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 Columns = dict[str, NDArray[Any]]
 

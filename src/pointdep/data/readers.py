@@ -16,8 +16,7 @@ from pointdep.data.files import (
     read_vec,
     table_columns,
 )
-from pointdep.data.raw import Array
-from pointdep.data.stored.opening import (
+from pointdep.data.open_rows import (
     TABLE_SHARDS,
     all_numbers,
     column_names,
@@ -25,7 +24,8 @@ from pointdep.data.stored.opening import (
     open_rows,
     read_tables,
 )
-from pointdep.data.stored.shards import require_partners
+from pointdep.data.raw import Array
+from pointdep.data.shards import require_partners
 from pointdep.errors import InputError
 
 KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 import pointdep
-from pointdep.assembly import pick_device
 from pointdep.data.tasks import QUICK, TASKS
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.experiments.environment import environment
@@ -20,6 +19,7 @@ from pointdep.experiments.measure import measure
 from pointdep.experiments.records import Result, ResultFile, Run
 from pointdep.experiments.summary import summarise
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.rendezvous import pick_device
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ class Estimator(Protocol):
 
 def check_estimator(name: str) -> None:
     """InputError for a name that `make_estimator` does not know; nothing is built."""
-    from pointdep.classical.methods import CLASSICAL
     from pointdep.core.critics import CRITICS
     from pointdep.core.methods import METHODS
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     method, colon, critic = name.partition(":")
     if method not in METHODS and (colon or method not in CLASSICAL):
@@ -35,17 +35,17 @@ def check_estimator(name: str) -> None:
 
 def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
     """The estimator of this name with its default settings, not fitted."""
-    from pointdep.classical.methods import CLASSICAL
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     check_estimator(name)
     method, _, critic = name.partition(":")
     common: dict[str, Any] = {"method": method, "random_state": seed, "progress": False}
     if method in CLASSICAL:
-        from pointdep.classical.estimator import ClassicalDependency
+        from pointdep.estimators.classical.estimator import ClassicalDependency
 
         classical: Estimator = ClassicalDependency(**common)
         return classical
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
     if critic:
         common["critic"] = critic
@@ -54,6 +54,6 @@ def make_estimator(name: str, *, seed: int, device: str = "auto") -> Estimator:
 
 def gives_nats(name: str) -> bool:
     """Whether its PMI is log r, rather than a score that only ranks pairs."""
-    from pointdep.classical.methods import CLASSICAL
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     return name not in CLASSICAL or CLASSICAL[name].pmi == "nats"

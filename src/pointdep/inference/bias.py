@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
-from pointdep.fitting.residual import closed_form_only
+from pointdep.fitting.closed_form import closed_form_only
 from pointdep.fitting.splits import Split
 from pointdep.inference.scoring import score_pairs, score_replicas
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.cards import card
 from pointdep.core.methods import Method
+from pointdep.display.html_repr import card
 from pointdep.errors import InputError
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.cards import card, columns
+from pointdep.display.html_repr import card, columns
 
 _SHOWN = 5  # queries, and candidates of each, in a notebook
 

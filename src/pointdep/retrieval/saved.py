@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
+from pointdep.data.storage import put_in_place, require_replaceable
 from pointdep.errors import InputError, ModelFileError
 from pointdep.retrieval.index import CandidateIndex, fingerprint
 from pointdep.retrieval.vectors import (
@@ -21,7 +22,6 @@ from pointdep.retrieval.vectors import (
     read_faiss,
     write_faiss,
 )
-from pointdep.storage import put_in_place, require_replaceable
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"

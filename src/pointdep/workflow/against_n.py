@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from pointdep.cards import card, columns
-from pointdep.data.groups import group_codes
+from pointdep.data.raw import group_codes
+from pointdep.display.html_repr import card, columns
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import MIEstimate, decimals
@@ -36,7 +36,7 @@ class MIAgainstN:
 
     def plot_mi(self, ax: Axes | None = None) -> Axes:
         """The estimates with their intervals, against the number of rows."""
-        from pointdep.plots.rows import plot_mi_against_n
+        from pointdep.display.plots import plot_mi_against_n
 
         first = self.estimates[0]
         unit = " in nats" if first.estimates == "mutual information" else ""

@@ -13,7 +13,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from torch import Tensor
 
 from pointdep.errors import require_whole
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 
 _MOST_CLUSTERED = 10_000  # rows from which anchors are chosen
 

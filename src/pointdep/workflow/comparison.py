@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from pointdep.cards import card
-from pointdep.classical.estimator import ClassicalDependency
-from pointdep.data.groups import group_codes
+from pointdep.data.raw import group_codes
+from pointdep.display.html_repr import card
 from pointdep.errors import DataWarning, InputError
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.classical.estimator import ClassicalDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.inference.mutual_information import decimals, standard_error
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from pointdep.errors import InputError, names_nearest_option
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 from pointdep.inference.scoring import score_matrix
 from pointdep.workflow.anchors import choose_anchors

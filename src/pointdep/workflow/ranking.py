@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pointdep.classical.estimator import ClassicalDependency
 from pointdep.data.raw import SparseInputError
 from pointdep.errors import InputError
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.classical.estimator import ClassicalDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 
 

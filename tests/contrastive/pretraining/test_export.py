@@ -163,7 +163,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("lacking", ["settings", "shape", "classes"])
     def test_a_part_is_missing(self, lacking, saved):
-        from pointdep import storage
+        from pointdep.data import storage
 
         about, tensors = storage.read_model(saved)
         del about[lacking]
@@ -171,7 +171,7 @@ class TestDamage:
         self.refused("lacks a part", saved)
 
     def test_weights_of_another_size(self, saved):
-        from pointdep import storage
+        from pointdep.data import storage
 
         about, tensors = storage.read_model(saved)
         about["settings"]["width"] = 17

@@ -23,16 +23,15 @@ from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
+from pointdep.estimators.streaming import open_stream
 from pointdep.fitting import engine as engine_module
-from pointdep.fitting.batches import LeanCells
+from pointdep.fitting.batches import LeanCells, TrainingOptions
 from pointdep.fitting.engine import Engine
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import make_splits
-from pointdep.fitting.streamed.batches import StreamedBatches
-from pointdep.streaming import open_stream
+from pointdep.fitting.streamed_batches import StreamedBatches
 
 WORLDS = (2, 3)
 STEPS = 20

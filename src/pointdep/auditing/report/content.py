@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.stored.base import RowSource
+from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")

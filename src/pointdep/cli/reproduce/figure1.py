@@ -93,12 +93,12 @@ def figure1(
 
     For instance:  pointdep reproduce figure1 --quick -o figure1/
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.figure1.report import write_report
     from pointdep.experiments.figure1.run import run_figure1
     from pointdep.experiments.figure1.settings import Figure1
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     given = {
         "methods": shared.names("--methods", methods),

@@ -45,13 +45,13 @@ def figure3(
 
     For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.words.figure3 import expected_seconds_figure3, run_figure3
     from pointdep.experiments.words.report import figure3_as_dict, write_figure3
     from pointdep.experiments.words.settings import Figure3
     from pointdep.experiments.words.tables import text_figure3
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = shared.chosen(
         Figure3().quick() if quick else Figure3(),

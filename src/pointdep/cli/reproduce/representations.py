@@ -117,9 +117,9 @@ def run(
     **how: Any,
 ) -> None:
     """Train what is left, and tell all that the folder holds; how: other options of the run."""
-    from pointdep.assembly import pick_device
     from pointdep.experiments.representations import run as experiments
     from pointdep.experiments.representations.report import as_dict, write_report
+    from pointdep.fitting.rendezvous import pick_device
 
     def load() -> ImageSet:
         assert settings.dataset is not None

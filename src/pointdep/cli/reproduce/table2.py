@@ -56,13 +56,13 @@ def table2(
 
     For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.words.report import table2_as_dict, write_table2
     from pointdep.experiments.words.settings import Table2
     from pointdep.experiments.words.table2 import expected_seconds_table2, run_table2
     from pointdep.experiments.words.tables import text_table2
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = shared.chosen(
         Table2().quick() if quick else Table2(),

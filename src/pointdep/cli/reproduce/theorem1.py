@@ -90,12 +90,12 @@ def theorem1(
 
     For instance:  pointdep reproduce theorem1 --quick -o theorem1/
     """
-    from pointdep.assembly import pick_device
     from pointdep.experiments.folders import prepare_folder, refuse_other_results
     from pointdep.experiments.theorem1.report import write_report
     from pointdep.experiments.theorem1.run import run_theorem1
     from pointdep.experiments.theorem1.settings import Theorem1
     from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
 
     settings = shared.chosen(
         Theorem1().quick() if quick else Theorem1(),

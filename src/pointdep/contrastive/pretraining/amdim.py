@@ -14,8 +14,7 @@ from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
 from pointdep.contrastive.losses import collapse
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import amdim_views, as_rgb, evaluation_view
-from pointdep.errors import InputError
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError
 
 _WARM_UP_STEPS = 500
 _DROPS = (250 / 300, 280 / 300)  # shares of the run after which the rate falls to a fifth

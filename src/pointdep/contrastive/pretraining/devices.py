@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from pointdep.assembly import pick_device
 from pointdep.errors import InputError
-from pointdep.launching import start_fabric
+from pointdep.fitting.rendezvous import pick_device, start_fabric
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pointdep import storage
-from pointdep.assembly import pick_device
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.contrastive.pretraining.simclr import SimCLR
+from pointdep.data import storage
 from pointdep.data.images import ImageSet
 from pointdep.errors import InputError, ModelFileError, require_whole
+from pointdep.fitting.rendezvous import pick_device
 
 _KIND = "encoder"
 _BATCH = 500

@@ -22,8 +22,7 @@ from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
 from pointdep.contrastive.pretraining.step import make_step
 from pointdep.data.images import ImageSet
-from pointdep.errors import DivergedError, FitWarning
-from pointdep.fitting.flags import Flag
+from pointdep.errors import DivergedError, FitWarning, Flag
 from pointdep.fitting.progress import Progress, Shown, Silent
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag
 
 
 class Recipe(nn.Module, ABC):

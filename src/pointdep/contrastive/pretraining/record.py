@@ -16,8 +16,7 @@ from pointdep.contrastive.pretraining.loop import Training
 from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, ModelFileError
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError, ModelFileError
 from pointdep.fitting.state import remove_state, unfinished
 
 _REFERENCE = 2_000  # images that a read-out is normalised over

@@ -26,10 +26,10 @@ from pointdep.contrastive.pretraining.record import (
 )
 from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import ImageSet
+from pointdep.data.storage import check_target
 from pointdep.errors import InputError
 from pointdep.fitting.progress import show
-from pointdep.launching import process_count
-from pointdep.storage import check_target
+from pointdep.fitting.rendezvous import process_count
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

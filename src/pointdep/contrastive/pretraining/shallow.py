@@ -23,8 +23,7 @@ from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method, get_method
-from pointdep.errors import InputError
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError
 
 METHOD_OF = {
     "cpc": "cpc",

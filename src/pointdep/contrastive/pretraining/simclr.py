@@ -23,7 +23,7 @@ from pointdep.contrastive.losses import (
 from pointdep.contrastive.losses.base import ContrastiveLoss
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import as_rgb, evaluation_view, simclr_views
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag
 
 LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
     {

@@ -10,7 +10,7 @@ from torch import Tensor
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.layers import ReplicaLinear, SideNet
-from pointdep.core.gaussian import gaussian_terms
+from pointdep.core.linear import gaussian_terms
 from pointdep.core.transforms import CanonicalMap
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pointdep.core.canonical import Canonical
 from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.critics.inner import SeparableCritic
-from pointdep.core.gaussian import gaussian_terms
+from pointdep.core.linear import Canonical, gaussian_terms
 
 _DROPPED = 0.2  # share of the inputs that a training step does not see
 

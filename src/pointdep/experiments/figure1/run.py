@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.assembly import pick_device
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
 from pointdep.experiments.figure1.curves import Curves
 from pointdep.experiments.figure1.settings import TASKS, Cell, Figure1, paper_method
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.stream import Draw, StreamEngine
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.sampler import Draw, StreamEngine
 
 # How many iterations an expected time is read off, and how many seconds they may take.
 _TIMED, _TIMED_S = 5, 3.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.fitting.stream import PRECISIONS
+from pointdep.fitting.sampler import PRECISIONS
 
 TASKS = ("gaussian", "cubic")
 CRITICS = ("concat", "separable")

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pointdep.assembly import pick_device
 from pointdep.data.images import ImageSet
 from pointdep.errors import ModelFileError
 from pointdep.experiments.representations.settings import PARTS, Experiment
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.rendezvous import pick_device
 
 PIXELS = "pixels.json"
 

@@ -12,15 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import CriticSettings, batch_shape, pick_device
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
+from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments.theorem1.settings import Theorem1
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from pointdep.core.critics import ACTIVATIONS
 from pointdep.core.methods import METHODS, get_method
-from pointdep.data.tasks.base import Joint
-from pointdep.data.tasks.gaussian import correlated
+from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError, require_whole, unknown_name
 
 CRITICS = ("concat", "separable")

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pointdep.assembly import pick_device
 from pointdep.core.critics import SeparableCritic, replica_generators
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
@@ -21,8 +20,9 @@ from pointdep.experiments.words.numbers import Floats
 from pointdep.experiments.words.settings import Training
 from pointdep.fitting.batches import RowBatches
 from pointdep.fitting.progress import Progress
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.sampler import StreamEngine
 from pointdep.fitting.splits import Rows
-from pointdep.fitting.stream import StreamEngine
 
 # How many steps an expected time is read off, and how many seconds they may take.
 _TIMED, _TIMED_S = 5, 3.0

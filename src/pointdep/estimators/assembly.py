@@ -1,0 +1,363 @@
+"""Join the rooms: from encoded rows and settings to a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics.closed_form import ClosedFormCritic
+from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.linear import Canonical
+from pointdep.core.methods import Method
+from pointdep.core.rank_map import RankMap
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import CanonicalMap, Standardizer
+from pointdep.data.sides import RawSide, SideEncoder, side_digest
+from pointdep.errors import InputError
+from pointdep.fitting.batches import Batches, TrainingOptions
+from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
+from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.processes import ALONE, Processes
+from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.splits import Split
+
+# A score that grows like r is hard to fit where r is large: it needs more product samples, and
+# with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
+_NEGATIVES, _NEGATIVES_RATIO = 7, 15
+_ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
+_SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
+_CPC_BATCH = 64
+_HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
+_HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
+_WIDE = 25  # columns: with more, towers do better than a network on all pairs
+_PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
+
+
+@dataclass(frozen=True)
+class CriticSettings:
+    """What the user said about the critic."""
+
+    critic: Any
+    hidden: Sequence[int] | str
+    embedding_dim: int
+    activation: str
+    link: str
+    wide: bool = False
+
+    @property
+    def is_auto(self) -> bool:
+        return isinstance(self.critic, str) and self.critic == "auto"
+
+    @property
+    def critic_link(self) -> str:
+        """What the critic's output stands for."""
+        if self.is_auto and self.link not in {"auto", "log_ratio"}:
+            raise InputError(
+                f"link={self.link!r}: the default critic models log r; leave link at 'auto', or "
+                "choose another critic, such as 'concat'"
+            )
+        if self.link == "auto":
+            return "log_ratio" if self.is_auto else "score"
+        return self.link
+
+    def pairs_are_cheap(self) -> bool:
+        """Whether all pairs of a batch cost one matrix product."""
+        if self.is_auto:
+            return self.wide
+        return isinstance(self.critic, tuple | list) or (
+            isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
+        )
+
+
+@dataclass(frozen=True)
+class PairedRows:
+    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
+
+    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
+    they are a sample of them. digests: of x and of y as they were given, where all were read.
+    """
+
+    x: Tensor
+    y: Tensor
+    encoder_x: SideEncoder
+    encoder_y: SideEncoder
+    splits: Sequence[Split]
+    codes: NDArray[np.int64] | None
+    seed: int
+    numbers: NDArray[np.int64] | None = None
+    digests: tuple[str, str] | None = None
+
+    @property
+    def both_numeric(self) -> bool:
+        """Whether each side has a column of numbers."""
+        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
+
+    @property
+    def groups(self) -> Tensor | None:
+        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+
+
+def encode_rows(
+    raw: tuple[RawSide, RawSide],
+    encoders: tuple[SideEncoder, SideEncoder],
+    splits: Sequence[Split],
+    *,
+    codes: NDArray[np.int64] | None,
+    seed: int,
+    device: torch.device,
+) -> PairedRows:
+    """Both sides, x first, as numbers on the device."""
+    x, y = (
+        torch.from_numpy(encoder.encode(side)).to(device)
+        for encoder, side in zip(encoders, raw, strict=True)
+    )
+    digests = side_digest(raw[0]), side_digest(raw[1])
+    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
+
+
+def is_wide(method: Method, columns: int) -> bool:
+    """Whether "auto" stands for the default critic of wide data, by the wider side.
+
+    Methods that learn r up to a constant or a function of x cannot be mixed with a closed form.
+    """
+    return columns > _WIDE and method.reference == "none"
+
+
+def choose_hidden(
+    critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
+) -> Sequence[int] | str:
+    """The default critic's layers where they are left to it: fewer units for fewer rows.
+
+    wide: columns of the wider side, for the default critic of wide data.
+    """
+    if not (isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)):
+        return hidden
+    if hidden != "auto":
+        return hidden  # a misspelling, which `build_critic` answers
+    if wide:
+        return next(widths for least, widths in _HIDDEN_WIDE if wide >= least)
+    return next((widths for least, widths in _HIDDEN if rows >= least), _HIDDEN[-1][1])
+
+
+def make_model(
+    settings: CriticSettings, method: Method, replicas: int, x_dim: int, y_dim: int
+) -> RatioModel:
+    """An untrained model of zero weights (the user's modules keep theirs)."""
+    activation = settings.activation
+    if activation == "auto":
+        ratio_like = method.scores_ratio or (settings.is_auto and settings.wide)
+        activation = _ACTIVATION_RATIO if ratio_like else _ACTIVATION
+    critic = build_critic(
+        settings.critic,
+        replicas,
+        x_dim,
+        y_dim,
+        hidden=settings.hidden,
+        embedding_dim=settings.embedding_dim,
+        activation=activation,
+        wide=settings.wide,
+    )
+    kind = CanonicalMap if settings.is_auto and not settings.wide else Standardizer
+    return RatioModel(
+        critic,
+        kind(replicas, x_dim),
+        kind(replicas, y_dim),
+        [method] * replicas,
+        settings.critic_link,
+        (RankMap(x_dim), RankMap(y_dim)) if settings.is_auto else None,
+    )
+
+
+def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
+    """Fit the maps that all replicas share, each on its own side alone, and apply them."""
+    model.to(rows.x.device)
+    for front, values, encoder in (
+        (model.x_front, rows.x, rows.encoder_x),
+        (model.y_front, rows.y, rows.encoder_y),
+    ):
+        if isinstance(front, RankMap):
+            front.fit(values, torch.from_numpy(encoder.numeric_mask))
+    x, y = model.prepare(rows.x, rows.y)
+    return replace(rows, x=x, y=y)
+
+
+def to_device(rows: PairedRows, device: torch.device) -> PairedRows:
+    """The same rows elsewhere."""
+    return replace(rows, x=rows.x.to(device), y=rows.y.to(device))
+
+
+def on_cpu(rows: PairedRows) -> PairedRows:
+    """The same rows, without holding memory of a device."""
+    return to_device(rows, torch.device("cpu"))
+
+
+def jackknife_factor(rows: PairedRows) -> float:
+    """What the variance over replicas that each left some rows out is multiplied by.
+
+    The jackknife by parts: rows fitted over rows left out; folds - 1 for plain folds.
+    """
+    left_out = [len(split.report) for split in rows.splits]
+    return float(np.mean([(len(rows.x) - count) / count for count in left_out]))
+
+
+def batch_shape(
+    settings: CriticSettings,
+    method: Method,
+    smallest: int,
+    batch_size: int | str,
+    negatives: int | str,
+    largest: int = _LARGEST_BATCH,
+) -> tuple[int, int]:
+    """Rows per batch and per block, for training sets of at least `smallest` rows.
+
+    largest: the batch that "auto" does not exceed.
+    """
+    everything = settings.pairs_are_cheap() or method.bounded_by_batch
+    for name, value in (("batch_size", batch_size), ("negatives", negatives)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        words = ("auto", "all") if name == "negatives" else ("auto",)
+        if not whole and not (isinstance(value, str) and value in words):
+            raise InputError(
+                f"{name}={value!r} must be a whole number or {' or '.join(map(repr, words))}"
+            )
+    if isinstance(batch_size, str):
+        batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
+        if method.bounded_by_batch and not settings.pairs_are_cheap():
+            batch = min(batch, _CPC_BATCH)
+    else:
+        batch = int(batch_size)
+    if isinstance(negatives, str):
+        few = _NEGATIVES_RATIO if method.scores_ratio else _NEGATIVES
+        block = batch if everything or negatives == "all" else min(few + 1, batch)
+    else:
+        block = int(negatives) + 1
+    if isinstance(batch_size, str):
+        if block > smallest:
+            raise InputError(
+                f"negatives={negatives} but a split has only {smallest} training rows: choose at "
+                f"most {smallest - 1}, or leave it at 'auto'"
+            )
+        batch = max(block, batch - batch % block)
+    return batch, block
+
+
+def train_model(
+    model: RatioModel,
+    rows: PairedRows,
+    options: TrainingOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep_unproven: bool = False,
+    canonical: Sequence[Canonical] | None = None,
+    batches: Batches | None = None,
+    processes: Processes = ALONE,
+) -> Trained:
+    """Draw the initial weights, fit the standardisers on training rows only, and train.
+
+    keep_unproven: keep the default critic's network even where it does not help beyond chance.
+    canonical, batches: each replica's coordinates, and where training rows come from, where `rows`
+    are a sample of the data. processes: that train together; all have the same model in the end.
+    """
+    device = rows.x.device
+    model.critic.reset(replica_generators(options.seed, model.replicas))
+    has_closed_form = isinstance(model.critic, ClosedFormCritic)  # on normal scores as they are
+    if not has_closed_form:
+        _fit_standardizers(model, rows)
+    model.to(device)
+    if has_closed_form:
+        fit_closed_form(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            seed=options.seed,
+            groups=rows.groups,
+            canonical=canonical,
+        )
+    processes.align_(model.state_dict().values())
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.enable_grad():
+        torch.manual_seed(options.seed)  # for dropout in the user's own modules
+        engine = Engine(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            options,
+            groups=rows.groups,
+            progress=progress or Silent(),
+            checkpoint=checkpoint,
+            batches=batches,
+            processes=processes,
+        )
+        trained = engine.run()
+    model.eval()
+    model.requires_grad_(False)
+    if isinstance(model.critic, TowersCritic):
+        fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+    judged = has_closed_form and model.methods[0].reference == "none"
+    if judged and not keep_unproven:
+        drop_unproven_network(
+            model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
+        )
+    processes.align_(model.state_dict().values())
+    if judged and model.critic.silent and len(trained.history) >= options.patience:
+        # More epochs would have improved what is not used. After fewer nobody knows its use.
+        trained = replace(
+            trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
+        )
+    return trained
+
+
+def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
+    """Those of each replica, on its training rows."""
+    for replica, split in enumerate(rows.splits):
+        train = torch.from_numpy(split.train).to(rows.x.device)
+        for standardizer, values, encoder in (
+            (model.x_map, rows.x, rows.encoder_x),
+            (model.y_map, rows.y, rows.encoder_y),
+        ):
+            numeric = torch.from_numpy(encoder.numeric_mask)
+            assert isinstance(standardizer, Standardizer)
+            standardizer.fit_replica(replica, values[train].cpu(), numeric)
+
+
+def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:
+    """What identifies a fit: its data, its splits, its settings, and the user's own modules."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
+    digest.update(repr(model.critic).encode())
+    parts = [torch.from_numpy(p) for s in rows.splits for p in (s.train, s.stop, s.report)]
+    for tensor in (rows.x, rows.y, rows.groups, *parts, *model.critic.state_dict().values()):
+        if tensor is not None:
+            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:
+    """The checkpoint file, in a folder that exists and can be written."""
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"checkpoint={str(path)!r} is a folder: give the name of a file in it")
+    folder = place.resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"checkpoint={str(path)!r} cannot be written: {reason}") from None
+    return Checkpoint(place, identity, settings)
