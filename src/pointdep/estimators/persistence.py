@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
@@ -30,7 +29,7 @@ def save(estimator: Any, path: Path) -> None:
     about = {
         "params": estimator.fit_params_,
         "hidden": estimator.hidden_,
-        "wide": isinstance(estimator.model_.critic, TowersCritic),
+        "wide": estimator.model_.critic.wide,
         "encoder_x": estimator.encoder_x_.to_dict(),
         "encoder_y": estimator.encoder_y_.to_dict(),
         "rows": estimator.n_rows_,

@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.linear import Canonical
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
@@ -126,7 +125,7 @@ class Mapped:
 
     def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
         """The coordinates of the default critic's closed form; None for other critics."""
-        if not isinstance(model.critic, ClosedFormCritic):
+        if not model.critic.has_closed_form:
             return None
         return canonical_of_replicas(self.stream, self.plan, progress)
 

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.concat import ConcatCritic
-from pointdep.core.critics.part_threads import one_part_a_thread
-from pointdep.core.method_groups import MethodGroups
+from pointdep.core.critics.concat import one_part_a_thread
 from pointdep.core.methods import Method
+from pointdep.core.ratio import MethodGroups
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.active_replicas import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
@@ -69,8 +68,7 @@ class StreamEngine:
         self.generator = generator
         wide = torch.float64 if precision == "float64" else torch.float32
         self.critic = critic.to(self.device, wide)
-        if isinstance(critic, ConcatCritic):
-            critic.pair_dtype = torch.bfloat16 if precision == "bf16" else wide
+        critic.pair_dtype = torch.bfloat16 if precision == "bf16" else wide
         self.flat = FlatParameters(critic)
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -118,8 +116,7 @@ class StreamEngine:
         return objective, value
 
     def _autocast(self) -> AbstractContextManager[object]:
-        fused = isinstance(self.critic, ConcatCritic) and self.critic.fusable
-        if self.precision != "bf16" or fused:
+        if self.precision != "bf16" or self.critic.fusable:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
