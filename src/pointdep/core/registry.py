@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, ModelFileError, unknown_name
 
 T = TypeVar("T")
 
@@ -65,25 +65,23 @@ class Registry(Mapping[str, T], Generic[T]):
             raise InputError(f"{self.what} {name!r}: {error}") from None
         self._entries[name] = entry
 
-    def require_here(self, name: Any, where: object) -> None:
-        """Refuse a name from a file that this process does not know.
+    def require_here(self, name: str, where: object, otherwise: str = "") -> None:
+        """Refuse a name in a model's folder that this process does not know.
 
-        A file must not decide which code is imported, so an import path counts only where the
-        caller has imported its module already.
+        A file must not decide which code is imported, so an import path counts only where its
+        module has been imported already. otherwise: what else the user may do, in words.
         """
-        if not isinstance(name, str) or name in self._entries:
-            return
-        if not is_path(name):
-            raise InputError(
-                f"{where} was fitted with the {self.what} {name!r}, which is not registered here: "
-                f"call pointdep.register_{self.what} first, as the program that fitted it did"
-            )
         module = name.partition(":")[0]
-        if module not in sys.modules:
-            raise InputError(
-                f"{where} was fitted with the {self.what} {name!r}: import {module} first (on the "
-                f"command line, pointdep --import {module} ...)"
-            )
+        if name in self._entries or (is_path(name) and module in sys.modules):
+            return
+        if is_path(name):
+            todo = f"import {module} first (or: pointdep --import {module} COMMAND)"
+        else:
+            todo = f"call pointdep.register_{self.what} first, as before the fit"
+        raise ModelFileError(
+            f"{where} was fitted with the {self.what} {name!r}, which is not known here: "
+            f"{todo}{otherwise}"
+        )
 
 
 def is_path(name: object) -> bool:

@@ -129,7 +129,7 @@ class Critic(nn.Module):
         """What of x meets y in an inner product, (R, n, e), and the term of x alone, (R, n).
 
         The score, or the part of it that can be searched, is ``vector_x . vector_y + own_x +
-        own_y``. x: (R, n, dx).
+        own_y``. x: (R, n, dx), and (R, ..., n, dx) of a separable critic.
         """
         raise NotImplementedError
 
