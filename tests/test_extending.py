@@ -35,8 +35,7 @@ FEW = {"folds": 2, "max_epochs": 2, "random_state": 0, "progress": False}
 SOURCE = textwrap.dedent(
     """
     from pointdep import Method, objectives
-    from pointdep.cli.app import run
-from pointdep.core.critics import BilinearCritic
+    from pointdep.core.critics import BilinearCritic
 
     METHOD = Method("own_pc", "pc again", objectives.pc)
     NUMBER = 3
