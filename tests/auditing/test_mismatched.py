@@ -46,7 +46,7 @@ def fitted():
 
 
 def test_every_row_by_the_model_that_did_not_see_it(fitted):
-    rows = fitted._rows
+    rows = fitted.training_rows_.paired
     found = mismatched_pairs(fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed)
     total = 0
     for replica, split in enumerate(rows.splits):
@@ -63,7 +63,7 @@ def test_every_row_by_the_model_that_did_not_see_it(fitted):
 
 
 def test_rows_of_one_group_are_not_mismatched(fitted):
-    rows = fitted._rows
+    rows = fitted.training_rows_.paired
     groups = torch.arange(150) // 2
     found = mismatched_pairs(
         fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed, groups=groups

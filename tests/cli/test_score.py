@@ -37,9 +37,9 @@ def test_tables(pointdep, saved_model, expected, folder):
 
 
 def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
-    from pointdep.estimators import pointwise, streaming
+    from pointdep.estimators import fit_rows, pointwise
 
-    monkeypatch.setattr(streaming, "IN_MEMORY", 0)
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", 0)
     monkeypatch.setattr(pointwise, "_PART", 5 * 30)
     assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.parquet").code == 0
     found = pd.read_parquet("pmi.parquet")

@@ -16,8 +16,7 @@ from pointdep.auditing.mismatched import Mismatched, mismatched_pairs
 from pointdep.auditing.partners import Partners
 from pointdep.core.ratio import RatioModel
 from pointdep.data.row_source import Rows
-from pointdep.estimators.assembly import PairedRows
-from pointdep.estimators.streaming import Mapped
+from pointdep.estimators.fit_rows import FitRows, PairedRows, StreamedFitRows
 from pointdep.fitting.data_flags import row_keys
 from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
@@ -106,13 +105,13 @@ class StoredRows:
     are rows that are equal, not those that nearly are.
     """
 
-    def __init__(self, model: RatioModel, mapped: Mapped) -> None:
+    def __init__(self, model: RatioModel, mapped: StreamedFitRows) -> None:
         self.model, self.mapped = model, mapped
         self._scores: Array32 | None = None
-        self._keys = np.empty((2, mapped.stream.rows))
+        self._keys = np.empty((2, mapped.count))
 
     def mismatched(self, progress: Progress) -> Mismatched:
-        stream, plan = self.mapped.stream, self.mapped.plan
+        stream, plan = self.mapped.mapped, self.mapped.plan
         standing = np.zeros(stream.rows, np.float32)
         self._scores = np.empty((self.model.replicas, stream.rows), np.float32)
         share = min(1.0, _CELLS / (128.0 * stream.rows))
@@ -152,7 +151,7 @@ class StoredRows:
         return found
 
     def searched(self, pmi: Array32, doubtful: Rows) -> Searched:
-        plan, stream = self.mapped.plan, self.mapped.stream
+        plan, stream = self.mapped.plan, self.mapped.mapped
         some = np.union1d(plan.kept, doubtful)
         x, y = (
             side.tensor(source.take(some))
@@ -171,6 +170,13 @@ class StoredRows:
 
     def duplicates(self) -> Rows:
         return copies_by_key(*self._keys)
+
+
+def evidence_of(model: RatioModel, rows: FitRows) -> Evidence:
+    """What an audit asks of the rows of a fit."""
+    if isinstance(rows, StreamedFitRows):
+        return StoredRows(model, rows)
+    return HeldRows(model, rows.paired)
 
 
 def _reported(plan: FoldPlan, numbers: Rows) -> list[Split]:

@@ -97,11 +97,11 @@ def _read(
     other: SideEncoder,
 ) -> Any:
     """The rows of one side; of a table, unless columns are named, those that the model knows."""
-    from pointdep.data.files import read_table, table_columns
-    from pointdep.data.readers import TABLES, read_side, remembered
+    from pointdep.data.files import is_table, read_table, table_columns
+    from pointdep.data.readers import read_side, remembered
 
     columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
-    if columns is not None or not encoder.named or path.suffix.lower() not in TABLES:
+    if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)
     missing = [column for column in encoder.names if column not in there]
@@ -122,11 +122,11 @@ def _require_both(
     encoders: tuple[SideEncoder, SideEncoder],
 ) -> None:
     """Refuse a file of the queries that cannot hold the candidates as well."""
-    from pointdep.data.readers import KEYED, TABLES
+    from pointdep.data.files import is_keyed, is_table
 
     named = query_columns is not None and candidate_columns is not None
-    known = path.suffix.lower() in TABLES and all(encoder.named for encoder in encoders)
-    if path.suffix.lower() not in KEYED and not named and not known:
+    known = is_table(path) and all(encoder.named for encoder in encoders)
+    if not is_keyed(path) and not named and not known:
         raise InputError(
             "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
             "of both sides in one file by --query-columns and --candidate-columns"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
@@ -21,14 +17,13 @@ from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.data.sides import RawSide, SideEncoder, side_digest
 from pointdep.errors import InputError
+from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
-from pointdep.fitting.splits import Split
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -67,52 +62,6 @@ class CriticSettings:
         if self.link == "auto":
             return "log_ratio" if self.kind.models_log_ratio else "score"
         return self.link
-
-
-@dataclass(frozen=True)
-class PairedRows:
-    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
-
-    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them. digests: of x and of y as they were given, where all were read.
-    """
-
-    x: Tensor
-    y: Tensor
-    encoder_x: SideEncoder
-    encoder_y: SideEncoder
-    splits: Sequence[Split]
-    codes: NDArray[np.int64] | None
-    seed: int
-    numbers: NDArray[np.int64] | None = None
-    digests: tuple[str, str] | None = None
-
-    @property
-    def both_numeric(self) -> bool:
-        """Whether each side has a column of numbers."""
-        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
-
-    @property
-    def groups(self) -> Tensor | None:
-        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
-
-
-def encode_rows(
-    raw: tuple[RawSide, RawSide],
-    encoders: tuple[SideEncoder, SideEncoder],
-    splits: Sequence[Split],
-    *,
-    codes: NDArray[np.int64] | None,
-    seed: int,
-    device: torch.device,
-) -> PairedRows:
-    """Both sides, x first, as numbers on the device."""
-    x, y = (
-        torch.from_numpy(encoder.encode(side)).to(device)
-        for encoder, side in zip(encoders, raw, strict=True)
-    )
-    digests = side_digest(raw[0]), side_digest(raw[1])
-    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
 
 
 def is_wide(method: Method, columns: int) -> bool:
@@ -161,38 +110,6 @@ def make_model(
         settings.critic_link,
         (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None,
     )
-
-
-def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
-    """Fit the maps that all replicas share, each on its own side alone, and apply them."""
-    model.to(rows.x.device)
-    for front, values, encoder in (
-        (model.x_front, rows.x, rows.encoder_x),
-        (model.y_front, rows.y, rows.encoder_y),
-    ):
-        if isinstance(front, RankMap):
-            front.fit(values, torch.from_numpy(encoder.numeric_mask))
-    x, y = model.prepare(rows.x, rows.y)
-    return replace(rows, x=x, y=y)
-
-
-def to_device(rows: PairedRows, device: torch.device) -> PairedRows:
-    """The same rows elsewhere."""
-    return replace(rows, x=rows.x.to(device), y=rows.y.to(device))
-
-
-def on_cpu(rows: PairedRows) -> PairedRows:
-    """The same rows, without holding memory of a device."""
-    return to_device(rows, torch.device("cpu"))
-
-
-def jackknife_factor(rows: PairedRows) -> float:
-    """What the variance over replicas that each left some rows out is multiplied by.
-
-    The jackknife by parts: rows fitted over rows left out; folds - 1 for plain folds.
-    """
-    left_out = [len(split.report) for split in rows.splits]
-    return float(np.mean([(len(rows.x) - count) / count for count in left_out]))
 
 
 def batch_shape(
@@ -316,18 +233,6 @@ def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
             numeric = torch.from_numpy(encoder.numeric_mask)
             assert isinstance(standardizer, Standardizer)
             standardizer.fit_replica(replica, values[train].cpu(), numeric)
-
-
-def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:
-    """What identifies a fit: its data, its splits, its settings, and the user's own modules."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
-    digest.update(repr(model.critic).encode())
-    parts = [torch.from_numpy(p) for s in rows.splits for p in (s.train, s.stop, s.report)]
-    for tensor in (rows.x, rows.y, rows.groups, *parts, *model.critic.state_dict().values()):
-        if tensor is not None:
-            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:

@@ -39,7 +39,7 @@ def save(estimator: Any, path: Path) -> None:
         "history": estimator.history_,
         "bias": asdict(estimator.bias_),
         "jackknife": estimator.jackknife_,
-        "digests": estimator._digests,
+        "digests": estimator.digests_,
     }
     tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
@@ -78,7 +78,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.bias_ = FittingBias(**about["bias"])
         made.jackknife_ = float(about["jackknife"])
         digests = about.get("digests")  # early models and streamed fits have none
-        made._digests = None if digests is None else tuple(digests)
+        made.digests_ = None if digests is None else tuple(digests)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)

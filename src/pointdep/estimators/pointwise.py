@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -25,10 +22,8 @@ from pointdep.data.sides import (
     SideEncoder,
     as_side,
     require_same_length,
-    warn_of_other_order,
 )
 from pointdep.data.stored_pairs import paired_parts, sampled
-from pointdep.display.html_repr import EstimatorCard
 from pointdep.errors import (
     DataWarning,
     FitWarning,
@@ -38,26 +33,33 @@ from pointdep.errors import (
     require_whole,
     warn_caller,
 )
-from pointdep.estimators import assembly, persistence, streaming
+from pointdep.estimators import assembly, persistence
+from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.fit_rows import (
+    FitRows,
+    PairedRows,
+    fingerprint,
+    hold_rows,
+    is_large,
+    stream_rows,
+    streams,
+)
 from pointdep.estimators.permutation import PermutationNull, permutation_null
-from pointdep.estimators.streaming import is_large
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.data_flags import (
     determined_flags,
-    duplicate_flags,
     few_rows_flags,
-    shared_column,
 )
 from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
-from pointdep.fitting.splits import make_splits, require_product_rows
+from pointdep.fitting.splits import require_product_rows
 from pointdep.fitting.state import remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, estimate
-from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold, wide_flags
+from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
 from pointdep.inference.scoring import (
     normalised_pmi,
     score_matrix,
@@ -70,12 +72,9 @@ from pointdep.retrieval.answers import Retrieval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from sklearn.utils import Tags
 
     from pointdep.inference.out_of_fold import HeldOut
 
-
-# What a fitted model says of pairs: the calls that need no training rows.
 
 Array32 = NDArray[np.float32]
 
@@ -85,15 +84,273 @@ _PART = 1 << 24  # numbers that are answered about at a time, where the rows are
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
-class PairAnswers(Retrieval):
-    """PMI and what follows from it, for an estimator with a fitted model and its encoders."""
+class PointwiseDependency(Retrieval, DependencyEstimator):
+    """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
-    model_: RatioModel
-    encoder_x_: SideEncoder
-    encoder_y_: SideEncoder
-    n_rows_: int
-    jackknife_: float
-    progress: bool
+    Parameters
+    ----------
+    method : key of `pointdep.METHODS`: how r is learned and MI inferred.
+    critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
+        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
+        "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
+        giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
+        product is the score.
+    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
+        with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
+        its encoders of wide data have (256, 256), or (512, 512) above 128 columns.
+        `embedding_dim` is for "separable" and those encoders; activation "auto" is ReLU for them
+        and for methods whose score is r, such as `drf`, and SiLU otherwise.
+    link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
+        positive; or "asinh", r - 1/r, which does so too and suits `drf` better. "auto" is the
+        score, and log r with the critic "auto", which takes no other.
+    method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
+    discrete_x, discrete_y : whether a side is categories; None decides by its type.
+    folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
+        part of the rows to train, one to stop and one to report.
+    cv : a scikit-learn splitter instead of `folds`.
+    stop_fraction : share of each replica's rows that decides when to stop.
+    batch_size, negatives : rows per step, and product samples per row, or "auto".
+    learning_rate, weight_decay, max_epochs, patience, average : of the optimiser, of early
+        stopping, and of the running average of the weights (0 for none).
+    reference_size : rows of y kept by `cpc` to normalise its read-out.
+    stream : read the rows as they are needed instead of holding them; None does so with more than
+        2^27 numbers in all. Then part of the answers comes from a sample of the rows
+        (docs/large.md), and there is no `cv`.
+    device : "auto", "cpu", "cuda", "mps", ...
+    distributed : share the work among the processes of `torch.distributed`, each of which calls
+        `fit` with the same rows and ends with the same model (docs/distributed.md).
+    random_state : int for the same numbers on the same machine.
+    progress : show progress on standard error when fitting or scoring takes over two seconds.
+    checkpoint : a file that keeps the state of training; a fit of the same data and settings that
+        finds it goes on from there, and removes it at the end.
+
+    Attributes
+    ----------
+    oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
+        rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
+    flags_ : the training problems found, each also raised as a `FitWarning`.
+    bias_ : the bias of fitting, which `mutual_information()` takes off, so that it is not the mean
+        of `oof_pmi_`.
+    hidden_ : the layers that were used.
+    history_ : per epoch and replica, the objective on training batches and on held-out rows.
+    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    n_rows_, n_replicas_ : what was fitted.
+    """
+
+    @names_nearest_option
+    def __init__(
+        self,
+        *,
+        method: str = "pc",
+        critic: Any = "auto",
+        hidden: Sequence[int] | str = "auto",
+        embedding_dim: int = 64,
+        activation: str = "auto",
+        link: str = "auto",
+        method_options: Mapping[str, Any] | None = None,
+        discrete_x: bool | None = None,
+        discrete_y: bool | None = None,
+        folds: int = 5,
+        cv: Any = None,
+        stop_fraction: float = 0.15,
+        batch_size: int | str = "auto",
+        negatives: int | str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        max_epochs: int = 200,
+        patience: int = 8,
+        average: float = 0.99,
+        reference_size: int = 1024,
+        stream: bool | None = None,
+        device: str = "auto",
+        distributed: bool = False,
+        random_state: Any = None,
+        progress: bool = True,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.method = method
+        self.critic = critic
+        self.hidden = hidden
+        self.embedding_dim = embedding_dim
+        self.activation = activation
+        self.link = link
+        self.method_options = method_options
+        self.discrete_x = discrete_x
+        self.discrete_y = discrete_y
+        self.folds = folds
+        self.cv = cv
+        self.stop_fraction = stop_fraction
+        self.batch_size = batch_size
+        self.negatives = negatives
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.average = average
+        self.reference_size = reference_size
+        self.stream = stream
+        self.device = device
+        self.distributed = distributed
+        self.random_state = random_state
+        self.progress = progress
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
+        """Fit on paired rows.
+
+        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories; or what
+        `pointdep.open_rows` opens.
+        groups: (n,), for rows that are not independent draws (several captions of one image): rows
+        of one group stay on one side of every split and are never each other's product samples.
+        """
+        if Y is None:
+            raise InputError(
+                "PointwiseDependency requires y to be passed, but the target y is None: call "
+                "fit(X, Y) with two arrays of paired rows"
+            )
+        require_whole("reference_size", self.reference_size)
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError(
+                "checkpoint needs a fixed random_state: another seed has nothing to resume"
+            )
+        method = get_method(self.method, self.method_options)
+        processes = self._processes()
+        seed = processes.first(self._seed)
+        rows = self._read(X, Y, groups, seed, processes)
+        paired = rows.paired
+        if method.uses_product:
+            require_product_rows(paired.splits, paired.codes, method.key)
+        widths = paired.x.shape[1], paired.y.shape[1]
+        settings = self._critic_settings(rows.count, max(widths))
+        model = assembly.make_model(settings, method, len(paired.splits), *widths)
+        rows = rows.prepare(model)
+        copies = [] if groups is not None else rows.copies()
+        options = self._training_options(settings, rows)
+        checkpoint = self._open_checkpoint(model, rows, options)
+        title = f"fitting {len(paired.splits)} model(s) of {method.key}{rows.share}"
+        with show(title, enabled=self.progress and processes.is_first) as progress:
+            trained = assembly.train_model(
+                model,
+                rows.paired,
+                options,
+                progress=progress,
+                checkpoint=checkpoint,
+                canonical=rows.canonical(model, progress),
+                batches=rows.batches(model, options, progress),
+                processes=processes,
+            )
+            found = self._store_reference(model, rows.paired)
+            held = rows.out_of_fold(model, progress)
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        known = rows.paired.values(held.pmi)
+        self._set_fitted(model, paired.encoder_x, paired.encoder_y, rows.count)
+        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        self.history_, self.groups_ = trained.history, rows.codes
+        self.bias_, self.jackknife_ = held.bias, rows.paired.jackknife_factor()
+        self.training_rows_, self._settings = rows.kept(), settings
+        self.digests_ = paired.digests
+        self.hidden_ = persistence.plain_hidden(settings.hidden)
+        self.fit_params_ = persistence.saved_params(self)
+        self.flags_ = (
+            *few_rows_flags(rows.count),
+            *copies,
+            *(determined_flags(model, rows.paired.shared_column) if paired.both_numeric else []),
+            *trained.flags,
+            *found,
+            *held.flags,
+            *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
+        )
+        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
+        if not processes.is_first:
+            return self
+        if checkpoint is not None:
+            remove_state(checkpoint.path)
+        for flag in self.flags_:
+            warn_caller(str(flag), FitWarning)
+        return self
+
+    def mutual_information(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        confidence: float = 0.95,
+        shuffles: int = 0,
+    ) -> MIEstimate:
+        """The mutual information: of the training rows out of fold, or of the given rows.
+
+        Of the training rows it is corrected for the bias of fitting (`pointdep.inference.bias`).
+        Give rows that the model was not fitted on: on its own training rows it reads too high; of
+        given rows it is the plain mean, with the bias in the interval. `shuffles` asks for
+        the p-value of independence, from so many shuffled copies of the training rows.
+        """
+        check_is_fitted(self, "model_")
+        notes = tuple(str(flag) for flag in self.flags_)
+        method = self.model_.methods[0]
+        given = X is not None or Y is not None
+        require_whole("shuffles", shuffles, least=0)
+        null_p = self._null(shuffles, given).p_value if shuffles else None
+        if not given:
+            known = ~np.isnan(self.oof_values_)
+            values = self.oof_values_[known]
+            codes = None if self.groups_ is None else self.groups_[known]
+            correction, doubt = self.bias_.correction, self.bias_.stderr
+        else:
+            codes = group_codes(groups)
+            if codes is None:
+                values = self._by_parts(X, Y, self._inferred)
+            else:
+                values = self._inferred(X, Y, groups)
+            correction, doubt = 0.0, self._doubt(X, Y)
+        return estimate(
+            values,
+            method,
+            confidence=confidence,
+            warnings=notes,
+            groups=codes,
+            correction=correction,
+            doubt=doubt,
+            null_p=null_p,
+            shuffles=shuffles,
+        )
+
+    def check(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        level: float = 0.05,
+        tolerance: float = 0.05,
+    ) -> RatioCheck:
+        """Is the fitted ratio right? Tests that need no truth, on rows the model did not see.
+
+        Without arguments on the training rows out of fold, otherwise on the given rows. The result
+        has `passed`, a `verdict` in words, `to_dict()` and `plot()`.
+        """
+        check_is_fitted(self, "model_")
+        held = self._held_out(X, Y, groups, "check")
+        x, y = held.x, held.y
+        if X is None and Y is None:
+            of_rows = self._fitted_rows("check()", "check(X, Y)").values(self.oof_pmi_)
+            known = np.flatnonzero(~np.isnan(of_rows))
+            pmi = torch.from_numpy(of_rows[known])
+        else:
+            known, pmi = np.arange(len(x)), self._score(x, y)
+        blocks = held.blocks()
+        index = torch.from_numpy(known).to(x.device)
+        pmi = pmi.to(self.model_.seen.device)
+        outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
+        return check_log_ratio(
+            *blocks[:3],
+            groups=blocks[3],
+            at_limit=float(self.model_.at_limit(pmi.unsqueeze(0)).double().mean()),
+            outside=float(outside.double().mean()),
+            level=level,
+            tolerance=tolerance,
+            origin=self._origin(given=X is not None or Y is not None),
+        )
 
     def pmi(self, X: Any, Y: Any) -> Array32:
         """log r of each pair, (n,): a function of that pair alone, in nats.
@@ -242,86 +499,6 @@ class PairAnswers(Retrieval):
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return (*self.model_.prepare(x, y), raw_x, raw_y)
 
-
-def pair_columns(
-    fitted: PairAnswers, X: Any, Y: Any, progress: Progress | None = None
-) -> dict[str, NDArray[Any]]:
-    """All that is said of each pair, (n,) each, with one pass through the networks.
-
-    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
-    """
-    told = progress or Silent()
-    large = is_large(X, Y)
-    done = 0
-
-    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
-        nonlocal done
-        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
-        done += len(found[0])
-        if large:
-            told.update(done, len(X), "pairs")
-        return found
-
-    found = fitted._by_parts(X, Y, part)
-    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
-
-
-def _all_of_pairs(
-    fitted: PairAnswers, X: Any, Y: Any, progress: Progress
-) -> tuple[NDArray[Any], ...]:
-    x, y, raw_x, raw_y = fitted._encode(X, Y)
-    replicas = score_replicas(fitted.model_, x, y, progress)
-    values = replicas.mean(0)
-    rarity = [
-        encoder.log_frequency(raw)
-        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
-    ]
-    pmi: Array32 = values.numpy()
-    stderr = np.full_like(pmi, np.nan)
-    if len(replicas) > 1:
-        variance = replicas.double().var(0, correction=0)
-        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
-    device = fitted.model_.seen.device
-    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
-    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
-    return pmi, npmi, stderr, outside.cpu().numpy()
-
-
-def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
-    """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups)
-    if codes is None:
-        return None, None
-    if len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes, torch.from_numpy(codes)
-
-
-def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    """The same rows, or as many of them at random as are enough to judge by."""
-    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
-        return X, Y, groups
-    random = np.random.default_rng(ANSWER_SEED)
-    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
-    own = None if groups is None else np.asarray(groups)[rows]
-    return sampled(X, rows), sampled(Y, rows), own
-
-
-# The calls of a fitted estimator that draw: each takes a matplotlib axis and gives it back.
-
-
-class ModelPictures:
-    """Pictures of an estimator with a fitted model."""
-
-    model_: RatioModel
-    oof_pmi_: NDArray[np.float32]
-    history_: list[Any]
-
-    if TYPE_CHECKING:
-
-        def pmi(self, X: Any, Y: Any) -> NDArray[np.float32]: ...
-        def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut: ...
-
     def plot_pmi(
         self, X: Any = None, Y: Any = None, *, groups: Any = None, ax: Axes | None = None
     ) -> Axes:
@@ -361,352 +538,6 @@ class ModelPictures:
         check_is_fitted(self, "model_")
         pmi = self.oof_pmi_ if X is None and Y is None else self.pmi(X, Y)
         return plot_pairs(pmi, k=k, labels=labels, ax=ax)
-
-
-# Before a fit: whether the rows of an estimator are streamed, and where its checkpoint is.
-
-
-def streams(estimator: Any, X: Any, Y: Any) -> bool:
-    """Whether the rows are read as they are needed."""
-    if estimator.stream is not None and not isinstance(estimator.stream, bool | np.bool_):
-        raise InputError(f"stream={estimator.stream!r} must be True, False or None")
-    if estimator.stream and estimator.cv is not None:
-        raise InputError("cv splits rows that are held in memory: use folds with stream=True")
-    large = estimator.cv is None and streaming.is_large(X, Y)
-    return bool(large if estimator.stream is None else estimator.stream)
-
-
-def open_stream(
-    estimator: Any, X: Any, Y: Any, groups: Any, seed: int, processes: Processes
-) -> streaming.Stream | None:
-    """The rows where they are stored, where they are not to be held; None otherwise."""
-    if not streams(estimator, X, Y):
-        return None
-    warn_of_other_order(X, Y)
-    enabled = estimator.progress and processes.is_first
-    with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
-        return streaming.open_stream(
-            X,
-            Y,
-            group_codes(groups),
-            discrete=(estimator.discrete_x, estimator.discrete_y),
-            folds=estimator.folds,
-            stop_fraction=estimator.stop_fraction,
-            seed=seed,
-            device=pick_device(estimator.device),
-            progress=progress,
-            processes=processes,
-        )
-
-
-def open_checkpoint(
-    estimator: Any,
-    model: RatioModel,
-    rows: assembly.PairedRows,
-    options: TrainingOptions,
-    stream: streaming.Stream | None,
-    processes: Processes,
-) -> Checkpoint | None:
-    """Where the state of training is kept; None where it is not."""
-    if estimator.checkpoint is None and not processes.several:
-        return None
-    said = {**persistence.saved_params(estimator), "options": repr(options)}
-    if stream is not None:
-        said["stored"] = [stream.rows, int(stream.copies.digest)]
-        if stream.plan.codes is not None:
-            said["groups"] = hashlib.sha256(stream.plan.codes.tobytes()).hexdigest()
-        if processes.several:
-            said["processes"] = processes.size  # on which the batches depend
-    identity = assembly.fingerprint(model, rows, said)
-    if len(set(processes.every(lambda: identity))) > 1:
-        raise InputError(
-            "the processes were given different rows or settings: all must call fit with the "
-            "same ones, which are then shared out"
-        )
-    path = estimator.checkpoint
-    if path is None:
-        return None
-    return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
-
-
-class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimator):  # type: ignore[misc]
-    """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
-
-    Parameters
-    ----------
-    method : key of `pointdep.METHODS`: how r is learned and MI inferred.
-    critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
-        "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
-        giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
-        product is the score.
-    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
-        with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
-        its encoders of wide data have (256, 256), or (512, 512) above 128 columns.
-        `embedding_dim` is for "separable" and those encoders; activation "auto" is ReLU for them
-        and for methods whose score is r, such as `drf`, and SiLU otherwise.
-    link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
-        positive; or "asinh", r - 1/r, which does so too and suits `drf` better. "auto" is the
-        score, and log r with the critic "auto", which takes no other.
-    method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
-    discrete_x, discrete_y : whether a side is categories; None decides by its type.
-    folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
-        part of the rows to train, one to stop and one to report.
-    cv : a scikit-learn splitter instead of `folds`.
-    stop_fraction : share of each replica's rows that decides when to stop.
-    batch_size, negatives : rows per step, and product samples per row, or "auto".
-    learning_rate, weight_decay, max_epochs, patience, average : of the optimiser, of early
-        stopping, and of the running average of the weights (0 for none).
-    reference_size : rows of y kept by `cpc` to normalise its read-out.
-    stream : read the rows as they are needed instead of holding them; None does so with more than
-        2^27 numbers in all. Then part of the answers comes from a sample of the rows
-        (docs/large.md), and there is no `cv`.
-    device : "auto", "cpu", "cuda", "mps", ...
-    distributed : share the work among the processes of `torch.distributed`, each of which calls
-        `fit` with the same rows and ends with the same model (docs/distributed.md).
-    random_state : int for the same numbers on the same machine.
-    progress : show progress on standard error when fitting or scoring takes over two seconds.
-    checkpoint : a file that keeps the state of training; a fit of the same data and settings that
-        finds it goes on from there, and removes it at the end.
-
-    Attributes
-    ----------
-    oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
-        rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
-    flags_ : the training problems found, each also raised as a `FitWarning`.
-    bias_ : the bias of fitting, which `mutual_information()` takes off, so that it is not the mean
-        of `oof_pmi_`.
-    hidden_ : the layers that were used.
-    history_ : per epoch and replica, the objective on training batches and on held-out rows.
-    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
-    n_rows_, n_replicas_ : what was fitted.
-    """
-
-    @names_nearest_option
-    def __init__(
-        self,
-        *,
-        method: str = "pc",
-        critic: Any = "auto",
-        hidden: Sequence[int] | str = "auto",
-        embedding_dim: int = 64,
-        activation: str = "auto",
-        link: str = "auto",
-        method_options: Mapping[str, Any] | None = None,
-        discrete_x: bool | None = None,
-        discrete_y: bool | None = None,
-        folds: int = 5,
-        cv: Any = None,
-        stop_fraction: float = 0.15,
-        batch_size: int | str = "auto",
-        negatives: int | str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        max_epochs: int = 200,
-        patience: int = 8,
-        average: float = 0.99,
-        reference_size: int = 1024,
-        stream: bool | None = None,
-        device: str = "auto",
-        distributed: bool = False,
-        random_state: Any = None,
-        progress: bool = True,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.method = method
-        self.critic = critic
-        self.hidden = hidden
-        self.embedding_dim = embedding_dim
-        self.activation = activation
-        self.link = link
-        self.method_options = method_options
-        self.discrete_x = discrete_x
-        self.discrete_y = discrete_y
-        self.folds = folds
-        self.cv = cv
-        self.stop_fraction = stop_fraction
-        self.batch_size = batch_size
-        self.negatives = negatives
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.average = average
-        self.reference_size = reference_size
-        self.stream = stream
-        self.device = device
-        self.distributed = distributed
-        self.random_state = random_state
-        self.progress = progress
-        self.checkpoint = checkpoint
-
-    def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
-        """Fit on paired rows.
-
-        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories; or what
-        `pointdep.open_rows` opens.
-        groups: (n,), for rows that are not independent draws (several captions of one image): rows
-        of one group stay on one side of every split and are never each other's product samples.
-        """
-        if Y is None:
-            raise InputError(
-                "PointwiseDependency requires y to be passed, but the target y is None: call "
-                "fit(X, Y) with two arrays of paired rows"
-            )
-        require_whole("reference_size", self.reference_size)
-        if self.checkpoint is not None and self.random_state is None:
-            raise InputError(
-                "checkpoint needs a fixed random_state: another seed has nothing to resume"
-            )
-        method = get_method(self.method, self.method_options)
-        processes = self._processes()
-        seed = processes.first(self._seed)
-        stream = open_stream(self, X, Y, groups, seed, processes)
-        rows = stream.kept if stream else processes.together(lambda: self._read(X, Y, groups, seed))
-        count = len(rows.x) if stream is None else stream.rows
-        if method.uses_product:
-            require_product_rows(rows.splits, rows.codes, method.key)
-        settings = self._critic_settings(count, max(rows.x.shape[1], rows.y.shape[1]))
-        model = assembly.make_model(
-            settings, method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
-        )
-        mapped = None if stream is None else stream.prepare(model)
-        rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
-        stream = None if stream is None else replace(stream, kept=rows)
-        found_in_data = [] if groups is not None else _copies(rows, stream)
-        options = self._training_options(settings, rows, stream)
-        checkpoint = open_checkpoint(self, model, rows, options, stream, processes)
-        title = f"fitting {len(rows.splits)} model(s) of {method.key}"
-        title += "" if stream is None else processes.share
-        with show(title, enabled=self.progress and processes.is_first) as progress:
-            trained = assembly.train_model(
-                model,
-                rows,
-                options,
-                progress=progress,
-                checkpoint=checkpoint,
-                canonical=None if mapped is None else mapped.canonical(model, progress),
-                batches=None if mapped is None else mapped.batches(model, options, progress),
-                processes=processes,
-            )
-            common: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups}
-            x, y, splits = rows.x, rows.y, rows.splits
-            found = store_reference(model, x, y, splits, size=self.reference_size, **common)
-            if mapped is None:
-                held = processes.first(lambda: out_of_fold(model, x, y, splits, **common))
-            else:
-                held = mapped.out_of_fold(model, progress)
-        known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
-        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        flags = (
-            *few_rows_flags(count),
-            *found_in_data,
-            *(determined_flags(model, _shared(rows)) if rows.both_numeric else []),
-            *trained.flags,
-            *found,
-            *held.flags,
-            *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
-        )
-        self._set_fitted(model, rows.encoder_x, rows.encoder_y, count)
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_ = flags, trained.history
-        self.groups_ = rows.codes if stream is None else stream.plan.codes
-        self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
-        self._rows, self._settings, self._digests = assembly.on_cpu(rows), settings, rows.digests
-        self._mapped = None if mapped is None else mapped.read_alone(self._rows)
-        self.hidden_ = persistence.plain_hidden(settings.hidden)
-        self.fit_params_ = persistence.saved_params(self)
-        self.flags_ = (*flags, *wide_flags(self.mutual_information()))
-        if not processes.is_first:
-            return self
-        if checkpoint is not None:
-            remove_state(checkpoint.path)
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
-        return self
-
-    def mutual_information(
-        self,
-        X: Any = None,
-        Y: Any = None,
-        *,
-        groups: Any = None,
-        confidence: float = 0.95,
-        shuffles: int = 0,
-    ) -> MIEstimate:
-        """The mutual information: of the training rows out of fold, or of the given rows.
-
-        Of the training rows it is corrected for the bias of fitting (`pointdep.inference.bias`).
-        Give rows that the model was not fitted on: on its own training rows it reads too high; of
-        given rows it is the plain mean, with the bias in the interval. `shuffles` asks for
-        the p-value of independence, from so many shuffled copies of the training rows.
-        """
-        check_is_fitted(self, "model_")
-        notes = tuple(str(flag) for flag in self.flags_)
-        method = self.model_.methods[0]
-        given = X is not None or Y is not None
-        require_whole("shuffles", shuffles, least=0)
-        null_p = self._null(shuffles, given).p_value if shuffles else None
-        if not given:
-            known = ~np.isnan(self.oof_values_)
-            values = self.oof_values_[known]
-            codes = None if self.groups_ is None else self.groups_[known]
-            correction, doubt = self.bias_.correction, self.bias_.stderr
-        else:
-            codes = group_codes(groups)
-            if codes is None:
-                values = self._by_parts(X, Y, self._inferred)
-            else:
-                values = self._inferred(X, Y, groups)
-            correction, doubt = 0.0, self._doubt(X, Y)
-        return estimate(
-            values,
-            method,
-            confidence=confidence,
-            warnings=notes,
-            groups=codes,
-            correction=correction,
-            doubt=doubt,
-            null_p=null_p,
-            shuffles=shuffles,
-        )
-
-    def check(
-        self,
-        X: Any = None,
-        Y: Any = None,
-        *,
-        groups: Any = None,
-        level: float = 0.05,
-        tolerance: float = 0.05,
-    ) -> RatioCheck:
-        """Is the fitted ratio right? Tests that need no truth, on rows the model did not see.
-
-        Without arguments on the training rows out of fold, otherwise on the given rows. The result
-        has `passed`, a `verdict` in words, `to_dict()` and `plot()`.
-        """
-        check_is_fitted(self, "model_")
-        held = self._held_out(X, Y, groups, "check")
-        x, y = held.x, held.y
-        if X is None and Y is None:
-            of_rows = self.oof_pmi_ if held.numbers is None else self.oof_pmi_[held.numbers]
-            known = np.flatnonzero(~np.isnan(of_rows))
-            pmi = torch.from_numpy(of_rows[known])
-        else:
-            known, pmi = np.arange(len(x)), self._score(x, y)
-        blocks = held.blocks()
-        index = torch.from_numpy(known).to(x.device)
-        pmi = pmi.to(self.model_.seen.device)
-        outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
-        return check_log_ratio(
-            *blocks[:3],
-            groups=blocks[3],
-            at_limit=float(self.model_.at_limit(pmi.unsqueeze(0)).double().mean()),
-            outside=float(outside.double().mean()),
-            level=level,
-            tolerance=tolerance,
-            origin=self._origin(given=X is not None or Y is not None),
-        )
 
     def _origin(self, *, given: bool) -> Origin:
         """Where log r comes from, for the advice of a check."""
@@ -753,14 +584,6 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         made: PointwiseDependency = persistence.load(cls, Path(path), critic=critic, device=device)
         return made
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
-
     def _found(self) -> list[tuple[str, object]]:
         answered = self.model_.answered
         models = f"{self.n_replicas_}, method {self.method}"
@@ -775,11 +598,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         """The model, what reads its input, and scikit-learn's attributes of X."""
         self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
         self.n_rows_, self.n_replicas_ = rows, model.replicas
-        self.n_features_in_ = len(encoder_x.names)
-        if encoder_x.named:
-            self.feature_names_in_ = np.asarray(encoder_x.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
+        self._set_features(encoder_x)
 
     def _processes(self) -> Processes:
         if not isinstance(self.distributed, bool | np.bool_):
@@ -789,49 +608,67 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _streams(self, X: Any, Y: Any) -> bool:
-        return streams(self, X, Y)
-
-    def _read(self, X: Any, Y: Any, groups: Any, seed: int | None = None) -> assembly.PairedRows:
+    def _read(
+        self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE
+    ) -> FitRows:
         """Check, split and encode what the user gave."""
-        raw_x = as_side(X, "X", discrete=self.discrete_x)
-        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
-        warn_of_other_order(X, Y)
-        codes = group_codes(groups)
-        require_same_length(raw_x, raw_y, codes)
-        seed = self._seed() if seed is None else seed
-        splits = make_splits(
-            raw_x.rows,
-            folds=self.folds,
-            cv=self.cv,
-            groups=codes,
-            stop_fraction=self.stop_fraction,
-            seed=seed,
-        )
-        return assembly.encode_rows(
-            (raw_x, raw_y),
-            (SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")),
-            splits,
-            codes=codes,
-            seed=seed,
-            device=pick_device(self.device),
+        how: dict[str, Any] = {
+            "discrete": (self.discrete_x, self.discrete_y),
+            "folds": self.folds,
+            "stop_fraction": self.stop_fraction,
+            "seed": seed,
+            "device": pick_device(self.device),
+            "processes": processes,
+        }
+        if not streams(self.stream, self.cv, X, Y):
+            return processes.together(lambda: hold_rows(X, Y, groups, cv=self.cv, **how))
+        enabled = self.progress and processes.is_first
+        with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
+            return stream_rows(X, Y, groups, progress=progress, **how)
+
+    def _open_checkpoint(
+        self, model: RatioModel, rows: FitRows, options: TrainingOptions
+    ) -> Checkpoint | None:
+        """Where the state of training is kept; None where it is not."""
+        processes, path = rows.processes, self.checkpoint
+        if path is None and not processes.several:
+            return None
+        said = {**persistence.saved_params(self), "options": repr(options), **rows.identity()}
+        identity = fingerprint(model, rows.paired, said)
+        if len(set(processes.every(lambda: identity))) > 1:
+            raise InputError(
+                "the processes were given different rows or settings: all must call fit with the "
+                "same ones, which are then shared out"
+            )
+        if path is None:
+            return None
+        return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
+
+    def _store_reference(self, model: RatioModel, rows: PairedRows) -> list[Flag]:
+        return store_reference(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            size=self.reference_size,
+            seed=rows.seed,
+            groups=rows.groups,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        for name in ("_rows", "_mapped"):
-            if name in state:
-                state[name] = None  # the rows of the fit do not travel with a pickle
+        if "training_rows_" in state:
+            state["training_rows_"] = None  # the rows of the fit do not travel with a pickle
         return state
 
-    def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:
-        rows: assembly.PairedRows | None = getattr(self, "_rows", None)
+    def _fitted_rows(self, call: str, instead: str) -> PairedRows:
+        rows: FitRows | None = getattr(self, "training_rows_", None)
         if rows is None:
             raise InputError(
                 f"{call} needs the rows of the fit, which a saved model does not hold: fit again, "
                 f"or use {instead}"
             )
-        return rows
+        return rows.paired
 
     def _null(self, shuffles: int, given: bool) -> PermutationNull:
         if given:
@@ -842,9 +679,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
         device = self.model_.constant.device
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
-            return permutation_null(
-                self._settings, assembly.to_device(rows, device), shuffles, progress=progress
-            )
+            return permutation_null(self._settings, rows.to(device), shuffles, progress=progress)
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""
@@ -855,22 +690,15 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         )
 
     def _training_options(
-        self,
-        settings: assembly.CriticSettings,
-        rows: assembly.PairedRows,
-        stream: streaming.Stream | None = None,
+        self, settings: assembly.CriticSettings, rows: FitRows
     ) -> TrainingOptions:
-        smallest, limits = min(len(s.train) for s in rows.splits), {}
-        if stream is not None:
-            smallest = min(stream.plan.training_rows())
-            limits = {"largest": streaming.LARGEST_BATCH}
         batch, block = assembly.batch_shape(
             settings,
             get_method(self.method, self.method_options),
-            smallest,
+            rows.smallest_training(),
             self.batch_size,
             self.negatives,
-            **limits,
+            **rows.batch_limits(),
         )
         return TrainingOptions(
             batch_size=batch,
@@ -880,13 +708,69 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             max_epochs=self.max_epochs,
             patience=self.patience,
             average=self.average,
-            seed=rows.seed,
+            seed=rows.paired.seed,
         )
 
 
-def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[Flag]:
-    return duplicate_flags(rows.x, rows.y) if stream is None else stream.copies.flags()
+def pair_columns(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress | None = None
+) -> dict[str, NDArray[Any]]:
+    """All that is said of each pair, (n,) each, with one pass through the networks.
+
+    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
+    """
+    told = progress or Silent()
+    large = is_large(X, Y)
+    done = 0
+
+    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
+        nonlocal done
+        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
+        done += len(found[0])
+        if large:
+            told.update(done, len(X), "pairs")
+        return found
+
+    found = fitted._by_parts(X, Y, part)
+    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
 
 
-def _shared(rows: assembly.PairedRows) -> Callable[[], str]:
-    return lambda: shared_column(rows.x, rows.y, (rows.encoder_x, rows.encoder_y))
+def _all_of_pairs(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress
+) -> tuple[NDArray[Any], ...]:
+    x, y, raw_x, raw_y = fitted._encode(X, Y)
+    replicas = score_replicas(fitted.model_, x, y, progress)
+    values = replicas.mean(0)
+    rarity = [
+        encoder.log_frequency(raw)
+        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
+    ]
+    pmi: Array32 = values.numpy()
+    stderr = np.full_like(pmi, np.nan)
+    if len(replicas) > 1:
+        variance = replicas.double().var(0, correction=0)
+        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
+    device = fitted.model_.seen.device
+    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
+    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
+    return pmi, npmi, stderr, outside.cpu().numpy()
+
+
+def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
+    """The groups of given rows, as numbers, for numpy and for torch."""
+    codes = group_codes(groups)
+    if codes is None:
+        return None, None
+    if len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes, torch.from_numpy(codes)
+
+
+def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """The same rows, or as many of them at random as are enough to judge by."""
+    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
+        return X, Y, groups
+    random = np.random.default_rng(ANSWER_SEED)
+    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
+    own = None if groups is None else np.asarray(groups)[rows]
+    return sampled(X, rows), sampled(Y, rows), own

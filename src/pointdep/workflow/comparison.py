@@ -201,7 +201,7 @@ def _warn_of_other_rows(model_a: Any, model_b: Any) -> None:
     A fit that did not hold its rows, and a model trained elsewhere, which takes its own embeddings
     of both sides, have nothing to tell them by.
     """
-    first, second = (getattr(model, "_digests", None) for model in (model_a, model_b))
+    first, second = (getattr(model, "digests_", None) for model in (model_a, model_b))
     if first is None or second is None:
         return
     if first[0] != second[0] and first[1] != second[1]:

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from pointdep.auditing.report.content import IMAGES, SOUNDS
-from pointdep.data.files import loading, read_npy, read_vec, table_columns
-from pointdep.data.readers import KEYED, TABLES, read_column
+from pointdep.data.files import (
+    FORMATS,
+    is_keyed,
+    is_table,
+    keyed_arrays,
+    loading,
+    read_npy,
+    read_vec,
+    table_columns,
+)
+from pointdep.data.readers import read_column
 from pointdep.errors import InputError
-
-_SUFFIXES = (".npy", *KEYED, *TABLES, ".txt", ".vec")
 
 
 def read_shown(
@@ -29,10 +36,11 @@ def read_shown(
         if given in _names(path):
             return _read(path, given)
     path, name = _file_and_name(given)
-    if path.suffix.lower() not in _SUFFIXES:
+    known = sorted((*FORMATS, ".txt"))
+    if path.suffix.lower() not in known:
         raise InputError(
             f"{option} {given!r} is neither a column of {' or '.join(str(file) for file in files)} "
-            f"nor a file of the kinds {', '.join(_SUFFIXES)}"
+            f"nor a file of the kinds {', '.join(known)}"
         )
     return _read(path, name)
 
@@ -40,16 +48,16 @@ def read_shown(
 def _file_and_name(given: str) -> tuple[Path, str | None]:
     """ "table.csv:caption" -> its file and its column."""
     file, colon, name = given.rpartition(":")
-    if colon and not Path(given).exists() and Path(file).suffix.lower() in (*KEYED, *TABLES):
+    named = is_keyed(Path(file)) or is_table(Path(file))
+    if colon and not Path(given).exists() and named:
         return Path(file), name
     return Path(given), None
 
 
 def _names(path: Path) -> Sequence[str]:
-    suffix = path.suffix.lower()
-    if suffix in TABLES:
+    if is_table(path):
         return table_columns(path)
-    return list(KEYED[suffix](path, None)) if suffix in KEYED else []
+    return list(keyed_arrays(path, None)) if is_keyed(path) else []
 
 
 def _read(path: Path, name: str | None) -> Any:
@@ -61,9 +69,9 @@ def _read(path: Path, name: str | None) -> Any:
         return read_vec(path)[0]
     if suffix == ".npy":
         return _beside(path, read_npy(path))
-    if suffix in TABLES:
+    if is_table(path):
         return _beside(path, read_column(path, name))
-    arrays = KEYED[suffix](path, None if name is None else [name])
+    arrays = keyed_arrays(path, None if name is None else [name])
     if len(arrays) > 1:
         raise InputError(
             f"{path} holds {', '.join(arrays)}: name one, as {path}:{next(iter(arrays))}"
