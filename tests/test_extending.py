@@ -70,15 +70,6 @@ def scaled(scores, *, joint=None, product=None, scale=1.0):
     return scale * objectives.pc(scores, joint=joint, product=product)
 
 
-@pytest.fixture(autouse=True)
-def tables():
-    """The tables as they were before, after each test."""
-    before = [(table, dict(table._entries), dict(table._made)) for table in (METHODS, CRITICS)]
-    yield
-    for table, entries, made in before:
-        table._entries, table._made = entries, made
-
-
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """The name of a module in the working directory that no Python path holds."""

@@ -11,6 +11,7 @@ import typer
 
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
+from pointdep.data.files import FORMATS
 from pointdep.errors import InputError
 
 _NETWORKS = " ".join(METHODS)
@@ -43,8 +44,8 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="X Y",
-        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
-        ".arrow .feather .ipc .vec .safetensors, or folders of shards.",
+        help=f"Two files of paired rows, or one with both sides: {' '.join(FORMATS)} "
+        ".arrow .feather .ipc, or folders of shards.",
         show_default=False,
     ),
 ]
