@@ -12,19 +12,19 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pointdep.cli.reproduce import words as words_cli
+from pointdep.cli import reproduce
 from pointdep.core.critics import ACTIVATIONS
 from pointdep.core.methods import PAPER_METHODS
+from pointdep.experiments import figure1 as figure1_run
 from pointdep.experiments import figure3 as figure3_run
 from pointdep.experiments import table2 as table2_run
+from pointdep.experiments import theorem1 as theorem1_run
 from pointdep.experiments import words as words_run
-from pointdep.experiments.figure1 import run as figure1_run
-from pointdep.experiments.figure1.settings import CRITICS, PRECISIONS, TASKS, Figure1
+from pointdep.experiments.figure1 import CRITICS, PRECISIONS, TASKS, Figure1
 from pointdep.experiments.figure3 import Figure3
 from pointdep.experiments.table2 import Table2
-from pointdep.experiments.theorem1 import run as theorem1_run
-from pointdep.experiments.theorem1.settings import CRITICS as THEOREM_CRITICS
-from pointdep.experiments.theorem1.settings import Theorem1
+from pointdep.experiments.theorem1 import CRITICS as THEOREM_CRITICS
+from pointdep.experiments.theorem1 import Theorem1
 from pointdep.fitting.batches import TrainingOptions
 
 TINY_FIGURE = (
@@ -455,7 +455,7 @@ class TestWords:
         )
 
     def test_large_files_are_announced(self, pointdep, asked, monkeypatch):
-        monkeypatch.setattr(words_cli, "_LARGE", 100)
+        monkeypatch.setattr(reproduce, "_LARGE", 100)
         files = ("--audio", "audio.vec", "--text", "text.vec", "--batch-size", 16)
         common = ("reproduce", "figure3", *files, "--device", "cpu")
         assert pointdep(*common).err.startswith("reading audio.vec and text.vec ...\n")

@@ -1,4 +1,4 @@
-"""What the experiments leave behind: a folder with tables, JSON and figures."""
+"""What the experiments share: checks of their settings, and the folder that they write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pointdep
-from pointdep.errors import InputError
+from pointdep.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +29,21 @@ _DPI = 150
 # With a date, the same figure would give another file each time.
 _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _RESULTS = ("figure1.json", "results.json")  # where commands write how results were made
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that are not known, with the nearest one that is."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
+
+
+def make_distinct(settings: object, *parts: str) -> None:
+    """Drop repeated values from these tuples of a frozen dataclass; refuse empty ones."""
+    for part in parts:
+        if not getattr(settings, part):
+            raise InputError(f"{part} must name at least one")
+        object.__setattr__(settings, part, tuple(dict.fromkeys(getattr(settings, part))))
 
 
 def prepare_folder(folder: Path, command: str | None = None) -> None:
