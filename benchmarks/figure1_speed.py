@@ -16,8 +16,7 @@ import torch
 from report import report
 
 from pointdep.core.critics import ConcatCritic
-from pointdep.experiments.figure1.run import make_engine, run_figure1
-from pointdep.experiments.figure1.settings import Figure1
+from pointdep.experiments.figure1 import Figure1, make_engine, run_figure1
 
 
 def median_seconds(function: Callable[[], Any], repeats: int = 20) -> float:

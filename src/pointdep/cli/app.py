@@ -25,10 +25,10 @@ from pointdep.cli import (
     options,
     plan,
     pretrain,
+    reproduce,
     retrieve,
     score,
 )
-from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
 from pointdep.errors import InputError, PointdepError, PointdepWarning
 from pointdep.fitting.rendezvous import process_count
 
@@ -111,13 +111,8 @@ app.command(name="pretrain")(_guarded(pretrain.pretrain))
 app.command(name="bench")(_guarded(bench.bench))
 
 paper = typer.Typer(rich_markup_mode=None)
-paper.command(name="table1")(_guarded(table1.table1))
-paper.command(name="figure1")(_guarded(figure1.figure1))
-paper.command(name="theorem1")(_guarded(theorem1.theorem1))
-paper.command(name="figure2")(_guarded(figure2.figure2))
-paper.command(name="simclr")(_guarded(simclr.simclr))
-paper.command(name="table2")(_guarded(table2.table2))
-paper.command(name="figure3")(_guarded(figure3.figure3))
+for _command in reproduce.COMMANDS:
+    paper.command(name=_command.__name__)(_guarded(_command))
 app.add_typer(paper, name="reproduce")
 
 
