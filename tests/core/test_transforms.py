@@ -66,7 +66,7 @@ class TestStandardizer:
         torch.testing.assert_close(folded.view(2, 12, 3), standardizer(x))
 
     def test_large_offset_keeps_its_spread(self):
-        """Statistics in float64: a column at 1e6 with spread 1 has no float32 variance to speak of."""
+        """Statistics are in float64: at 1e6 a spread of 1 is lost in float32."""
         rows = (1e6 + torch.randn(1000, 1, generator=torch.Generator().manual_seed(0))).float()
         standardizer = Standardizer(1, 1)
         standardizer.fit_replica(0, rows, torch.ones(1, dtype=torch.bool))
@@ -218,7 +218,7 @@ class TestRankMap:
         np.testing.assert_allclose(found[ends], wanted[ends], atol=1e-5)
 
     def test_few_knots_beside_a_point_mass(self):
-        """Between the mass and the next kept value the map is steep: a few values land in the gap."""
+        """Next to the mass the map is steep: a few values land in the gap."""
         random = np.random.default_rng(3)
         column = np.where(random.random(6000) < 0.5, 0.0, random.standard_normal(6000))[:, None]
         found, wanted = scored(fitted(column), column)[:, 0], normal_scores(column[:, 0])
