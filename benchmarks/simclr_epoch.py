@@ -23,11 +23,10 @@ from typing import Any
 import torch
 from report import report
 
-from pointdep.contrastive.pretraining.devices import make_fabric
-from pointdep.contrastive.pretraining.journal import Journal
-from pointdep.contrastive.pretraining.loop import Training
+from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet, load_images
 from pointdep.fitting.progress import Silent
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from pointdep.contrastive.pretraining import loop
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, PRECISIONS
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PRECISIONS
 from pointdep.experiments.representations import pd_model
 from pointdep.experiments.representations import run as representations
 from pointdep.experiments.representations.settings import PARTS, Experiment

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, ResidualNxN
-from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+from pointdep.contrastive.pretraining.deep import GlobalToLocal
 from pointdep.errors import InputError
 
 SMALL = {"ndf": 4, "n_rkhs": 24, "depth": 2}

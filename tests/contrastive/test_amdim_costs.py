@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core import reference
 from pointdep.contrastive.encoders.amdim import FeatureMaps
-from pointdep.contrastive.encoders.amdim_costs import OBJECTIVES, GlobalToLocal
+from pointdep.contrastive.pretraining.deep import OBJECTIVES, GlobalToLocal
 from pointdep.errors import InputError
 
 BY_HAND = {

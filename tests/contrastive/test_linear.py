@@ -11,11 +11,14 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from pointdep.contrastive.evaluation.features import features
-from pointdep.contrastive.evaluation.inputs import as_features
-from pointdep.contrastive.evaluation.lbfgs import minimise
-from pointdep.contrastive.evaluation.linear import LinearResult, linear_evaluation
-from pointdep.contrastive.evaluation.logistic import LogisticFit, _MeanLoss, logistic_regression
+from pointdep.contrastive.evaluation import LinearResult, features, linear_evaluation
+from pointdep.contrastive.multinomial import (
+    LogisticFit,
+    _MeanLoss,
+    as_features,
+    logistic_regression,
+    minimise,
+)
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Silent
 
@@ -195,7 +198,7 @@ def test_other_types_and_expanded_views(kind):
 def test_blocks_of_rows_give_the_same(monkeypatch):
     train, test = noisy_halves(2)
     whole = linear_evaluation(train, LABELS[0], test, LABELS[1])
-    monkeypatch.setattr("pointdep.contrastive.evaluation.logistic._BUDGET", 2 * 10 * 170)
+    monkeypatch.setattr("pointdep.contrastive.multinomial._BUDGET", 2 * 10 * 170)
     parts = linear_evaluation(train, LABELS[0], test, LABELS[1])
     assert np.abs(whole.accuracy - parts.accuracy).max() <= 0.002
 
@@ -203,7 +206,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch):
 def test_wide_features_go_by_their_diagonal(monkeypatch):
     train, test = noisy_halves(2)
     full = linear_evaluation(train, LABELS[0], test, LABELS[1])
-    monkeypatch.setattr("pointdep.contrastive.evaluation.logistic._WIDEST", 8)
+    monkeypatch.setattr("pointdep.contrastive.multinomial._WIDEST", 8)
     diagonal = linear_evaluation(train, LABELS[0], test, LABELS[1])
     assert diagonal.converged.all()
     assert np.abs(full.accuracy - diagonal.accuracy).max() <= 0.003

@@ -8,9 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.contrastive.evaluation.lbfgs import minimise
-from pointdep.contrastive.evaluation.linear import linear_evaluation
-from pointdep.contrastive.evaluation.logistic import _MeanLoss, logistic_regression
+from pointdep.contrastive.evaluation import linear_evaluation
+from pointdep.contrastive.multinomial import _MeanLoss, logistic_regression, minimise
 from pointdep.fitting.progress import Silent
 
 from .on_apple import OnApple

@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from pointdep.contrastive.evaluation.neighbours import knn_accuracy
+from pointdep.contrastive.evaluation import knn_accuracy
 from pointdep.errors import InputError
 
 from .on_apple import OnApple

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from pointdep.data.digits import digit_halves
+from pointdep.data.images import digit_halves
 from pointdep.errors import InputError
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from pointdep.data.images import DATASETS, ImageSet, default_folder, load_images
-from pointdep.data.images.mnist import read_idx
+from pointdep.data.images.datasets import read_idx
 from pointdep.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -16,8 +16,7 @@ from PIL import Image
 
 from pointdep.data.images import batches as reader
 from pointdep.data.images import load_images
-from pointdep.data.images.batches import read_batch
-from pointdep.data.images.cifar10 import CLASSES
+from pointdep.data.images.cifar10 import CLASSES, read_batch
 from pointdep.errors import InputError
 
 SIZES = (3, 2, 4, 1, 3, 5)  # of the five batches to train on and the one to test on

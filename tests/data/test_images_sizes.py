@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from pointdep.data.images import load_images
-from pointdep.data.images.mnist import read_idx
+from pointdep.data.images.datasets import read_idx
 from pointdep.errors import InputError
 
-LARGEST = "pointdep.data.images.files.LARGEST"
+LARGEST = "pointdep.data.images.image_files.LARGEST"
 
 
 @contextmanager

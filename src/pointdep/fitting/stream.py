@@ -24,7 +24,7 @@ from pointdep.core.methods import Method
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
-from pointdep.fitting.recording import OTHER_THREADS
+from pointdep.fitting.recording import WARM_UP, on_side_stream, record
 
 PRECISIONS = ("bf16", "tf32", "float32", "float64")
 """Of the matrix products. Sums, losses and read-outs stay in float32, or float64 with the last."""
@@ -32,7 +32,6 @@ PRECISIONS = ("bf16", "tf32", "float32", "float64")
 Draw = Callable[[Tensor], tuple[Tensor, Tensor]]
 """step: (1,), a whole number on the device -> x: (R, n, dx), y: (R, n, dy), a fresh batch."""
 
-_WARM_UP = 3  # steps done one by one before the rest are replayed from a recording
 _REPLAYS = 50  # between two looks at the clock
 
 
@@ -135,23 +134,13 @@ class StreamEngine:
 
     def _replay(self, one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
         start = time.perf_counter()
-        warm = min(_WARM_UP, steps)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(warm):
-                one()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        if self.generator is not None:
-            graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
-            one()
+        warm = min(WARM_UP, steps)
+        on_side_stream(lambda: [one() for _ in range(warm)])
+        replay = record(one, self.generator)
         torch.cuda.synchronize()
         ready = time.perf_counter()
         for done in range(warm, steps):
-            graph.replay()
+            replay()
             if done % _REPLAYS == 0:
                 torch.cuda.synchronize()
                 shown.update(done, steps, "iterations")

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from pointdep.contrastive.pretraining import loop
-from pointdep.contrastive.pretraining.run import Pretrained, pretrain
-from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.pretrained import Pretrained, pretrain
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.data.images import ImageSet
 
 SMALL = {

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from pointdep.contrastive.pretraining.adam import Adam
 from torch import Tensor
 
 from pointdep.contrastive.pretraining import adam
-from pointdep.contrastive.pretraining.adam import Adam
 
 from ..compiler import needs_compiler
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep.contrastive.pretraining.devices import make_fabric, share_statistics
+from pointdep.contrastive.pretraining.step import make_fabric, share_statistics
 from pointdep.errors import InputError
 
 

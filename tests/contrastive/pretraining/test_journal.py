@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pointdep.contrastive.pretraining.journal import Journal
+from pointdep.contrastive.pretraining.loop import Journal
 
 
 def entry(step, **values):

@@ -8,9 +8,9 @@ import torch
 
 from pointdep.contrastive import load_encoder
 from pointdep.contrastive.pretraining import evaluate, loop
+from pointdep.contrastive.pretraining.pretrained import pretrain
+from pointdep.contrastive.pretraining.protocols import PROTOCOLS
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.run import pretrain
-from pointdep.contrastive.pretraining.settings import PROTOCOLS
 from pointdep.errors import FitWarning, InputError
 
 from . import small

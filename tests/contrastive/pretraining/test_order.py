@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pointdep.contrastive.pretraining.order import Order, mix
+from pointdep.contrastive.pretraining.loop import Order, mix
 from pointdep.errors import InputError
 
 CPU = torch.device("cpu")

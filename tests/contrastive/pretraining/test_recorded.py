@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from pointdep.contrastive.pretraining.devices import make_fabric
-from pointdep.contrastive.pretraining.order import Order
+from pointdep.contrastive.pretraining.loop import Order
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.step import RecordedStep, Step, make_step
+from pointdep.contrastive.pretraining.step import RecordedStep, Step, make_fabric, make_step
 
 from . import small
 

@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-from pointdep.contrastive.pretraining.run import pretrain
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.pretrained import pretrain
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import load_images
 from pointdep.errors import DivergedError, FitWarning
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
 from safetensors import safe_open
 
 from pointdep.contrastive.pretraining.loop import Training
-from pointdep.contrastive.pretraining.snapshot import read_snapshot, write_snapshot
 from pointdep.errors import DivergedError, InputError, ModelFileError
 
 from . import small

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointdep.contrastive.pretraining.settings import MODELS, OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import MODELS, OBJECTIVES, Settings
 from pointdep.errors import InputError
 
 

@@ -11,7 +11,7 @@ import torch
 
 from pointdep.cli.app import run
 from pointdep.contrastive import load_encoder
-from pointdep.contrastive.pretraining.run import _check_batch
+from pointdep.contrastive.pretraining.pretrained import _check_batch
 from pointdep.data.images import load_images
 from pointdep.errors import InputError
 

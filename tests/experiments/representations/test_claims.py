@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pointdep.contrastive.pretraining.amdim import AMDIM
+from pointdep.contrastive.pretraining.deep import AMDIM
 from pointdep.experiments.representations.claims import STATEMENTS, judge_claims
 from pointdep.experiments.representations.evidence import PAR
 from pointdep.experiments.representations.settings import PARTS, Experiment

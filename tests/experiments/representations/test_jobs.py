@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining import run as pretraining
-from pointdep.contrastive.pretraining.settings import OBJECTIVES
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 from pointdep.errors import DivergedError, InputError, PointdepWarning
 from pointdep.experiments.representations.jobs import jobs_left, stray_checkpoints
 from pointdep.experiments.representations.pixels import read_pixels, write_pixels

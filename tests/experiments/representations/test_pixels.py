@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from pointdep.contrastive.pretraining.record import about_images
+from pointdep.contrastive.pretraining.pretrained import about_images
 from pointdep.errors import ModelFileError
 from pointdep.experiments.representations.pixels import (
     Origin,

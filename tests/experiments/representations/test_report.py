@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.experiments.representations.departures import choices, departures, note
 from pointdep.experiments.representations.pixels import read_pixels, write_pixels
 from pointdep.experiments.representations.report import write_report

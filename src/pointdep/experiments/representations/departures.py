@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pointdep.contrastive.pretraining.settings import PROTOCOLS
+from pointdep.contrastive.pretraining.protocols import PROTOCOLS
 from pointdep.experiments.representations.loss_options import told_options
 from pointdep.experiments.representations.run import Found
 from pointdep.experiments.representations.settings import IMAGES, MAIN, NAMES, PARTS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 from pointdep.experiments.drawing import COLOURS, save, style
 from pointdep.experiments.representations.pixels import Pixels
 from pointdep.experiments.representations.results import Curve

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError
 from pointdep.experiments.environment import environment
@@ -62,7 +62,7 @@ def run_jobs(
     images: called when they are needed; how: the other options of `pretrain`. A job that diverges
     is written down as such, and the others go on.
     """
-    from pointdep.contrastive.pretraining.run import pretrain
+    from pointdep.contrastive.pretraining.pretrained import pretrain
 
     for job in jobs:
         place = folder / RUNS / job.name
@@ -76,7 +76,7 @@ def run_jobs(
 
 def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Iterable[Job]) -> list[str]:
     """For each unfinished run that these jobs do not go on with, a sentence on what would."""
-    from pointdep.contrastive.pretraining.record import STATE
+    from pointdep.contrastive.pretraining.pretrained import STATE
 
     names, done = {job.name for job in jobs}, _done(experiment, folder)
     said = []
@@ -143,7 +143,7 @@ def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
 
 
 def _write_diverged(place: Path, settings: Settings, images: ImageSet, reason: str) -> None:
-    from pointdep.contrastive.pretraining.record import about_images
+    from pointdep.contrastive.pretraining.pretrained import about_images
 
     about = {
         "data": about_images(images),

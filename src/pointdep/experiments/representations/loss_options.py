@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.errors import InputError, unknown_name
 
 Options = Mapping[str, Any]
@@ -31,7 +31,7 @@ def check_options(model: str, objective: str, options: Options) -> None:
     if model == "simclr":
         _simclr_loss(objective, options)
         return
-    from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+    from pointdep.contrastive.pretraining.deep import GlobalToLocal
 
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -62,18 +62,17 @@ def told_options(model: str, objective: str, options: Options) -> str:
 def _defaults(model: str, objective: str) -> dict[str, Any]:
     if model == "shallow":
         return _shallow_defaults(objective)
-    from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
-    from pointdep.contrastive.pretraining.simclr import LOSSES
+    from pointdep.contrastive.pretraining.deep import LOSSES, GlobalToLocal
 
     made = LOSSES[objective] if model == "simclr" else GlobalToLocal
     return {one.name: one.default for one in inspect.signature(made).parameters.values()}
 
 
 def _method(objective: str) -> Any:
-    from pointdep.contrastive.pretraining.shallow import METHOD_OF
+    from pointdep.contrastive.pretraining.protocols import OBJECTIVES
     from pointdep.core.methods import get_method
 
-    return get_method(METHOD_OF[objective])
+    return get_method(OBJECTIVES[objective])
 
 
 def _shallow_defaults(objective: str) -> dict[str, Any]:
@@ -84,6 +83,6 @@ def _shallow_defaults(objective: str) -> dict[str, Any]:
 
 
 def _simclr_loss(objective: str, options: Options) -> Any:
-    from pointdep.contrastive.pretraining.simclr import LOSSES
+    from pointdep.contrastive.pretraining.deep import LOSSES
 
     return LOSSES[objective](**{"negatives": "all", **options})

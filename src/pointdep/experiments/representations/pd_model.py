@@ -22,7 +22,7 @@ from pointdep.errors import InputError, ModelFileError, PointdepWarning
 from pointdep.experiments.representations.results import RUNS, Run
 
 if TYPE_CHECKING:
-    from pointdep.contrastive.pretraining.simclr import SimCLR
+    from pointdep.contrastive.pretraining.deep import SimCLR
 
 OBJECTIVES = ("drfc", "cpc")
 FLIPPED = 0.05  # of the labels
@@ -62,7 +62,7 @@ def write_pd_models(
     runs: Sequence[Run], images: ImageSet, folder: Path, rows: int, device: str, progress: bool
 ) -> None:
     """Ask those that were not asked before; rows: test images."""
-    from pointdep.contrastive.pretraining.export import load_encoder
+    from pointdep.contrastive.pretraining.pretrained import load_encoder
 
     some = images.head(len(images.train), min(rows, len(images.test)))
     for run in asked_runs(runs):

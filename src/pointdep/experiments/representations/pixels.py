@@ -56,8 +56,8 @@ def measure_pixels(
     experiment: Experiment, images: ImageSet, device: str, progress: Progress | None = None
 ) -> Pixels:
     """Of the upper half for the shallow part, of the whole image for the others."""
-    from pointdep.contrastive.evaluation.linear import linear_evaluation
-    from pointdep.contrastive.pretraining.record import about_images
+    from pointdep.contrastive.evaluation import linear_evaluation
+    from pointdep.contrastive.pretraining.pretrained import about_images
     from pointdep.contrastive.views import halves
 
     of, scaling, C = _classifier(experiment)
@@ -91,7 +91,7 @@ def measure_pixels(
 
 def _classifier(experiment: Experiment) -> tuple[str, str, float]:
     """Which pixels, the scaling of their columns, and C."""
-    from pointdep.contrastive.pretraining.recipe import Recipe
+    from pointdep.contrastive.pretraining.recipes import Recipe
     from pointdep.contrastive.pretraining.shallow import Shallow
 
     shallow = PARTS[experiment.part].model == "shallow"

@@ -92,7 +92,7 @@ def merged(runs: Sequence[Run]) -> list[Curve]:
 
 
 def _place(objective: str) -> int:
-    from pointdep.contrastive.pretraining.settings import OBJECTIVES
+    from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 
     return OBJECTIVES.index(objective)
 

@@ -177,7 +177,7 @@ def _require_limit(experiment: Experiment, runs: Sequence[Run], folder: Path) ->
 
 
 def _about(images: ImageSet) -> dict[str, Any]:
-    from pointdep.contrastive.pretraining.record import about_images
+    from pointdep.contrastive.pretraining.pretrained import about_images
 
     return about_images(images)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import DATASETS
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.experiments.representations.loss_options import check_options
