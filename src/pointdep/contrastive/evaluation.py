@@ -44,26 +44,14 @@ _BUDGET = 1 << 26  # similarities alive at a time
 def features(encode: Callable[[Tensor], Tensor], images: Tensor, batch_size: int = 1000) -> Tensor:
     """What `encode` makes of the images, in batches: (n, d) or (R, n, d) float32.
 
-    images: (n, ...), as `encode` takes them; the last batch may be smaller. The encoder should be
-    in evaluation mode.
+    Written into one tensor: a list of the batches would need twice the memory at its end.
     """
-    require_whole("batch_size", batch_size)
-    if len(images) == 0:
-        raise InputError("images is empty: give at least one")
-    out: Tensor | None = None
-    for first in range(0, len(images), batch_size):
-        rows = slice(first, min(first + batch_size, len(images)))
-        found = encode(images[rows])
-        if found.ndim not in (2, 3) or found.shape[-2] != rows.stop - rows.start:
-            raise InputError(
-                f"encode gave shape {tuple(found.shape)} for {rows.stop - rows.start} images: "
-                "it should give (images, d) or (replicas, images, d)"
-            )
-        if out is None:
+    for start in range(0, len(images), batch_size):
+        found = encode(images[start : start + batch_size])
+        if not start:
             shape = (*found.shape[:-2], len(images), found.shape[-1])
             out = torch.empty(shape, dtype=torch.float32, device=found.device)
-        out[..., rows, :] = found
-    assert out is not None
+        out[..., start : start + batch_size, :] = found
     return out
 
 

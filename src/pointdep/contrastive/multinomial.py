@@ -7,8 +7,7 @@ an L-BFGS in which each replica has its own steps, memory and end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from pointdep.core.precision import matmul_precision
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import Progress, Silent
 
@@ -146,7 +146,8 @@ def logistic_regression(
         raise InputError(f"no row has label {int(missing[0])}: number the classes that are there")
     if len(counts) < 2:
         raise InputError("all labels are equal: a classifier needs two classes")
-    with _full_precision(rows.device):
+    # Without autocast and TF32, whose rounding would end the line searches early.
+    with torch.autocast(rows.device.type, enabled=False), matmul_precision("highest"):
         loss = _MeanLoss(rows, target, len(counts), C, scale)
         precondition = loss.newton_at_zero()
         point, used = loss.start(), torch.zeros_like(target[:1])
@@ -279,18 +280,6 @@ def _transposed_product(block: Tensor, error: Tensor) -> Tensor:
 
 def _rows_at_once(replicas: int, classes: int) -> int:
     return max(1, _BUDGET // (replicas * classes))
-
-
-@contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
-    """No autocast and no TF32, whose rounding would end the line searches early."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @dataclass(frozen=True)

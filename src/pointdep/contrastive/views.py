@@ -178,7 +178,8 @@ def simclr_views(
     """
     require_between("strength", strength, 0, 2.5)
     jitter = 0.8 * strength
-    crop, colour = ResizedCrop((min_scale, 1.0)), ColourJitter(*[jitter] * 3, 0.2 * strength)
+    crop = ResizedCrop((min_scale, 1.0))
+    colour = ColourJitter(jitter, jitter, jitter, 0.2 * strength)
     blurs = (Blur(),) if blur else ()
     each = Views(crop, Flip(), colour, Grey(0.2), *blurs, *_last(normalise))
     return TwoViews(shared=Views(), each=each)

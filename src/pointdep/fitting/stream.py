@@ -7,8 +7,8 @@ out: the value of a batch, taken before its step, is an honest one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from pointdep.core.critics.part_threads import one_part_a_thread
 from pointdep.core.fused_objectives import FusedObjectives
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
+from pointdep.core.precision import matmul_precision
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flat import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
@@ -96,7 +97,8 @@ class StreamEngine:
             values.index_copy_(0, step, self._step(step)[None])
             step.add_(1)
 
-        with _matrix_products(self.precision):
+        # float32 products as TF32, or not.
+        with matmul_precision("high" if self.precision in {"bf16", "tf32"} else "highest"):
             if self.device.type == "cuda":
                 with torch.cuda.device(self.device):
                     seconds = self._replay(one, steps, shown)
@@ -135,7 +137,12 @@ class StreamEngine:
     def _replay(self, one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
         start = time.perf_counter()
         warm = min(WARM_UP, steps)
-        on_side_stream(lambda: [one() for _ in range(warm)])
+
+        def warm_up() -> None:
+            for _ in range(warm):
+                one()
+
+        on_side_stream(warm_up)
         replay = record(one, self.generator)
         torch.cuda.synchronize()
         ready = time.perf_counter()
@@ -154,14 +161,3 @@ def _repeat(one: Callable[[], None], steps: int, shown: Progress) -> tuple[float
         one()
         shown.update(done + 1, steps, "iterations")
     return 0.0, time.perf_counter() - start
-
-
-@contextmanager
-def _matrix_products(precision: str) -> Iterator[None]:
-    """float32 products as TF32, or not; whatever was set before is set again afterwards."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision in {"bf16", "tf32"} else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

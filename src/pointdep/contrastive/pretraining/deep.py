@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from pointdep.contrastive.distributed import all_sum, gather, row_counts, world
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
 from pointdep.contrastive.losses import collapse
-from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe
 from pointdep.contrastive.views import (
     TwoViews,
@@ -26,6 +26,7 @@ from pointdep.contrastive.views import (
     simclr_views,
 )
 from pointdep.core.methods import get_method
+from pointdep.data.images import ImageSet
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flags import Flag
 
@@ -43,25 +44,29 @@ LOSSES: Mapping[str, type[losses.ContrastiveLoss]] = {
 _RISE = 0.1  # share of a SimCLR run in which the rate rises
 _RISE_STEPS = 500  # the same for AMDIM, in steps
 _DROPS = (250 / 300, 280 / 300)  # shares of an AMDIM run after which the rate falls to a fifth
+_Batch = tuple[Tensor, Tensor, Tensor]
 _WHOLE_MATRIX = {"dm2"}  # not a mean over rows, so that each process needs all of them
 
 
 class TwoViewRecipe(Recipe):
     """An encoder of 32 x 32 colour images that learns from two random views of each."""
 
-    def __init__(self, settings: Settings, views: TwoViews) -> None:
-        super().__init__(settings, (3, 32, 32), 0)
+    make_views: Callable[[], TwoViews]
+
+    def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__(settings, shape, classes)
         (self.objective, _), *others = settings.runs
         if others:
             raise InputError(
                 f"{settings.model} trains one objective and seed per run: call it for each"
             )
-        self.views, self.plain = views, evaluation_view()
-        self._make_views = views.apply
+        self.views, self.plain = type(self).make_views(), evaluation_view()
+        self._make_views = self.views.apply
 
     def prepare_images(self, images: Tensor) -> Tensor:
         return as_rgb(images)
 
+    @torch.no_grad()
     def two_views(self, images: Tensor, rows: Tensor, generator: torch.Generator) -> Tensor:
         """rows: (1, n) -> (2, n, 3, h, w)."""
         chosen = images[rows[0]]
@@ -82,12 +87,11 @@ class SimCLR(TwoViewRecipe):
     Network and views are those of the public recipe for CIFAR-10; optimiser and rate are ours.
     """
 
+    make_views = staticmethod(simclr_views)
+
     def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
-        del shape, classes
-        super().__init__(settings, simclr_views())
-        assert settings.depth is not None
-        assert settings.width is not None
-        self.encoder = ResNet(settings.depth, width=settings.width)
+        super().__init__(settings, shape, classes)
+        self.encoder = ResNet(settings.filled.depth, width=settings.filled.width)
         self.head = ProjectionHead(self.encoder.feature_dim)
         self.loss = LOSSES[self.objective](**{"negatives": "all", **settings.loss})
         self._network = self._in_turn
@@ -97,13 +101,9 @@ class SimCLR(TwoViewRecipe):
         parameters = inspect.signature(LOSSES[objective]).parameters.values()
         return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
-    @torch.no_grad()
-    def batch(
-        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
-    ) -> Tensor:
+    def batch(self, images: ImageSet, rows: Tensor, generator: torch.Generator) -> Tensor:
         """-> (2, n, 3, h, w)."""
-        del labels
-        return self.two_views(images, rows, generator)
+        return self.two_views(images.train, rows, generator)
 
     def forward(self, views: Tensor) -> Tensor:
         first, second = self.project(views.flatten(0, 1)).chunk(2)
@@ -126,9 +126,8 @@ class SimCLR(TwoViewRecipe):
             groups, lr=learning_rate, momentum=0.9, weight_decay=5e-4, fused=self.fused()
         )
 
-    def rate(self, done: float, step: int) -> float:
+    def rate(self, done: float, step: int) -> float:  # noqa: ARG002
         """A linear rise, then down along a cosine."""
-        del step
         if done < _RISE:
             return max(done, 1e-3) / _RISE
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (done - _RISE) / (1.0 - _RISE))))
@@ -164,21 +163,17 @@ class AMDIM(TwoViewRecipe):
     for which the paper gives no settings have those of PCC.
     """
 
+    make_views = staticmethod(amdim_views)
     spread: Tensor
 
     def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
-        del shape
-        super().__init__(settings, amdim_views())
-        assert settings.depth is not None
-        assert settings.width is not None
+        super().__init__(settings, shape, classes)
         for name, value in settings.loss.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"{name}={value!r} must be a number")
-        ndf, features = settings.width, 8 * settings.width
-        normed = self.objective != "cpc"
-        self.encoder = AMDIMEncoder(
-            ndf=ndf, n_rkhs=features, depth=settings.depth, batch_norm=normed
-        )
+        ndf, depth, normed = settings.filled.width, settings.filled.depth, self.objective != "cpc"
+        features = 8 * ndf
+        self.encoder = AMDIMEncoder(ndf=ndf, n_rkhs=features, depth=depth, batch_norm=normed)
         self.costs = GlobalToLocal(self.objective, **settings.loss)
         self.linear = nn.Linear(features, classes)
         self.perceptron = nn.Sequential(
@@ -196,16 +191,13 @@ class AMDIM(TwoViewRecipe):
         # Scores that are ratios are neither clipped nor kept small.
         return {"drfc": ["alpha"], "rpc": []}.get(objective, ["clip", "regulariser"])
 
-    @torch.no_grad()
-    def batch(
-        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def batch(self, images: ImageSet, rows: Tensor, generator: torch.Generator) -> _Batch:
         """-> views (2, n, 3, 32, 32), labels (n,), the cells of the 5 to 5 cost (2, n)."""
-        views = self.two_views(images, rows, generator)
-        cells = torch.randint(25, views.shape[:2], generator=generator, device=images.device)
-        return views, labels[rows[0]], cells
+        views = self.two_views(images.train, rows, generator)
+        cells = torch.randint(25, views.shape[:2], generator=generator, device=views.device)
+        return views, images.train_labels[rows[0]], cells
 
-    def forward(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def forward(self, batch: _Batch) -> Tensor:
         views, labels, cells = batch
         first, second = (self.encoder(_laid_out(view)) for view in views)
         cost = self.costs(first, second, cells=cells).total
@@ -287,15 +279,15 @@ class GlobalToLocal(nn.Module):
         self, objective: str, *, alpha: float = 0.01, clip: float = 20.0, regulariser: float = 0.05
     ) -> None:
         super().__init__()
-        if objective not in OBJECTIVES:
-            raise unknown_name("objective", objective, OBJECTIVES)
+        if objective not in METHOD_OF:
+            raise unknown_name("objective", objective, METHOD_OF)
         if not 0.0 <= alpha < 1.0:
             raise InputError(f"alpha={alpha} is outside [0, 1)")
         if clip <= 0.0 or regulariser < 0.0:
             raise InputError(
                 f"clip={clip} must be above zero and regulariser={regulariser} not below it"
             )
-        method = get_method(OBJECTIVES[objective], {"alpha": alpha} if objective == "drfc" else {})
+        method = get_method(METHOD_OF[objective], {"alpha": alpha} if objective == "drfc" else {})
         self.objective, self.bounded = method.objective, not method.scores_ratio
         self.whole = objective in _WHOLE_MATRIX
         self.clip, self.regulariser = clip, regulariser
@@ -340,7 +332,8 @@ class GlobalToLocal(nn.Module):
             parts = all_sum(parts * (n / sum(counts)))
         costs, squares = parts.unbind(1)
         regulariser = squares.sum()
-        return GlobalToLocalCosts(costs.sum() + regulariser, *costs, regulariser)
+        total = costs.sum() + regulariser
+        return GlobalToLocalCosts(total, costs[0], costs[1], costs[2], regulariser)
 
     def _cost(self, source: Tensor, cells: Tensor, start: int) -> Tensor:
         """The cost and the regulariser, (2,). source: (rows, d), cells: (images, L, d).

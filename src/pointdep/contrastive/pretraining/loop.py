@@ -21,6 +21,7 @@ from torch import Tensor
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.pretraining.step import Step
+from pointdep.core.precision import matmul_precision
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, FitWarning, InputError
 from pointdep.fitting.flags import Flag
@@ -67,18 +68,16 @@ class Training:
         evaluate: Evaluate | None = None,
     ) -> None:
         """images: on the fabric's device, as the recipe prepared them."""
-        assert settings.batch_size is not None
-        assert settings.learning_rate is not None
+        told = settings.filled
         self.recipe, self.settings, self.images = recipe, settings, images
         self.fabric, self.journal, self.checkpoint = fabric, journal, checkpoint
         self.evaluate = evaluate
-        self.do = Step(recipe, images, fabric, settings.learning_rate)
-        self.order = Order(len(images.train), settings.batch_size, settings.seeds, fabric.device)
+        self.do = Step(recipe, images, fabric, told.learning_rate)
+        self.order = Order(len(images.train), told.batch_size, settings.seeds, fabric.device)
         # Steps in all, between two evaluations, and between two entries of the journal.
         epoch, every = self.order.steps, settings.evaluate_every
         if settings.iterations is None:
-            assert settings.epochs is not None
-            self.steps, self.every, self.period = settings.epochs * epoch, every * epoch, epoch
+            self.steps, self.every, self.period = told.epochs * epoch, every * epoch, epoch
         else:
             self.steps, self.every, self.period = settings.iterations, every, every or epoch
         # Training time; `wall` includes compiling, evaluating and writing.
@@ -240,13 +239,11 @@ class Training:
 @contextmanager
 def _quick_products() -> Iterator[None]:
     """TF32 for what is left in float32, and the fastest convolutions; put back afterwards."""
-    products, search = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
+    search, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
-        yield
+        with matmul_precision("high"):
+            yield
     finally:
-        torch.set_float32_matmul_precision(products)
         torch.backends.cudnn.benchmark = search
 
 
@@ -332,7 +329,8 @@ class Journal:
             self.write_csv(self.folder / "history.csv")
         if self._writer is None:
             return
-        scalars = {kind: entry[kind] for kind in ("rate", "images_per_second") if kind in entry}
+        kinds = ("rate", "images_per_second")
+        scalars: Entry = {kind: entry[kind] for kind in kinds if kind in entry}
         for kind in _VALUES:
             names = (f"{kind}/{name}" for name in self.names)
             scalars |= dict(zip(names, entry.get(kind, ()), strict=False))

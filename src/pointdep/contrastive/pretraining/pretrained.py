@@ -320,10 +320,10 @@ def pretrain(
 
 def check_batch(settings: Settings, ranks: int) -> None:
     """Refuse a batch that the processes cannot share out."""
-    assert settings.batch_size is not None
-    if settings.batch_size % ranks:
+    batch_size = settings.filled.batch_size
+    if batch_size % ranks:
         raise InputError(
-            f"batch_size={settings.batch_size} is the batch of all processes together: it must be "
+            f"batch_size={batch_size} is the batch of all processes together: it must be "
             f"a multiple of their number, {ranks}"
         )
 

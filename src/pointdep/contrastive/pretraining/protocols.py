@@ -10,7 +10,7 @@ from typing import Any
 
 from pointdep.errors import InputError, require_whole, unknown_name
 
-OBJECTIVES: Mapping[str, str] = MappingProxyType(
+METHOD_OF: Mapping[str, str] = MappingProxyType(
     {
         "cpc": "cpc",
         "pcc": "js",
@@ -21,7 +21,9 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
         "rpc": "rpc",
     }
 )
-"""Names of the objectives, each with the estimation method that trains it."""
+"""The estimation method that trains each objective."""
+
+OBJECTIVES = tuple(METHOD_OF)
 
 PRECISIONS = ("auto", "32", "bf16", "16")
 MONITORS = ("knn", "linear")
@@ -122,7 +124,7 @@ class Settings:
                 raise InputError(f"{name}={tuple(values)} names one of them twice")
         named = [("model", self.model, MODELS), ("precision", self.precision, PRECISIONS)]
         named += [("monitor", self.monitor, MONITORS)]
-        named += [("objective", objective, tuple(OBJECTIVES)) for objective in self.objectives]
+        named += [("objective", objective, OBJECTIVES) for objective in self.objectives]
         for what, name, known in named:
             if name not in known:
                 raise unknown_name(what, name, known)
@@ -161,6 +163,11 @@ class Settings:
                 raise InputError(f"{name}={value!r} must be a positive number")
         if self.model == "simclr" and self.depth not in (18, 50):
             raise InputError(f"depth={self.depth} of simclr must be 18 or 50")
+
+    @property
+    def filled(self) -> Protocol:
+        """The numbers of the run, none of which is None."""
+        return Protocol(*[getattr(self, name) for name in Protocol.__dataclass_fields__])
 
     @property
     def runs(self) -> tuple[tuple[str, int], ...]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.contrastive.pretraining.protocols import Settings
+from pointdep.data.images import ImageSet
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.flags import Flag
 
@@ -26,14 +27,12 @@ class Recipe(nn.Module, ABC):
     replicas = 1
     scaling, regularisation = "standard", 0.1  # of the linear evaluation; the latter is C
 
-    def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
-        del settings, shape, classes
+    def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:  # noqa: ARG002
         super().__init__()
 
     @classmethod
-    def loss_options(cls, objective: str) -> list[str] | None:
+    def loss_options(cls, objective: str) -> list[str] | None:  # noqa: ARG003
         """Names of the options that this objective takes; None if the constructor checks them."""
-        del objective
         return None
 
     def prepare_images(self, images: Tensor) -> Tensor:
@@ -41,23 +40,19 @@ class Recipe(nn.Module, ABC):
         return images
 
     @abstractmethod
-    def batch(
-        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
-    ) -> Any:
+    def batch(self, images: ImageSet, rows: Tensor, generator: torch.Generator) -> Any:
         """The views of these rows, (seeds, n), with draws from the generator; no gradients."""
 
     @abstractmethod
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
         """Over all parameters, where they are now; with a tensor, one that can be recorded."""
 
-    def rate(self, done: float, step: int) -> float:
+    def rate(self, done: float, step: int) -> float:  # noqa: ARG002
         """Factor of the learning rate when a share `done` of the run is behind it."""
-        del done, step
         return 1.0
 
-    def clips_gradient(self, step: int) -> bool:
+    def clips_gradient(self, step: int) -> bool:  # noqa: ARG002
         """Whether the gradient's entries are cut at +-1 at this step."""
-        del step
         return False
 
     def compile_parts(self) -> None:
@@ -73,7 +68,6 @@ class Recipe(nn.Module, ABC):
 
     def remember(self, images: Tensor, generator: torch.Generator) -> None:
         """Keep what the PMI read-out needs of the training images."""
-        del images, generator
 
     @property
     def flags(self) -> tuple[Flag, ...]:

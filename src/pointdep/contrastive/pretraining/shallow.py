@@ -16,12 +16,13 @@ from pointdep.contrastive.distributed import gather
 from pointdep.contrastive.encoders.realnvp import RealNVP
 from pointdep.contrastive.losses import collapse
 from pointdep.contrastive.losses.precision import no_autocast
-from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
 from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method, get_method
+from pointdep.data.images import ImageSet
 from pointdep.errors import InputError
 from pointdep.fitting.flags import Flag
 
@@ -38,9 +39,7 @@ class Shallow(Recipe):
 
     def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__(settings, shape, classes)
-        assert settings.depth is not None
-        assert settings.width is not None
-        runs = settings.runs
+        runs, size = settings.runs, settings.filled
         self.replicas = len(runs)
         self.names = [f"{objective}-{seed}" for objective, seed in runs]
         seeds = torch.tensor([settings.seeds.index(seed) for _, seed in runs])
@@ -59,8 +58,8 @@ class Shallow(Recipe):
         self.encoders = RealNVP(
             2 * self.replicas,
             dim,
-            couplings=settings.depth,
-            hidden=(settings.width, settings.width),
+            couplings=size.depth,
+            hidden=(size.width, size.width),
             generators=generators,
         )
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
@@ -70,12 +69,9 @@ class Shallow(Recipe):
                 weight.copy_((2.0 * torch.rand(dim, dim, generator=generator) - 1.0) * bound)
 
     @torch.no_grad()
-    def batch(
-        self, images: Tensor, labels: Tensor, rows: Tensor, generator: torch.Generator
-    ) -> Tensor:
+    def batch(self, images: ImageSet, rows: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         """-> the upper halves, then the lower ones, (2 R, n, d)."""
-        del labels, generator
-        sides = halves(images[rows.flatten()])
+        sides = halves(images.train[rows.flatten()])
         return torch.cat([side.view(*rows.shape, -1)[self.seed_of] for side in sides])
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -125,7 +121,7 @@ class Shallow(Recipe):
 
 def _methods(objectives: Sequence[str], options: Mapping[str, Any]) -> list[Method]:
     """One per objective, each with the options that it has; alpha belongs to drfc alone."""
-    methods = [get_method(OBJECTIVES[objective]) for objective in objectives]
+    methods = [get_method(METHOD_OF[objective]) for objective in objectives]
     for name in options:
         if name not in _OPTIONS:
             raise InputError(

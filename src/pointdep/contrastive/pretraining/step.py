@@ -98,8 +98,7 @@ class Step:
 
     def _do(self, rows: Tensor, clip: bool) -> Tensor:
         self._optimizer.zero_grad()
-        images = self.images
-        batch = self.recipe.batch(images.train, images.train_labels, rows, self.generator)
+        batch = self.recipe.batch(self.images, rows, self.generator)
         losses: Tensor = self.module(batch)
         self.fabric.backward(losses.sum())
         if clip:

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -213,91 +212,63 @@ def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
         raise InputError(f"{path} is no batch of CIFAR-10: it holds no dict")
     # Python 2 wrote the keys as bytes, Python 3 writes them as strings.
     fields = {key.decode() if isinstance(key, bytes) else key: batch[key] for key in batch}
-    data = fields.get("data")
-    rows = data.values if isinstance(data, _Array) else None
+    with reading(path):
+        rows = _as_array(fields.get("data"))
     if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
         raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
     labels = check_labels(path, as_labels(path, fields.get("labels")), len(rows), 10)
     return rows.reshape(-1, 3, _SIDE, _SIDE), labels
 
 
-class _Dtype:
-    """Stands in for numpy.dtype in a pickle."""
+class _Record:
+    """Stands in for what a pickle names and calls: it keeps arguments and state, and does nothing.
 
-    def __init__(self, code: Any, *_: Any) -> None:
-        self.code = code.decode() if isinstance(code, bytes) else code
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment say nothing about single bytes."""
-
-
-class _Array:
-    """Stands in for numpy.ndarray in a pickle: keeps its bytes, and takes no other kind."""
-
-    values: Pixels | None = None
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, content = state
-        self.fill(content, dtype, shape, "F" if fortran else "C")
-
-    def fill(self, content: Any, dtype: Any, shape: Any, order: Any) -> _Array:
-        """Take the bytes of an array of this shape."""
-        if not isinstance(dtype, _Dtype) or dtype.code not in ("u1", "|u1"):
-            raise pickle.UnpicklingError("it holds an array that is not of bytes (uint8)")
-        self.values = np.frombuffer(content, np.uint8).reshape(shape, order=order).copy()
-        return self
-
-
-def _from_buffer(*arguments: Any) -> _Array:
-    """Stands in for what numpy writes in pickles of protocol 5."""
-    return _Array().fill(*arguments)
-
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """Stands in for codecs.encode, by which Python 3 writes bytes for Python 2."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it encodes by {encoding!r}")
-    return text.encode("latin1")
-
-
-class _StandIn:
-    """A function that a pickle can call and cannot change.
-
-    The opcode that would set its attributes (BUILD) calls __setstate__ instead.
+    Each mention in a pickle is a record of its own, so that a pickle can change no other.
     """
 
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, name: str, arguments: tuple[Any, ...] = ()) -> None:
+        self.name, self.arguments, self.state = name, arguments, None
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
+        if self.name != "encode":
+            return _Record(self.name, arguments)
+        # By _codecs.encode Python 3 writes bytes for Python 2.
+        text, encoding = arguments
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"it encodes by {encoding!r}")
+        return str.encode(text, "latin1")
 
     def __setstate__(self, state: Any) -> None:
-        raise pickle.UnpicklingError("it sets attributes of a function")
+        self.state = state
 
 
-_STAND_INS = {
-    ("numpy", "ndarray"): _StandIn(_Array),
-    ("numpy", "dtype"): _StandIn(_Dtype),
-    ("_codecs", "encode"): _StandIn(_latin1),
-}
+def _as_array(record: Any) -> Pixels | None:
+    """The array that numpy wrote as a call of _frombuffer (protocol 5), or with a state."""
+    if not isinstance(record, _Record):
+        return None
+    if record.name == "_frombuffer":
+        content, dtype, shape, order = record.arguments
+    else:
+        _, shape, dtype, fortran, content = record.state or [None] * 5
+        order = "F" if fortran else "C"
+    code = dtype.arguments[0] if isinstance(dtype, _Record) else None
+    if code not in ("u1", "|u1", b"u1", b"|u1"):
+        raise pickle.UnpicklingError("it holds an array that is not of bytes (uint8)")
+    return np.frombuffer(content, np.uint8).reshape(shape, order=order).copy()
+
+
+_NAMES = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 for _core in ("numpy.core", "numpy._core"):  # numpy 2 renamed it
-    _STAND_INS[f"{_core}.multiarray", "_reconstruct"] = _StandIn(_Array)
-    _STAND_INS[f"{_core}.numeric", "_frombuffer"] = _StandIn(_from_buffer)
+    _NAMES |= {(f"{_core}.multiarray", "_reconstruct"), (f"{_core}.numeric", "_frombuffer")}
 
 
 class _ArraysOnly(pickle.Unpickler):
     """Reads plain values and arrays of bytes; whatever else a pickle names is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _STAND_INS:
+        if (module, name) not in _NAMES:
             raise pickle.UnpicklingError(
                 f"it names {module}.{name}, which a batch of arrays has no need of, and is not "
                 "loaded for safety"
             )
-        return _STAND_INS[module, name]
+        return _Record(name)

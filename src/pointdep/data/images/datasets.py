@@ -112,7 +112,7 @@ def _read_mnist(folder: Path, progress: Progress | None) -> ImageSet | None:
                 parts.append((images[:, None], labels))
                 if progress is not None:
                     progress(len(parts), 2)
-            return make_set("mnist", *parts, _DIGITS, "MNIST from idx files")
+            return make_set("mnist", parts[0], parts[1], _DIGITS, "MNIST from idx files")
     return None
 
 

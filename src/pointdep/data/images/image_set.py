@@ -110,8 +110,8 @@ def make_set(
     name: str, train: Part, test: Part, classes: tuple[str, ...], source: str, lossy: bool = False
 ) -> ImageSet:
     """An ImageSet of what a reader found."""
-    tensors = [torch.from_numpy(array) for array in (*train, *test)]
-    return ImageSet(name, *tensors, classes=classes, source=source, lossy=lossy)
+    a, b, c, d = (torch.from_numpy(array) for array in (*train, *test))
+    return ImageSet(name, a, b, c, d, classes=classes, source=source, lossy=lossy)
 
 
 def as_labels(what: str, values: object) -> Labels:

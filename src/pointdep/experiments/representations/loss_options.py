@@ -69,10 +69,10 @@ def _defaults(model: str, objective: str) -> dict[str, Any]:
 
 
 def _method(objective: str) -> Any:
-    from pointdep.contrastive.pretraining.protocols import OBJECTIVES
+    from pointdep.contrastive.pretraining.protocols import METHOD_OF
     from pointdep.core.methods import get_method
 
-    return get_method(OBJECTIVES[objective])
+    return get_method(METHOD_OF[objective])
 
 
 def _shallow_defaults(objective: str) -> dict[str, Any]:

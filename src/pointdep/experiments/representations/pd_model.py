@@ -96,7 +96,7 @@ def two_views(recipe: SimCLR, images: Tensor) -> tuple[Tensor, Tensor]:
     prepared = recipe.prepare_images(images.to(device))
     generator = torch.Generator(device).manual_seed(_SEED)
     parts = [
-        recipe.batch(prepared, prepared, rows[None], generator)
+        recipe.two_views(prepared, rows[None], generator)
         for rows in torch.split(torch.arange(len(prepared), device=device), _BATCH)
     ]
     first, second = torch.cat(parts, 1)

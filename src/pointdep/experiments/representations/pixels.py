@@ -94,10 +94,9 @@ def _classifier(experiment: Experiment) -> tuple[str, str, float]:
     from pointdep.contrastive.pretraining.recipes import Recipe
     from pointdep.contrastive.pretraining.shallow import Shallow
 
-    shallow = PARTS[experiment.part].model == "shallow"
-    recipe: type[Recipe] = Shallow if shallow else Recipe
-    of = "upper half" if shallow else "whole image"
-    return of, recipe.scaling, recipe.regularisation
+    if PARTS[experiment.part].model == "shallow":
+        return "upper half", Shallow.scaling, Shallow.regularisation
+    return "whole image", Recipe.scaling, Recipe.regularisation
 
 
 def read_pixels(folder: Path) -> Pixels | None:
