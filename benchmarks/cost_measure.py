@@ -27,17 +27,17 @@ from large_fit import AnonymousMemory, anonymous_gib
 
 FIT = "rest of the fit"
 PARTS = {
-    "pointdep.estimator.PointwiseDependency.fit": FIT,
-    "pointdep.estimator.PointwiseDependency._read": "read",
-    "pointdep.streaming.survey": "read",
-    "pointdep.assembly.prepare": "rank maps",
-    "pointdep.streaming.Stream.prepare": "rank maps",
-    "pointdep.assembly.fit_closed_form": "closed form",
-    "pointdep.streaming.canonical_of_replicas": "closed form",
-    "pointdep.fitting.crew.Crew.train_epoch": "training",
-    "pointdep.fitting.crew.Crew.evaluate": "stopping rows",
-    "pointdep.estimator.out_of_fold": "out of fold",
-    "pointdep.streaming.streamed_out_of_fold": "out of fold",
+    "pointdep.estimators.pointwise.PointwiseDependency.fit": FIT,
+    "pointdep.estimators.pointwise.PointwiseDependency._read": "read",
+    "pointdep.estimators.streaming.survey": "read",
+    "pointdep.estimators.assembly.prepare": "rank maps",
+    "pointdep.estimators.streaming.Stream.prepare": "rank maps",
+    "pointdep.estimators.assembly.fit_closed_form": "closed form",
+    "pointdep.estimators.streaming.canonical_of_replicas": "closed form",
+    "pointdep.fitting.active_replicas.Crew.train_epoch": "training",
+    "pointdep.fitting.active_replicas.Crew.evaluate": "stopping rows",
+    "pointdep.estimators.pointwise.out_of_fold": "out of fold",
+    "pointdep.estimators.streaming.streamed_out_of_fold": "out of fold",
     "pointdep.auditing.evidence.HeldRows.mismatched": "mismatched pairs",
     "pointdep.auditing.evidence.StoredRows.mismatched": "mismatched pairs",
     "pointdep.auditing.evidence.HeldRows.stderr": "standard errors",
@@ -47,18 +47,18 @@ PARTS = {
     "pointdep.auditing.evidence.HeldRows.duplicates": "near copies",
     "pointdep.auditing.evidence.StoredRows.duplicates": "equal copies",
     "pointdep.auditing.audit.decide": "deciding",
-    "pointdep.estimator.PointwiseDependency.check": "check",
-    "pointdep.answers.PairAnswers._encode": "read",
-    "pointdep.answers.score_replicas": "networks",
+    "pointdep.estimators.pointwise.PointwiseDependency.check": "check",
+    "pointdep.estimators.pointwise.PairAnswers._encode": "read",
+    "pointdep.estimators.pointwise.score_replicas": "networks",
     "pointdep.core.ratio.RatioModel.outside": "outside",
-    "pointdep.retrieval.answers.Retrieval._encode_side": "read",
+    "pointdep.estimators.pointwise.PointwiseDependency._encode_side": "read",
     "pointdep.retrieval.search.build_index": "index",
-    "pointdep.retrieval.search._by_inner_product": "search",
-    "pointdep.retrieval.search._by_shortlist": "search",
+    "pointdep.retrieval.search._Search.by_inner_product": "search",
+    "pointdep.retrieval.search._Search.by_shortlist": "search",
     "pointdep.retrieval.search.best_of_all": "all pairs",
-    "pointdep.retrieval.search.all_pairs": "all pairs",
-    "pointdep.retrieval.search._length": "length of the lists",
-    "pointdep.retrieval.search.truth": "recall",
+    "pointdep.retrieval.search._Search.all_pairs": "all pairs",
+    "pointdep.retrieval.search._Search.needed_length": "length of the lists",
+    "pointdep.retrieval.search._Search.true_best": "recall",
 }
 
 
@@ -155,16 +155,16 @@ def fit(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
 
 def audit(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     from pointdep import audit
-    from pointdep.fitting.streamed import rows
+    from pointdep.fitting import streamed_rows
 
-    rows._SHARE = 0.25 if job.get("keeping", True) else 0.0
+    streamed_rows._SHARE = 0.25 if job.get("keeping", True) else 0.0
     found = audit(x, y, model=estimator(job))
     return {"suspects": int(found.table["suspect"].sum()), "answered": found.answered}
 
 
 def score(job: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     from pointdep import PointwiseDependency
-    from pointdep.answers import pair_columns
+    from pointdep.estimators.pointwise import pair_columns
 
     fitted = PointwiseDependency.load(job["model"], device=job["device"])
     pair_columns(fitted, x, y)

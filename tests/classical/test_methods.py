@@ -5,9 +5,9 @@ import copy
 import pytest
 
 from pointdep import CLASSICAL
-from pointdep.classical.methods import MOST_CENTRES, get_classical
 from pointdep.core import methods as core
 from pointdep.errors import InputError
+from pointdep.estimators.classical.catalogue import MOST_CENTRES, get_classical
 
 
 def test_keys():

@@ -11,7 +11,7 @@ from pointdep import METHODS, PointwiseDependency
 from pointdep.data.sides import as_side
 from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import DataWarning, InputError
-from pointdep.fitting.residual import closed_form_only
+from pointdep.fitting.closed_form import closed_form_only
 from pointdep.inference.scoring import score_pairs
 
 from .helpers import fit, pairs

@@ -7,17 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep import assembly, streaming
-from pointdep.core.canonical import part_count
 from pointdep.core.critics import build_critic
+from pointdep.core.linear import part_count
 from pointdep.core.methods import get_method
-from pointdep.data.stored import pairs
+from pointdep.data import stored_pairs
 from pointdep.errors import InputError
-from pointdep.fitting import engine
-from pointdep.fitting.options import TrainingOptions
+from pointdep.estimators import assembly, streaming
+from pointdep.fitting import engine, streamed_rows
+from pointdep.fitting import fold_plan as streamed_plan
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.splits import make_splits
-from pointdep.fitting.streamed import plan as streamed_plan
-from pointdep.fitting.streamed import side, statistics
 from pointdep.planning import shape as planned
 from pointdep.planning.shape import Shape
 
@@ -76,9 +75,9 @@ def test_rows_that_train_stop_and_are_kept_of_a_stream(rows, dim):
     ("ours", "theirs"),
     [
         (planned.IN_MEMORY, streaming.IN_MEMORY),
-        (planned._CHUNK, pairs._CHUNK_NUMBERS),
-        (planned._MOMENT_ROWS, statistics.MOST_MOMENT_ROWS),
-        (planned._TABLE_ROWS, side._TABLE_ROWS),
+        (planned._CHUNK, stored_pairs._CHUNK_NUMBERS),
+        (planned._MOMENT_ROWS, streamed_rows.MOST_MOMENT_ROWS),
+        (planned._TABLE_ROWS, streamed_rows._TABLE_ROWS),
         (planned._STOP_BLOCK, engine._STOP_BLOCK),
         (planned._LARGEST_STOP_BLOCK, engine._LARGEST_STOP_BLOCK),
         (planned._MIN_STEPS, TrainingOptions(32, 8).min_steps),

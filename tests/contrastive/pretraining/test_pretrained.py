@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep import PointwiseDependency, storage
+from pointdep import PointwiseDependency
 from pointdep.contrastive import FrozenEncoder, load_encoder
+from pointdep.data import storage
 from pointdep.errors import FitWarning, InputError, ModelFileError
 
 from . import small

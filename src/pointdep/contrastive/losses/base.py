@@ -23,7 +23,7 @@ from pointdep.contrastive.losses.options import (
 from pointdep.contrastive.losses.precision import no_autocast, raised, transformed
 from pointdep.contrastive.losses.scores import Scores, dimensions, loss_critic
 from pointdep.core.methods import get_method
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag
 
 
 class ContrastiveLoss(nn.Module):

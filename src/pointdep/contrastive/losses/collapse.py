@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from pointdep.fitting.flags import MEANINGS, Flag
+from pointdep.errors import MEANINGS, Flag
 
 NORMALISED = 1e-4
 """Below it, rows of unit length differ by angles of 0.01: at any usual temperature all scores are

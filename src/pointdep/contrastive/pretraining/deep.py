@@ -27,8 +27,7 @@ from pointdep.contrastive.views import (
 )
 from pointdep.core.methods import get_method
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, unknown_name
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError, unknown_name
 
 LOSSES: Mapping[str, type[losses.ContrastiveLoss]] = {
     "cpc": losses.CPCLoss,

@@ -23,8 +23,7 @@ from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.pretraining.step import Step
 from pointdep.core.precision import matmul_precision
 from pointdep.data.images import ImageSet
-from pointdep.errors import DivergedError, FitWarning, InputError
-from pointdep.fitting.flags import Flag
+from pointdep.errors import DivergedError, FitWarning, Flag, InputError
 from pointdep.fitting.progress import Progress, Shown, Silent
 from pointdep.fitting.state import read_checkpoint, write_checkpoint
 

@@ -15,20 +15,25 @@ import torch
 from torch import Tensor
 
 import pointdep
-from pointdep import storage
-from pointdep.assembly import pick_device
 from pointdep.contrastive.evaluation import features, knn_accuracy, linear_evaluation
 from pointdep.contrastive.pretraining.deep import SimCLR
 from pointdep.contrastive.pretraining.loop import Checkpoint, Entry, Journal, Training
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, make_recipe, mix
 from pointdep.contrastive.pretraining.step import make_fabric, share_statistics
+from pointdep.data import storage
 from pointdep.data.images import ImageSet
-from pointdep.errors import DivergedError, FitWarning, InputError, ModelFileError, require_whole
-from pointdep.fitting.flags import Flag
+from pointdep.errors import (
+    DivergedError,
+    FitWarning,
+    Flag,
+    InputError,
+    ModelFileError,
+    require_whole,
+)
 from pointdep.fitting.progress import show
+from pointdep.fitting.rendezvous import pick_device, process_count
 from pointdep.fitting.state import remove_state, unfinished
-from pointdep.launching import process_count
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, unknown_name
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError, unknown_name
 
 
 class Recipe(nn.Module, ABC):

@@ -20,11 +20,10 @@ from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
-from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method, get_method
+from pointdep.core.ratio import MethodGroups
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError
 
 _OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
 

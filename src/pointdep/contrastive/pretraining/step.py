@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pointdep.assembly import pick_device
 from pointdep.contrastive.pretraining.recipes import Recipe
 from pointdep.data.images import ImageSet
 from pointdep.errors import InputError
 from pointdep.fitting.recording import WARM_UP, on_side_stream, record
-from pointdep.launching import start_fabric
+from pointdep.fitting.rendezvous import pick_device, start_fabric
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
