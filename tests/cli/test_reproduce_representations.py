@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from pointdep.contrastive.pretraining import loop
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, PRECISIONS
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PRECISIONS
 from pointdep.experiments import encoder_pd
 from pointdep.experiments import pretraining_runs as representations
 from pointdep.experiments.representations import PARTS, Experiment

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pointdep.contrastive.pretraining.amdim import AMDIM
+from pointdep.contrastive import Settings
+from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.experiments.figure2 import (
     PAR,
     SEED_SD,
@@ -236,7 +237,10 @@ class TestSentences:
 
     def test_in_the_deep_experiment_cpc_trains_otherwise(self):
         """What the rule says of batch norm and clipping is what the model does."""
-        models = {o: AMDIM(o, 10, ndf=4, depth=1) for o in ("cpc", "pcc", "dm1", "variational")}
+        models = {
+            o: make_recipe(Settings("amdim", (o,), width=4, depth=1), (3, 32, 32), 10)
+            for o in ("cpc", "pcc", "dm1", "variational")
+        }
         normed = {
             o: isinstance(model.encoder.head_five.bn_hidden, torch.nn.BatchNorm2d)
             for o, model in models.items()

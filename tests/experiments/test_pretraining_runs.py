@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from pointdep.contrastive.pretraining import loop
-from pointdep.contrastive.pretraining import run as pretraining
-from pointdep.contrastive.pretraining.record import about_images
-from pointdep.contrastive.pretraining.settings import OBJECTIVES
+from pointdep.contrastive.pretraining import pretrained as pretraining
+from pointdep.contrastive.pretraining.pretrained import about_images
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
 from pointdep.experiments.pretraining_runs import (
     jobs_left,
