@@ -13,9 +13,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
-    from pointdep.auditing.shards import audit_shards
+    from pointdep.auditing.sharded_audit import audit_shards
     from pointdep.cluster.shard_scoring import score_shards
-    from pointdep.core.methods import METHODS, Method
+    from pointdep.core.critics import register_critic
+    from pointdep.core.critics.base import Critic
+    from pointdep.core.methods import METHODS, Method, register_method
     from pointdep.data.open_rows import open_rows
     from pointdep.errors import (
         DataWarning,
@@ -47,6 +49,7 @@ _HOME = {
     "CalibratedDependency": "pointdep.estimators.calibrated",
     "ClassicalDependency": "pointdep.estimators.classical.estimator",
     "ConditionalDependency": "pointdep.estimators.conditional",
+    "Critic": "pointdep.core.critics.base",
     "DataWarning": "pointdep.errors",
     "DivergedError": "pointdep.errors",
     "FitWarning": "pointdep.errors",
@@ -65,7 +68,7 @@ _HOME = {
     "RatioCheck": "pointdep.inference.checks",
     "Retrieved": "pointdep.retrieval.search",
     "audit": "pointdep.auditing.audit",
-    "audit_shards": "pointdep.auditing.shards",
+    "audit_shards": "pointdep.auditing.sharded_audit",
     "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.estimators.calibrated",
     "from_logits": "pointdep.estimators.calibrated",
@@ -75,6 +78,8 @@ _HOME = {
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.open_rows",
     "plan": "pointdep.planning.plan",
+    "register_critic": "pointdep.core.critics",
+    "register_method": "pointdep.core.methods",
     "retrieval_metrics": "pointdep.retrieval.metrics",
     "score_shards": "pointdep.cluster.shard_scoring",
 }
@@ -86,6 +91,7 @@ __all__ = [
     "CalibratedDependency",
     "ClassicalDependency",
     "ConditionalDependency",
+    "Critic",
     "DataWarning",
     "DivergedError",
     "FitWarning",
@@ -114,6 +120,8 @@ __all__ = [
     "objectives",
     "open_rows",
     "plan",
+    "register_critic",
+    "register_method",
     "retrieval_metrics",
     "score_shards",
 ]

@@ -14,7 +14,7 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.auditing.result import Contamination
-from pointdep.auditing.shards import AuditedShards
+from pointdep.auditing.sharded_audit import AuditedShards
 from pointdep.cli.score import count_unlisted, more_by_chance
 
 

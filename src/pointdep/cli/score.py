@@ -14,7 +14,7 @@ from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
-    from pointdep.auditing.shards import AuditedShards
+    from pointdep.auditing.sharded_audit import AuditedShards
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
 FilesOrFolders = Annotated[
@@ -211,7 +211,7 @@ def _score_folders(
     **how: Any,
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says about them. fdr: None without --suspects."""
-    from pointdep.auditing.shards import audit_shards
+    from pointdep.auditing.sharded_audit import audit_shards
     from pointdep.cluster.shard_scoring import score_shards
     from pointdep.data.readers import split_columns
 
@@ -235,7 +235,7 @@ def _score_folders(
 
 def count_unlisted(judged: AuditedShards) -> int:
     """Pairs that came by chance beyond the suspects, if suspects could be named."""
-    from pointdep.auditing.report.words import unlisted
+    from pointdep.auditing.report.wording import unlisted
 
     if not judged.named:
         return 0
@@ -279,7 +279,7 @@ def more_by_chance(found: dict[str, Any]) -> str:
     """Why more pairs came by chance than are suspects, if so."""
     if not found["unlisted"]:
         return ""
-    from pointdep.auditing.report.words import in_round_numbers
+    from pointdep.auditing.report.wording import in_round_numbers
 
     return (
         f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are listed: "

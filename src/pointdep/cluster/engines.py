@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -11,7 +12,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from pointdep.cluster.filesystem import BadShardError, StoragePath
 from pointdep.cluster.manifest import Task, Work, write_shard
 from pointdep.cluster.survey import read_pairs
+from pointdep.core.registry import is_path
 from pointdep.data.storage import MODEL_FILES
 from pointdep.errors import (
     InputError,
@@ -67,11 +69,13 @@ class How:
 class SavedModel:
     """The files of a model's folder as bytes: workers need no folder that all machines share.
 
-    shown: where they come from.
+    shown: where they come from. imports: modules of the user's own method and critic, which the
+    process that read the model had imported.
     """
 
     files: dict[str, bytes]
     shown: str
+    imports: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -87,6 +91,8 @@ class SavedModel:
 
     def load(self, device: str) -> PointwiseDependency:
         """The fitted model, which shows no progress."""
+        for module in self.imports:
+            importlib.import_module(module)
         with tempfile.TemporaryDirectory(prefix="pointdep-") as scratch:
             for name, content in self.files.items():
                 Path(scratch, name).write_bytes(content)
@@ -105,8 +111,9 @@ def read_model(place: StoragePath) -> SavedModel:
     there = place.files()
     files = {name: (place / name).read_bytes() for name in MODEL_FILES if name in there}
     saved = SavedModel(files, str(place))
-    saved.load("cpu")
-    return saved
+    params = saved.load("cpu").fit_params_
+    named = [str(params.get(option)) for option in ("method", "critic")]
+    return replace(saved, imports=tuple(n.partition(":")[0] for n in named if is_path(n)))
 
 
 class Answer(Protocol):
