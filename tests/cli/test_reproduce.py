@@ -346,35 +346,30 @@ class TestWords:
         pointdep("reproduce", command, *files, "--quick", "--batch-size", 20, "--quiet")
         assert asked[2] == settings(**{**vars(settings(files=files).quick()), "batch_size": 20})
 
-    def test_table2(self, pointdep, folder, check_json):
+    @pytest.mark.parametrize(
+        ("command", "own", "head", "numbers"),
+        [
+            ("table2", ("--draws", 2), "method ", "matching"),
+            ("figure3", ("--folds", 2), "PMI, nats ", "pmi"),
+        ],
+    )
+    def test_whole(self, pointdep, folder, check_json, command, own, head, numbers):
         vectors = ("--audio", "audio.vec", "--text", "text.vec")
-        outcome = pointdep("reproduce", "table2", *vectors, *TINY_WORDS, "--draws", 2)
+        outcome = pointdep("reproduce", command, *vectors, *TINY_WORDS, *own)
         assert outcome.code == 0, outcome.err
         assert "s for 3 networks" in outcome.err
         assert outcome.out.startswith("This is not the paper's experiment")
-        assert "\n\nmethod " in outcome.out
+        assert f"\n\n{head}" in outcome.out
         assert "the verdicts are about this run alone" in outcome.out
-        assert outcome.out.endswith("written: table2\n")
-        kept = json.loads((folder / "table2" / "results.json").read_text())
-        data = ("--data", "words.npz", "--quiet", "--json", "-o", "again")
-        repeated = pointdep("reproduce", "table2", *data, *TINY_WORDS, "--draws", 2).json()
-        check_json("reproduce table2", repeated)
-        assert repeated["matching"] == kept["matching"]
-        assert repeated["output"] == "again"
-
-    def test_figure3(self, pointdep, folder, check_json):
-        data = ("--data", "words.npz", "--folds", 2)
-        outcome = pointdep("reproduce", "figure3", *data, *TINY_WORDS)
-        assert outcome.code == 0, outcome.err
-        assert "s for 3 networks" in outcome.err
-        assert outcome.out.startswith("This is not the paper's experiment")
-        assert "\n\nPMI, nats " in outcome.out
-        assert outcome.out.endswith("written: figure3\n")
-        kept = json.loads((folder / "figure3" / "results.json").read_text())
+        assert outcome.out.endswith(f"written: {command}\n")
+        kept = json.loads((folder / command / "results.json").read_text())
         again = shlex.split(kept["command"])[1:]
-        repeated = pointdep(*again, "--quiet", "--json").json()  # into the same folder
-        check_json("reproduce figure3", repeated)
-        assert repeated["pmi"] == kept["pmi"]
+        data = ("reproduce", command, "--data", "words.npz", *TINY_WORDS, *own, "-o", "again")
+        for words, place in ((again, command), (data, "again")):
+            repeated = pointdep(*words, "--quiet", "--json").json()
+            check_json(f"reproduce {command}", repeated)
+            assert repeated[numbers] == kept[numbers]
+            assert repeated["output"] == place
 
     @pytest.mark.parametrize("command", ["table2", "figure3"])
     def test_results_of_another_run_are_not_overwritten(self, refused, folder, command):
