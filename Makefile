@@ -85,7 +85,7 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
 	$(BIN)/python benchmarks/figure1_quick.py
 
-# On a Hopper GPU: minutes.
+# On a GPU: minutes.
 bench-gpu: $(READY_DEV)
 	$(BIN)/python benchmarks/figure1_speed.py
 	$(BIN)/python benchmarks/figure1_precision.py

@@ -51,14 +51,14 @@ PARTS = {
     "pointdep.estimators.pointwise.PairAnswers._encode": "read",
     "pointdep.estimators.pointwise.score_replicas": "networks",
     "pointdep.core.ratio.RatioModel.outside": "outside",
-    "pointdep.retrieval.answers.Retrieval._encode_side": "read",
+    "pointdep.estimators.pointwise.PointwiseDependency._encode_side": "read",
     "pointdep.retrieval.search.build_index": "index",
-    "pointdep.retrieval.search._by_inner_product": "search",
-    "pointdep.retrieval.search._by_shortlist": "search",
+    "pointdep.retrieval.search._Search.by_inner_product": "search",
+    "pointdep.retrieval.search._Search.by_shortlist": "search",
     "pointdep.retrieval.search.best_of_all": "all pairs",
-    "pointdep.retrieval.search.all_pairs": "all pairs",
-    "pointdep.retrieval.search._length": "length of the lists",
-    "pointdep.retrieval.search.truth": "recall",
+    "pointdep.retrieval.search._Search.all_pairs": "all pairs",
+    "pointdep.retrieval.search._Search.needed_length": "length of the lists",
+    "pointdep.retrieval.search._Search.true_best": "recall",
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pointdep.auditing.deciding import Decision, check_shares, decide, ranks
+from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import Evidence, evidence_of
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit

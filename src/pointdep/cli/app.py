@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -20,6 +22,7 @@ from pointdep.cli import (
     demo,
     fit,
     mi,
+    options,
     plan,
     pretrain,
     reproduce,
@@ -128,12 +131,29 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _common(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
-    ),
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module with methods or critics of yours.",
+        ),
+    ] = None,
 ) -> None:
     """How much do x and y belong together? Mutual information and PMI of paired data."""
     del version
+    for module in modules or []:
+        options.from_here(f"{module}:")
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(f"--import {module}: {error}") from None
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pointdep.data.raw import Array
 from pointdep.errors import DataWarning, InputError, unknown_name
+
+if TYPE_CHECKING:
+    from pointdep.data.raw import Array
 
 
 @contextmanager
@@ -42,6 +42,8 @@ def loading(path: Path) -> Iterator[None]:
 
 def read_npy(path: Path, *, empty: bool = False) -> Array:
     """The array of a .npy file, memory-mapped; empty: it may be without rows."""
+    import numpy as np
+
     with loading(path):
         _require_numpy(path)
         try:
@@ -59,6 +61,8 @@ def read_npy(path: Path, *, empty: bool = False) -> Array:
 
 def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     """The named arrays of a .npz file, or all of them."""
+    import numpy as np
+
     with loading(path):
         _require_numpy(path)
         archive = np.load(path, allow_pickle=False)
@@ -147,6 +151,8 @@ def read_vec(path: Path) -> tuple[list[str], Array]:
 
     The first line is "rows dim", each other one "word v1 ... v_dim".
     """
+    import numpy as np
+
     words: list[str] = []
     numbers = array("f")
     with loading(path), path.open(encoding="utf-8", errors="replace", newline="\n") as lines:

@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.closed_form import ClosedFormCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
-from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CanonicalMap, Standardizer
+from pointdep.core.transforms import RankMap, Standardizer
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
@@ -30,11 +27,9 @@ from pointdep.fitting.progress import Progress, Silent
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
 _NEGATIVES, _NEGATIVES_RATIO = 7, 15
-_ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
+_ACTIVATION_RATIO = "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
-_HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
-_HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
 _WIDE = 25  # columns: with more, towers do better than a network on all pairs
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
@@ -51,28 +46,21 @@ class CriticSettings:
     wide: bool = False
 
     @property
-    def is_auto(self) -> bool:
-        return isinstance(self.critic, str) and self.critic == "auto"
+    def kind(self) -> type[Critic]:
+        """The class of the critic, which declares what it can do."""
+        return critic_class(self.critic, wide=self.wide)
 
     @property
     def critic_link(self) -> str:
         """What the critic's output stands for."""
-        if self.is_auto and self.link not in {"auto", "log_ratio"}:
+        if self.kind.models_log_ratio and self.link not in {"auto", "log_ratio"}:
             raise InputError(
-                f"link={self.link!r}: the default critic models log r; leave link at 'auto', or "
-                "choose another critic, such as 'concat'"
+                f"link={self.link!r}: the critic {self.critic!r} models log r; leave link at "
+                "'auto', or choose another critic, such as 'concat'"
             )
         if self.link == "auto":
-            return "log_ratio" if self.is_auto else "score"
+            return "log_ratio" if self.kind.models_log_ratio else "score"
         return self.link
-
-    def pairs_are_cheap(self) -> bool:
-        """Whether all pairs of a batch cost one matrix product."""
-        if self.is_auto:
-            return self.wide
-        return isinstance(self.critic, tuple | list) or (
-            isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
-        )
 
 
 def is_wide(method: Method, columns: int) -> bool:
@@ -86,17 +74,13 @@ def is_wide(method: Method, columns: int) -> bool:
 def choose_hidden(
     critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
 ) -> Sequence[int] | str:
-    """The default critic's layers where they are left to it: fewer units for fewer rows.
+    """The critic's layers, where they are left to it.
 
     wide: columns of the wider side, for the default critic of wide data.
     """
-    if not (isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)):
+    if not (isinstance(hidden, str) and hidden == "auto"):
         return hidden
-    if hidden != "auto":
-        return hidden  # a misspelling, which `build_critic` answers
-    if wide:
-        return next(widths for least, widths in _HIDDEN_WIDE if wide >= least)
-    return next((widths for least, widths in _HIDDEN if rows >= least), _HIDDEN[-1][1])
+    return critic_class(critic, wide=bool(wide)).hidden_for(rows, wide)
 
 
 def make_model(
@@ -105,8 +89,7 @@ def make_model(
     """An untrained model of zero weights (the user's modules keep theirs)."""
     activation = settings.activation
     if activation == "auto":
-        ratio_like = method.scores_ratio or (settings.is_auto and settings.wide)
-        activation = _ACTIVATION_RATIO if ratio_like else _ACTIVATION
+        activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
     critic = build_critic(
         settings.critic,
         replicas,
@@ -117,14 +100,14 @@ def make_model(
         activation=activation,
         wide=settings.wide,
     )
-    kind = CanonicalMap if settings.is_auto and not settings.wide else Standardizer
+    kind = settings.kind
     return RatioModel(
         critic,
-        kind(replicas, x_dim),
-        kind(replicas, y_dim),
+        kind.side_map(replicas, x_dim),
+        kind.side_map(replicas, y_dim),
         [method] * replicas,
         settings.critic_link,
-        (RankMap(x_dim), RankMap(y_dim)) if settings.is_auto else None,
+        (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None,
     )
 
 
@@ -140,7 +123,7 @@ def batch_shape(
 
     largest: the batch that "auto" does not exceed.
     """
-    everything = settings.pairs_are_cheap() or method.bounded_by_batch
+    everything = settings.kind.separable or method.bounded_by_batch
     for name, value in (("batch_size", batch_size), ("negatives", negatives)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         words = ("auto", "all") if name == "negatives" else ("auto",)
@@ -150,7 +133,7 @@ def batch_shape(
             )
     if isinstance(batch_size, str):
         batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
-        if method.bounded_by_batch and not settings.pairs_are_cheap():
+        if method.bounded_by_batch and not settings.kind.separable:
             batch = min(batch, _CPC_BATCH)
     else:
         batch = int(batch_size)
@@ -189,8 +172,8 @@ def train_model(
     """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    has_closed_form = isinstance(model.critic, ClosedFormCritic)  # on normal scores as they are
-    if not has_closed_form:
+    has_closed_form = model.critic.has_closed_form
+    if not model.critic.ranked:  # normal scores are left as they are
         _fit_standardizers(model, rows)
     model.to(device)
     if has_closed_form:
@@ -222,7 +205,7 @@ def train_model(
         trained = engine.run()
     model.eval()
     model.requires_grad_(False)
-    if isinstance(model.critic, TowersCritic):
+    if model.critic.is_mixture:
         fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
     judged = has_closed_form and model.methods[0].reference == "none"
     if judged and not keep_unproven:

@@ -155,7 +155,7 @@ def make_parts(
     if not isinstance(given, PointwiseDependency):
         raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
     _require_mean_of_pmi(get_method(given.method, given.method_options))
-    if not isinstance(given.critic, str):
+    if not isinstance(given.critic, str | type):
         raise InputError(
             "the estimator has a critic of your own, which takes a y of one width, but it is "
             "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"

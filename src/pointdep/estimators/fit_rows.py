@@ -22,10 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.linear import Canonical
-from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import RankMap
 from pointdep.data.encoder import EncodedRows
 from pointdep.data.raw import group_codes
 from pointdep.data.row_source import ColumnMoments, RowSource
@@ -297,7 +296,7 @@ class StreamedFitRows(FitRows):
         return said
 
     def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
-        if not isinstance(model.critic, ClosedFormCritic):
+        if not model.critic.has_closed_form:
             return None
         return canonical_of_replicas(self.mapped, self.plan, progress)
 

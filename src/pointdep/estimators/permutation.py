@@ -100,7 +100,7 @@ def _statistics(
     index = torch.from_numpy(np.concatenate(orders)).to(rows.x.device)
     copies = replace(rows, x=rows.x.repeat(len(orders), 1), y=rows.y[index], splits=shifted)
     method = get_method("pc")
-    if settings.is_auto:
+    if settings.kind.has_closed_form:
         settings = replace(settings, hidden=_HIDDEN, wide=False)
     model = assembly.make_model(
         replace(settings, link="auto"), method, len(shifted), rows.x.shape[1], rows.y.shape[1]

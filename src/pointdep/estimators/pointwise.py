@@ -58,7 +58,7 @@ from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import require_product_rows
 from pointdep.fitting.state import remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
-from pointdep.inference.mutual_information import MIEstimate, estimate
+from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
 from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
 from pointdep.inference.scoring import (
     normalised_pmi,
@@ -68,7 +68,9 @@ from pointdep.inference.scoring import (
     shuffled_log_likelihood,
 )
 from pointdep.inference.verdicts import Origin
-from pointdep.retrieval.answers import Retrieval
+from pointdep.retrieval import search
+from pointdep.retrieval.candidate_index import CandidateIndex, read_index
+from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +86,7 @@ _PART = 1 << 24  # numbers that are answered about at a time, where the rows are
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
-class PointwiseDependency(Retrieval, DependencyEstimator):
+class PointwiseDependency(DependencyEstimator):
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
     Parameters
@@ -463,6 +465,168 @@ class PointwiseDependency(Retrieval, DependencyEstimator):
         with show("scoring", enabled=self.progress) as progress:
             return score_matrix(self.model_, x, y, progress)
 
+    def retrieve(
+        self,
+        X: Any,
+        candidates: Any,
+        k: int | None = None,
+        *,
+        queries: str = "x",
+        exact: bool = False,
+        index: str = "flat",
+        shortlist: int | None = None,
+        measure_recall: bool = True,
+    ) -> search.Retrieved:
+        """The k candidates of highest PMI for each row of X, best first.
+
+        Critics that are an inner product are searched exactly, unless `index` says otherwise. With
+        the default critic the closed form is searched, and PMI itself is computed for the best of
+        that search. Up to some millions of pairs, all are scored.
+
+        Parameters
+        ----------
+        X : array-like, (n, d)
+            The queries.
+        candidates : array-like, (m, e), or CandidateIndex
+            Rows of the other side, or what `index` made of them.
+        k : int, optional
+            How many to find. By default 10, or all candidates if there are fewer.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        exact : bool
+            Score every pair.
+        index : {"flat", "hnsw", "ivf"}
+            "flat" looks at all vectors, "hnsw" and "ivf" at some: faster and less certain.
+        shortlist : int, optional
+            How many candidates per query are scored by PMI itself. By default as many as a sample
+            of the queries needs, 5,000 at most; 1,000 without `measure_recall`.
+        measure_recall : bool
+            If the search is not exact, compare it with the true answer of a sample of the queries.
+            The result has the share found, and the number of these queries.
+
+        Returns
+        -------
+        Retrieved
+            `indices` and `pmi`, (n, k) each, and how good the search was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pointdep import PointwiseDependency
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> model = PointwiseDependency(random_state=0, progress=False).fit(x, 3 * x + 1)
+        >>> model.retrieve(x[:5], 3 * x + 1, k=2).indices.shape
+        (5, 2)
+        """
+        check_is_fitted(self, "model_")
+        return search.retrieve(
+            self.model_,
+            self._encode_side,
+            X,
+            candidates,
+            k,
+            queries=queries,
+            exact=exact,
+            index=index,
+            shortlist=shortlist,
+            measure_recall=measure_recall,
+            progress=self.progress,
+        )
+
+    def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
+        """Prepare candidates of one side for `retrieve`.
+
+        Parameters
+        ----------
+        candidates : array-like, (m, d)
+            Their rows.
+        side : {"y", "x"}
+            The side that they are of.
+        kind : {"flat", "hnsw", "ivf"}
+            How the index searches; see `retrieve`.
+
+        Returns
+        -------
+        CandidateIndex
+            To be given to `retrieve`, or saved with `save(path)`.
+        """
+        check_is_fitted(self, "model_")
+        return search.index_candidates(
+            self.model_,
+            self._encode_side,
+            candidates,
+            side=side,
+            kind=kind,
+            progress=self.progress,
+        )
+
+    def load_index(self, path: str | Path) -> CandidateIndex:
+        """Read a saved index, which must have been made with this model.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder that `CandidateIndex.save` wrote.
+
+        Returns
+        -------
+        CandidateIndex
+            As `index` made it.
+        """
+        check_is_fitted(self, "model_")
+        return read_index(Path(path), self.model_)
+
+    def retrieval_metrics(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        queries: str = "x",
+        relevant: Relevant | None = None,
+        ks: Sequence[int] = (1, 10, 100),
+        matching: Sequence[int] | None = None,
+        draws: int = 20,
+        distractors: str = "random",
+        random_state: int = 0,
+    ) -> RetrievalMetrics:
+        """How well the right candidates are found: recall at k, mean reciprocal rank, 1:m matching.
+
+        Every pair of X and Y is scored.
+
+        Parameters
+        ----------
+        X, Y : array-like, (n, d) and (m, e)
+            Rows of both sides.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        relevant : tuple of two arrays, optional
+            As in `pointdep.retrieval_metrics`. By default candidate i is right for query i, and if
+            the candidates are categories, all that have the value of candidate i.
+        ks, matching, draws, distractors, random_state
+            As in `pointdep.retrieval_metrics`.
+
+        Returns
+        -------
+        RetrievalMetrics
+            The metrics, with `to_dict()` for JSON.
+        """
+        check_is_fitted(self, "model_")
+        return search.model_metrics(
+            self.model_,
+            self._encode_side,
+            X,
+            Y,
+            queries=queries,
+            relevant=relevant,
+            category_ids=self._category_ids,
+            ks=ks,
+            matching=matching,
+            draws=draws,
+            distractors=distractors,
+            random_state=random_state,
+            progress=self.progress,
+        )
+
     def score(self, X: Any, Y: Any, groups: Any = None) -> float:
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
 
@@ -498,6 +662,28 @@ class PointwiseDependency(Retrieval, DependencyEstimator):
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+    def _encode_side(self, rows: Any, side: str) -> Tensor:
+        """Rows of one side, as the model takes them, on the CPU."""
+        if rows is None:
+            raise InputError(f"{side.upper()} is missing: give rows of {side}")
+        encoded = self._encoder(side).encode(self._read_side(rows, side))
+        return self.model_.prepare_side(torch.from_numpy(encoded), side)
+
+    def _read_side(self, rows: Any, side: str) -> RawSide:
+        return as_side(rows, side.upper(), discrete=self._encoder(side).discrete)
+
+    def _encoder(self, side: str) -> SideEncoder:
+        return self.encoder_x_ if side == "x" else self.encoder_y_
+
+    def _category_ids(self, rows: Any, side: str) -> NDArray[np.int64] | None:
+        """One number for all rows of the same categories, (n,); None for a side of numbers."""
+        if not self._encoder(side).discrete:
+            return None
+        columns = self._read_side(rows, side).categorical
+        codes = [np.unique(values, return_inverse=True)[1] for _, values in columns]
+        ids: NDArray[np.int64] = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
+        return ids.reshape(-1)  # NumPy 2.0 gives (rows, 1)
 
     def plot_pmi(
         self, X: Any = None, Y: Any = None, *, groups: Any = None, ax: Axes | None = None
@@ -774,3 +960,27 @@ def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
     rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
     own = None if groups is None else np.asarray(groups)[rows]
     return sampled(X, rows), sampled(Y, rows), own
+
+
+# What other rooms ask about a fitted model beyond its public calls.
+
+
+def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> PairedRows:
+    """The rows of the fit; InputError if the model was loaded. call, instead: for its message."""
+    return model._fitted_rows(call, instead)
+
+
+def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
+    """Rows of one side, "x" or "y", as `model.model_` takes them, on the CPU."""
+    return model._encode_side(rows, side)
+
+
+def row_values(
+    model: PointwiseDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        bias, digests = model.bias_, getattr(model, "digests_", None)
+        return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, digests)
+    values = model._inferred(X, Y, groups)
+    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,12 @@ from pointdep.estimators.classical.catalogue import ClassicalMethod, PairModel, 
 from pointdep.estimators.classical.prepared import Array, Codes, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits
-from pointdep.inference.mutual_information import MIEstimate, standard_error
+from pointdep.inference.mutual_information import (
+    MIEstimate,
+    RowValues,
+    normal_quantile,
+    standard_error,
+)
 from pointdep.inference.scoring import balanced_log_likelihood
 
 if TYPE_CHECKING:
@@ -88,8 +92,6 @@ def mean_estimate(
     warnings: tuple[str, ...],
 ) -> MIEstimate:
     """The mean of values: (n,), NaN left out; its error counts groups: (n,) where there are any."""
-    if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     known = ~np.isnan(values)
     values, groups = values[known], None if groups is None else groups[known]
     if not np.isfinite(values).all():
@@ -99,7 +101,7 @@ def mean_estimate(
         )
     nats = float(values.mean())
     stderr = standard_error(values, groups)
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
+    reach = normal_quantile(confidence) * stderr
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -373,3 +375,13 @@ def _codes_of(groups: Any, rows: int) -> Codes | None:
     if codes is not None and len(codes) != rows:
         raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
     return codes
+
+
+def row_values(
+    model: ClassicalDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        assert model.mi_values_ is not None
+        return RowValues(model.mi_values_, model.groups_, digests=model.digests_)
+    return RowValues(*model._of_rows(X, Y, groups))
