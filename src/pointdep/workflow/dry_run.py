@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import pointdep
+from pointdep.auditing.audit import audit
 from pointdep.core.methods import get_method
 from pointdep.estimators import assembly, streaming
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
@@ -84,7 +84,7 @@ class DryRun:
         trained = max(2, round(asked.train_share * asked.rows))
         batch, _ = assembly.batch_shape(settings, method, trained, "auto", "auto", **limit)
         here = self.gpu and torch.cuda.is_available()
-        self.facts = {
+        self.facts: dict[str, Any] = {
             "in_memory": streaming.IN_MEMORY,
             "batch": batch,
             "least_steps": 1 if self.streamed else TrainingOptions(2, 2).min_steps,
@@ -158,7 +158,7 @@ class DryRun:
         )
         x, y = self._pairs(rows)
         if epochs == 1:
-            self._timed("audit", rows, lambda: pointdep.audit(x, y, model=model))
+            self._timed("audit", rows, lambda: audit(x, y, model=model))
         else:
             model.fit(x, y)
         return fitted[-1]
