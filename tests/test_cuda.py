@@ -15,8 +15,7 @@ from pointdep import PointwiseDependency, audit
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.experiments.figure1.run import make_draw, make_engine, run_figure1
-from pointdep.experiments.figure1.settings import Cell, Figure1
+from pointdep.experiments.figure1 import Cell, Figure1, make_draw, make_engine, run_figure1
 from pointdep.fitting import engine, recording, sampler, streamed_rows
 from pointdep.fitting.active_replicas import Crew
 from pointdep.fitting.batches import Cells

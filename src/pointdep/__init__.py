@@ -13,9 +13,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
-    from pointdep.auditing.shards import audit_shards
-    from pointdep.cluster.scoring import score_shards
-    from pointdep.core.methods import METHODS, Method
+    from pointdep.auditing.sharded_audit import audit_shards
+    from pointdep.cluster.shard_scoring import score_shards
+    from pointdep.core.critics import register_critic
+    from pointdep.core.critics.base import Critic
+    from pointdep.core.methods import METHODS, Method, register_method
     from pointdep.data.open_rows import open_rows
     from pointdep.errors import (
         DataWarning,
@@ -34,13 +36,12 @@ if TYPE_CHECKING:
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.retrieval.metrics import retrieval_metrics
-    from pointdep.retrieval.result import Retrieved
+    from pointdep.retrieval.search import Retrieved
     from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
     from pointdep.workflow.plan import Plan, plan
     from pointdep.workflow.pmi_features import PMIFeatures
-    from pointdep.workflow.ranking import mutual_information_features
-    from pointdep.workflow.scorer import mi_scorer
+    from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
@@ -48,6 +49,7 @@ _HOME = {
     "CalibratedDependency": "pointdep.estimators.calibrated",
     "ClassicalDependency": "pointdep.estimators.classical.estimator",
     "ConditionalDependency": "pointdep.estimators.conditional",
+    "Critic": "pointdep.core.critics.base",
     "DataWarning": "pointdep.errors",
     "DivergedError": "pointdep.errors",
     "FitWarning": "pointdep.errors",
@@ -64,20 +66,22 @@ _HOME = {
     "PointdepWarning": "pointdep.errors",
     "PointwiseDependency": "pointdep.estimators.pointwise",
     "RatioCheck": "pointdep.inference.checks",
-    "Retrieved": "pointdep.retrieval.result",
+    "Retrieved": "pointdep.retrieval.search",
     "audit": "pointdep.auditing.audit",
-    "audit_shards": "pointdep.auditing.shards",
+    "audit_shards": "pointdep.auditing.sharded_audit",
     "compare": "pointdep.workflow.comparison",
     "from_embeddings": "pointdep.estimators.calibrated",
     "from_logits": "pointdep.estimators.calibrated",
     "mi_against_n": "pointdep.workflow.against_n",
-    "mi_scorer": "pointdep.workflow.scorer",
-    "mutual_information_features": "pointdep.workflow.ranking",
+    "mi_scorer": "pointdep.workflow.sklearn_tools",
+    "mutual_information_features": "pointdep.workflow.sklearn_tools",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.open_rows",
     "plan": "pointdep.workflow.plan",
+    "register_critic": "pointdep.core.critics",
+    "register_method": "pointdep.core.methods",
     "retrieval_metrics": "pointdep.retrieval.metrics",
-    "score_shards": "pointdep.cluster.scoring",
+    "score_shards": "pointdep.cluster.shard_scoring",
 }
 
 __all__ = [
@@ -87,6 +91,7 @@ __all__ = [
     "CalibratedDependency",
     "ClassicalDependency",
     "ConditionalDependency",
+    "Critic",
     "DataWarning",
     "DivergedError",
     "FitWarning",
@@ -115,6 +120,8 @@ __all__ = [
     "objectives",
     "open_rows",
     "plan",
+    "register_critic",
+    "register_method",
     "retrieval_metrics",
     "score_shards",
 ]

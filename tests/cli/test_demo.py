@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pointdep.auditing.report.words import caveat
+from pointdep.auditing.report.wording import caveat
 from pointdep.cli import demo
 from pointdep.cli.app import run
 from pointdep.data.digits import digit_halves

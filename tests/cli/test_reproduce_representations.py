@@ -12,9 +12,9 @@ import pytest
 
 from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining.settings import OBJECTIVES, PRECISIONS
-from pointdep.experiments.representations import pd_model
-from pointdep.experiments.representations import run as representations
-from pointdep.experiments.representations.settings import PARTS, Experiment
+from pointdep.experiments import encoder_pd
+from pointdep.experiments import pretraining_runs as representations
+from pointdep.experiments.representations import PARTS, Experiment
 
 COMMON = ("--device", "cpu", "--quiet", "--limit", 64)
 SHALLOW = ("reproduce", "figure2", "--dataset", "digits", *COMMON, "--seeds", 2, "--iterations", 6,
@@ -45,7 +45,7 @@ def quick_audit(monkeypatch):
         return {"rows": len(features), "flipped": 3, "precision": 0.5, "auroc": 0.7, "suspects": 2,
                 "right_suspects": 1}  # fmt: skip
 
-    monkeypatch.setattr(pd_model, "ask_labels", answer)
+    monkeypatch.setattr(encoder_pd, "ask_labels", answer)
 
 
 class TestHelp:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import get_method
+from pointdep.core.ratio import MethodGroups
 
 ORDERS = {
     "one method": ["pc", "pc", "pc"],

@@ -10,11 +10,18 @@ import pytest
 import pointdep
 from pointdep.errors import InputError
 from pointdep.estimators.classical.catalogue import CLASSICAL
-from pointdep.experiments.bench import Bench, open_folder, run_bench, write_report
-from pointdep.experiments.estimators import check_estimator, make_estimator
-from pointdep.experiments.figure import draw
-from pointdep.experiments.records import COLUMNS, Result, ResultFile, Run
-from pointdep.experiments.summary import over_tasks, summarise
+from pointdep.experiments.bench import (
+    COLUMNS,
+    Bench,
+    Result,
+    ResultFile,
+    Run,
+    check_estimator,
+    make_estimator,
+    open_folder,
+    run_bench,
+)
+from pointdep.experiments.bench_report import draw, summarise, write_report
 
 from . import fakes
 
@@ -220,7 +227,7 @@ class TestReport:
         assert first.absolute_error == pytest.approx(0.3)
         assert first.coverage == 0.5
         assert second.error is second.coverage is None
-        (everything,) = over_tasks(results)
+        (everything,) = summarise(results, over_tasks=True)
         assert (everything.runs, everything.failed) == (3, 1)
         assert everything.absolute_error == pytest.approx(0.3)
 

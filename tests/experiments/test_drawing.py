@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from pointdep.experiments.drawing import COLOURS, MARKERS, save, style
+from pointdep.experiments.reports import COLOURS, MARKERS, save, style
 
 
 @style()

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pointdep.data.tasks import make_task
-from pointdep.experiments.measure import compare_information, compare_pmi, measure
-from pointdep.experiments.records import Run
+from pointdep.experiments.bench import Run, compare_information, compare_pmi, measure
 from pointdep.inference.mutual_information import MIEstimate
 
 

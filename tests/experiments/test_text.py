@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointdep.experiments.text import aligned, interval, markdown, number
+from pointdep.experiments.reports import aligned, interval, markdown, number
 
 ROWS = [["name", "|error|"], ["a", "0.5"], ["longer", ""]]
 

@@ -13,22 +13,25 @@ import torch
 from scipy.stats import t as student
 
 from pointdep.errors import InputError
-from pointdep.experiments.theorem1 import run as run_module
-from pointdep.experiments.theorem1.figure import draw
-from pointdep.experiments.theorem1.report import LEGEND, reading, text_table, write_report
-from pointdep.experiments.theorem1.run import (
+from pointdep.experiments import theorem1 as run_module
+from pointdep.experiments.theorem1 import (
     Fits,
     Outcome,
     Run,
-    _parts,
+    Slope,
+    Theorem1,
     compare,
+    fit_slope,
     make_fits,
     make_model,
+    progress_parts,
+    rmse,
     run_theorem1,
+    slopes,
+    summarise,
     train,
 )
-from pointdep.experiments.theorem1.settings import Theorem1
-from pointdep.experiments.theorem1.slopes import Slope, fit_slope, rmse, slopes, summarise
+from pointdep.experiments.theorem1_report import LEGEND, draw, reading, text_table, write_report
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Trained
 from pointdep.fitting.progress import Silent
@@ -282,7 +285,7 @@ class TestRun:
         """As the networks stopped in a run on a CPU: seconds at an epoch, of all seconds."""
         told = []
         shown = type("Told", (), {"update": lambda self, *words: told.append(words)})()
-        (_, first), (_, second) = _parts(Theorem1(rows=(1_000, 3_000)), shown)
+        (_, first), (_, second) = progress_parts(Theorem1(rows=(1_000, 3_000)), shown)
         seen = {1: 0.03, 5: 0.13, 10: 0.26, 20: 0.51, 30: 0.65, 40: 0.74, 60: 0.85, 80: 0.94}
         for part, before, work in ((first, 0, 1_000), (second, 1_000, 3_000)):
             for epoch, share in seen.items():

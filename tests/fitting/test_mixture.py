@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pointdep import PointwiseDependency
 from pointdep.core.critics import BilinearCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics.auto import TowersCritic
 from pointdep.core.linear import gaussian_log_ratio
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel

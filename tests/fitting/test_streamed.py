@@ -18,7 +18,7 @@ from pointdep.data.encoder import SideEncoder
 from pointdep.data.row_source import ArrayRows, ColumnMoments
 from pointdep.data.sides import as_side
 from pointdep.errors import FitWarning, InputError
-from pointdep.estimators import assembly, streaming
+from pointdep.estimators import assembly, fit_rows
 from pointdep.fitting import streamed_rows
 from pointdep.fitting import streamed_rows as streamed_side
 from pointdep.fitting.batches import RowBatches, TrainingOptions
@@ -47,7 +47,7 @@ def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
 
 def opened(x, y, codes=None, **changed):
     given = {"discrete": (None, None), "folds": 3, "stop_fraction": 0.15, "seed": 4, "device": CPU}
-    return streaming.open_stream(x, y, codes, progress=Silent(), **{**given, **changed})
+    return fit_rows.stream_rows(x, y, codes, progress=Silent(), **{**given, **changed})
 
 
 class TestPlan:
@@ -169,7 +169,7 @@ def test_one_chunk_gives_the_batches_of_rows_in_memory():
         assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
     )
     mapped = stream.prepare(model)
-    kept = mapped.kept
+    kept = mapped.paired
     assert len(kept.x) == 400
     options = TrainingOptions(batch_size=24, block=4, seed=9)
     streamed = mapped.batches(model, options, Silent())
@@ -201,7 +201,7 @@ def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
         model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
         mapped = stream.prepare(model)
         batches = mapped.batches(model, options, Silent()) if streamed else None
-        assembly.train_model(model, mapped.kept, options, batches=batches, keep_unproven=True)
+        assembly.train_model(model, mapped.paired, options, batches=batches, keep_unproven=True)
         trained.append(model.state_dict())
     for name, values in trained[0].items():
         assert torch.equal(values, trained[1][name]), name
@@ -217,7 +217,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     )
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
-    kept = mapped.kept.encoder_x
+    kept = mapped.paired.encoder_x
     for replica in range(3):
         drawn = torch.cat(
             [cells.x.flatten(0, 2)[:, 0] for cells in batches.draw(0, 0, 0, [replica])]

@@ -144,13 +144,13 @@ class Audit:
         self._write(Path(path), ".parquet")
 
     def __str__(self) -> str:
-        from pointdep.auditing.report.words import finding
+        from pointdep.auditing.report.wording import finding
 
         return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""
-        from pointdep.auditing.report.words import finding
+        from pointdep.auditing.report.wording import finding
 
         worst = self.table.sort_values("rank").head(_SHOWN)
         names = [name for name in _SHOWN_COLUMNS if name in worst and worst[name].notna().any()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pointdep.cli import options
-from pointdep.cli.audit_show import check_rows
+from pointdep.cli.audit import check_rows
 from pointdep.cli.show import flags_as_json, found_as_json, print_json, print_rows
 
 if TYPE_CHECKING:

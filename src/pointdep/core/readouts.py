@@ -12,11 +12,6 @@ import torch
 from torch import Tensor
 
 
-def identity(scores: Tensor) -> Tensor:
-    """log r = s."""
-    return scores
-
-
 def nwj(scores: Tensor) -> Tensor:
     """log r = s - 1."""
     return scores - 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -138,7 +139,7 @@ def _dtype(kind: Any) -> np.dtype[Any] | None:
     return np.dtype(name) if name in known else None
 
 
-_BUFFER = 1 << 20  # bytes of a Parquet column read at a time, so that row groups may be large
+PARQUET_BUFFER = 1 << 20  # bytes of a column read at a time, so that row groups may be large
 _NPY_CUT = 64  # rows
 
 
@@ -174,32 +175,54 @@ class ParquetShard(Shard):
 
     def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
         def first() -> Any:
-            with loading(self.path):
-                return next(self._batches(range(len(self.cuts) - 1), 1, columns))
+            with self._opened() as file:
+                return next(parquet_batches(file, 0, self.rows, 1, columns))[1]
 
         return find_layout(self.path, self.schema, columns, first, option)
 
     def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
-        groups = range(*np.searchsorted(self.cuts, [start, stop]).tolist())
-        row = start
-        with loading(self.path):
-            for batch in self._batches(groups, step, layout.columns):
+        end = start
+        with self._opened() as file:
+            for row, batch in parquet_batches(file, start, stop, step, layout.columns):
                 yield to_matrix(batch, layout, self.path, row)
-                row += batch.num_rows
-        _require_end(self.path, row, stop)
+                end = row + batch.num_rows
+        if end != stop:
+            raise InputError(f"{self.path} ends after row {end} where it promises {stop}")
 
-    def _batches(
-        self, groups: Sequence[int], step: int, columns: Sequence[str] | None
-    ) -> Iterator[Any]:
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER) as file:
-            yield from file.iter_batches(
-                batch_size=step,
-                row_groups=list(groups),
-                columns=None if columns is None else list(columns),
-                use_threads=False,
-            )
+        with (
+            loading(self.path),
+            pq.ParquetFile(self.path, pre_buffer=False, buffer_size=PARQUET_BUFFER) as file,
+        ):
+            yield file
+
+
+def parquet_batches(
+    file: Any, start: int, stop: int, step: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, Any]]:
+    """Record batches of some rows of an open `ParquetFile`, each with the number of its first row.
+
+    Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
+    """
+    about = file.metadata
+    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+    ends = np.cumsum([0, *sizes])
+    first = int(np.searchsorted(ends, start, side="right")) - 1
+    last = int(np.searchsorted(ends, stop))
+    row = int(ends[first])
+    for batch in file.iter_batches(
+        batch_size=step,
+        row_groups=list(range(first, last)),
+        columns=None if columns is None else list(columns),
+        use_threads=False,
+    ):
+        begin, end = max(row, start), min(row + batch.num_rows, stop)
+        if end > begin:
+            yield begin, batch.slice(begin - row, end - begin)
+        row += batch.num_rows
 
 
 class ArrowShard(Shard):
@@ -339,25 +362,36 @@ def _between_cuts(
 
 def require_partners(x: object, y: object) -> None:
     """InputError naming the first shard whose number of rows is not that of its partner."""
-    if not isinstance(x, ShardedRows) or not isinstance(y, ShardedRows):
-        return
-    if len(x.shards) != len(y.shards):
-        if x.rows != y.rows:  # cut at other places: the rows of all together must agree
-            sides = " and ".join(
-                f"{side.shards[0].path.parent} has {side.rows} rows in {len(side.shards)} file(s)"
-                for side in (x, y)
-            )
-            raise InputError(f"{sides}: row i of each must describe the same pair")
-        return
-    for one, other in zip(x.shards, y.shards, strict=True):
-        if one.rows != other.rows:
-            fewer, more = sorted((one, other), key=lambda shard: shard.rows)
-            raise InputError(
-                f"{fewer.path} has {fewer.rows} rows but its partner {more.path} has {more.rows}: "
-                "row i of each must describe the same pair"
-            )
+    if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
+        sides = (
+            (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
+            for side in (x, y)
+        )
+        require_equal_rows(*sides)
 
 
-def _require_end(path: Path, found: int, promised: int) -> None:
-    if found != promised:
-        raise InputError(f"{path} ends after row {found} where it promises {promised}")
+ShardSizes = tuple[object, Sequence[tuple[object, int]]]
+"""A folder, and its files with their numbers of rows."""
+
+
+def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
+    """InputError unless row i of all x can belong to row i of all y.
+
+    If both sides have as many files, these are partners and must have the same numbers of rows.
+    """
+    if len(x[1]) == len(y[1]):
+        for pair in zip(x[1], y[1], strict=True):
+            (fewer, least), (more, most) = sorted(pair, key=lambda file: file[1])
+            if least != most:
+                raise InputError(
+                    f"{fewer} has {least} rows but its partner {more} has {most}: row i of each "
+                    "must describe the same pair"
+                )
+        return
+    totals = [sum(rows for _, rows in files) for _, files in (x, y)]
+    if totals[0] != totals[1]:
+        sides = " and ".join(
+            f"{folder} has {total} rows in {len(files)} file(s)"
+            for (folder, files), total in zip((x, y), totals, strict=True)
+        )
+        raise InputError(f"{sides}: row i of each must describe the same pair")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,20 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
     }
     about = head | about | head  # first in the file, and not to be overruled
     about["about_sha256"] = _digest(about)
+    with replaced_folder(path) as new:
+        (new / _WEIGHTS).write_bytes(weights)
+        (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+
+
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """A folder to write in, which takes the place of `path` at the end if nothing went wrong."""
     path = path.resolve()  # through a link to the folder it names, rather than replacing the link
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
             new = Path(scratch, "new")
             new.mkdir()
-            (new / _WEIGHTS).write_bytes(weights)
-            (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+            yield new
             put_in_place(new, path, aside=Path(scratch, "old"))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
@@ -119,20 +127,29 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _read_about(path: Path) -> dict[str, Any]:
+    return read_description(path, _ABOUT, FORMAT, "a model")
+
+
+def read_description(path: Path, name: str, kind: str, what: str) -> dict[str, Any]:
+    """The JSON file that describes a saved folder; ModelFileError if it is not of this kind.
+
+    name: of the file; kind: its "format"; what: "a model".
+    """
+    noun = what.rsplit(maxsplit=1)[-1]
     if not path.exists():
-        raise ModelFileError(f"no model at {path}: there is no such folder")
+        raise ModelFileError(f"no {noun} at {path}: there is no such folder")
     if not path.is_dir():
-        raise ModelFileError(f"{path} is a file; a model is a folder with {_ABOUT} in it")
+        raise ModelFileError(f"{path} is a file; {what} is a folder with {name} in it")
     try:
-        about = json.loads((path / _ABOUT).read_text("utf-8"))
+        about = json.loads((path / name).read_text("utf-8"))
     except FileNotFoundError:
-        raise ModelFileError(f"{path} is not a model: it has no {_ABOUT}") from None
+        raise ModelFileError(f"{path} is not {what}: it has no {name}") from None
     except OSError as error:
-        raise ModelFileError(f"cannot read {path / _ABOUT}: {error.strerror or error}") from None
+        raise ModelFileError(f"cannot read {path / name}: {error.strerror or error}") from None
     except (ValueError, RecursionError):
-        raise ModelFileError(f"{path / _ABOUT} is truncated or not JSON") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelFileError(f"{path / _ABOUT} is not a pointdep model")
+        raise ModelFileError(f"{path / name} is truncated or not JSON") from None
+    if not isinstance(about, dict) or about.get("format") != kind:
+        raise ModelFileError(f"{path / name} is not a pointdep {noun}")
     return about
 
 

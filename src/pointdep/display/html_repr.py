@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 _FRAME = (
     "display:inline-block;max-width:100%;box-sizing:border-box;padding:.5em .8em;"
@@ -53,27 +52,3 @@ def columns(names: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
         for line in lines
     )
     return f"<table><tr>{head}</tr>{body}</table>"
-
-
-class EstimatorCard:
-    """The card of an estimator, instead of scikit-learn's diagram, which shows only its options."""
-
-    def _found(self) -> list[tuple[str, object]]:
-        """Names and values of what a fitted one has found."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        name = type(self).__name__
-        options = ("options", " ".join(repr(self).split())[len(name) + 1 : -1] or "defaults")
-        if not hasattr(self, "n_rows_"):
-            return card(f"{name}, not fitted", [options])
-        of_y = getattr(getattr(self, "encoder_y_", None), "names", ())
-        sides = f"{self.n_features_in_} columns of X"  # type: ignore[attr-defined]
-        sides += f", {len(of_y)} of Y" if of_y else ""
-        of = ("fitted on", f"{self.n_rows_:,} rows, {sides}")
-        notes = [str(flag) for flag in getattr(self, "flags_", ())]
-        return card(name, [of, *self._found(), options], notes=notes)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Before `_repr_html_`, where a notebook asks for it; scikit-learn has one of its own."""
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -278,7 +278,7 @@ def plot_mi_against_n(
     return tidy(ax)
 
 
-def plot_training(history: Sequence[dict[str, Sequence[Any]]], ax: Axes | None = None) -> Axes:
+def plot_training(history: Sequence[Mapping[str, Sequence[Any]]], ax: Axes | None = None) -> Axes:
     """history: per epoch, "train" and "stop" with one value a replica, None once it has ended."""
     if not history:
         raise InputError("nothing was trained here, so that there are no curves to draw")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,34 +10,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.closed_form import ClosedFormCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CanonicalMap, Standardizer
-from pointdep.data.sides import RawSide, SideEncoder, side_digest
+from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
+from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
 from pointdep.fitting.engine import Checkpoint, Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
-from pointdep.fitting.splits import Split
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
 _NEGATIVES, _NEGATIVES_RATIO = 7, 15
-_ACTIVATION, _ACTIVATION_RATIO = "silu", "relu"
+_ACTIVATION_RATIO = "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
-_HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
-_HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
 _WIDE = 25  # columns: with more, towers do better than a network on all pairs
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
@@ -56,74 +47,21 @@ class CriticSettings:
     wide: bool = False
 
     @property
-    def is_auto(self) -> bool:
-        return isinstance(self.critic, str) and self.critic == "auto"
+    def kind(self) -> type[Critic]:
+        """The class of the critic, which declares what it can do."""
+        return critic_class(self.critic, wide=self.wide)
 
     @property
     def critic_link(self) -> str:
         """What the critic's output stands for."""
-        if self.is_auto and self.link not in {"auto", "log_ratio"}:
+        if self.kind.models_log_ratio and self.link not in {"auto", "log_ratio"}:
             raise InputError(
-                f"link={self.link!r}: the default critic models log r; leave link at 'auto', or "
-                "choose another critic, such as 'concat'"
+                f"link={self.link!r}: the critic {self.critic!r} models log r; leave link at "
+                "'auto', or choose another critic, such as 'concat'"
             )
         if self.link == "auto":
-            return "log_ratio" if self.is_auto else "score"
+            return "log_ratio" if self.kind.models_log_ratio else "score"
         return self.link
-
-    def pairs_are_cheap(self) -> bool:
-        """Whether all pairs of a batch cost one matrix product."""
-        if self.is_auto:
-            return self.wide
-        return isinstance(self.critic, tuple | list) or (
-            isinstance(self.critic, str) and self.critic in {"separable", "bilinear", "inner"}
-        )
-
-
-@dataclass(frozen=True)
-class PairedRows:
-    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
-
-    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them. digests: of x and of y as they were given, where all were read.
-    """
-
-    x: Tensor
-    y: Tensor
-    encoder_x: SideEncoder
-    encoder_y: SideEncoder
-    splits: Sequence[Split]
-    codes: NDArray[np.int64] | None
-    seed: int
-    numbers: NDArray[np.int64] | None = None
-    digests: tuple[str, str] | None = None
-
-    @property
-    def both_numeric(self) -> bool:
-        """Whether each side has a column of numbers."""
-        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
-
-    @property
-    def groups(self) -> Tensor | None:
-        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
-
-
-def encode_rows(
-    raw: tuple[RawSide, RawSide],
-    encoders: tuple[SideEncoder, SideEncoder],
-    splits: Sequence[Split],
-    *,
-    codes: NDArray[np.int64] | None,
-    seed: int,
-    device: torch.device,
-) -> PairedRows:
-    """Both sides, x first, as numbers on the device."""
-    x, y = (
-        torch.from_numpy(encoder.encode(side)).to(device)
-        for encoder, side in zip(encoders, raw, strict=True)
-    )
-    digests = side_digest(raw[0]), side_digest(raw[1])
-    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
 
 
 def is_wide(method: Method, columns: int) -> bool:
@@ -137,17 +75,13 @@ def is_wide(method: Method, columns: int) -> bool:
 def choose_hidden(
     critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
 ) -> Sequence[int] | str:
-    """The default critic's layers where they are left to it: fewer units for fewer rows.
+    """The critic's layers, where they are left to it.
 
     wide: columns of the wider side, for the default critic of wide data.
     """
-    if not (isinstance(critic, str) and critic == "auto" and isinstance(hidden, str)):
+    if not (isinstance(hidden, str) and hidden == "auto"):
         return hidden
-    if hidden != "auto":
-        return hidden  # a misspelling, which `build_critic` answers
-    if wide:
-        return next(widths for least, widths in _HIDDEN_WIDE if wide >= least)
-    return next((widths for least, widths in _HIDDEN if rows >= least), _HIDDEN[-1][1])
+    return critic_class(critic, wide=bool(wide)).hidden_for(rows, wide)
 
 
 def make_model(
@@ -156,8 +90,7 @@ def make_model(
     """An untrained model of zero weights (the user's modules keep theirs)."""
     activation = settings.activation
     if activation == "auto":
-        ratio_like = method.scores_ratio or (settings.is_auto and settings.wide)
-        activation = _ACTIVATION_RATIO if ratio_like else _ACTIVATION
+        activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
     critic = build_critic(
         settings.critic,
         replicas,
@@ -168,47 +101,15 @@ def make_model(
         activation=activation,
         wide=settings.wide,
     )
-    kind = CanonicalMap if settings.is_auto and not settings.wide else Standardizer
+    kind = settings.kind
     return RatioModel(
         critic,
-        kind(replicas, x_dim),
-        kind(replicas, y_dim),
+        kind.side_map(replicas, x_dim),
+        kind.side_map(replicas, y_dim),
         [method] * replicas,
         settings.critic_link,
-        (RankMap(x_dim), RankMap(y_dim)) if settings.is_auto else None,
+        (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None,
     )
-
-
-def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
-    """Fit the maps that all replicas share, each on its own side alone, and apply them."""
-    model.to(rows.x.device)
-    for front, values, encoder in (
-        (model.x_front, rows.x, rows.encoder_x),
-        (model.y_front, rows.y, rows.encoder_y),
-    ):
-        if isinstance(front, RankMap):
-            front.fit(values, torch.from_numpy(encoder.numeric_mask))
-    x, y = model.prepare(rows.x, rows.y)
-    return replace(rows, x=x, y=y)
-
-
-def to_device(rows: PairedRows, device: torch.device) -> PairedRows:
-    """The same rows elsewhere."""
-    return replace(rows, x=rows.x.to(device), y=rows.y.to(device))
-
-
-def on_cpu(rows: PairedRows) -> PairedRows:
-    """The same rows, without holding memory of a device."""
-    return to_device(rows, torch.device("cpu"))
-
-
-def jackknife_factor(rows: PairedRows) -> float:
-    """What the variance over replicas that each left some rows out is multiplied by.
-
-    The jackknife by parts: rows fitted over rows left out; folds - 1 for plain folds.
-    """
-    left_out = [len(split.report) for split in rows.splits]
-    return float(np.mean([(len(rows.x) - count) / count for count in left_out]))
 
 
 def batch_shape(
@@ -223,7 +124,7 @@ def batch_shape(
 
     largest: the batch that "auto" does not exceed.
     """
-    everything = settings.pairs_are_cheap() or method.bounded_by_batch
+    everything = settings.kind.separable or method.bounded_by_batch
     for name, value in (("batch_size", batch_size), ("negatives", negatives)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         words = ("auto", "all") if name == "negatives" else ("auto",)
@@ -233,7 +134,7 @@ def batch_shape(
             )
     if isinstance(batch_size, str):
         batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
-        if method.bounded_by_batch and not settings.pairs_are_cheap():
+        if method.bounded_by_batch and not settings.kind.separable:
             batch = min(batch, _CPC_BATCH)
     else:
         batch = int(batch_size)
@@ -272,8 +173,8 @@ def train_model(
     """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    has_closed_form = isinstance(model.critic, ClosedFormCritic)  # on normal scores as they are
-    if not has_closed_form:
+    has_closed_form = model.critic.has_closed_form
+    if not model.critic.ranked:  # normal scores are left as they are
         _fit_standardizers(model, rows)
     model.to(device)
     if has_closed_form:
@@ -305,7 +206,7 @@ def train_model(
         trained = engine.run()
     model.eval()
     model.requires_grad_(False)
-    if isinstance(model.critic, TowersCritic):
+    if model.critic.is_mixture:
         fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
     judged = has_closed_form and model.methods[0].reference == "none"
     if judged and not keep_unproven:
@@ -332,18 +233,6 @@ def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
             numeric = torch.from_numpy(encoder.numeric_mask)
             assert isinstance(standardizer, Standardizer)
             standardizer.fit_replica(replica, values[train].cpu(), numeric)
-
-
-def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:
-    """What identifies a fit: its data, its splits, its settings, and the user's own modules."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
-    digest.update(repr(model.critic).encode())
-    parts = [torch.from_numpy(p) for s in rows.splits for p in (s.train, s.stop, s.report)]
-    for tensor in (rows.x, rows.y, rows.groups, *parts, *model.critic.state_dict().values()):
-        if tensor is not None:
-            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:

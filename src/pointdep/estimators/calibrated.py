@@ -26,7 +26,6 @@ from pointdep.errors import (
     require_whole,
     unknown_name,
 )
-from pointdep.estimators import assembly
 from pointdep.estimators.calibrated_model import (
     CalibratedCritic,
     assembled,
@@ -49,6 +48,7 @@ from pointdep.estimators.embeddings import (
     require_exact,
     row_kind,
 )
+from pointdep.estimators.fit_rows import FitRows, PairedRows
 from pointdep.estimators.permutation import PermutationNull
 from pointdep.estimators.pointwise import ANSWER_SEED, Array32, PointwiseDependency, some_rows
 from pointdep.fitting.data_flags import duplicate_flags
@@ -186,7 +186,7 @@ class CalibratedDependency(PointwiseDependency):
             raise InputError("Y is missing: call fit(X, Y) with two arrays of paired rows")
         for_function = callable(self.critic)
         self._kinds = row_kind(X, for_function), row_kind(Y, for_function)
-        rows = self._read(X, Y, groups)
+        rows = self._read_pairs(X, Y, groups)
         source = self._source().to(rows.x.device)
         if isinstance(source, Table):
             source.name_rows(rows.x, rows.y, rows.codes)
@@ -210,10 +210,9 @@ class CalibratedDependency(PointwiseDependency):
         self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
         # A row also decides, through the calibrations, what the others are found to have.
         self.oof_values_[found.rows] += len(rows.x) * found.influence.reported.numpy()
-        self.groups_, self._mapped = rows.codes, None
-        self._rows = assembly.on_cpu(rows)
+        self.groups_, self.training_rows_ = rows.codes, FitRows(rows).kept()
         count = draws(rows.codes, len(rows.x))
-        self.bias_, self.jackknife_ = bias_of(found, count), assembly.jackknife_factor(rows)
+        self.bias_, self.jackknife_ = bias_of(found, count), rows.jackknife_factor()
         self.history_: list[Any] = []
         reference = critic_of(model).reference
         copies = groups is None and not isinstance(source, Table)
@@ -303,11 +302,10 @@ class CalibratedDependency(PointwiseDependency):
             "shuffles fit the model again, and this one was trained elsewhere: leave them out"
         )
 
-    def _read(self, X: Any, Y: Any, groups: Any, seed: int | None = None) -> assembly.PairedRows:
+    def _read_pairs(self, X: Any, Y: Any, groups: Any) -> PairedRows:
         require_whole("folds", self.folds, least=2)
-        seed = self._seed() if seed is None else seed
-        device = self._device()
-        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, seed=seed, device=device)
+        how: dict[str, Any] = {"seed": self._seed(), "device": self._device()}
+        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
         if isinstance(self.critic, str) and rows.x.shape[1] != rows.y.shape[1]:
             raise InputError(
                 f"X has {rows.x.shape[1]} columns and Y {rows.y.shape[1]}: embeddings must be of "

@@ -13,7 +13,6 @@ from pointdep.core.critics.base import Critic
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.estimators.assembly import PairedRows
 from pointdep.estimators.calibration import (
     BY_LEVEL,
     Calibration,
@@ -25,6 +24,7 @@ from pointdep.estimators.calibration import (
     summed_stderr,
 )
 from pointdep.estimators.embeddings import Source
+from pointdep.estimators.fit_rows import PairedRows
 from pointdep.inference.bias import FittingBias
 
 # A critic that is not trained: logits from elsewhere, moved and stretched to log r.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +21,6 @@ from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.data import storage
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, warn_of_other_order
-from pointdep.display.html_repr import EstimatorCard
 from pointdep.errors import (
     DataWarning,
     FitWarning,
@@ -31,6 +30,7 @@ from pointdep.errors import (
     PointdepWarning,
     names_nearest_option,
 )
+from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.mutual_information import Array, MIEstimate, estimate, standard_error
@@ -155,7 +155,7 @@ def make_parts(
     if not isinstance(given, PointwiseDependency):
         raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
     _require_mean_of_pmi(get_method(given.method, given.method_options))
-    if not isinstance(given.critic, str):
+    if not isinstance(given.critic, str | type):
         raise InputError(
             "the estimator has a critic of your own, which takes a y of one width, but it is "
             "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"
@@ -231,7 +231,7 @@ def bias_of_difference(
 Array32 = NDArray[np.float32]
 
 
-class ConditionalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
+class ConditionalDependency(DependencyEstimator):
     """Learn PMI(x; y | z) = log p(x,y|z) / (p(x|z) p(y|z)) from rows of three variables.
 
     By the chain rule it is PMI(x; (y,z)) - PMI(x; z): two `PointwiseDependency` fits, on the same
@@ -402,11 +402,8 @@ class ConditionalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
             for flag in model.flags_
             if flag.name != "wide_interval"  # that of the difference is another
         )
-        self.n_rows_, self.n_features_in_ = joint.n_rows_, joint.n_features_in_
-        if hasattr(joint, "feature_names_in_"):
-            self.feature_names_in_ = joint.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
+        self.n_rows_ = joint.n_rows_
+        self._set_features(joint.encoder_x_)
         self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
 
     def _tables(self, X: Any, Y: Any, Z: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from pointdep.data.sides import (
     warn_of_other_order,
 )
 from pointdep.errors import InputError
-from pointdep.estimators.assembly import PairedRows, encode_rows
+from pointdep.estimators.fit_rows import PairedRows, encode_rows
 from pointdep.fitting.splits import Rows, Split, make_splits
 from pointdep.inference.checks import FEWEST_ROWS
 

@@ -15,6 +15,7 @@ from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.estimators import assembly
+from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split, make_splits
@@ -47,7 +48,7 @@ class PermutationNull:
 
 def permutation_null(
     settings: assembly.CriticSettings,
-    rows: assembly.PairedRows,
+    rows: PairedRows,
     shuffles: int,
     *,
     progress: Progress,
@@ -75,7 +76,7 @@ def permutation_null(
     return PermutationNull(values[0], tuple(values[1:]))
 
 
-def _one_of_each(rows: assembly.PairedRows, random: np.random.Generator) -> NDArray[np.int64]:
+def _one_of_each(rows: PairedRows, random: np.random.Generator) -> NDArray[np.int64]:
     order = random.permutation(len(rows.x))
     if rows.codes is not None:
         _, first = np.unique(rows.codes[order], return_index=True)
@@ -85,7 +86,7 @@ def _one_of_each(rows: assembly.PairedRows, random: np.random.Generator) -> NDAr
 
 def _statistics(
     settings: assembly.CriticSettings,
-    rows: assembly.PairedRows,
+    rows: PairedRows,
     orders: Sequence[NDArray[np.int64]],
 ) -> list[float]:
     """One statistic per order of y: the copies lie one below the other, as replicas of one fit."""
@@ -99,7 +100,7 @@ def _statistics(
     index = torch.from_numpy(np.concatenate(orders)).to(rows.x.device)
     copies = replace(rows, x=rows.x.repeat(len(orders), 1), y=rows.y[index], splits=shifted)
     method = get_method("pc")
-    if settings.is_auto:
+    if settings.kind.has_closed_form:
         settings = replace(settings, hidden=_HIDDEN, wide=False)
     model = assembly.make_model(
         replace(settings, link="auto"), method, len(shifted), rows.x.shape[1], rows.y.shape[1]
@@ -123,7 +124,7 @@ def _statistics(
 
 def _statistic(
     model: RatioModel,
-    copies: assembly.PairedRows,
+    copies: PairedRows,
     splits: Sequence[Split],
     replicas: Sequence[int],
 ) -> float:

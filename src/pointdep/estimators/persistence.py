@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics.towers import TowersCritic
-from pointdep.core.methods import get_method
+from pointdep.core.critics import CRITICS
+from pointdep.core.methods import METHODS, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
@@ -30,7 +30,7 @@ def save(estimator: Any, path: Path) -> None:
     about = {
         "params": estimator.fit_params_,
         "hidden": estimator.hidden_,
-        "wide": isinstance(estimator.model_.critic, TowersCritic),
+        "wide": estimator.model_.critic.wide,
         "encoder_x": estimator.encoder_x_.to_dict(),
         "encoder_y": estimator.encoder_y_.to_dict(),
         "rows": estimator.n_rows_,
@@ -39,7 +39,7 @@ def save(estimator: Any, path: Path) -> None:
         "history": estimator.history_,
         "bias": asdict(estimator.bias_),
         "jackknife": estimator.jackknife_,
-        "digests": estimator._digests,
+        "digests": estimator.digests_,
     }
     tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
@@ -61,6 +61,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         return reader.load(path, critic=critic, device=device)
     try:
         params = dict(about["params"])
+        METHODS.require_here(params["method"], path)
         get_method(params["method"], params["method_options"])
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
         encoder_x = SideEncoder.from_dict(about["encoder_x"])
@@ -77,7 +78,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made.bias_ = FittingBias(**about["bias"])
         made.jackknife_ = float(about["jackknife"])
         digests = about.get("digests")  # early models and streamed fits have none
-        made._digests = None if digests is None else tuple(digests)
+        made.digests_ = None if digests is None else tuple(digests)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
@@ -118,18 +119,24 @@ def _plain(value: Any) -> Any:
 
 
 def _describe_critic(critic: Any) -> Any:
-    """A critic's entry in model.json: its name, or that the user must bring it."""
+    """A critic's entry in model.json: its name or import path, or that the user must bring it."""
     if isinstance(critic, str):
         return critic
+    if isinstance(critic, type):
+        path = f"{critic.__module__}:{critic.__qualname__}"
+        return next((name for name, known in CRITICS.items() if known is critic), path)
     return {"own": "module" if isinstance(critic, nn.Module) else "encoders"}
 
 
 def _critic(saved: Any, given: Any, path: Path) -> Any:
     """The critic to build: the named one that was saved, or the user's own, brought again."""
-    if not isinstance(saved, dict):
-        if given is not None:
-            raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
-        return saved
+    if isinstance(saved, str):
+        if given is None:
+            CRITICS.require_here(saved, path, ", or give the class as load(path, critic=...)")
+            return saved
+        if isinstance(given, type) and _describe_critic(given) == saved:
+            return given
+        raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
     if given is None:
         raise InputError(
             f"{path} was fitted with your own {saved.get('own')}: give it again as "

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -25,10 +22,8 @@ from pointdep.data.sides import (
     SideEncoder,
     as_side,
     require_same_length,
-    warn_of_other_order,
 )
 from pointdep.data.stored_pairs import paired_parts, sampled
-from pointdep.display.html_repr import EstimatorCard
 from pointdep.errors import (
     DataWarning,
     FitWarning,
@@ -38,26 +33,33 @@ from pointdep.errors import (
     require_whole,
     warn_caller,
 )
-from pointdep.estimators import assembly, persistence, streaming
+from pointdep.estimators import assembly, persistence
+from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.fit_rows import (
+    FitRows,
+    PairedRows,
+    fingerprint,
+    hold_rows,
+    is_large,
+    stream_rows,
+    streams,
+)
 from pointdep.estimators.permutation import PermutationNull, permutation_null
-from pointdep.estimators.streaming import is_large
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.data_flags import (
     determined_flags,
-    duplicate_flags,
     few_rows_flags,
-    shared_column,
 )
 from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
-from pointdep.fitting.splits import make_splits, require_product_rows
+from pointdep.fitting.splits import require_product_rows
 from pointdep.fitting.state import remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
-from pointdep.inference.mutual_information import MIEstimate, estimate
-from pointdep.inference.out_of_fold import HeldOut, inference_values, out_of_fold, wide_flags
+from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
+from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
 from pointdep.inference.scoring import (
     normalised_pmi,
     score_matrix,
@@ -66,16 +68,15 @@ from pointdep.inference.scoring import (
     shuffled_log_likelihood,
 )
 from pointdep.inference.verdicts import Origin
-from pointdep.retrieval.answers import Retrieval
+from pointdep.retrieval import search
+from pointdep.retrieval.candidate_index import CandidateIndex, read_index
+from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from sklearn.utils import Tags
 
     from pointdep.inference.out_of_fold import HeldOut
 
-
-# What a fitted model says of pairs: the calls that need no training rows.
 
 Array32 = NDArray[np.float32]
 
@@ -85,351 +86,7 @@ _PART = 1 << 24  # numbers that are answered about at a time, where the rows are
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
-class PairAnswers(Retrieval):
-    """PMI and what follows from it, for an estimator with a fitted model and its encoders."""
-
-    model_: RatioModel
-    encoder_x_: SideEncoder
-    encoder_y_: SideEncoder
-    n_rows_: int
-    jackknife_: float
-    progress: bool
-
-    def pmi(self, X: Any, Y: Any) -> Array32:
-        """log r of each pair, (n,): a function of that pair alone, in nats.
-
-        Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
-        """
-        found: Array32
-        found, far = self._by_parts(X, Y, self._pmi_and_outside)
-        if float(far.mean()) > _MANY_OUTSIDE:
-            warn_caller(
-                f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
-                "PMI is an extrapolation (outside(X, Y) says which)",
-                DataWarning,
-            )
-        return found
-
-    def _pmi_and_outside(self, X: Any, Y: Any) -> tuple[Array32, NDArray[np.bool_]]:
-        x, y, _, _ = self._encode(X, Y)
-        values = self._score(x, y)
-        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
-        return values.numpy(), far.cpu().numpy()
-
-    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any], Any]) -> Any:
-        """answer(X, Y), an array a row or several, in parts where the rows are many."""
-        if X is None or Y is None or not is_large(X, Y):
-            return answer(X, Y)
-        check_is_fitted(self, "model_")
-        found = []
-        step = max(1, _PART // max(1, sum(int(np.prod(side.shape[1:])) for side in (X, Y))))
-        for first, x, y in paired_parts(X, Y, step):
-            try:
-                found.append(answer(x, y))
-            except InputError as error:
-                last = first + len(x) - 1
-                raise InputError(f"in the part from row {first} to {last}: {error}") from error
-        if isinstance(found[0], tuple):
-            return tuple(np.concatenate(side) for side in zip(*found, strict=True))
-        return np.concatenate(found)
-
-    def pmi_stderr(self, X: Any, Y: Any) -> Array32:
-        """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
-
-        From the replicas, each of which was fitted without one part of the rows (the jackknife by
-        parts). What differs between replicas by their initial weights is in it too, so that it errs
-        on the high side.
-        """
-        found: Array32 = self._by_parts(X, Y, self._stderr)
-        return found
-
-    def _stderr(self, X: Any, Y: Any) -> Array32:
-        x, y, _, _ = self._encode(X, Y)
-        count = self.model_.replicas
-        if count < 2:
-            raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
-        with show("scoring", enabled=self.progress) as progress:
-            spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
-        found: Array32 = (self.jackknife_ * spread).sqrt().float().numpy()
-        return found
-
-    def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:
-        """Which pairs are unlike any of the fit, (n,): their PMI is an extrapolation.
-
-        A value lies well beyond all values its column had, or PMI beyond that of all pairs and
-        mismatched pairs.
-        """
-        found: NDArray[np.bool_] = self._by_parts(X, Y, self._pmi_and_outside)[1]
-        return found
-
-    def pd(self, X: Any, Y: Any) -> Array32:
-        """r of each pair, (n,)."""
-        values: Array32 = np.exp(self.pmi(X, Y))
-        return values
-
-    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
-        """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
-
-        The probability of an outcome is its frequency where a side is one column of categories, and
-        1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
-        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
-        `pmi`, the PMI of the same pairs, where it is at hand already.
-        """
-        if pmi is None and is_large(X, Y):
-            pmi = self.pmi(X, Y)
-        done = 0
-
-        def part(x: Any, y: Any) -> Array32:
-            nonlocal done
-            own = pmi if pmi is None or not is_large(X, Y) else pmi[done : done + len(x)]
-            done += len(x) if pmi is not None else 0
-            return self._npmi(x, y, own)
-
-        found: Array32 = self._by_parts(X, Y, part)
-        return found
-
-    def _npmi(self, X: Any, Y: Any, pmi: Array32 | None) -> Array32:
-        x, y, raw_x, raw_y = self._encode(X, Y)
-        rarity = [
-            encoder.log_frequency(raw)
-            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
-        ]
-        if pmi is None:
-            pmi = self._score(x, y).numpy()
-        elif np.shape(pmi) != (len(x),):
-            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
-        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
-
-    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
-        """log r of every x with every y, (n, m), computed in blocks."""
-        x, y, _, _ = self._encode(X, Y, paired=False)
-        with show("scoring", enabled=self.progress) as progress:
-            return score_matrix(self.model_, x, y, progress)
-
-    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
-        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
-
-        The one number by which methods and critics can be compared: higher is better, -log 2 is no
-        better than calling everything independent. Of very many rows, 131,072 at random decide.
-        """
-        X, Y, groups = some_rows(X, Y, groups)
-        x, y, _, _ = self._encode(X, Y)
-        _, ids = group_ids(groups, len(x))
-        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
-
-    def _score(self, x: Tensor, y: Tensor) -> Tensor:
-        with show("scoring", enabled=self.progress) as progress:
-            return score_pairs(self.model_, x, y, progress)
-
-    def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        device = self.model_.seen.device
-        return x.to(device), y.to(device)
-
-    def _encode(
-        self, X: Any, Y: Any, *, paired: bool = True
-    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
-        """Both sides as float32 rows on the CPU, and as they were given."""
-        check_is_fitted(self, "model_")
-        if X is None or Y is None:
-            raise InputError("both X and Y are needed: a pair has two sides")
-        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
-        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
-        self.encoder_x_.check(raw_x)
-        self.encoder_y_.check(raw_y)
-        if paired:
-            require_same_length(raw_x, raw_y)
-        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
-        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
-        return (*self.model_.prepare(x, y), raw_x, raw_y)
-
-
-def pair_columns(
-    fitted: PairAnswers, X: Any, Y: Any, progress: Progress | None = None
-) -> dict[str, NDArray[Any]]:
-    """All that is said of each pair, (n,) each, with one pass through the networks.
-
-    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
-    """
-    told = progress or Silent()
-    large = is_large(X, Y)
-    done = 0
-
-    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
-        nonlocal done
-        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
-        done += len(found[0])
-        if large:
-            told.update(done, len(X), "pairs")
-        return found
-
-    found = fitted._by_parts(X, Y, part)
-    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
-
-
-def _all_of_pairs(
-    fitted: PairAnswers, X: Any, Y: Any, progress: Progress
-) -> tuple[NDArray[Any], ...]:
-    x, y, raw_x, raw_y = fitted._encode(X, Y)
-    replicas = score_replicas(fitted.model_, x, y, progress)
-    values = replicas.mean(0)
-    rarity = [
-        encoder.log_frequency(raw)
-        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
-    ]
-    pmi: Array32 = values.numpy()
-    stderr = np.full_like(pmi, np.nan)
-    if len(replicas) > 1:
-        variance = replicas.double().var(0, correction=0)
-        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
-    device = fitted.model_.seen.device
-    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
-    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
-    return pmi, npmi, stderr, outside.cpu().numpy()
-
-
-def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
-    """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups)
-    if codes is None:
-        return None, None
-    if len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes, torch.from_numpy(codes)
-
-
-def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    """The same rows, or as many of them at random as are enough to judge by."""
-    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
-        return X, Y, groups
-    random = np.random.default_rng(ANSWER_SEED)
-    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
-    own = None if groups is None else np.asarray(groups)[rows]
-    return sampled(X, rows), sampled(Y, rows), own
-
-
-# The calls of a fitted estimator that draw: each takes a matplotlib axis and gives it back.
-
-
-class ModelPictures:
-    """Pictures of an estimator with a fitted model."""
-
-    model_: RatioModel
-    oof_pmi_: NDArray[np.float32]
-    history_: list[Any]
-
-    if TYPE_CHECKING:
-
-        def pmi(self, X: Any, Y: Any) -> NDArray[np.float32]: ...
-        def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut: ...
-
-    def plot_pmi(
-        self, X: Any = None, Y: Any = None, *, groups: Any = None, ax: Axes | None = None
-    ) -> Axes:
-        """Histogram of PMI: of pairs, and of mismatched pairs, which should lie below.
-
-        Without X and Y of the training rows out of fold, otherwise of the given rows.
-        """
-        from pointdep.display.plots import plot_pmi
-
-        check_is_fitted(self, "model_")
-        log_ratio, joint, product, _ = self._held_out(X, Y, groups, "plot_pmi").blocks()
-        return plot_pmi(log_ratio[joint > 0].numpy(), log_ratio[product > 0].numpy(), ax=ax)
-
-    def plot_training(self, ax: Axes | None = None) -> Axes:
-        """The objective on training batches and on held-out rows, by epoch and replica."""
-        from pointdep.display.plots import plot_training
-
-        check_is_fitted(self, "model_")
-        return plot_training(self.history_, ax)
-
-    def plot_pairs(
-        self,
-        X: Any = None,
-        Y: Any = None,
-        *,
-        k: int = 10,
-        labels: Sequence[Any] | None = None,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """The k pairs of highest and the k of lowest PMI, as bars.
-
-        Without X and Y of the training rows out of fold, otherwise of the given rows. labels: what
-        to call the rows, one a row; their numbers where it is None.
-        """
-        from pointdep.display.plots import plot_pairs
-
-        check_is_fitted(self, "model_")
-        pmi = self.oof_pmi_ if X is None and Y is None else self.pmi(X, Y)
-        return plot_pairs(pmi, k=k, labels=labels, ax=ax)
-
-
-# Before a fit: whether the rows of an estimator are streamed, and where its checkpoint is.
-
-
-def streams(estimator: Any, X: Any, Y: Any) -> bool:
-    """Whether the rows are read as they are needed."""
-    if estimator.stream is not None and not isinstance(estimator.stream, bool | np.bool_):
-        raise InputError(f"stream={estimator.stream!r} must be True, False or None")
-    if estimator.stream and estimator.cv is not None:
-        raise InputError("cv splits rows that are held in memory: use folds with stream=True")
-    large = estimator.cv is None and streaming.is_large(X, Y)
-    return bool(large if estimator.stream is None else estimator.stream)
-
-
-def open_stream(
-    estimator: Any, X: Any, Y: Any, groups: Any, seed: int, processes: Processes
-) -> streaming.Stream | None:
-    """The rows where they are stored, where they are not to be held; None otherwise."""
-    if not streams(estimator, X, Y):
-        return None
-    warn_of_other_order(X, Y)
-    enabled = estimator.progress and processes.is_first
-    with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
-        return streaming.open_stream(
-            X,
-            Y,
-            group_codes(groups),
-            discrete=(estimator.discrete_x, estimator.discrete_y),
-            folds=estimator.folds,
-            stop_fraction=estimator.stop_fraction,
-            seed=seed,
-            device=pick_device(estimator.device),
-            progress=progress,
-            processes=processes,
-        )
-
-
-def open_checkpoint(
-    estimator: Any,
-    model: RatioModel,
-    rows: assembly.PairedRows,
-    options: TrainingOptions,
-    stream: streaming.Stream | None,
-    processes: Processes,
-) -> Checkpoint | None:
-    """Where the state of training is kept; None where it is not."""
-    if estimator.checkpoint is None and not processes.several:
-        return None
-    said = {**persistence.saved_params(estimator), "options": repr(options)}
-    if stream is not None:
-        said["stored"] = [stream.rows, int(stream.copies.digest)]
-        if stream.plan.codes is not None:
-            said["groups"] = hashlib.sha256(stream.plan.codes.tobytes()).hexdigest()
-        if processes.several:
-            said["processes"] = processes.size  # on which the batches depend
-    identity = assembly.fingerprint(model, rows, said)
-    if len(set(processes.every(lambda: identity))) > 1:
-        raise InputError(
-            "the processes were given different rows or settings: all must call fit with the "
-            "same ones, which are then shared out"
-        )
-    path = estimator.checkpoint
-    if path is None:
-        return None
-    return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
-
-
-class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimator):  # type: ignore[misc]
+class PointwiseDependency(DependencyEstimator):
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
     Parameters
@@ -561,62 +218,51 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         method = get_method(self.method, self.method_options)
         processes = self._processes()
         seed = processes.first(self._seed)
-        stream = open_stream(self, X, Y, groups, seed, processes)
-        rows = stream.kept if stream else processes.together(lambda: self._read(X, Y, groups, seed))
-        count = len(rows.x) if stream is None else stream.rows
+        rows = self._read(X, Y, groups, seed, processes)
+        paired = rows.paired
         if method.uses_product:
-            require_product_rows(rows.splits, rows.codes, method.key)
-        settings = self._critic_settings(count, max(rows.x.shape[1], rows.y.shape[1]))
-        model = assembly.make_model(
-            settings, method, len(rows.splits), rows.x.shape[1], rows.y.shape[1]
-        )
-        mapped = None if stream is None else stream.prepare(model)
-        rows = assembly.prepare(model, rows) if mapped is None else mapped.kept
-        stream = None if stream is None else replace(stream, kept=rows)
-        found_in_data = [] if groups is not None else _copies(rows, stream)
-        options = self._training_options(settings, rows, stream)
-        checkpoint = open_checkpoint(self, model, rows, options, stream, processes)
-        title = f"fitting {len(rows.splits)} model(s) of {method.key}"
-        title += "" if stream is None else processes.share
+            require_product_rows(paired.splits, paired.codes, method.key)
+        widths = paired.x.shape[1], paired.y.shape[1]
+        settings = self._critic_settings(rows.count, max(widths))
+        model = assembly.make_model(settings, method, len(paired.splits), *widths)
+        rows = rows.prepare(model)
+        copies = [] if groups is not None else rows.copies()
+        options = self._training_options(settings, rows)
+        checkpoint = self._open_checkpoint(model, rows, options)
+        title = f"fitting {len(paired.splits)} model(s) of {method.key}{rows.share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
-                rows,
+                rows.paired,
                 options,
                 progress=progress,
                 checkpoint=checkpoint,
-                canonical=None if mapped is None else mapped.canonical(model, progress),
-                batches=None if mapped is None else mapped.batches(model, options, progress),
+                canonical=rows.canonical(model, progress),
+                batches=rows.batches(model, options, progress),
                 processes=processes,
             )
-            common: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups}
-            x, y, splits = rows.x, rows.y, rows.splits
-            found = store_reference(model, x, y, splits, size=self.reference_size, **common)
-            if mapped is None:
-                held = processes.first(lambda: out_of_fold(model, x, y, splits, **common))
-            else:
-                held = mapped.out_of_fold(model, progress)
-        known = held.pmi if rows.numbers is None else held.pmi[rows.numbers]
+            found = self._store_reference(model, rows.paired)
+            held = rows.out_of_fold(model, progress)
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        flags = (
-            *few_rows_flags(count),
-            *found_in_data,
-            *(determined_flags(model, _shared(rows)) if rows.both_numeric else []),
+        known = rows.paired.values(held.pmi)
+        self._set_fitted(model, paired.encoder_x, paired.encoder_y, rows.count)
+        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        self.history_, self.groups_ = trained.history, rows.codes
+        self.bias_, self.jackknife_ = held.bias, rows.paired.jackknife_factor()
+        self.training_rows_, self._settings = rows.kept(), settings
+        self.digests_ = paired.digests
+        self.hidden_ = persistence.plain_hidden(settings.hidden)
+        self.fit_params_ = persistence.saved_params(self)
+        self.flags_ = (
+            *few_rows_flags(rows.count),
+            *copies,
+            *(determined_flags(model, rows.paired.shared_column) if paired.both_numeric else []),
             *trained.flags,
             *found,
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
-        self._set_fitted(model, rows.encoder_x, rows.encoder_y, count)
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.flags_, self.history_ = flags, trained.history
-        self.groups_ = rows.codes if stream is None else stream.plan.codes
-        self.bias_, self.jackknife_ = held.bias, assembly.jackknife_factor(rows)
-        self._rows, self._settings, self._digests = assembly.on_cpu(rows), settings, rows.digests
-        self._mapped = None if mapped is None else mapped.read_alone(self._rows)
-        self.hidden_ = persistence.plain_hidden(settings.hidden)
-        self.fit_params_ = persistence.saved_params(self)
-        self.flags_ = (*flags, *wide_flags(self.mutual_information()))
+        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -689,7 +335,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         held = self._held_out(X, Y, groups, "check")
         x, y = held.x, held.y
         if X is None and Y is None:
-            of_rows = self.oof_pmi_ if held.numbers is None else self.oof_pmi_[held.numbers]
+            of_rows = self._fitted_rows("check()", "check(X, Y)").values(self.oof_pmi_)
             known = np.flatnonzero(~np.isnan(of_rows))
             pmi = torch.from_numpy(of_rows[known])
         else:
@@ -707,6 +353,377 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             tolerance=tolerance,
             origin=self._origin(given=X is not None or Y is not None),
         )
+
+    def pmi(self, X: Any, Y: Any) -> Array32:
+        """log r of each pair, (n,): a function of that pair alone, in nats.
+
+        Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
+        """
+        found: Array32
+        found, far = self._by_parts(X, Y, self._pmi_and_outside)
+        if float(far.mean()) > _MANY_OUTSIDE:
+            warn_caller(
+                f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
+                "PMI is an extrapolation (outside(X, Y) says which)",
+                DataWarning,
+            )
+        return found
+
+    def _pmi_and_outside(self, X: Any, Y: Any) -> tuple[Array32, NDArray[np.bool_]]:
+        x, y, _, _ = self._encode(X, Y)
+        values = self._score(x, y)
+        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
+        return values.numpy(), far.cpu().numpy()
+
+    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any], Any]) -> Any:
+        """answer(X, Y), an array a row or several, in parts where the rows are many."""
+        if X is None or Y is None or not is_large(X, Y):
+            return answer(X, Y)
+        check_is_fitted(self, "model_")
+        found = []
+        step = max(1, _PART // max(1, sum(int(np.prod(side.shape[1:])) for side in (X, Y))))
+        for first, x, y in paired_parts(X, Y, step):
+            try:
+                found.append(answer(x, y))
+            except InputError as error:
+                last = first + len(x) - 1
+                raise InputError(f"in the part from row {first} to {last}: {error}") from error
+        if isinstance(found[0], tuple):
+            return tuple(np.concatenate(side) for side in zip(*found, strict=True))
+        return np.concatenate(found)
+
+    def pmi_stderr(self, X: Any, Y: Any) -> Array32:
+        """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
+
+        From the replicas, each of which was fitted without one part of the rows (the jackknife by
+        parts). What differs between replicas by their initial weights is in it too, so that it errs
+        on the high side.
+        """
+        found: Array32 = self._by_parts(X, Y, self._stderr)
+        return found
+
+    def _stderr(self, X: Any, Y: Any) -> Array32:
+        x, y, _, _ = self._encode(X, Y)
+        count = self.model_.replicas
+        if count < 2:
+            raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
+        with show("scoring", enabled=self.progress) as progress:
+            spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
+        found: Array32 = (self.jackknife_ * spread).sqrt().float().numpy()
+        return found
+
+    def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:
+        """Which pairs are unlike any of the fit, (n,): their PMI is an extrapolation.
+
+        A value lies well beyond all values its column had, or PMI beyond that of all pairs and
+        mismatched pairs.
+        """
+        found: NDArray[np.bool_] = self._by_parts(X, Y, self._pmi_and_outside)[1]
+        return found
+
+    def pd(self, X: Any, Y: Any) -> Array32:
+        """r of each pair, (n,)."""
+        values: Array32 = np.exp(self.pmi(X, Y))
+        return values
+
+    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
+        """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
+
+        The probability of an outcome is its frequency where a side is one column of categories, and
+        1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
+        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
+        `pmi`, the PMI of the same pairs, where it is at hand already.
+        """
+        if pmi is None and is_large(X, Y):
+            pmi = self.pmi(X, Y)
+        done = 0
+
+        def part(x: Any, y: Any) -> Array32:
+            nonlocal done
+            own = pmi if pmi is None or not is_large(X, Y) else pmi[done : done + len(x)]
+            done += len(x) if pmi is not None else 0
+            return self._npmi(x, y, own)
+
+        found: Array32 = self._by_parts(X, Y, part)
+        return found
+
+    def _npmi(self, X: Any, Y: Any, pmi: Array32 | None) -> Array32:
+        x, y, raw_x, raw_y = self._encode(X, Y)
+        rarity = [
+            encoder.log_frequency(raw)
+            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
+        ]
+        if pmi is None:
+            pmi = self._score(x, y).numpy()
+        elif np.shape(pmi) != (len(x),):
+            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
+        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
+
+    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
+        """log r of every x with every y, (n, m), computed in blocks."""
+        x, y, _, _ = self._encode(X, Y, paired=False)
+        with show("scoring", enabled=self.progress) as progress:
+            return score_matrix(self.model_, x, y, progress)
+
+    def retrieve(
+        self,
+        X: Any,
+        candidates: Any,
+        k: int | None = None,
+        *,
+        queries: str = "x",
+        exact: bool = False,
+        index: str = "flat",
+        shortlist: int | None = None,
+        measure_recall: bool = True,
+    ) -> search.Retrieved:
+        """The k candidates of highest PMI for each row of X, best first.
+
+        Critics that are an inner product are searched exactly, unless `index` says otherwise. With
+        the default critic the closed form is searched, and PMI itself is computed for the best of
+        that search. Up to some millions of pairs, all are scored.
+
+        Parameters
+        ----------
+        X : array-like, (n, d)
+            The queries.
+        candidates : array-like, (m, e), or CandidateIndex
+            Rows of the other side, or what `index` made of them.
+        k : int, optional
+            How many to find. By default 10, or all candidates if there are fewer.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        exact : bool
+            Score every pair.
+        index : {"flat", "hnsw", "ivf"}
+            "flat" looks at all vectors, "hnsw" and "ivf" at some: faster and less certain.
+        shortlist : int, optional
+            How many candidates per query are scored by PMI itself. By default as many as a sample
+            of the queries needs, 5,000 at most; 1,000 without `measure_recall`.
+        measure_recall : bool
+            If the search is not exact, compare it with the true answer of a sample of the queries.
+            The result has the share found, and the number of these queries.
+
+        Returns
+        -------
+        Retrieved
+            `indices` and `pmi`, (n, k) each, and how good the search was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pointdep import PointwiseDependency
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> model = PointwiseDependency(random_state=0, progress=False).fit(x, 3 * x + 1)
+        >>> model.retrieve(x[:5], 3 * x + 1, k=2).indices.shape
+        (5, 2)
+        """
+        check_is_fitted(self, "model_")
+        return search.retrieve(
+            self.model_,
+            self._encode_side,
+            X,
+            candidates,
+            k,
+            queries=queries,
+            exact=exact,
+            index=index,
+            shortlist=shortlist,
+            measure_recall=measure_recall,
+            progress=self.progress,
+        )
+
+    def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
+        """Prepare candidates of one side for `retrieve`.
+
+        Parameters
+        ----------
+        candidates : array-like, (m, d)
+            Their rows.
+        side : {"y", "x"}
+            The side that they are of.
+        kind : {"flat", "hnsw", "ivf"}
+            How the index searches; see `retrieve`.
+
+        Returns
+        -------
+        CandidateIndex
+            To be given to `retrieve`, or saved with `save(path)`.
+        """
+        check_is_fitted(self, "model_")
+        return search.index_candidates(
+            self.model_,
+            self._encode_side,
+            candidates,
+            side=side,
+            kind=kind,
+            progress=self.progress,
+        )
+
+    def load_index(self, path: str | Path) -> CandidateIndex:
+        """Read a saved index, which must have been made with this model.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder that `CandidateIndex.save` wrote.
+
+        Returns
+        -------
+        CandidateIndex
+            As `index` made it.
+        """
+        check_is_fitted(self, "model_")
+        return read_index(Path(path), self.model_)
+
+    def retrieval_metrics(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        queries: str = "x",
+        relevant: Relevant | None = None,
+        ks: Sequence[int] = (1, 10, 100),
+        matching: Sequence[int] | None = None,
+        draws: int = 20,
+        distractors: str = "random",
+        random_state: int = 0,
+    ) -> RetrievalMetrics:
+        """How well the right candidates are found: recall at k, mean reciprocal rank, 1:m matching.
+
+        Every pair of X and Y is scored.
+
+        Parameters
+        ----------
+        X, Y : array-like, (n, d) and (m, e)
+            Rows of both sides.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        relevant : tuple of two arrays, optional
+            As in `pointdep.retrieval_metrics`. By default candidate i is right for query i, and if
+            the candidates are categories, all that have the value of candidate i.
+        ks, matching, draws, distractors, random_state
+            As in `pointdep.retrieval_metrics`.
+
+        Returns
+        -------
+        RetrievalMetrics
+            The metrics, with `to_dict()` for JSON.
+        """
+        check_is_fitted(self, "model_")
+        return search.model_metrics(
+            self.model_,
+            self._encode_side,
+            X,
+            Y,
+            queries=queries,
+            relevant=relevant,
+            category_ids=self._category_ids,
+            ks=ks,
+            matching=matching,
+            draws=draws,
+            distractors=distractors,
+            random_state=random_state,
+            progress=self.progress,
+        )
+
+    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
+        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
+
+        The one number by which methods and critics can be compared: higher is better, -log 2 is no
+        better than calling everything independent. Of very many rows, 131,072 at random decide.
+        """
+        X, Y, groups = some_rows(X, Y, groups)
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
+
+    def _score(self, x: Tensor, y: Tensor) -> Tensor:
+        with show("scoring", enabled=self.progress) as progress:
+            return score_pairs(self.model_, x, y, progress)
+
+    def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.model_.seen.device
+        return x.to(device), y.to(device)
+
+    def _encode(
+        self, X: Any, Y: Any, *, paired: bool = True
+    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
+        """Both sides as float32 rows on the CPU, and as they were given."""
+        check_is_fitted(self, "model_")
+        if X is None or Y is None:
+            raise InputError("both X and Y are needed: a pair has two sides")
+        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
+        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        self.encoder_x_.check(raw_x)
+        self.encoder_y_.check(raw_y)
+        if paired:
+            require_same_length(raw_x, raw_y)
+        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
+        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
+        return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+    def _encode_side(self, rows: Any, side: str) -> Tensor:
+        """Rows of one side, as the model takes them, on the CPU."""
+        if rows is None:
+            raise InputError(f"{side.upper()} is missing: give rows of {side}")
+        encoded = self._encoder(side).encode(self._read_side(rows, side))
+        return self.model_.prepare_side(torch.from_numpy(encoded), side)
+
+    def _read_side(self, rows: Any, side: str) -> RawSide:
+        return as_side(rows, side.upper(), discrete=self._encoder(side).discrete)
+
+    def _encoder(self, side: str) -> SideEncoder:
+        return self.encoder_x_ if side == "x" else self.encoder_y_
+
+    def _category_ids(self, rows: Any, side: str) -> NDArray[np.int64] | None:
+        """One number for all rows of the same categories, (n,); None for a side of numbers."""
+        if not self._encoder(side).discrete:
+            return None
+        columns = self._read_side(rows, side).categorical
+        codes = [np.unique(values, return_inverse=True)[1] for _, values in columns]
+        ids: NDArray[np.int64] = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
+        return ids.reshape(-1)  # NumPy 2.0 gives (rows, 1)
+
+    def plot_pmi(
+        self, X: Any = None, Y: Any = None, *, groups: Any = None, ax: Axes | None = None
+    ) -> Axes:
+        """Histogram of PMI: of pairs, and of mismatched pairs, which should lie below.
+
+        Without X and Y of the training rows out of fold, otherwise of the given rows.
+        """
+        from pointdep.display.plots import plot_pmi
+
+        check_is_fitted(self, "model_")
+        log_ratio, joint, product, _ = self._held_out(X, Y, groups, "plot_pmi").blocks()
+        return plot_pmi(log_ratio[joint > 0].numpy(), log_ratio[product > 0].numpy(), ax=ax)
+
+    def plot_training(self, ax: Axes | None = None) -> Axes:
+        """The objective on training batches and on held-out rows, by epoch and replica."""
+        from pointdep.display.plots import plot_training
+
+        check_is_fitted(self, "model_")
+        return plot_training(self.history_, ax)
+
+    def plot_pairs(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        k: int = 10,
+        labels: Sequence[Any] | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """The k pairs of highest and the k of lowest PMI, as bars.
+
+        Without X and Y of the training rows out of fold, otherwise of the given rows. labels: what
+        to call the rows, one a row; their numbers where it is None.
+        """
+        from pointdep.display.plots import plot_pairs
+
+        check_is_fitted(self, "model_")
+        pmi = self.oof_pmi_ if X is None and Y is None else self.pmi(X, Y)
+        return plot_pairs(pmi, k=k, labels=labels, ax=ax)
 
     def _origin(self, *, given: bool) -> Origin:
         """Where log r comes from, for the advice of a check."""
@@ -753,14 +770,6 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         made: PointwiseDependency = persistence.load(cls, Path(path), critic=critic, device=device)
         return made
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
-
     def _found(self) -> list[tuple[str, object]]:
         answered = self.model_.answered
         models = f"{self.n_replicas_}, method {self.method}"
@@ -775,11 +784,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         """The model, what reads its input, and scikit-learn's attributes of X."""
         self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
         self.n_rows_, self.n_replicas_ = rows, model.replicas
-        self.n_features_in_ = len(encoder_x.names)
-        if encoder_x.named:
-            self.feature_names_in_ = np.asarray(encoder_x.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
+        self._set_features(encoder_x)
 
     def _processes(self) -> Processes:
         if not isinstance(self.distributed, bool | np.bool_):
@@ -789,49 +794,67 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _streams(self, X: Any, Y: Any) -> bool:
-        return streams(self, X, Y)
-
-    def _read(self, X: Any, Y: Any, groups: Any, seed: int | None = None) -> assembly.PairedRows:
+    def _read(
+        self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE
+    ) -> FitRows:
         """Check, split and encode what the user gave."""
-        raw_x = as_side(X, "X", discrete=self.discrete_x)
-        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
-        warn_of_other_order(X, Y)
-        codes = group_codes(groups)
-        require_same_length(raw_x, raw_y, codes)
-        seed = self._seed() if seed is None else seed
-        splits = make_splits(
-            raw_x.rows,
-            folds=self.folds,
-            cv=self.cv,
-            groups=codes,
-            stop_fraction=self.stop_fraction,
-            seed=seed,
-        )
-        return assembly.encode_rows(
-            (raw_x, raw_y),
-            (SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")),
-            splits,
-            codes=codes,
-            seed=seed,
-            device=pick_device(self.device),
+        how: dict[str, Any] = {
+            "discrete": (self.discrete_x, self.discrete_y),
+            "folds": self.folds,
+            "stop_fraction": self.stop_fraction,
+            "seed": seed,
+            "device": pick_device(self.device),
+            "processes": processes,
+        }
+        if not streams(self.stream, self.cv, X, Y):
+            return processes.together(lambda: hold_rows(X, Y, groups, cv=self.cv, **how))
+        enabled = self.progress and processes.is_first
+        with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
+            return stream_rows(X, Y, groups, progress=progress, **how)
+
+    def _open_checkpoint(
+        self, model: RatioModel, rows: FitRows, options: TrainingOptions
+    ) -> Checkpoint | None:
+        """Where the state of training is kept; None where it is not."""
+        processes, path = rows.processes, self.checkpoint
+        if path is None and not processes.several:
+            return None
+        said = {**persistence.saved_params(self), "options": repr(options), **rows.identity()}
+        identity = fingerprint(model, rows.paired, said)
+        if len(set(processes.every(lambda: identity))) > 1:
+            raise InputError(
+                "the processes were given different rows or settings: all must call fit with the "
+                "same ones, which are then shared out"
+            )
+        if path is None:
+            return None
+        return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
+
+    def _store_reference(self, model: RatioModel, rows: PairedRows) -> list[Flag]:
+        return store_reference(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            size=self.reference_size,
+            seed=rows.seed,
+            groups=rows.groups,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        for name in ("_rows", "_mapped"):
-            if name in state:
-                state[name] = None  # the rows of the fit do not travel with a pickle
+        if "training_rows_" in state:
+            state["training_rows_"] = None  # the rows of the fit do not travel with a pickle
         return state
 
-    def _fitted_rows(self, call: str, instead: str) -> assembly.PairedRows:
-        rows: assembly.PairedRows | None = getattr(self, "_rows", None)
+    def _fitted_rows(self, call: str, instead: str) -> PairedRows:
+        rows: FitRows | None = getattr(self, "training_rows_", None)
         if rows is None:
             raise InputError(
                 f"{call} needs the rows of the fit, which a saved model does not hold: fit again, "
                 f"or use {instead}"
             )
-        return rows
+        return rows.paired
 
     def _null(self, shuffles: int, given: bool) -> PermutationNull:
         if given:
@@ -842,9 +865,7 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
         device = self.model_.constant.device
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
-            return permutation_null(
-                self._settings, assembly.to_device(rows, device), shuffles, progress=progress
-            )
+            return permutation_null(self._settings, rows.to(device), shuffles, progress=progress)
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""
@@ -855,22 +876,15 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
         )
 
     def _training_options(
-        self,
-        settings: assembly.CriticSettings,
-        rows: assembly.PairedRows,
-        stream: streaming.Stream | None = None,
+        self, settings: assembly.CriticSettings, rows: FitRows
     ) -> TrainingOptions:
-        smallest, limits = min(len(s.train) for s in rows.splits), {}
-        if stream is not None:
-            smallest = min(stream.plan.training_rows())
-            limits = {"largest": streaming.LARGEST_BATCH}
         batch, block = assembly.batch_shape(
             settings,
             get_method(self.method, self.method_options),
-            smallest,
+            rows.smallest_training(),
             self.batch_size,
             self.negatives,
-            **limits,
+            **rows.batch_limits(),
         )
         return TrainingOptions(
             batch_size=batch,
@@ -880,13 +894,93 @@ class PointwiseDependency(EstimatorCard, ModelPictures, PairAnswers, BaseEstimat
             max_epochs=self.max_epochs,
             patience=self.patience,
             average=self.average,
-            seed=rows.seed,
+            seed=rows.paired.seed,
         )
 
 
-def _copies(rows: assembly.PairedRows, stream: streaming.Stream | None) -> list[Flag]:
-    return duplicate_flags(rows.x, rows.y) if stream is None else stream.copies.flags()
+def pair_columns(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress | None = None
+) -> dict[str, NDArray[Any]]:
+    """All that is said of each pair, (n,) each, with one pass through the networks.
+
+    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
+    """
+    told = progress or Silent()
+    large = is_large(X, Y)
+    done = 0
+
+    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
+        nonlocal done
+        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
+        done += len(found[0])
+        if large:
+            told.update(done, len(X), "pairs")
+        return found
+
+    found = fitted._by_parts(X, Y, part)
+    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
 
 
-def _shared(rows: assembly.PairedRows) -> Callable[[], str]:
-    return lambda: shared_column(rows.x, rows.y, (rows.encoder_x, rows.encoder_y))
+def _all_of_pairs(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress
+) -> tuple[NDArray[Any], ...]:
+    x, y, raw_x, raw_y = fitted._encode(X, Y)
+    replicas = score_replicas(fitted.model_, x, y, progress)
+    values = replicas.mean(0)
+    rarity = [
+        encoder.log_frequency(raw)
+        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
+    ]
+    pmi: Array32 = values.numpy()
+    stderr = np.full_like(pmi, np.nan)
+    if len(replicas) > 1:
+        variance = replicas.double().var(0, correction=0)
+        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
+    device = fitted.model_.seen.device
+    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
+    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
+    return pmi, npmi, stderr, outside.cpu().numpy()
+
+
+def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
+    """The groups of given rows, as numbers, for numpy and for torch."""
+    codes = group_codes(groups)
+    if codes is None:
+        return None, None
+    if len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes, torch.from_numpy(codes)
+
+
+def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """The same rows, or as many of them at random as are enough to judge by."""
+    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
+        return X, Y, groups
+    random = np.random.default_rng(ANSWER_SEED)
+    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
+    own = None if groups is None else np.asarray(groups)[rows]
+    return sampled(X, rows), sampled(Y, rows), own
+
+
+# What other rooms ask about a fitted model beyond its public calls.
+
+
+def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> PairedRows:
+    """The rows of the fit; InputError if the model was loaded. call, instead: for its message."""
+    return model._fitted_rows(call, instead)
+
+
+def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
+    """Rows of one side, "x" or "y", as `model.model_` takes them, on the CPU."""
+    return model._encode_side(rows, side)
+
+
+def row_values(
+    model: PointwiseDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        bias, digests = model.bias_, getattr(model, "digests_", None)
+        return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, digests)
+    values = model._inferred(X, Y, groups)
+    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))

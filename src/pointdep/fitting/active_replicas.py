@@ -43,12 +43,9 @@ class FlatParameters:
             parameter.data = part.view(parameter.shape)
             offset += size
 
-    def backward(self, loss: Tensor, grad: Tensor | None = None) -> Tensor:
-        """The gradient of the loss as (R, P), stored for the optimiser.
-
-        With `grad`, of the shape of the loss: the gradient of their product.
-        """
-        grads = torch.autograd.grad(loss, self._parameters, grad, allow_unused=True)
+    def backward(self, loss: Tensor) -> Tensor:
+        """The gradient of the loss as (R, P), stored for the optimiser."""
+        grads = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         filled = [
             torch.zeros_like(p) if g is None else g
             for g, p in zip(grads, self._parameters, strict=True)

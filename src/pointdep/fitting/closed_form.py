@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core import objectives
-from pointdep.core.critics.closed_form import ClosedFormCritic
-from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.linear import Canonical, canonical_correlations
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
@@ -29,7 +27,6 @@ _BUDGET = 1 << 22  # numbers alive at a time
 def closed_form_only(model: RatioModel) -> RatioModel:
     """A copy of the model without its network."""
     copy = model.select(range(model.replicas))
-    assert isinstance(copy.critic, ClosedFormCritic)
     copy.critic.silence()
     return copy
 
@@ -62,7 +59,6 @@ def drop_unproven_network(
         rows.append(torch.from_numpy(index[index >= 0]).to(x.device))
     kept = proven(torch.cat(gains), torch.cat(rows), groups)
     if not kept:
-        assert isinstance(model.critic, ClosedFormCritic)
         model.critic.silence()
     return kept
 
@@ -136,7 +132,6 @@ def fit_closed_form(
     are nothing like Gaussian. canonical: the coordinates of each replica, where they are known.
     """
     critic = model.critic
-    assert isinstance(critic, ClosedFormCritic)
     for replica, split in enumerate(splits):
         if canonical is not None:
             _set(model, replica, canonical[replica])
@@ -166,20 +161,11 @@ def fit_closed_form(
 
 
 def _set(model: RatioModel, replica: int, found: Canonical) -> None:
-    """Give a replica its coordinates and correlations, where its critic looks for them."""
-    critic, x_map, y_map = model.critic, model.x_map, model.y_map
-    if isinstance(critic, TowersCritic):
-        critic.set_canonical(replica, found)
-        return
-    assert isinstance(critic, ClosedFormCritic)
-    assert isinstance(x_map, CanonicalMap)
-    assert isinstance(y_map, CanonicalMap)
-    x_map.set_linear(replica, found.x_mean, found.x_weight)
-    y_map.set_linear(replica, found.y_mean, found.y_weight)
-    critic.correlations[replica] = 0.0
-    critic.correlations[replica, : len(found.correlations)] = found.correlations.to(
-        critic.correlations
-    )
+    """Give a replica its coordinates and correlations: its critic's and those of its maps."""
+    model.critic.set_canonical(replica, found)
+    if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
+        model.x_map.set_linear(replica, found.x_mean, found.x_weight)
+        model.y_map.set_linear(replica, found.y_mean, found.y_weight)
 
 
 def _fit_modulated(
@@ -235,8 +221,6 @@ def fit_mixture(
     helps beyond chance; b below 1 takes back what the towers are too sure of. Where the parts tell
     all pairs from all others, as of very dependent rows, they are left as large as they are.
     """
-    critic = model.critic
-    assert isinstance(critic, TowersCritic)
     parts = [
         _parts(model.select([replica]), x, y, split.stop, seed, groups)
         for replica, split in enumerate(splits)
@@ -259,7 +243,7 @@ def fit_mixture(
         ]
         if proven(losses[0] - losses[1], rows, groups):
             chosen = both
-    critic.set_mixture(*chosen)
+    model.critic.set_mixture(*chosen)
 
 
 def _parts(
@@ -274,12 +258,10 @@ def _parts(
 
     model: of one replica.
     """
-    critic = model.critic
-    assert isinstance(critic, TowersCritic)
     some = np.random.default_rng([seed, 8]).permutation(stop)[:_MOST_ROWS]
     cells, index = held_out_cells(x, y, [some], block=_MIXTURE_BLOCK, seed=seed, groups=groups)
     u, v = model.x_map(cells.x), model.y_map(cells.y)
-    scores = (critic.closed_form(u, v), critic.towers.matrix(u, v))
+    scores = (model.critic.closed_form(u, v), model.critic.network(u, v))
     closed, towers = (part.flatten(0, 2) for part in scores)
     rows = torch.from_numpy(index[index >= 0]).to(x.device)
     # Of fewer rows than make a block, replicas may have unequally many.

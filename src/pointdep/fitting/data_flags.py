@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.data.raw import column_label
 from pointdep.data.sides import SideEncoder
@@ -38,7 +37,7 @@ def determined_flags(model: RatioModel, pairs: Callable[[], str] | None = None) 
     pairs: names columns that both sides share, "" where none is found; asked where it is so.
     """
     critic = model.critic
-    if not isinstance(critic, ClosedFormCritic) or float(critic.correlations.max()) < _DETERMINED:
+    if not critic.has_closed_form or float(critic.correlations.max()) < _DETERMINED:
         return []
     known = pairs() if pairs is not None else ""
     message = f"{MEANINGS['determined']}; the estimate is a lower bound. " + (

@@ -14,13 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pointdep.core import fused_objectives
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.concat import ConcatCritic
-from pointdep.core.critics.part_threads import one_part_a_thread
-from pointdep.core.fused_objectives import FusedObjectives
-from pointdep.core.method_groups import MethodGroups
+from pointdep.core.critics.concat import one_part_a_thread
 from pointdep.core.methods import Method
+from pointdep.core.ratio import MethodGroups
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.active_replicas import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
@@ -71,8 +68,7 @@ class StreamEngine:
         self.generator = generator
         wide = torch.float64 if precision == "float64" else torch.float32
         self.critic = critic.to(self.device, wide)
-        if isinstance(critic, ConcatCritic):
-            critic.pair_dtype = torch.bfloat16 if precision == "bf16" else wide
+        critic.pair_dtype = torch.bfloat16 if precision == "bf16" else wide
         self.flat = FlatParameters(critic)
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -83,9 +79,6 @@ class StreamEngine:
         )
         self.groups, self.draw = MethodGroups(methods), draw
         self._judge = torch.compile(self._values, dynamic=False) if on_gpu else self._values
-        self._fused: FusedObjectives | None = None
-        if on_gpu and fused_objectives.knows(methods):
-            self._fused = FusedObjectives(methods, self.device)
 
     def run(self, steps: int, progress: Progress | None = None) -> Streamed:
         """Train for this many steps."""
@@ -111,13 +104,8 @@ class StreamEngine:
         x, y = self.draw(step)
         with self._autocast():
             scores = self.critic.matrix(x, y)
-        scores = scores.to(self.flat.values.dtype)
-        if self._fused is not None and fused_objectives.fits(scores):
-            value, grad = self._fused(scores.detach())
-            self.flat.backward(scores, grad.neg_())
-        else:
-            objective, value = self._judge(scores)
-            self.flat.backward(-objective.sum())
+        objective, value = self._judge(scores.to(self.flat.values.dtype))
+        self.flat.backward(-objective.sum())
         self.optimizer.step()
         return value
 
@@ -128,8 +116,7 @@ class StreamEngine:
         return objective, value
 
     def _autocast(self) -> AbstractContextManager[object]:
-        fused = isinstance(self.critic, ConcatCritic) and self.critic.fusable
-        if self.precision != "bf16" or fused:
+        if self.precision != "bf16" or self.critic.fusable:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 

@@ -29,7 +29,7 @@ import torch
 
 from pointdep.auditing.audit import audit
 from pointdep.core.methods import get_method
-from pointdep.estimators import assembly, streaming
+from pointdep.estimators import assembly, fit_rows
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
@@ -64,7 +64,7 @@ class DryRun:
         self.dry = replace(self.asked, folds=min(max(self.asked.folds, 2), _MOST_FOLDS))
         by_width = _FEW_NUMBERS // sum(self.dims)
         self.least_rows = min(max(by_width, _FEW_ROWS), _MORE_ROWS)
-        self.streamed = self.asked.streamed(streaming.IN_MEMORY)
+        self.streamed = self.asked.streamed(fit_rows.IN_MEMORY)
         self.device = "cuda" if gpu else "cpu"
         # For one core, seconds of the processor, which other work on the machine does not lengthen.
         self.clock = time.process_time if cores == 1 and not gpu else time.time
@@ -80,12 +80,12 @@ class DryRun:
             "auto", "auto", asked.rows, wide=self.columns if wide else 0
         )
         settings = assembly.CriticSettings("auto", self.hidden, 64, "auto", "auto", wide)
-        limit = {"largest": streaming.LARGEST_BATCH} if self.streamed else {}
+        limit = {"largest": fit_rows.LARGEST_BATCH} if self.streamed else {}
         trained = max(2, round(asked.train_share * asked.rows))
         batch, _ = assembly.batch_shape(settings, method, trained, "auto", "auto", **limit)
         here = self.gpu and torch.cuda.is_available()
         self.facts: dict[str, Any] = {
-            "in_memory": streaming.IN_MEMORY,
+            "in_memory": fit_rows.IN_MEMORY,
             "batch": batch,
             "least_steps": 1 if self.streamed else TrainingOptions(2, 2).min_steps,
             "gpu": torch.cuda.get_device_name() if here else None,

@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
-from pointdep.core.critics import ConcatCritic, pair_layers
-from pointdep.core.critics.pair_layers import pair_scores
-from pointdep.core.critics.part_threads import one_part_a_thread
+from pointdep.core.critics import concat
+from pointdep.core.critics.concat import ConcatCritic, one_part_a_thread, pair_scores
 
 from .kinds import draw
 
@@ -82,24 +81,22 @@ class TestAgainstAutograd:
     @every_shape
     def test_all_replicas_at_once(self, shape, monkeypatch):
         """The way of a GPU, less its compiler."""
-        monkeypatch.setattr(pair_layers, "compiled", lambda function: function)
+        monkeypatch.setattr(concat, "_compiled", lambda function: function)
         tensors, grad = make(shape), draw(*shape[:3], seed=9)
-        found = with_gradients(
-            lambda *t: pair_layers._AllAtOnce.apply(torch.float64, *t), tensors, grad
-        )
+        found = with_gradients(lambda *t: concat._AllAtOnce.apply(torch.float64, *t), tensors, grad)
         wanted = with_gradients(plain, tensors, grad)
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
     @pytest.mark.parametrize("few", [1, 2, 3, 5, 9])
     def test_a_few_replicas_after_another(self, few, monkeypatch):
-        monkeypatch.setattr(pair_layers, "_CACHED", few * 4 * 6 * 3)
-        parts, forward = [], pair_layers._forward
+        monkeypatch.setattr(concat, "_CACHED", few * 4 * 6 * 3)
+        parts, forward = [], concat._forward
 
         def count(dtype, *tensors):
             parts.append(len(tensors[0]))
             return forward(dtype, *tensors)
 
-        monkeypatch.setattr(pair_layers, "_forward", count)
+        monkeypatch.setattr(concat, "_forward", count)
         found, wanted = both(make((5, 4, 6, 3, 7)))
         assert parts == [min(few, 5 - first) for first in range(0, 5, few)]
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
@@ -212,7 +209,7 @@ class TestOnePartAThread:
     @pytest.mark.parametrize("few", [1, 2])
     @pytest.mark.parametrize("count", [1, 3])
     def test_as_without(self, few, count, threads, monkeypatch):
-        monkeypatch.setattr(pair_layers, "_CACHED", few * 6 * 4 * 3)
+        monkeypatch.setattr(concat, "_CACHED", few * 6 * 4 * 3)
         tensors = make((5, 6, 4, 3, 7))
         threads(1)
         (scores, grads), _ = both(tensors)
@@ -230,9 +227,9 @@ class TestOnePartAThread:
             seen.append((torch.get_num_threads(), torch.is_grad_enabled()))
             return original(*part)
 
-        original = pair_layers._forward
-        monkeypatch.setattr(pair_layers, "_forward", forward)
-        monkeypatch.setattr(pair_layers, "_CACHED", 1)
+        original = concat._forward
+        monkeypatch.setattr(concat, "_forward", forward)
+        monkeypatch.setattr(concat, "_CACHED", 1)
         with one_part_a_thread():
             assert torch.get_num_threads() == 1
             pair_scores(torch.float64, *make((4, 5, 5, 3, 3)))
@@ -243,7 +240,7 @@ class TestOnePartAThread:
 
     def test_what_goes_wrong_in_one_is_raised(self, threads, monkeypatch):
         threads(2)
-        monkeypatch.setattr(pair_layers, "_CACHED", 1)
+        monkeypatch.setattr(concat, "_CACHED", 1)
         tensors = make((3, 5, 5, 4, 3))
         tensors[2] = tensors[2][:, :2]
         with pytest.raises(RuntimeError, match="batch2"), one_part_a_thread():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.residual import ResidualCritic
+from pointdep.core.critics.auto import ResidualCritic
 from pointdep.core.linear import gaussian_log_ratio
 from pointdep.core.transforms import CanonicalMap
 from pointdep.errors import InputError

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.residual import ResidualCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics.auto import ResidualCritic, TowersCritic
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
 
 from .kinds import X_DIM, Y_DIM, build, draw

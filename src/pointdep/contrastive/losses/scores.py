@@ -69,7 +69,7 @@ class Scores(nn.Module):
     @property
     def draws(self) -> bool:
         """Whether the critic may use random numbers, as a module with dropout does."""
-        return isinstance(self.critic, ModuleCritic | EncoderCritic)
+        return self.critic is not None and self.critic.draws
 
     def rows(self, z1: Tensor, z2: Tensor) -> list[Tensor]:
         """Representations as the critic sees them, of unit length or untouched, (n, d) each."""

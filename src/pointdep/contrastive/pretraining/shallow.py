@@ -21,8 +21,8 @@ from pointdep.contrastive.pretraining.order import mix
 from pointdep.contrastive.pretraining.recipe import Recipe
 from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
-from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method, get_method
+from pointdep.core.ratio import MethodGroups
 from pointdep.errors import Flag, InputError
 
 METHOD_OF = {

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import as_side, require_same_length, side_digest, warn_of_other_order
-from pointdep.display.html_repr import EstimatorCard
 from pointdep.errors import MEANINGS, FitWarning, Flag, InputError, names_nearest_option
+from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.classical.catalogue import ClassicalMethod, PairModel, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits
-from pointdep.inference.mutual_information import MIEstimate, standard_error
+from pointdep.inference.mutual_information import (
+    MIEstimate,
+    RowValues,
+    normal_quantile,
+    standard_error,
+)
 from pointdep.inference.scoring import balanced_log_likelihood
 
 if TYPE_CHECKING:
-    from sklearn.utils import Tags
+    pass
 
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
@@ -89,8 +92,6 @@ def mean_estimate(
     warnings: tuple[str, ...],
 ) -> MIEstimate:
     """The mean of values: (n,), NaN left out; its error counts groups: (n,) where there are any."""
-    if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     known = ~np.isnan(values)
     values, groups = values[known], None if groups is None else groups[known]
     if not np.isfinite(values).all():
@@ -100,7 +101,7 @@ def mean_estimate(
         )
     nats = float(values.mean())
     stderr = standard_error(values, groups)
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
+    reach = normal_quantile(confidence) * stderr
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -120,7 +121,7 @@ class NotGivenError(InputError, AttributeError):
     """The method does not give this; also an AttributeError, so that `hasattr` says so."""
 
 
-class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
+class ClassicalDependency(DependencyEstimator):
     """Estimate dependence from paired rows as was done before neural networks.
 
     Parameters
@@ -195,13 +196,8 @@ class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
             self._fit_sides(method, x, y, codes, seed, progress)
         self.method_, self.groups_, self.seed_, self.n_rows_ = method, codes, seed, len(x)
         self.reader_x_, self.reader_y_ = readers
-        self._digests = side_digest(raw_x), side_digest(raw_y)
-        encoder = self.reader_x_.encoder
-        self.n_features_in_ = len(encoder.names)
-        if encoder.named:
-            self.feature_names_in_ = np.asarray(encoder.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
+        self.digests_ = side_digest(raw_x), side_digest(raw_y)
+        self._set_features(self.reader_x_.encoder)
         for flag in self.flags_:
             warnings.warn(str(flag), FitWarning, stacklevel=2)
         return self
@@ -265,14 +261,6 @@ class ClassicalDependency(EstimatorCard, BaseEstimator):  # type: ignore[misc]
         x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
         with show("scoring", enabled=self.progress) as progress:
             return shuffled_score(self.model_, x, y, _codes_of(groups, len(x)), progress)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
 
     def _found(self) -> list[tuple[str, object]]:
         about: list[tuple[str, object]] = [("method", self.method_.key)]
@@ -387,3 +375,13 @@ def _codes_of(groups: Any, rows: int) -> Codes | None:
     if codes is not None and len(codes) != rows:
         raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
     return codes
+
+
+def row_values(
+    model: ClassicalDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        assert model.mi_values_ is not None
+        return RowValues(model.mi_values_, model.groups_, digests=model.digests_)
+    return RowValues(*model._of_rows(X, Y, groups))
