@@ -36,6 +36,7 @@ from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
 
 # More rows are tried while they would end before _GROW_S, and scored until that takes _SCORE_S.
 _GROW_S, _SCORE_S, _GROWTH, _STEPS = 14.0, 0.5, 3, 20
+_WARM_COLUMNS = 64
 _FEW_ROWS, _MORE_ROWS, _FEW_NUMBERS = 500, 2_000, 2**18  # at first, by the numbers in a row
 _PAIRS = 20, 2_000  # queries and candidates of which all pairs are scored
 _CPU_BATCH = 256  # a larger one is no faster per row on a CPU, and needs more rows
@@ -95,7 +96,7 @@ class DryRun:
         """Measure, and make laws of what was measured."""
         if self.gpu and self.facts["gpu"] is None:
             return Measured("", {}, self.facts, {})
-        dims, self.dims = self.dims, [2, 2]
+        dims, self.dims = self.dims, [min(dim, _WARM_COLUMNS) for dim in self.dims]
         self._audit("fit", 100, batch=8)  # what a process pays once belongs to its start
         self.dims, self.empty_gib = dims, _anonymous_gib()
         self.points.clear()
@@ -114,7 +115,8 @@ class DryRun:
         batch = self.facts["batch"] if self.gpu else min(self.facts["batch"], _CPU_BATCH)
         rows = max(self.least_rows, math.ceil(1.1 * batch / dry.train_share))
         first = replace(dry, rows=rows).visits(batch, least_steps)
-        seen, more = {rows: first}, max(1, round(_STEPS * batch * dry.folds / first))
+        steps = _STEPS * (1 if max(self.dims) > _WARM_COLUMNS else 3)  # they take little
+        seen, more = {rows: first}, max(1, round(steps * batch * dry.folds / first))
         fitted = self._audit("fit", rows, batch)
         self._audit("longer fit", rows, batch, epochs=1 + more)
         epochs_s = points["longer fit"][rows] - points["fit"][rows]
