@@ -70,7 +70,8 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
     # A small job before it pays what a process pays once.
     few = PointwiseDependency(max_epochs=1, progress=False, **options).fit(x[:500], y[:500])
     if command in ("score", "retrieve"):
-        layers = (256, 64) if job.dim <= 25 else "auto"  # those of a fit on all rows
+        narrow = (256, 64) if job.rows >= 50_000 else (128, 64)
+        layers = narrow if job.dim <= 25 else "auto"  # those of a fit on all rows
         few.set_params(max_epochs=3, hidden=layers).fit(x[:3_000], y[:3_000])
     else:
         pointdep.audit(x[:500], y[:500], model=few)

@@ -29,6 +29,7 @@ import torch
 
 from pointdep.auditing.audit import audit
 from pointdep.core.methods import get_method
+from pointdep.errors import PointdepWarning
 from pointdep.estimators import assembly, fit_rows
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.batches import TrainingOptions
@@ -94,6 +95,7 @@ class DryRun:
 
     def run(self) -> Measured:
         """Measure, and make laws of what was measured."""
+        warnings.simplefilter("ignore", PointdepWarning)  # of few rows
         if self.gpu and self.facts["gpu"] is None:
             return Measured("", {}, self.facts, {})
         dims, self.dims = self.dims, [min(dim, _WARM_COLUMNS) for dim in self.dims]
@@ -246,5 +248,4 @@ def _anonymous_gib() -> float:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
     print(json.dumps(asdict(DryRun(**json.loads(sys.argv[1])).run())))
