@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.collapse import spread
+from pointdep.contrastive.losses.contrastive_loss import spread
 from pointdep.errors import MEANINGS
 
 from .losses_by_hand import LOSSES, made

@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.moments import identity_applies
 from pointdep.core import objectives
 from pointdep.errors import InputError
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+
+
+
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.inner_sums import Quadratic, inner_quadratic
-from pointdep.contrastive.losses.precision import _Gram
-from pointdep.contrastive.losses.unit import unit_rows
 
 from .losses_by_hand import LOSSES, made, pairs
 
