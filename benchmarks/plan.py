@@ -63,7 +63,11 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
     warnings.simplefilter("ignore")
     both = views(job.rows, job.dim, seed=0)
     x, y = both[:, : job.dim], both[:, job.dim :]
-    options = {"folds": job.folds, "device": "cuda" if gpu else "cpu", "random_state": 0}
+    options: dict[str, Any] = {
+        "folds": job.folds,
+        "device": "cuda" if gpu else "cpu",
+        "random_state": 0,
+    }
     model = PointwiseDependency(
         max_epochs=job.epochs, patience=job.epochs, stream=job.stream, progress=False, **options
     )
@@ -95,7 +99,12 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
 def compared(job: Job, gpu: bool) -> dict[str, Any]:
     """One plan, and the four jobs it is about."""
     began = time.perf_counter()
-    asked = {"epochs": job.epochs, "folds": job.folds, "queries": job.queries, "stream": job.stream}
+    asked: dict[str, Any] = {
+        "epochs": job.epochs,
+        "folds": job.folds,
+        "queries": job.queries,
+        "stream": job.stream,
+    }
     found = pointdep.plan(job.rows, job.dim, gpu=gpu, cores=None if gpu else 1, **asked)
     result: dict[str, Any] = {**asdict(job), "plan_seconds": time.perf_counter() - began}
     for command in COMMANDS:
