@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from pointdep import PointwiseDependency, from_logits
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.data.tasks.base import Task
+from pointdep.data.tasks.continuous import Task
 from pointdep.fitting.splits import Split
 
 DIM, HIDDEN, EMBEDDING = 20, 128, 32
@@ -157,7 +157,7 @@ def measure(mi: float, seed: int, rows: int) -> dict[str, Any]:
         found: dict[str, Any] = {"pc": {"pmi_rmse": rmse(own.pmi(fresh.x, fresh.y), fresh.pmi)}}
         five = own_fit(task, towers, 5, seed)
         found["pc_five_folds"] = {"pmi_rmse": rmse(five.pmi(fresh.x, fresh.y), fresh.pmi)}
-    split = own._rows.splits[0]
+    split = own.training_rows_.paired.splits[0]
     x, y = (torch.tensor(side, dtype=torch.float32) for side in (task.x, task.y))
     held = split.report
     with warnings.catch_warnings():

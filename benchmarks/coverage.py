@@ -25,6 +25,7 @@ from report import report
 from scipy import stats
 
 from pointdep.data.tasks import Task, correlated_gaussians, make_task
+from pointdep.estimators.fit_rows import prepare
 from pointdep.inference.bias import FittingBias
 
 TASKS: dict[str, Callable[[int, int], Task]] = {
@@ -74,20 +75,20 @@ def cover(job: tuple[str, int, list[int]]) -> list[dict[str, Any]]:
 
 def null(job: tuple[int, int, int]) -> dict[str, Any]:
     """The p-value of one independent data set."""
-    from pointdep import assembly
     from pointdep.core.methods import get_method
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators import assembly
+    from pointdep.estimators.permutation import permutation_null
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.fitting.progress import Silent
-    from pointdep.permutation import permutation_null
 
     seed, rows, shuffles = job
     task = make_task("independent", rows, seed)
     model = PointwiseDependency(random_state=seed, progress=False)
     # The null needs the prepared rows only, so that the fit itself is left out.
-    read = model._read(task.x, task.y, None)
+    read = model._read(task.x, task.y, None, model._seed()).paired
     settings = model._critic_settings(rows, 5)
     front = assembly.make_model(settings, get_method("pc"), 5, 5, 5)
-    prepared = assembly.prepare(front, read)
+    prepared = prepare(front, read)
     found = permutation_null(settings, prepared, shuffles, progress=Silent())
     return {"seed": seed, "p": found.p_value, "observed": found.observed}
 

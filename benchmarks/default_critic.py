@@ -17,7 +17,7 @@ import numpy as np
 from report import report
 
 from pointdep.data.tasks import Task, correlated_gaussians, make_task
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 
 ROWS, FRESH = 10_000, 10_000
 

@@ -114,12 +114,11 @@ def by_vectors() -> Any:
     import faiss  # noqa: F401, so that no run is timed with loading it
     import torch
 
-    from pointdep.retrieval.inner import MARGIN, nearest
-    from pointdep.retrieval.vectors import make_vectors
+    from pointdep.retrieval.inner_product import MARGIN, empty_vectors, nearest
 
     def search(queries: Any, candidates: Any) -> Any:
         rows = torch.from_numpy(candidates)
-        made = make_vectors("flat", len(rows), rows[:1], torch.device("cpu"))
+        made = empty_vectors("flat", len(rows), rows[:1], torch.device("cpu"))
         for part in torch.split(rows, 1 << 13):
             made.add(part)
         found = [

@@ -12,9 +12,7 @@ import argparse
 
 from report import report
 
-from pointdep.experiments.figure1.run import run_figure1
-from pointdep.experiments.figure1.settings import Figure1
-from pointdep.experiments.figure1.summary import halves, summarise
+from pointdep.experiments.figure1 import Figure1, halves, run_figure1, summarise
 from pointdep.fitting.progress import show
 
 METHODS = ("cpc", "variational", "pc", "dm2", "drf")

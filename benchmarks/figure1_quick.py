@@ -16,9 +16,7 @@ from pathlib import Path
 from report import report
 from scipy.stats import spearmanr
 
-from pointdep.experiments.figure1.run import run_figure1
-from pointdep.experiments.figure1.settings import Figure1
-from pointdep.experiments.figure1.summary import halves, summarise
+from pointdep.experiments.figure1 import Figure1, halves, run_figure1, summarise
 from pointdep.fitting.progress import show
 
 FULL = Path(__file__).parents[1] / "docs" / "figure1" / "figure1.json"

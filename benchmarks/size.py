@@ -32,9 +32,10 @@ def code_lines(source: str) -> int:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
         # A bare string is a docstring wherever it stands, below a constant too.
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        if isinstance(node.value.value, str):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep import assembly
 from pointdep.core.methods import get_method
-from pointdep.estimator import PointwiseDependency
-from pointdep.fitting.residual import drop_unproven_network
+from pointdep.estimators import assembly
+from pointdep.estimators.fit_rows import FitRows, prepare
+from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.fitting.closed_form import drop_unproven_network
 from pointdep.fitting.splits import Split
 from pointdep.inference.out_of_fold import out_of_fold
 
@@ -27,11 +28,13 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
     """One estimator with the default settings per data set; all have the same rows and columns."""
     made = [PointwiseDependency(random_state=seed, progress=False) for seed in seeds]
     method = get_method("pc")
-    read = [one._read(x, y, None) for one, (x, y) in zip(made, pairs, strict=True)]
+    read = [
+        one._read(x, y, None, one._seed()).paired for one, (x, y) in zip(made, pairs, strict=True)
+    ]
     folds, width = len(read[0].splits), (read[0].x.shape[1], read[0].y.shape[1])
     settings = made[0]._critic_settings(len(read[0].x), max(width))
     fronts = [assembly.make_model(settings, method, folds, *width) for _ in made]
-    rows = [assembly.prepare(front, one) for front, one in zip(fronts, read, strict=True)]
+    rows = [prepare(front, one) for front, one in zip(fronts, read, strict=True)]
     size = len(rows[0].x)
     splits = [
         Split(*(part + number * size for part in (split.train, split.stop, split.report)))
@@ -45,7 +48,7 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
         splits=splits,
     )
     model = assembly.make_model(settings, method, len(splits), *width)
-    options = made[0]._training_options(settings, stacked)
+    options = made[0]._training_options(settings, FitRows(stacked))
     trained = assembly.train_model(model, stacked, options, keep_unproven=True)
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))
@@ -57,6 +60,6 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
         estimator._set_fitted(own, one.encoder_x, one.encoder_y, size)
         estimator.oof_pmi_, estimator.oof_values_ = held.pmi, held.pseudo_values
         estimator.flags_, estimator.history_ = held.flags, trained.history
-        estimator.groups_, estimator.bias_, estimator._rows = None, held.bias, one
+        estimator.groups_, estimator.bias_, estimator.training_rows_ = None, held.bias, FitRows(one)
         assert np.isfinite(held.pmi).all()
     return made

@@ -1,4 +1,4 @@
-"""One thread for torch; one Chromium, without a network; the documentation, built once.
+"""One thread for torch; the tables of the library; one Chromium; the documentation, built once.
 
 One thread here and in the processes that tests start: the networks of the tests are too small to
 share out, and waiting threads spin. Beside other work on the machine two threads take four times as
@@ -20,6 +20,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is first import
 ROOT = Path(__file__).parents[1]
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-background-networking",
          "--disable-dev-shm-usage", "--window-size=1280,1000")  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def tables():
+    """The tables of methods, critics and file formats: after each test as they were before it."""
+    from pointdep.core.critics import CRITICS
+    from pointdep.core.methods import METHODS
+    from pointdep.data.files import FORMATS
+
+    held = [METHODS._entries, METHODS._made, CRITICS._entries, CRITICS._made, FORMATS]
+    before = [dict(table) for table in held]
+    yield
+    for table, kept in zip(held, before, strict=True):
+        if table != kept:
+            table.clear()
+            table.update(kept)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from pointdep import (
     from_embeddings,
     mi_against_n,
 )
-from pointdep.cards import card, columns
+from pointdep.display.html_repr import card, columns
 from pointdep.errors import PointdepWarning
 from pointdep.inference.mutual_information import MIEstimate
 

@@ -15,12 +15,10 @@ from pointdep import PointwiseDependency, audit
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.experiments.figure1.run import make_draw, make_engine, run_figure1
-from pointdep.experiments.figure1.settings import Cell, Figure1
-from pointdep.fitting import engine, recording, stream
+from pointdep.experiments.figure1 import Cell, Figure1, make_draw, make_engine, run_figure1
+from pointdep.fitting import engine, recording, sampler, streamed_rows
+from pointdep.fitting.active_replicas import Crew
 from pointdep.fitting.batches import Cells
-from pointdep.fitting.crew import Crew
-from pointdep.fitting.streamed import rows as streamed_rows
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -270,9 +268,9 @@ class TestFigure1:
         replayed = trained(settings, 20)
         fewer = trained(settings, 2)  # than are done before the recording
         monkeypatch.setattr(
-            stream.StreamEngine,
+            sampler.StreamEngine,
             "_replay",
-            lambda self, one, steps, shown: stream._repeat(one, steps, shown),
+            lambda self, one, steps, shown: sampler._repeat(one, steps, shown),
         )
         one_by_one = trained(settings, 20)
         assert_near(replayed, one_by_one, TOLERANCES[precision])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -26,7 +27,7 @@ PAGES = [
     for page in [*ROOT.glob("README.md"), *sorted(ROOT.glob("docs/**/*.md"))]
     if BLOCK.search(page.read_text("utf-8"))
 ]
-TESTED_ELSEWHERE = ("demo",)  # half a minute: once, in tests/cli/test_demo.py
+TESTED_ELSEWHERE = ("demo", "plan")  # half a minute each: tests/cli/test_{demo,plan}.py
 OPTIONAL = ("open_clip", "sentence_transformers")  # blocks that import them run where they are
 
 
@@ -169,3 +170,10 @@ class TestThisTest:
             follow("page", PAGE.replace("np.save", "np.sav"))
         here = [entry for entry in caught.traceback if entry.frame.code.raw.co_filename == "page"]
         assert PAGE.splitlines()[here[0].lineno].startswith("np.save")
+
+
+def test_tables_of_methods_and_critics():
+    """`python docs/site/tables.py` writes them."""
+    tables = runpy.run_path(str(ROOT / "docs/site/tables.py"))
+    text = tables["PAGE"].read_text("utf-8")
+    assert tables["filled"](text) == text

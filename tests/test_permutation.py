@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep import PointwiseDependency, permutation
+from pointdep import PointwiseDependency
 from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import InputError
+from pointdep.estimators import permutation
+from pointdep.estimators.permutation import PermutationNull
 from pointdep.fitting.progress import Silent
-from pointdep.permutation import PermutationNull
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 
@@ -31,7 +32,9 @@ def fitted(x, y, groups=None, **options):
 
 
 def null_of(model, shuffles):
-    return permutation.permutation_null(model._settings, model._rows, shuffles, progress=Silent())
+    return permutation.permutation_null(
+        model._settings, model.training_rows_.paired, shuffles, progress=Silent()
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,9 +133,12 @@ class TestGroups:
         model.mutual_information(shuffles=3)
         assert {len(rows.x) for rows in seen} == {40}
         assert all(rows.codes is None for rows in seen)
-        places = [int(torch.nonzero((model._rows.x == row).all(1))[0, 0]) for row in seen[0].x]
+        places = [
+            int(torch.nonzero((model.training_rows_.paired.x == row).all(1))[0, 0])
+            for row in seen[0].x
+        ]
         assert sorted(groups[places]) == list(range(40))
-        torch.testing.assert_close(seen[0].y, model._rows.y[places])  # still pairs
+        torch.testing.assert_close(seen[0].y, model.training_rows_.paired.y[places])  # still pairs
 
     def test_copies_of_independent_pairs_are_no_dependence(self):
         """Without groups every copy that is reported was trained on."""

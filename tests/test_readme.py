@@ -10,7 +10,7 @@ import pytest
 
 from pointdep import CLASSICAL, METHODS
 from pointdep.core.methods import PAPER_METHODS
-from pointdep.fitting.flags import MEANINGS
+from pointdep.errors import MEANINGS
 from pointdep.inference.verdicts import FAULTS
 
 ROOT = Path(__file__).parent.parent

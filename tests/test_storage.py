@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits, storage
+from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits
 from pointdep.core.critics import CRITICS
+from pointdep.data import storage
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
 
@@ -439,7 +440,13 @@ def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
     told = page.read_text("utf-8").split("## What of the rows is in it?")[1].split("##")[0]
     made = KEPT[kind]()
     made.save(tmp_path / "model")
-    rows = torch.cat([made._rows.x.flatten(), made._rows.y.flatten(), *_encoded(made)]).unique()
+    rows = torch.cat(
+        [
+            made.training_rows_.paired.x.flatten(),
+            made.training_rows_.paired.y.flatten(),
+            *_encoded(made),
+        ]
+    ).unique()
     found = set()
     for name, tensor in load_file(tmp_path / "model" / "weights.safetensors").items():
         held = torch.isin(tensor.float(), rows[rows.abs() > 1e-3]).float().mean()

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pointdep import objectives
-    from pointdep.adapters.estimator import CalibratedDependency
-    from pointdep.adapters.making import from_embeddings, from_logits
     from pointdep.auditing.audit import audit
     from pointdep.auditing.result import Audit
-    from pointdep.auditing.shards import audit_shards
-    from pointdep.classical.estimator import ClassicalDependency
-    from pointdep.classical.methods import CLASSICAL
-    from pointdep.cluster.scoring import score_shards
-    from pointdep.conditional.estimator import ConditionalDependency
-    from pointdep.core.methods import METHODS, Method
-    from pointdep.data.stored.opening import open_rows
+    from pointdep.auditing.sharded_audit import audit_shards
+    from pointdep.cluster.shard_scoring import score_shards
+    from pointdep.core.critics import register_critic
+    from pointdep.core.critics.base import Critic
+    from pointdep.core.methods import METHODS, Method, register_method
+    from pointdep.data.open_rows import open_rows
     from pointdep.errors import (
         DataWarning,
         DivergedError,
@@ -32,24 +28,28 @@ if TYPE_CHECKING:
         PointdepError,
         PointdepWarning,
     )
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.calibrated import CalibratedDependency, from_embeddings, from_logits
+    from pointdep.estimators.classical.catalogue import CLASSICAL
+    from pointdep.estimators.classical.estimator import ClassicalDependency
+    from pointdep.estimators.conditional import ConditionalDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
-    from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
-    from pointdep.retrieval.result import Retrieved
+    from pointdep.retrieval.search import Retrieved
     from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
+    from pointdep.workflow.plan import Plan, plan
     from pointdep.workflow.pmi_features import PMIFeatures
-    from pointdep.workflow.ranking import mutual_information_features
-    from pointdep.workflow.scorer import mi_scorer
+    from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
 
 _HOME = {
     "Audit": "pointdep.auditing.result",
-    "CLASSICAL": "pointdep.classical.methods",
-    "CalibratedDependency": "pointdep.adapters.estimator",
-    "ClassicalDependency": "pointdep.classical.estimator",
-    "ConditionalDependency": "pointdep.conditional.estimator",
+    "CLASSICAL": "pointdep.estimators.classical.catalogue",
+    "CalibratedDependency": "pointdep.estimators.calibrated",
+    "ClassicalDependency": "pointdep.estimators.classical.estimator",
+    "ConditionalDependency": "pointdep.estimators.conditional",
+    "Critic": "pointdep.core.critics.base",
     "DataWarning": "pointdep.errors",
     "DivergedError": "pointdep.errors",
     "FitWarning": "pointdep.errors",
@@ -60,26 +60,28 @@ _HOME = {
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
     "ModelFileError": "pointdep.errors",
-    "Plan": "pointdep.planning.plan",
+    "Plan": "pointdep.workflow.plan",
     "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
     "PointdepWarning": "pointdep.errors",
-    "PointwiseDependency": "pointdep.estimator",
+    "PointwiseDependency": "pointdep.estimators.pointwise",
     "RatioCheck": "pointdep.inference.checks",
-    "Retrieved": "pointdep.retrieval.result",
+    "Retrieved": "pointdep.retrieval.search",
     "audit": "pointdep.auditing.audit",
-    "audit_shards": "pointdep.auditing.shards",
+    "audit_shards": "pointdep.auditing.sharded_audit",
     "compare": "pointdep.workflow.comparison",
-    "from_embeddings": "pointdep.adapters.making",
-    "from_logits": "pointdep.adapters.making",
+    "from_embeddings": "pointdep.estimators.calibrated",
+    "from_logits": "pointdep.estimators.calibrated",
     "mi_against_n": "pointdep.workflow.against_n",
-    "mi_scorer": "pointdep.workflow.scorer",
-    "mutual_information_features": "pointdep.workflow.ranking",
+    "mi_scorer": "pointdep.workflow.sklearn_tools",
+    "mutual_information_features": "pointdep.workflow.sklearn_tools",
     "objectives": "pointdep.objectives",
-    "open_rows": "pointdep.data.stored.opening",
-    "plan": "pointdep.planning.plan",
+    "open_rows": "pointdep.data.open_rows",
+    "plan": "pointdep.workflow.plan",
+    "register_critic": "pointdep.core.critics",
+    "register_method": "pointdep.core.methods",
     "retrieval_metrics": "pointdep.retrieval.metrics",
-    "score_shards": "pointdep.cluster.scoring",
+    "score_shards": "pointdep.cluster.shard_scoring",
 }
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "CalibratedDependency",
     "ClassicalDependency",
     "ConditionalDependency",
+    "Critic",
     "DataWarning",
     "DivergedError",
     "FitWarning",
@@ -117,6 +120,8 @@ __all__ = [
     "objectives",
     "open_rows",
     "plan",
+    "register_critic",
+    "register_method",
     "retrieval_metrics",
     "score_shards",
 ]

@@ -81,7 +81,9 @@ def test_out_of_fold_pmi_by_hand(fitted):
     critic = model.model_.critic
     weights, heat = critic.weights.double().numpy(), float(critic.temperature)
     expected = np.empty(len(x))
-    for (slope, shift, *mix), split in zip(weights, model._rows.splits, strict=True):
+    for (slope, shift, *mix), split in zip(
+        weights, model.training_rows_.paired.splits, strict=True
+    ):
         of_others = logits[split.report][:, split.train]
         levels = [
             np.log(np.mean(np.exp(t * heat * of_others), 1)) / (t * heat) for t in (1, 0.5, 0.25)

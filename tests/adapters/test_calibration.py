@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from core.tables import random_table
 from pointdep import from_logits
-from pointdep.adapters.levels import columns, combine, levels, parts_of
-from pointdep.adapters.logistic import fit_log_ratio
+from pointdep.estimators.calibration import columns, combine, fit_log_ratio, levels, parts_of
 
 from .helpers import TABLE, draw, embeddings, gaussian_log_ratio
 

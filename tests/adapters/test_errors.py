@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pointdep import CalibratedDependency, from_embeddings, from_logits
-from pointdep.adapters.flags import pair_flags
 from pointdep.errors import FitWarning, InputError
+from pointdep.estimators.calibrated import pair_flags
 
 from .helpers import draw, embeddings
 

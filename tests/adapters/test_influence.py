@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from pointdep import from_embeddings, from_logits
-from pointdep.adapters.calibrating import _fit_folds
-from pointdep.adapters.cells import Cells, LogitMatrix
-from pointdep.adapters.critic import CalibratedCritic
-from pointdep.adapters.influence import influence
-from pointdep.adapters.levels import SHARES
-from pointdep.adapters.logistic import fit_log_ratio
-from pointdep.adapters.sources import Embeddings
+from pointdep.estimators.calibrated_model import CalibratedCritic
+from pointdep.estimators.calibration import (
+    SHARES,
+    Cells,
+    LogitMatrix,
+    _fit_folds,
+    fit_log_ratio,
+    influence,
+)
+from pointdep.estimators.embeddings import Embeddings
 from pointdep.inference.mutual_information import standard_error
 
 from .helpers import embeddings, gaussian_log_ratio, towers

@@ -11,9 +11,9 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.auditing.audit import audit
-from pointdep.auditing.deciding import decide
-from pointdep.auditing.mismatched import Mismatched
-from pointdep.auditing.report.words import more_by_chance
+from pointdep.auditing.decision import decide
+from pointdep.auditing.evidence import Mismatched
+from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, FitWarning, InputError
 
@@ -463,7 +463,7 @@ def test_independent_pairs_have_no_suspects():
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
     from pointdep.auditing import audit as module
-    from pointdep.auditing import deciding
+    from pointdep.auditing import decision
 
     asked = []
 
@@ -477,7 +477,7 @@ def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     def high(pmi, _):
         return np.where(pmi > np.median(pmi), 0.0, 1.0)
 
-    monkeypatch.setattr(deciding, "q_values", high)
+    monkeypatch.setattr(decision, "q_values", high)
     table = audited(*pairs(300), contamination=0.1).table
     looked_at, suspects = asked[0], table.index[table["suspect"]]
     assert set(looked_at[: len(suspects)]) == set(suspects)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pointdep.auditing.chance import (
+from pointdep.auditing.decision import (
     estimate_contamination,
     mismatched_shares,
     most_by_chance,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep.auditing import duplicates as module
-from pointdep.auditing.duplicates import duplicates
+from pointdep.auditing import partners as module
+from pointdep.auditing.partners import duplicates
 
 ROWS = 2000
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep import FitWarning, PointwiseDependency
-from pointdep.auditing.mismatched import find_standings, mismatched_pairs
+from pointdep.auditing.evidence import find_standings, mismatched_pairs
 from pointdep.auditing.result import Contamination
 from pointdep.inference.scoring import score_matrix
 
@@ -46,7 +46,7 @@ def fitted():
 
 
 def test_every_row_by_the_model_that_did_not_see_it(fitted):
-    rows = fitted._rows
+    rows = fitted.training_rows_.paired
     found = mismatched_pairs(fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed)
     total = 0
     for replica, split in enumerate(rows.splits):
@@ -63,7 +63,7 @@ def test_every_row_by_the_model_that_did_not_see_it(fitted):
 
 
 def test_rows_of_one_group_are_not_mismatched(fitted):
-    rows = fitted._rows
+    rows = fitted.training_rows_.paired
     groups = torch.arange(150) // 2
     found = mismatched_pairs(
         fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed, groups=groups
@@ -74,7 +74,7 @@ def test_rows_of_one_group_are_not_mismatched(fitted):
 
 def test_a_pair_unlike_all_others_is_acquitted():
     """Its PMI is low with everything, but least low with its partner."""
-    from pointdep.auditing.chance import mismatched_shares, posteriors
+    from pointdep.auditing.decision import mismatched_shares, posteriors
 
     random = np.random.default_rng(0)
     mismatched, standings = random.normal(-8, 3, 20_000), random.random(20_000)

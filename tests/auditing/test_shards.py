@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from pointdep import PointwiseDependency, audit_shards, score_shards
-from pointdep.auditing import pool as pool_module
-from pointdep.auditing.pool import Pool, stand
+from pointdep.auditing import sharded_audit as pool_module
+from pointdep.auditing.sharded_audit import Pool, stand
 from pointdep.errors import DataWarning, InputError
 
 ROWS, WRONG = 3_000, 60
@@ -181,7 +181,7 @@ def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
         drawn.append(draw_pool(*arguments))
         return drawn[0]
 
-    monkeypatch.setattr("pointdep.auditing.shards.draw_pool", spy)
+    monkeypatch.setattr("pointdep.auditing.sharded_audit.draw_pool", spy)
     audit_shards(model, "x", "y", output="out", progress=False)
     numbers = drawn[0].numbers
     assert len(np.unique(numbers)) == 600

@@ -1,6 +1,6 @@
 """The table of the worst rows on the terminal."""
 
-from pointdep.cli.audit_show import print_worst
+from pointdep.cli.audit import print_worst
 
 from .report.helpers import make_audit
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from pointdep.classical.cca import wishart_excess
 from pointdep.errors import FitWarning, InputError
+from pointdep.estimators.classical.cca import wishart_excess
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
 

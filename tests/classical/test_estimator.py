@@ -74,8 +74,8 @@ def test_tiles_agree_with_the_whole(key, monkeypatch):
     x, y = data_for(key)
     model = fit(key, x, y)
     pairs, matrix = model.pmi(x, y), model.pmi_matrix(x, y)
-    monkeypatch.setattr("pointdep.classical.answers._ROWS", 7)
-    monkeypatch.setattr("pointdep.classical.answers._COLUMNS", 33)
+    monkeypatch.setattr("pointdep.estimators.classical.estimator._ROWS", 7)
+    monkeypatch.setattr("pointdep.estimators.classical.estimator._COLUMNS", 33)
     np.testing.assert_allclose(model.pmi(x, y), pairs, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(model.pmi_matrix(x, y), matrix, rtol=1e-5, atol=1e-6)
 

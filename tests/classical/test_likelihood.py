@@ -6,10 +6,10 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from pointdep.classical import likelihood
-from pointdep.classical.mixtures import Mixture
-from pointdep.classical.sides import Side
 from pointdep.errors import InputError
+from pointdep.estimators.classical import likelihood
+from pointdep.estimators.classical.likelihood import Mixture
+from pointdep.estimators.classical.prepared import Side
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
 

@@ -5,15 +5,14 @@ import copy
 import pytest
 
 from pointdep import CLASSICAL
-from pointdep.classical.methods import MOST_CENTRES, get_classical
 from pointdep.core import methods as core
 from pointdep.errors import InputError
+from pointdep.estimators.classical.catalogue import MOST_CENTRES, get_classical
 
 
 def test_keys():
     assert set(CLASSICAL) == {"counting", "phsic", "ulsif", "likelihood", "ksg", "cca"}
     assert all(key == method.key for key, method in CLASSICAL.items())
-    assert set(core._CLASSICAL) == set(CLASSICAL)
     assert not set(CLASSICAL) & set(core.METHODS)
 
 

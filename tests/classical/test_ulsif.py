@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pointdep.classical import ulsif
-from pointdep.classical.sides import Side
 from pointdep.errors import FitWarning
+from pointdep.estimators.classical import ulsif
+from pointdep.estimators.classical.prepared import Side
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pointdep.auditing.report.content import Shown
 from pointdep.cli import audit
-from pointdep.cli.audit_show import shown_text
+from pointdep.cli.audit import shown_text
 
 FITS = pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning")
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pointdep.auditing.report.words import caveat
+from pointdep.auditing.report.wording import caveat
 from pointdep.cli import demo
 from pointdep.cli.app import run
-from pointdep.data.digits import digit_halves
+from pointdep.data.images import digit_halves
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import pointdep as package
 from pointdep import CLASSICAL, METHODS
 from pointdep.core.critics import CRITICS
-from pointdep.data.readers import SUFFIXES
+from pointdep.data.files import FORMATS
 
 COMMANDS = [
     *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain", "bench"),
@@ -58,7 +58,7 @@ def test_the_names_in_help_are_those_there_are(pointdep, command):
     assert set((methods.group(2) or "").split()) == (classical if command == "mi" else set())
     critics = re.search(r"--critic \S+ ([a-z, ]+)\.", text)
     assert set(re.findall(r"\w+", critics.group(1))) - {"or"} == set(CRITICS)
-    assert all(suffix in text for suffix in SUFFIXES)
+    assert all(suffix in text for suffix in FORMATS)
 
 
 def test_version(pointdep):

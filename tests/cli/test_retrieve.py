@@ -99,17 +99,14 @@ def test_json(pointdep, saved_model, model, pairs, check_json, options):
     assert (content["queries"], content["candidates"], content["k"]) == (200, 200, 10)
     assert content["exact"] is True
     assert content["without_partner"] == found.without_partner
-    assert content["output"] == ("best.csv" if options else None)
-    if options:
-        assert content["found"] is None
-    else:
+    if not options:
         assert [row["query"] for row in content["found"]] == list(range(200))
         assert [row["candidates"] for row in content["found"]] == found.indices.tolist()
         assert [row["pmi"] for row in content["found"]] == found.pmi.tolist()
-    assert content["index"] == ("index" if options else None)
-    if not options:
-        assert content["pairs"] is None
+        assert content["output"] is content["index"] is content["pairs"] is None
         return
+    assert (content["output"], content["index"]) == ("best.csv", "index")
+    assert content["found"] is None
     metrics = model.retrieval_metrics(*pairs)
     assert content["pairs"]["mrr"] == pytest.approx(metrics.mrr)
     assert {r["k"]: r["share"] for r in content["pairs"]["recall"]} == metrics.recall
@@ -147,8 +144,7 @@ def test_few_candidates(pointdep, saved_model, pairs):
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:3])
     content = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--paired", "--json").json()
-    assert content["k"] == 3
-    assert content["pairs"]["matching"] == []
+    assert (content["k"], content["pairs"]["matching"]) == (3, [])
 
 
 class TestTables:
@@ -185,51 +181,35 @@ class TestTables:
         )
 
 
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("x.npy",), "CANDIDATES is missing"),
-            (("x.npy", "y.npy", "-k", 201), "-k 201 but there are only 200 candidates"),
-            (("x.npy", "y.npy", "--queries", "z"), "unknown --queries 'z'"),
-            (("x.npy", "y.npy", "--index", "hnws"), "unknown --index 'hnws': did you mean 'hnsw'"),
-            (("x.npy", "y.npy", "--shortlist", 2, "-k", 3), "--shortlist 2 must be at least 3"),
-            (("x.npy", "y.npy", "--exact", "--index", "ivf"), "--exact looks.* --index ivf does"),
-            (("x.npy", "y.npy", "-o", "best.npy"), r"written here are \.csv, \.parquet$"),
-            (("x.npy", "y.npy", "-o", "best.txt"), r"written here are \.csv, \.parquet$"),
-            (("x.npy", "y.npy", "-o", "no/best.csv"), "does not exist"),
-            (
-                ("x.npy", "y.npy", "--candidates-index", "i"),
-                "--candidates-index and CANDIDATES cannot be given together",
-            ),
-            (
-                ("x.npy", "--candidates-index", "i", "--paired"),
-                "--candidates-index and --paired cannot be given together",
-            ),
-            (("x.npy", "--candidates-index", "nowhere"), "no index at nowhere"),
-            (("x.npy", "y.npy", "--save-index", "x.npy"), "x.npy is a file"),
-            (("x.npy", "z.npy"), "z.npy"),
-            (("x.npy", "x.npy"), "Y has 2 features.*expecting 3 features as input$"),
-            (("y.npy", "x.npy"), r"X has 3 features.*; did you mean --queries y\?$"),
-            (("y.npy", "x.npy", "--save-index", "i"), r"; did you mean --queries y\?$"),
-        ],
-    )
-    def test_calls(self, refused, saved_model, arguments, message):
-        refused(message, "retrieve", saved_model, *arguments)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("x.npy", "CANDIDATES is missing"),
+        ("x.npy y.npy -k 201", "-k 201 .* 200 candidates"),
+        ("x.npy y.npy --queries z", "unknown --queries 'z'"),
+        ("x.npy y.npy --index hnws", "unknown --index 'hnws': did you mean 'hnsw'"),
+        ("x.npy y.npy --shortlist 2 -k 3", "--shortlist 2 must be at least 3"),
+        ("x.npy y.npy --exact --index ivf", "--exact looks.* --index ivf does"),
+        ("x.npy y.npy -o best.npy", r"\.csv, \.parquet$"),
+        ("x.npy y.npy -o no/best.csv", "does not exist"),
+        ("x.npy y.npy --candidates-index i", "--candidates-index and CANDIDATES"),
+        ("x.npy --candidates-index i --paired", "--candidates-index and --paired"),
+        ("x.npy --candidates-index nowhere", "no index at nowhere"),
+        ("x.npy y.npy --save-index x.npy", "x.npy is a file"),
+        ("x.npy z.npy", "z.npy"),
+        ("x.npy short.npy --paired", "--paired: 200 queries and 50 candidates"),
+        ("x.npy x.npy", "Y has 2 features.*expecting 3 features as input$"),
+        ("y.npy x.npy", r"X has 3 features.*; did you mean --queries y\?$"),
+        ("y.npy x.npy --save-index i", r"; did you mean --queries y\?$"),
+    ],
+)
+def test_refused(refused, saved_model, pairs, arguments, message):
+    np.save("short.npy", pairs[1][:50])
+    refused(message, "retrieve", saved_model, *arguments.split())
 
-    def test_pairs_of_different_length(self, refused, saved_model, pairs):
-        np.save("short.npy", pairs[1][:50])
-        refused(
-            "200 queries and 50 candidates are not pairs.* or leave out --paired",
-            *("retrieve", saved_model, "x.npy", "short.npy", "--paired"),
-        )
 
-    def test_an_index_of_the_side_that_asks(self, refused, pointdep, saved_model):
-        pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "--quiet")
-        refused(
-            "this index holds y, and the queries are y too: set --queries x, or take an index of x",
-            *("retrieve", saved_model, "y.npy", "--candidates-index", "index", "--queries", "y"),
-        )
-
-    def test_no_model(self, refused):
-        refused("no model at", "retrieve", "nowhere", "x.npy", "y.npy")
+def test_an_index_of_the_side_that_asks_and_no_model(refused, pointdep, saved_model):
+    pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "--quiet")
+    options = ("--candidates-index", "index", "--queries", "y")
+    refused("index holds y, .* set --queries x", "retrieve", saved_model, "y.npy", *options)
+    refused("no model at", "retrieve", "nowhere", "x.npy", "y.npy")

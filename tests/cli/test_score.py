@@ -27,34 +27,31 @@ def expected(saved_model, pairs):
     return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi, **beside})
 
 
-def test_tables(pointdep, saved_model, expected, folder):
-    for path, read in (("pmi.csv", pd.read_csv), ("pmi.parquet", pd.read_parquet)):
+def test_files(pointdep, saved_model, expected, folder):
+    Path("pmi.npy").write_bytes(b"older")  # is replaced
+    for path in ("pmi.csv", "pmi.parquet", "pmi.npy"):
         outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", path)
-        assert outcome.code == 0
-        assert outcome.err == ""
-        pd.testing.assert_frame_equal(read(path), expected, check_dtype=False, rtol=1e-6)
-    assert sorted(p.name for p in folder.iterdir()) == ["pmi.csv", "pmi.parquet", "x.npy", "y.npy"]
+        assert (outcome.code, outcome.err) == (0, "")
+    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
+    for found in (pd.read_csv("pmi.csv"), pd.read_parquet("pmi.parquet")):
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+    written = ["pmi.csv", "pmi.npy", "pmi.parquet", "x.npy", "y.npy"]
+    assert sorted(p.name for p in folder.iterdir()) == written
 
 
 def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
-    from pointdep import answers, streaming
+    from pointdep.estimators import fit_rows, pointwise
 
-    monkeypatch.setattr(streaming, "IN_MEMORY", 0)
-    monkeypatch.setattr(answers, "_PART", 5 * 30)
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", 0)
+    monkeypatch.setattr(pointwise, "_PART", 5 * 30)
     assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.parquet").code == 0
     found = pd.read_parquet("pmi.parquet")
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-4, atol=1e-5)
 
 
-def test_npy(pointdep, saved_model, expected):
-    pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.npy")
-    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
-
-
 def test_standard_output(pointdep, saved_model, expected, folder):
     outcome = pointdep("score", saved_model, "x.npy", "y.npy")
-    assert outcome.code == 0
-    assert outcome.err == ""
+    assert (outcome.code, outcome.err) == (0, "")
     printed = pd.read_csv(io.StringIO(outcome.out))
     pd.testing.assert_frame_equal(printed, expected, check_dtype=False, rtol=1e-5)
     assert sorted(p.name for p in folder.iterdir()) == ["x.npy", "y.npy"]
@@ -127,93 +124,67 @@ def test_one_table_with_both_sides(pointdep, saved_model, expected, pairs):
     np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
 
 
-def test_a_file_is_replaced(pointdep, saved_model, expected):
-    Path("pmi.npy").write_bytes(b"older")
-    assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.npy").code == 0
-    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
-
-
 def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
     command = ("score", saved_model, "x.npy", "y.npy", "-o")
     (folder / "folder.csv").mkdir()
-    refused(
-        r"pmi\.txt has the unknown suffix '\.txt': .*\.csv, \.npy, \.parquet", *command, "pmi.txt"
-    )
-    refused(r"folder\.csv is a folder: give a file", *command, "folder.csv")
-    refused(r"the folder nowhere does not exist", *command, "nowhere/pmi.csv")
-    refused(r"the folder x\.npy does not exist", *command, "x.npy/pmi.csv")
+    for place, cause in (
+        ("pmi.txt", r"unknown suffix '\.txt': .*\.csv, \.npy, \.parquet"),
+        ("folder.csv", r"folder\.csv is a folder"),
+        ("nowhere/pmi.csv", "nowhere does not exist"),
+        ("x.npy/pmi.csv", r"x\.npy does not exist"),
+    ):
+        refused(cause, *command, place)
     monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
-    refused(r"pmi\.csv cannot be written: the folder \. is read-only", *command, "pmi.csv")
-
-
-def test_pairs_of_another_shape(refused, saved_model):
-    command = ("score", saved_model)
-    refused("X has 3 features, but .* expecting 2 features", *command, "y.npy", "y.npy")
-    refused("Y has 2 features, but .* expecting 3 features", *command, "x.npy", "x.npy")
-    np.save("short.npy", np.load("y.npy")[:-1])
-    refused("X has 200 rows, Y has 199 rows", *command, "x.npy", "short.npy")
-    with_nan = np.load("x.npy")
-    with_nan[3, 1] = np.nan
-    np.save("nan.npy", with_nan)
-    refused("X column 1 holds 1 NaN value.* row 3", *command, "nan.npy", "y.npy")
+    refused(r"pmi\.csv cannot be written: .* read-only", *command, "pmi.csv")
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-def test_a_category_unseen_in_training(refused, like_quick, pairs):
+def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs):
+    broken = pairs[0].copy()
+    broken[3, 1] = np.nan
+    np.save("nan.npy", broken)
+    np.save("short.npy", pairs[1][:-1])
+    for cause, files in (
+        ("X has 3 features, but .* expecting 2 features", ("y.npy", "y.npy")),
+        ("Y has 2 features, but .* expecting 3 features", ("x.npy", "x.npy")),
+        ("X has 200 rows, Y has 199 rows", ("x.npy", "short.npy")),
+        ("X column 1 holds 1 NaN value.* row 3", ("nan.npy", "y.npy")),
+    ):
+        refused(cause, "score", saved_model, *files)
     table = pd.DataFrame({"word": np.where(pairs[0][:, 0] > 0, "up", "down"), "y": pairs[1][:, 0]})
     like_quick().fit(table[["word"]], table[["y"]]).save("words")
     table.loc[[5, 9], "word"] = "sideways"
-    table.to_csv("pairs.csv", index=False)
-    options = ("--x-columns", "word", "--y-columns", "y")
-    refused(
-        r"X column 'word' holds 'sideways' in row 5, a category unseen in training \(2 such",
-        *("score", "words", "pairs.csv", *options),
-    )
-    table.rename(columns={"word": "term"}).to_csv("renamed.csv", index=False)
-    refused(
-        "X column 0 is 'term' but was 'word'",
-        *("score", "words", "renamed.csv", "--x-columns", "term", "--y-columns", "y"),
-    )
+    table.assign(term=table["word"]).to_csv("pairs.csv", index=False)
+    for column, cause in (("word", "'sideways' in row 5"), ("term", "'term' but was 'word'")):
+        columns = ("--x-columns", column, "--y-columns", "y")
+        refused(cause, "score", "words", "pairs.csv", *columns)
 
 
-class TestModels:
-    @pytest.fixture
-    def score(self, refused, saved_model, folder):
-        """A copy of the model to damage, and the check that score refuses it."""
-        shutil.copytree(saved_model, folder / "model")
-        return lambda message, name="model": refused(message, "score", name, "x.npy", "y.npy")
+def test_models_that_are_none(refused, saved_model, folder):
+    shutil.copytree(saved_model, folder / "model")
+    (folder / "other").mkdir()
+    about, weights = (folder / "model" / n for n in ("model.json", "weights.safetensors"))
+    whole = about.read_text()
 
-    def test_missing(self, score):
-        score("no model at nothing: there is no such folder", "nothing")
+    def score(message, name="model"):
+        refused(message, "score", name, "x.npy", "y.npy")
 
-    def test_a_file(self, score):
-        score(r"x\.npy is a file; a model is a folder", "x.npy")
-
-    def test_foreign(self, score, folder):
-        (folder / "other").mkdir()
-        score(r"other is not a model: it has no model\.json", "other")
-        (folder / "other" / "model.json").write_text('{"format": "onnx"}')
-        score("is not a pointdep model", "other")
-
-    def test_truncated(self, score, folder):
-        weights = folder / "model" / "weights.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-10])
-        score(r"weights\.safetensors is truncated, edited or of another model")
-        weights.unlink()
-        score(r"has no readable weights\.safetensors: copy the whole folder")
-
-    def test_edited(self, score, folder):
-        about = folder / "model" / "model.json"
-        about.write_text(about.read_text().replace('"rows": 200', '"rows": 2000'))
-        score(r"model\.json was edited or damaged")
-        about.write_text(about.read_text()[:-10])
-        score(r"model\.json is truncated or not JSON")
-
-    def test_newer(self, score, folder):
-        about = folder / "model" / "model.json"
-        content = json.loads(about.read_text())
-        about.write_text(json.dumps({**content, "format_version": 99}))
-        score("written by a newer pointdep .*upgrade")
+    score("no model at nothing", "nothing")
+    score(r"x\.npy is a file; a model is a folder", "x.npy")
+    score(r"other is not a model: it has no model\.json", "other")
+    (folder / "other" / "model.json").write_text('{"format": "onnx"}')
+    score("is not a pointdep model", "other")
+    about.write_text(whole.replace('"rows": 200', '"rows": 2000'))
+    score(r"model\.json was edited or damaged")
+    about.write_text(whole[:-10])
+    score(r"model\.json is truncated or not JSON")
+    about.write_text(json.dumps({**json.loads(whole), "format_version": 99}))
+    score("newer pointdep .*upgrade")
+    about.write_text(whole)
+    weights.write_bytes(weights.read_bytes()[:-10])
+    score(r"weights\.safetensors is truncated, edited or of another model")
+    weights.unlink()
+    score(r"no readable weights\.safetensors")
 
 
 @pytest.mark.parametrize("rows", [200, 20_000])  # below and above what a pipe holds back

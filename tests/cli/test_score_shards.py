@@ -14,7 +14,7 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.auditing.result import Contamination
-from pointdep.auditing.shards import AuditedShards
+from pointdep.auditing.sharded_audit import AuditedShards
 from pointdep.cli.score import count_unlisted, more_by_chance
 
 
@@ -77,28 +77,25 @@ def test_bad_shards(refused, saved_model, shards):
     pq.write_table(pq.read_table("y/part-0.parquet").slice(3), shard)
     refused("y/part-2.parquet has 47 rows but its partner x/part-2.parquet has 50", *command)
     shard.unlink()
-    refused("x has 200 rows and y has 150", *command)
+    refused("x has 200 rows .* and y has 150", *command)
 
 
 def test_options_that_do_not_go_together(refused, saved_model, shards):
-    command = ("score", saved_model, "x", "y")
-    refused("--engine writes a folder of shards: give -o FOLDER", *command, "--engine", "local")
-    refused("unknown engine 'dask'", *command, "-o", "out", "--engine", "dask")
-    refused("--batch-size is for an output in shards: give a fold", *command, "--batch-size", 5)
-    refused("--suspects is for an output in shards", *command, "--suspects", "-o", "pmi.csv")
-    files = ("x.npy", "y.npy", "-o", "a.csv")
-    told = "which x.npy is not: leave it out; of files, pointdep audit finds the suspects"
-    refused(told, "score", saved_model, *files, "--suspects")
-    refused("nowhere does not exist", "score", saved_model, "x", "nowhere", "-o", "out/")
-    refused("are for engine 'ray'", *command, "-o", "out", "--workers", 2)
-    refused("not 3", *command, "y", "-o", "out")
-    refused("x.npy is no .parquet file", "score", saved_model, "x.npy", "y.npy", "-o", "out/")
-    refused("names a column twice", *command, "-o", "out", "--x-columns", "e,e")
+    for message, arguments in (
+        ("--engine .* give -o FOLDER", "x y --engine local"),
+        ("unknown engine 'dask'", "x y -o out --engine dask"),
+        ("--batch-size is for an output in shards: give a fold", "x y --batch-size 5"),
+        ("--suspects is for an output in shards", "x y --suspects -o pmi.csv"),
+        ("x.npy is not: .* pointdep audit finds", "x.npy y.npy -o a.csv --suspects"),
+        ("--fdr is for --suspects", "x y -o out --fdr 0.2"),
+        ("nowhere does not exist", "x nowhere -o out/"),
+        ("are for engine 'ray'", "x y -o out --workers 2"),
+        ("not 3", "x y y -o out"),
+        ("x.npy is no .parquet file", "x.npy y.npy -o out/"),
+        ("names a column twice", "x y -o out --x-columns e,e"),
+    ):
+        refused(message, "score", saved_model, *arguments.split())
     refused("no model at nothing", "score", "nothing", "x", "y", "-o", "out/")
-
-
-def test_fdr_is_of_suspects(refused, saved_model, shards):
-    refused("--fdr is for --suspects", "score", saved_model, "x", "y", "-o", "out", "--fdr", "0.2")
     assert not Path("out").exists()
 
 

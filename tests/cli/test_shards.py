@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pointdep import streaming
+from pointdep.estimators import fit_rows, pointwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 BOTH = ("x", "y", "--x-columns", "e", "--y-columns", "e")
@@ -31,7 +31,7 @@ def shards(folder, pairs):
 
 @pytest.fixture
 def streamed(monkeypatch):
-    monkeypatch.setattr(streaming, "IN_MEMORY", 0)
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", 0)
 
 
 def test_small_shards_are_as_the_arrays(quick, shards):
@@ -55,10 +55,10 @@ def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
     ("option", "limit", "streams"), [("--stream", 1 << 27, 1), ("--no-stream", 0, 0)]
 )
 def test_stream_or_not(quick, monkeypatch, folder, command, option, limit, streams):
-    monkeypatch.setattr(streaming, "IN_MEMORY", limit)
-    asked, opened = [], streaming.open_stream
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", limit)
+    asked, opened = [], fit_rows.stream_rows
     monkeypatch.setattr(
-        streaming, "open_stream", lambda *a, **b: asked.append(1) or opened(*a, **b)
+        pointwise, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b)
     )
     more = {"fit": ("-o", "model")}.get(command, ())
     assert quick(command, "x.npy", "y.npy", option, *more).code == 0

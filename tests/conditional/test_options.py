@@ -9,8 +9,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupShuffleSplit, KFold, ShuffleSplit
 
 from pointdep import ConditionalDependency, PointwiseDependency
-from pointdep.conditional.parts import make_parts
 from pointdep.errors import InputError, ModelFileError
+from pointdep.estimators.conditional import make_parts
 
 from .helpers import base, conditional, fit, small, triples
 
@@ -20,7 +20,10 @@ LABELS = np.where(Z[:, 0] > 0.3, "high", "low")
 
 
 def assert_same_splits(model):
-    joint, marginal = model.joint_._rows.splits, model.marginal_._rows.splits
+    joint, marginal = (
+        model.joint_.training_rows_.paired.splits,
+        model.marginal_.training_rows_.paired.splits,
+    )
     assert len(joint) == len(marginal)
     for one, other in zip(joint, marginal, strict=True):
         for part in ("train", "stop", "report"):
@@ -90,7 +93,7 @@ class TestGroups:
         model = fit(*data, groups=groups)
         assert_same_splits(model)
         codes = np.repeat(np.arange(60), 5)
-        for split in model.joint_._rows.splits:
+        for split in model.joint_.training_rows_.paired.splits:
             assert not set(codes[split.report]) & set(codes[split.train])
         values = (model.joint_.oof_values_ - model.marginal_.oof_values_)[::5]
         found = model.mutual_information().stderr

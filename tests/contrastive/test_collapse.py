@@ -9,7 +9,7 @@ import torch
 
 from pointdep.contrastive import losses
 from pointdep.contrastive.losses.contrastive_loss import spread
-from pointdep.fitting.flags import MEANINGS
+from pointdep.errors import MEANINGS
 
 from .losses_by_hand import LOSSES, made
 

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.core.canonical import canonical_correlations, sample_correlations
-from pointdep.core.gaussian import gaussian_log_ratio
+from pointdep.core.linear import canonical_correlations, gaussian_log_ratio, sample_correlations
 
 RHO = np.array([0.9, 0.6, 0.3])
 

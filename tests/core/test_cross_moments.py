@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pointdep.core import canonical
-from pointdep.core.canonical import canonical_correlations
-from pointdep.core.cross_moments import CrossMoments, canonical_from_moments
+from pointdep.core import linear
+from pointdep.core.linear import CrossMoments, canonical_correlations, canonical_from_moments
 
 
 def rows(count, dx, dy, seed=0):
@@ -27,8 +26,8 @@ def rows(count, dx, dy, seed=0):
 def test_the_same_as_of_the_rows(count, dx, dy, pieces):
     x, y = rows(count, dx, dy)
     wanted = canonical_correlations(x, y)
-    parts = canonical.part_count(dx, dy)
-    number, draws = canonical._parts(count, parts, None)
+    parts = linear.part_count(dx, dy)
+    number, draws = linear._parts(count, parts, None)
     sums = []
     for part in range(parts):
         one = CrossMoments.zero(dx + dy, torch.device("cpu"))

@@ -8,11 +8,7 @@ import torch
 from scipy import linalg
 from scipy.stats import multivariate_normal
 
-from pointdep.core.gaussian import (
-    gaussian_log_ratio,
-    gaussian_mutual_information,
-    gaussian_terms,
-)
+from pointdep.core.linear import gaussian_log_ratio, gaussian_mutual_information, gaussian_terms
 
 CORRELATIONS = torch.tensor([0.9, -0.5, 0.1, 0.0], dtype=torch.float64)
 

@@ -60,7 +60,7 @@ SCORES = torch.tensor([0.2, 1.0, 2.5], dtype=torch.float64)
 @pytest.mark.parametrize(
     ("read_out", "by_hand"),
     [
-        (readouts.identity, lambda s: s),
+        (METHODS["pc"].read_out, lambda s: s),
         (readouts.nwj, lambda s: s - 1),
         (lambda s: readouts.dm1(s, lam=3.0), lambda s: s + math.log(3)),
         (lambda s: readouts.dm2(s), lambda s: s - 0.5),

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
+from pointdep.data.open_rows import by_numbers, open_rows, read_tables
 from pointdep.data.readers import read_pairs, read_side
+from pointdep.data.row_source import ArrayRows
+from pointdep.data.shards import require_partners
 from pointdep.data.sides import as_side, as_source
-from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.opening import by_numbers, open_rows, read_tables
-from pointdep.data.stored.shards import require_partners
 from pointdep.errors import InputError
 
 RANDOM = np.random.default_rng(0)

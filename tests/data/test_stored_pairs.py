@@ -12,13 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointdep.data.open_rows import open_rows
+from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
 from pointdep.data.sides import SideEncoder, as_side
-from pointdep.data.stored.ahead import ahead
-from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.moments import ColumnMoments
-from pointdep.data.stored.opening import open_rows
-from pointdep.data.stored.pairs import PairSource
-from pointdep.data.stored.parts import paired_parts
+from pointdep.data.stored_pairs import PairSource, paired_parts
 from pointdep.errors import InputError
 
 

@@ -11,26 +11,30 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.linalg import expm
 
-from pointdep.data.tasks import make_task, quadrature
-from pointdep.data.tasks.discrete import labelled_gaussians, zero_inflated
-from pointdep.data.tasks.gaussian import (
-    correlated,
-    dense_covariance,
-    gaussian,
-    sparse_covariance,
-)
-from pointdep.data.tasks.maps import (
+from pointdep.data.tasks import discrete, make_task
+from pointdep.data.tasks.continuous import (
     ASINH,
     CUBE,
     HALF_CUBE,
     NORMAL_CDF,
     SWISS_ROLL,
     WIGGLY,
+    correlated,
+    dense_covariance,
+    gaussian,
+    sparse_covariance,
     spiral,
+    student,
+    tail_information,
+    uniform_noise,
 )
-from pointdep.data.tasks.mixtures import blocks, gaussian_mixture, outliers
-from pointdep.data.tasks.student import student, tail_information
-from pointdep.data.tasks.uniform import uniform_noise
+from pointdep.data.tasks.discrete import (
+    blocks,
+    gaussian_mixture,
+    labelled_gaussians,
+    outliers,
+    zero_inflated,
+)
 from pointdep.errors import InputError
 
 
@@ -223,7 +227,7 @@ class TestMixtures:
     @pytest.mark.parametrize("name", ["mixture-cross", "mixture-outliers", "label"])
     def test_a_finer_grid_changes_nothing(self, name, monkeypatch):
         coarse = make_task(name, 5).mutual_information
-        monkeypatch.setattr(quadrature, "_STEP", 0.031)
+        monkeypatch.setattr(discrete, "_STEP", 0.031)
         assert make_task(name, 5).mutual_information == pytest.approx(coarse, abs=1e-9)
 
     def test_outliers(self):

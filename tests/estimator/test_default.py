@@ -11,7 +11,7 @@ from pointdep import METHODS, PointwiseDependency
 from pointdep.data.sides import as_side
 from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import DataWarning, InputError
-from pointdep.fitting.residual import closed_form_only
+from pointdep.fitting.closed_form import closed_form_only
 from pointdep.inference.scoring import score_pairs
 
 from .helpers import fit, pairs
@@ -48,7 +48,7 @@ def test_it_is_the_default():
 
 @pytest.mark.parametrize("link", ["score", "asinh"])
 def test_other_links_need_another_critic(link):
-    with pytest.raises(InputError, match=f"link='{link}': the default critic models log r"):
+    with pytest.raises(InputError, match=f"link='{link}': the critic 'auto' models log r"):
         auto(*pairs(), link=link)
 
 

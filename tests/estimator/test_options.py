@@ -132,7 +132,7 @@ def test_refusals(options, message):
 
 @pytest.mark.parametrize("method", ["dv", "cpc"])
 def test_reports_too_small_for_the_method_are_refused_before_training(method, monkeypatch):
-    from pointdep import assembly
+    from pointdep.estimators import assembly
 
     monkeypatch.setattr(assembly, "train_model", None)
     with pytest.raises(InputError, match=rf"'{method}' infers from pairs of different rows"):

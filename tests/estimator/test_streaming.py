@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pointdep import PointwiseDependency, audit, open_rows, streaming
-from pointdep.data.stored import pairs as stored_pairs
+from pointdep import PointwiseDependency, audit, open_rows
+from pointdep.data import stored_pairs
 from pointdep.errors import DataWarning, FitWarning, InputError
+from pointdep.estimators import fit_rows
+from pointdep.estimators.fit_rows import FitRows
 
 ROWS = 3000
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
@@ -100,9 +102,9 @@ def test_rows_sorted_on_disk(monkeypatch, tmp_path):
 
 
 def test_a_sample_of_the_rows_is_enough(monkeypatch, model):
-    monkeypatch.setattr(streaming, "_KEPT_ROWS", 600)
+    monkeypatch.setattr(fit_rows, "_KEPT_ROWS", 600)
     ours = fitted(*correlated())
-    assert len(ours._rows.x) == 600
+    assert len(ours.training_rows_.paired.x) == 600
     assert not np.isnan(ours.oof_pmi_).any()
     assert ours.mutual_information().nats == pytest.approx(model.mutual_information().nats, abs=0.1)
     assert ours.check().passed
@@ -111,12 +113,15 @@ def test_a_sample_of_the_rows_is_enough(monkeypatch, model):
 
 def test_large_rows_are_streamed_and_small_ones_are_not(monkeypatch, model):
     x, y = correlated()
-    monkeypatch.setattr(streaming, "IN_MEMORY", ROWS * 5)
-    assert fitted(x, y, stream=None, max_epochs=1)._mapped is None
-    monkeypatch.setattr(streaming, "IN_MEMORY", ROWS * 5 - 1)
-    assert fitted(x, y, stream=None, max_epochs=1)._mapped is not None
-    assert fitted(x, y, stream=False, max_epochs=1)._mapped is None
-    assert fitted(x.tolist(), y.tolist(), stream=None, max_epochs=1)._mapped is None
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", ROWS * 5)
+    assert not fitted(x, y, stream=None, max_epochs=1).training_rows_.streamed
+    monkeypatch.setattr(fit_rows, "IN_MEMORY", ROWS * 5 - 1)
+    assert fitted(x, y, stream=None, max_epochs=1).training_rows_.streamed
+    assert not fitted(x, y, stream=False, max_epochs=1).training_rows_.streamed
+    assert (
+        fitted(x.tolist(), y.tolist(), stream=None, max_epochs=1).training_rows_.__class__
+        is FitRows
+    )
 
 
 def test_small_sources_are_read_as_arrays(tmp_path):
@@ -176,10 +181,10 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
 class TestAnswers:
     @pytest.fixture
     def in_parts(self, monkeypatch):
-        from pointdep import answers
+        from pointdep.estimators import pointwise
 
-        monkeypatch.setattr(streaming, "IN_MEMORY", 0)
-        monkeypatch.setattr(answers, "_PART", 5 * 190)
+        monkeypatch.setattr(fit_rows, "IN_MEMORY", 0)
+        monkeypatch.setattr(pointwise, "_PART", 5 * 190)
 
     def test_parts_answer_as_the_whole(self, tmp_path, model, in_parts):
         x, y = correlated(700, seed=1)
@@ -190,7 +195,7 @@ class TestAnswers:
         np.testing.assert_array_equal(model.pmi(*sources), parts[0])
         np.testing.assert_array_equal(model.npmi(*sources, pmi=parts[0]), parts[3])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(streaming, "IN_MEMORY", 1 << 27)
+            patch.setattr(fit_rows, "IN_MEMORY", 1 << 27)
             for call, found in zip(calls, parts, strict=True):
                 np.testing.assert_allclose(found, getattr(model, call)(x, y), rtol=1e-5, atol=1e-6)
             assert information == pytest.approx(model.mutual_information(x, y).nats, rel=1e-6)
@@ -204,10 +209,10 @@ class TestAnswers:
             model.pmi(x, y)
 
     def test_checks_of_very_many_rows_take_some(self, monkeypatch, model, in_parts):
-        from pointdep import answers
+        from pointdep.estimators import pointwise
 
         x, y = correlated(2000, seed=1)
-        monkeypatch.setattr(answers, "_MOST_COMPARED", 500)
+        monkeypatch.setattr(pointwise, "_MOST_COMPARED", 500)
         assert model.check(x, y).rows <= 500
         assert model.score(x, y) == pytest.approx(model.score(x[:400], y[:400]), abs=0.05)
 
@@ -218,13 +223,13 @@ class TestAnswers:
         np.testing.assert_array_equal(loaded.pmi(x, y), model.pmi(x, y))
         again = pickle.loads(pickle.dumps(model))
         np.testing.assert_array_equal(again.pmi(x, y), model.pmi(x, y))
-        assert again._mapped is None
+        assert again.training_rows_ is None
 
 
 class TestAudit:
     @pytest.mark.parametrize("kept", [10**6, 500])
     def test_wrong_pairs_are_found(self, monkeypatch, kept):
-        monkeypatch.setattr(streaming, "_KEPT_ROWS", kept)
+        monkeypatch.setattr(fit_rows, "_KEPT_ROWS", kept)
         monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 6 * 1000)
         random = np.random.default_rng(0)
         z = random.normal(size=(ROWS, 3))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pointdep.data.tasks import make_task
-from pointdep.errors import InputError
-from pointdep.experiments import measure
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag, InputError
+from pointdep.experiments import bench
 from pointdep.inference.mutual_information import MIEstimate
 
 
@@ -50,7 +49,7 @@ class Broken(Oracle):
 def install(monkeypatch, calls=None):
     """`pc` is right, `dv` is off by 0.5, `ksg` has no PMI, and `cca` is broken."""
     kinds = {"pc": (Oracle, 0.0), "dv": (Oracle, 0.5), "ksg": (Rankless, 0.0), "cca": (Broken, 0.0)}
-    original = measure.measure
+    original = bench.measure
 
     def on_task(run):
         def make(name, *, seed, device):
@@ -60,7 +59,7 @@ def install(monkeypatch, calls=None):
             kind, bias = kinds[name]
             return kind(run.task, bias, seed)
 
-        monkeypatch.setattr(measure, "make_estimator", make)
+        monkeypatch.setattr(bench, "make_estimator", make)
         return original(run)
 
     monkeypatch.setattr("pointdep.experiments.bench.measure", on_task)

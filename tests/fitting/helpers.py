@@ -13,8 +13,8 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Engine
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.splits import Split, make_splits
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep.core.canonical import canonical_correlations
-from pointdep.core.gaussian import gaussian_log_ratio
+from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
 
 from .closed_forms import closed_form, default_model, gaussians, split_of
 

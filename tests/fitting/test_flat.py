@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.fitting.flat import FlatParameters
+from pointdep.fitting.active_replicas import FlatParameters
 
 from .helpers import X_DIM, Y_DIM
 
@@ -120,21 +120,6 @@ def test_an_optimiser_step_moves_the_critic(kind):
     torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.1).step()
     for got, wanted in zip(flat.critic.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(got.detach(), wanted.detach())
-
-
-@every_critic
-def test_backward_through_a_tensor_with_its_gradient(kind):
-    """That of their product, without making it."""
-    generator = torch.Generator().manual_seed(3)
-    weights = torch.randn(3, 7, generator=generator, dtype=torch.float64)
-    flat = FlatParameters(make(kind))
-    wanted = flat.backward((flat.critic.pairs(*inputs()) * weights).sum()).clone()
-    found = flat.backward(flat.critic.pairs(*inputs()), weights)
-    torch.testing.assert_close(found, wanted)
-    assert flat.values.grad is found
-    assert found.abs().max() > 0
-    doubled = flat.backward(flat.critic.pairs(*inputs()), 2.0 * weights)
-    torch.testing.assert_close(doubled, 2.0 * wanted)  # set anew, not added up
 
 
 def test_frozen_parameters_stay():

@@ -7,7 +7,7 @@ from torch import nn
 
 from pointdep import PointwiseDependency
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics.auto import TowersCritic
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import LINKS, RatioModel
 from pointdep.core.transforms import Standardizer

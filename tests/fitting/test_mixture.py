@@ -11,14 +11,14 @@ from sklearn.linear_model import LogisticRegression
 
 from pointdep import PointwiseDependency
 from pointdep.core.critics import BilinearCritic
-from pointdep.core.critics.towers import TowersCritic
-from pointdep.core.gaussian import gaussian_log_ratio
+from pointdep.core.critics.auto import TowersCritic
+from pointdep.core.linear import gaussian_log_ratio
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.errors import FitWarning
-from pointdep.fitting import mixture
-from pointdep.fitting.mixture import fit_mixture
+from pointdep.fitting import closed_form
+from pointdep.fitting.closed_form import fit_mixture
 
 from .closed_forms import split_of
 
@@ -105,7 +105,7 @@ def test_what_pads_a_block_has_no_say(monkeypatch):
     x, y = signs_and_normal(60)
     found = []
     for block in (64, 40):
-        monkeypatch.setattr(mixture, "_BLOCK", block)
+        monkeypatch.setattr(closed_form, "_MIXTURE_BLOCK", block)
         model = model_of(1)
         fit_mixture(model, x, y, [split_of(10, 40, 10)], seed=0)
         found.append(model.critic.mixture[0].tolist())
@@ -136,7 +136,7 @@ def test_a_closed_form_that_helps_by_chance_does_not_take_part(monkeypatch):
         return np.array(found)
 
     assert (shares_of_the_closed_form() > 0).sum() <= 3
-    monkeypatch.setattr(mixture, "proven", lambda *_: True)
+    monkeypatch.setattr(closed_form, "proven", lambda *_: True)
     assert (shares_of_the_closed_form() > 0).sum() >= 6
 
 
@@ -163,9 +163,9 @@ def test_groups_are_not_each_others_counter_examples():
 
 
 def test_at_most_so_many_rows_of_a_replica(monkeypatch):
-    monkeypatch.setattr(mixture, "_MOST_ROWS", 100)
+    monkeypatch.setattr(closed_form, "_MOST_ROWS", 100)
     x, y = signs_and_normal(3040)
-    parts = mixture._parts(model_of(1), x, y, SPLITS[0].stop, 0, None)
+    parts = closed_form._parts(model_of(1), x, y, SPLITS[0].stop, 0, None)
     assert len(parts[4]) == 100
     assert set(parts[4].tolist()) <= set(SPLITS[0].stop.tolist())
     assert parts[2].sum() == 100
@@ -179,7 +179,7 @@ def test_against_scikit_learn(pairs, columns):
     odds = values @ np.array([0.5, 1.4, -0.3])[-columns - 1 :] + math.log(pairs / (1 - pairs))
     target = (random.random(4000) < 1 / (1 + np.exp(-odds))).astype(float)
     shift = math.log((1 - target.mean()) / target.mean())
-    found = mixture._logistic(
+    found = closed_form._logistic(
         torch.from_numpy(values), torch.from_numpy(target), torch.tensor(shift)
     )
     fitted = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=1000)
@@ -201,7 +201,7 @@ def test_parts_that_separate_are_left_as_large_as_they_are(gap):
     target = np.repeat([1.0, 0.0], [100, 900])
     parts = gap * (2 * target[:, None] - 1) + 0.1 * gap * random.random((1000, 2))
     values = torch.from_numpy(np.column_stack([parts, np.ones(1000)]))
-    found = mixture._logistic(values, torch.from_numpy(target), torch.tensor(math.log(9)))
+    found = closed_form._logistic(values, torch.from_numpy(target), torch.tensor(math.log(9)))
     assert 0.95 < found[0] + found[1] < 8.0
     if gap > 20:
         assert found == pytest.approx((0.5, 0.5, 0.0), abs=0.01)
@@ -212,8 +212,8 @@ def test_a_column_of_zeros_has_no_say():
     random = np.random.default_rng(0)
     values = np.column_stack([np.zeros(500), random.normal(size=500), np.ones(500)])
     target = torch.from_numpy((random.normal(size=500) < values[:, 1]).astype(float))
-    both = mixture._logistic(torch.from_numpy(values), target, torch.tensor(0.0))
-    alone = mixture._logistic(torch.from_numpy(values[:, 1:]), target, torch.tensor(0.0))
+    both = closed_form._logistic(torch.from_numpy(values), target, torch.tensor(0.0))
+    alone = closed_form._logistic(torch.from_numpy(values[:, 1:]), target, torch.tensor(0.0))
     assert both[0] == pytest.approx(0.5)  # where it was before
     assert both[1:] == pytest.approx(alone, abs=0.02)  # which are held by a prior at 0.5 and at 1
 

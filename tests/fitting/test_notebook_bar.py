@@ -10,7 +10,7 @@ import types
 import pytest
 
 from pointdep.fitting import progress
-from pointdep.fitting.notebook_bar import in_notebook
+from pointdep.fitting.progress import in_notebook
 
 
 class Handle:
@@ -39,7 +39,7 @@ def displayed(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", part)
     monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr("pointdep.fitting.notebook_bar._EVERY_S", 0.0)
+    monkeypatch.setattr("pointdep.fitting.progress._EVERY_S", 0.0)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_one_line_that_goes_in_the_end(displayed, capsys):
 
 
 def test_not_too_often(displayed, monkeypatch):
-    monkeypatch.setattr("pointdep.fitting.notebook_bar._EVERY_S", 60.0)
+    monkeypatch.setattr("pointdep.fitting.progress._EVERY_S", 60.0)
     with progress.show("fitting") as shown:
         for done in range(1, 101):
             shown.update(done, 100)
@@ -93,7 +93,7 @@ def test_ipython_is_not_imported():
     code = """
 import sys
 sys.modules["IPython"] = None  # importing it would fail
-from pointdep.fitting.notebook_bar import in_notebook
+from pointdep.fitting.progress import in_notebook
 assert not in_notebook()
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pointdep.fitting import recording
+from pointdep.fitting.active_replicas import Crew
 from pointdep.fitting.batches import Cells
-from pointdep.fitting.crew import Crew
 from pointdep.fitting.recording import RecordedStep
 
 from .helpers import engine, model_of, options, rows, weights_of

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from pointdep.fitting import residual
+from pointdep.fitting import closed_form as residual
 from pointdep.fitting.batches import held_out_cells
-from pointdep.fitting.residual import closed_form_only, drop_unproven_network
+from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
 
 from .closed_forms import closed_form, gaussians, shout, split_of
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep.errors import DivergedError
-from pointdep.fitting.flags import MEANINGS
+from pointdep.errors import MEANINGS, DivergedError
 
 from .closed_forms import closed_form, gaussians, split_of
 from .helpers import (

@@ -10,7 +10,7 @@ import torch
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import get_method
 from pointdep.errors import InputError
-from pointdep.fitting.stream import StreamEngine
+from pointdep.fitting.sampler import StreamEngine
 
 RHO = 0.9
 TRUE = -math.log(1 - RHO**2)  # of two dimensions, in nats

@@ -10,24 +10,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep import PointwiseDependency, assembly, streaming
+from pointdep import PointwiseDependency
 from pointdep.core.methods import get_method
-from pointdep.core.rank_map import RankMap
+from pointdep.core.transforms import RankMap
+from pointdep.data import stored_pairs
 from pointdep.data.encoder import SideEncoder
+from pointdep.data.row_source import ArrayRows, ColumnMoments
 from pointdep.data.sides import as_side
-from pointdep.data.stored import pairs as stored_pairs
-from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.moments import ColumnMoments
 from pointdep.errors import FitWarning, InputError
-from pointdep.fitting.batches import RowBatches
-from pointdep.fitting.data_flags import duplicate_flags
-from pointdep.fitting.options import TrainingOptions
+from pointdep.estimators import assembly, fit_rows
+from pointdep.fitting import streamed_rows
+from pointdep.fitting import streamed_rows as streamed_side
+from pointdep.fitting.batches import RowBatches, TrainingOptions
+from pointdep.fitting.data_flags import CopyCount, duplicate_flags
+from pointdep.fitting.fold_plan import make_plan
 from pointdep.fitting.progress import Silent
-from pointdep.fitting.streamed import rows as streamed_rows
-from pointdep.fitting.streamed import side as streamed_side
-from pointdep.fitting.streamed.copies import CopyCount
-from pointdep.fitting.streamed.plan import make_plan
-from pointdep.fitting.streamed.side import StreamedSide
+from pointdep.fitting.streamed_rows import StreamedSide
 
 CPU = torch.device("cpu")
 
@@ -49,7 +47,7 @@ def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
 
 def opened(x, y, codes=None, **changed):
     given = {"discrete": (None, None), "folds": 3, "stop_fraction": 0.15, "seed": 4, "device": CPU}
-    return streaming.open_stream(x, y, codes, progress=Silent(), **{**given, **changed})
+    return fit_rows.stream_rows(x, y, codes, progress=Silent(), **{**given, **changed})
 
 
 class TestPlan:
@@ -144,9 +142,9 @@ class TestCopies:
     @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5])  # 0.01 of all rows is said
     @pytest.mark.parametrize("most", [10**9, 500])
     def test_as_of_rows_in_memory(self, share, most, monkeypatch):
-        from pointdep.fitting.streamed import copies
+        from pointdep.fitting import data_flags
 
-        monkeypatch.setattr(copies, "_MOST", most)
+        monkeypatch.setattr(data_flags, "_MOST", most)
         x, y = (torch.from_numpy(side).double() for side in correlated(4000))
         drawn = torch.randperm(4000, generator=torch.Generator().manual_seed(1))
         again = drawn[: int(4000 * share)]
@@ -171,7 +169,7 @@ def test_one_chunk_gives_the_batches_of_rows_in_memory():
         assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
     )
     mapped = stream.prepare(model)
-    kept = mapped.kept
+    kept = mapped.paired
     assert len(kept.x) == 400
     options = TrainingOptions(batch_size=24, block=4, seed=9)
     streamed = mapped.batches(model, options, Silent())
@@ -203,7 +201,7 @@ def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
         model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
         mapped = stream.prepare(model)
         batches = mapped.batches(model, options, Silent()) if streamed else None
-        assembly.train_model(model, mapped.kept, options, batches=batches, keep_unproven=True)
+        assembly.train_model(model, mapped.paired, options, batches=batches, keep_unproven=True)
         trained.append(model.state_dict())
     for name, values in trained[0].items():
         assert torch.equal(values, trained[1][name]), name
@@ -219,7 +217,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     )
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
-    kept = mapped.kept.encoder_x
+    kept = mapped.paired.encoder_x
     for replica in range(3):
         drawn = torch.cat(
             [cells.x.flatten(0, 2)[:, 0] for cells in batches.draw(0, 0, 0, [replica])]

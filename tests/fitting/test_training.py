@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep import assembly
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
 from pointdep.errors import InputError
-from pointdep.fitting.options import TrainingOptions
+from pointdep.estimators import assembly
+from pointdep.estimators.fit_rows import PairedRows, prepare
+from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.splits import make_splits
 
@@ -38,7 +39,7 @@ def train(critic="concat", masks=None, **changed):
     model = assembly.make_model(settings, METHODS["pc"], 3, X_DIM, Y_DIM)
     masks = masks or (np.ones(X_DIM, bool), np.ones(Y_DIM, bool))
     encoders = [SimpleNamespace(numeric_mask=mask) for mask in masks]
-    rows = assembly.PairedRows(X, Y, *encoders, SPLITS, None, 0)
+    rows = PairedRows(X, Y, *encoders, SPLITS, None, 0)
     settings = options(max_epochs=3, **changed)
     trained = assembly.train_model(model, rows, settings, progress=Silent())
     return model, trained
@@ -152,11 +153,11 @@ def test_the_default_critic_needs_no_standardiser_and_ends_ready_to_use():
     settings = assembly.CriticSettings("auto", (6,), 4, "silu", "auto")
     model = assembly.make_model(settings, METHODS["pc"], 3, X_DIM, Y_DIM)
     encoders = [SimpleNamespace(numeric_mask=np.ones(d, bool)) for d in (X_DIM, Y_DIM)]
-    rows = assembly.prepare(model, assembly.PairedRows(X, Y, *encoders, SPLITS, None, 0))
+    rows = prepare(model, PairedRows(X, Y, *encoders, SPLITS, None, 0))
     # The maps of columns are shared, and the same for a row whichever replica asks.
     torch.testing.assert_close(rows.x, model.x_front(X))
     assert not torch.equal(rows.x, X)
-    assert assembly.prepare(model, rows).x.shape == X.shape
+    assert prepare(model, rows).x.shape == X.shape
     assembly.train_model(model, rows, options(max_epochs=2), progress=Silent())
     assert not model.training
     assert not any(p.requires_grad for p in model.parameters())

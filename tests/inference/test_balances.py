@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep.errors import InputError
-from pointdep.inference.balances import arrange, side_balance, step_balance
+from pointdep.inference.moment_tests import arrange, side_balance, step_balance
 
 GENERATOR = torch.Generator().manual_seed(0)
 BLOCKS, SIZE = 3, 7

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from pointdep.inference.classifier import balanced_log_likelihood
+from pointdep.inference.scoring import balanced_log_likelihood
 
 RANDOM = np.random.default_rng(0)
 logs = st.lists(st.floats(-15, 15), min_size=1, max_size=20)

@@ -5,8 +5,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from pointdep.inference.balances import arrange
-from pointdep.inference.recalibration import recalibrate
+from pointdep.inference.moment_tests import arrange, recalibrate
 
 from .test_balances import exact_table
 

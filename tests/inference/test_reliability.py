@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep.inference.balances import arrange
-from pointdep.inference.reliability import reliability_curve
-from pointdep.plots.reliability import plot_reliability
+from pointdep.display.plots import plot_reliability
+from pointdep.inference.moment_tests import arrange, reliability_curve
 
 from .test_balances import exact_table
 

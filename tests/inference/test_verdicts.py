@@ -9,10 +9,9 @@ import pytest
 from pointdep import PointwiseDependency, from_embeddings
 from pointdep.core.methods import METHODS
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.inference.advice import Origin
 from pointdep.inference.checks import check_matrix
-from pointdep.inference.recalibration import Recalibration
-from pointdep.inference.verdicts import FAULTS, BalanceResult, Context, put_into_words
+from pointdep.inference.moment_tests import Recalibration
+from pointdep.inference.verdicts import FAULTS, BalanceResult, Context, Origin, put_into_words
 
 TRAINING = re.compile(r"epoch|critic|weight decay|[Tt]rain|hidden")
 

@@ -13,11 +13,16 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from pointdep import InputError, from_embeddings
-from pointdep.plots.axes import BLUE, GREY, VERMILION
-from pointdep.plots.histogram import plot_pmi
-from pointdep.plots.pairs import plot_pairs, short
-from pointdep.plots.rows import plot_mi_against_n
-from pointdep.plots.training import plot_training
+from pointdep.display.plots import (
+    BLUE,
+    GREY,
+    VERMILION,
+    plot_mi_against_n,
+    plot_pairs,
+    plot_pmi,
+    plot_training,
+    short,
+)
 
 
 def bars(ax):

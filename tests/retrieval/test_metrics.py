@@ -106,16 +106,10 @@ def test_what_does_not_change_them(seed):
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     shuffle = np.random.default_rng(seed).permutation(20)
-    moved = of_matrix(
-        scores[:, shuffle], relevant=(asked, ids[shuffle]), ks=range(1, 21), matching=()
-    )
-    words = of_matrix(
-        np.exp(scores / 1e6),
-        relevant=([f"id {i}" for i in asked], [f"id {i}" for i in ids]),
-        ks=range(1, 21),
-        matching=(),
-    )
-    assert moved == found == words
+    options = {"ks": range(1, 21), "matching": ()}
+    assert found == of_matrix(scores[:, shuffle], relevant=(asked, ids[shuffle]), **options)
+    words = [f"id {i}" for i in asked], [f"id {i}" for i in ids]
+    assert found == of_matrix(np.exp(scores / 1e6), relevant=words, **options)
 
 
 def test_blocks_of_queries(monkeypatch):
@@ -148,6 +142,14 @@ def test_of_a_model(critic, method, queries):
     assert found.recall[100] == 1.0
 
 
+def test_equal_candidates_of_a_model_rank_by_number():
+    found = fitted("pc", "separable").retrieval_metrics(
+        new_pairs(rows=40)[0], np.repeat(new_pairs()[1][:1], 40, 0), matching=()
+    )
+    assert found.median_rank == 20.5
+    assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
+
+
 def test_captions_of_one_image():
     model = fitted("pc", "separable")
     x, y = pairs(40, seed=3)
@@ -160,15 +162,6 @@ def test_captions_of_one_image():
         x[::4], y, queries="y", relevant=(ids, np.arange(10)), matching=()
     )
     assert (back.queries, back.candidates) == (40, 10)
-
-
-def test_equal_candidates_of_a_model_rank_by_number():
-    model = fitted("pc", "separable")
-    x, y = new_pairs(rows=40)
-    copies = np.repeat(y[:1], 40, 0)
-    found = model.retrieval_metrics(x, copies, matching=())
-    assert found.median_rank == 20.5
-    assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
 
 
 @pytest.mark.parametrize("queries", ["x", "y"])
@@ -187,29 +180,21 @@ def test_categories_of_the_same_value_are_equally_right(queries):
     assert found == model.retrieval_metrics(
         *data, queries=queries, ks=(1,), relevant=(kinds, kinds)
     )
-    with pytest.raises(InputError, match="one right candidate for each query"):
+    with pytest.raises(InputError, match="distractors='shifted'"):
         model.retrieval_metrics(*data, queries=queries, distractors="shifted")
 
 
-def test_the_other_side_may_be_categories():
-    """The candidates are numbers: candidate i alone is right for query i."""
+def test_one_side_of_categories():
+    """Candidates that are numbers are right one by one; rows of several categories as a whole."""
     random = np.random.default_rng(0)
-    numbers, kinds = random.normal(size=(30, 2)), random.choice(["a", "b"], size=30)
+    numbers, kinds = random.normal(size=(80, 2)), random.choice(["a", "b"], size=(80, 2))
     model = fit(numbers, kinds, critic="separable")
     found = model.retrieval_metrics(numbers, kinds, queries="y", matching=())
-    ranks = ranks_by_hand(model.pmi_matrix(numbers, kinds).T, np.eye(30, dtype=bool))
+    ranks = ranks_by_hand(model.pmi_matrix(numbers, kinds).T, np.eye(80, dtype=bool))
     assert found.mrr == pytest.approx((1 / ranks).mean())
-
-
-def test_rows_of_several_categories():
-    random = np.random.default_rng(0)
-    kinds = random.choice(["a", "b"], size=(80, 2))
-    x = random.normal(size=(80, 2))
-    model = fit(x, kinds, critic="separable")
     ids = [f"{first} {second}" for first, second in kinds]
-    assert model.retrieval_metrics(x, kinds) == model.retrieval_metrics(
-        x, kinds, relevant=(ids, ids)
-    )
+    found = model.retrieval_metrics(numbers, kinds)
+    assert found == model.retrieval_metrics(numbers, kinds, relevant=(ids, ids))
 
 
 @pytest.mark.parametrize(("candidates", "sizes"), [(4, []), (5, [5])])
@@ -223,31 +208,21 @@ def test_words_and_json():
         "10 queries, 10 candidates: recall 100.0% at 1, 100.0% at 5, mean reciprocal rank 1.000, "
         "median rank 1, 1:3 matching 100.0%"
     )
-    assert found.to_dict() == {
-        "queries": 10,
-        "candidates": 10,
-        "recall": {"1": 1.0, "5": 1.0},
-        "mrr": 1.0,
-        "median_rank": 1.0,
-        "matching": {"3": 1.0},
-    }
+    counts = {"queries": 10, "candidates": 10, "mrr": 1.0, "median_rank": 1.0}
+    assert found.to_dict() == {**counts, "recall": {"1": 1.0, "5": 1.0}, "matching": {"3": 1.0}}
 
 
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((4, 5), {}, "4 queries and 5 candidates are not pairs"),
-        (
-            (4, 4),
-            {"matching": (5,)},
-            "matching=5 needs 4 wrong candidates for each query, and one has only 3",
-        ),
-        ((9, 9), {"ks": (0,)}, "ks=0 must be at least 1"),
-        ((9, 9), {"matching": (1,)}, "matching=1 must be at least 2"),
+        ((4, 5), {}, "4 queries and 5 candidates"),
+        ((4, 4), {"matching": (5,)}, "matching=5 needs 4 wrong candidates .* only 3"),
+        ((9, 9), {"ks": (0,)}, "ks=0"),
+        ((9, 9), {"matching": (1,)}, "matching=1"),
         ((9, 9), {"distractors": "shift"}, "did you mean 'shifted'"),
         ((9, 9), {"distractors": "shifted"}, "more than 20 of them"),
-        ((2, 3), {"relevant": ([0, 1], [0, 0, 2])}, "no candidate has the id of query 1, 1:"),
-        ((2, 3), {"relevant": ([0], [0, 0, 2])}, "the ids of the queries have shape"),
+        ((2, 3), {"relevant": ([0, 1], [0, 0, 2])}, "relevant: .* query 1, 1:"),
+        ((2, 3), {"relevant": ([0], [0, 0, 2])}, "relevant: .* queries have shape"),
         ((2, 3), {"relevant": "ids"}, "relevant must be two arrays"),
     ],
 )

@@ -70,6 +70,10 @@ class TestPairing:
         assert found.first == pytest.approx(first.mutual_information().nats)
         assert found.second == pytest.approx(second.mutual_information().nats)
         assert found.rows == ROWS
+        assert str(found).endswith(f"95% interval {found.ci[0]:.3f} to {found.ci[1]:.3f}")
+        assert found.to_dict()["ci"] == list(found.ci)
+        itself = compare(first, cca(a, y))
+        assert (itself.nats, itself.stderr, itself.p_value) == (0.0, 0.0, 1.0)
 
     def test_it_is_smaller_than_that_of_two_estimates(self):
         """Rows of extreme y are informative in both views."""
@@ -79,11 +83,6 @@ class TestPairing:
         first, second = cca(a, y), cca(a + 0.1 * random.standard_normal((ROWS, 1)), y)
         apart = np.hypot(first.mutual_information().stderr, second.mutual_information().stderr)
         assert compare(first, second).stderr < 0.7 * apart
-
-    def test_a_model_with_itself(self):
-        a, _, y = views(0)
-        found = compare(cca(a, y), cca(a, y))
-        assert (found.nats, found.stderr, found.p_value) == (0.0, 0.0, 1.0)
 
     @settings(max_examples=20, deadline=None)
     @given(st.integers(0, 10_000), st.floats(0.5, 0.99))
@@ -141,15 +140,13 @@ class TestOtherRows:
             from_embeddings(x[:200], y[:200], normalize=False, progress=False)
             for y in (noisy, noisier)
         ]
-        both = [model.mutual_information(x[200:], noisy[200:]) for model in models]
-        rows = np.subtract(*(model.pmi(x[200:], noisy[200:]) for model in models))
-        alone = rows.std(ddof=1) / np.sqrt(300)
-        found = compare(*models, x[200:], noisy[200:])
-        own = [
-            m.stderr**2 - model.pmi(x[200:], noisy[200:]).var(ddof=1) / 300
-            for m, model in zip(both, models, strict=True)
-        ]
-        assert found.stderr == pytest.approx(np.sqrt(alone**2 + sum(own)), rel=1e-2)
+        new = x[200:], noisy[200:]
+        pmi = [model.pmi(*new) for model in models]
+        alone = np.subtract(*pmi).std(ddof=1) / np.sqrt(300)
+        found = compare(*models, *new)
+        own = [model.mutual_information(*new).stderr ** 2 for model in models]
+        own = sum(own) - sum(values.var(ddof=1) / 300 for values in pmi)
+        assert found.stderr == pytest.approx(np.sqrt(alone**2 + own), rel=1e-2)
         assert found.stderr > 1.05 * alone
 
     def test_with_groups(self):
@@ -185,22 +182,18 @@ class TestSameRows:
         with pytest.warns(DataWarning, match="other X and on other Y"):
             compare(first, second(self.X[self.ORDER], self.Y[self.ORDER]))
 
-    def test_one_side_in_common_is_enough(self):
+    def test_one_side_in_common_is_enough(self, tmp_path):
         """In whatever type it came; PointdepWarning is an error in these tests."""
         text = np.where(self.Y[:, 0] > 0, "up", "down")
         compare(cca(self.X, self.Y), cca(self.X[:, :1].astype(float), self.Y.tolist()))
         compare(cca(self.X, self.Y), fit(self.X.astype(float), self.Y[:, :1]))
         compare(fit(self.X, text), fit(self.X[self.ORDER], text.astype(object)))
-
-    def test_a_saved_model_knows(self, tmp_path):
         fit(self.X, self.Y).save(tmp_path / "model")
-        again = PointwiseDependency.load(tmp_path / "model", device="cpu")
-        compare(cca(self.X, self.Y), again)
+        saved = PointwiseDependency.load(tmp_path / "model", device="cpu")
+        compare(cca(self.X, self.Y), saved)
         with pytest.warns(DataWarning, match="other X and on other Y"):
-            compare(cca(self.X[::-1], self.Y[::-1]), again)
-
-    def test_a_model_that_cannot_know(self):
-        streamed = fit(self.X, self.Y, stream=True)
+            compare(cca(self.X[::-1], self.Y[::-1]), saved)
+        streamed = fit(self.X, self.Y, stream=True)  # which does not know its rows
         compare(cca(self.X[::-1], self.Y[::-1]), streamed)
 
     def test_groups_of_other_names(self):
@@ -213,51 +206,27 @@ class TestSameRows:
             compare(first, fit(self.X, self.Y, groups=np.arange(60) // 3))
 
 
-def test_in_words_and_numbers():
+def test_mistakes():
     a, b, y = views(0)
-    found = compare(cca(a, y), cca(b, y))
-    assert str(found).endswith(f"95% interval {found.ci[0]:.3f} to {found.ci[1]:.3f}")
-    assert found.to_dict()["ci"] == list(found.ci)
-
-
-class TestMistakes:
-    A, B, Y = views(0)
-
-    def test_other_rows(self):
-        with pytest.raises(InputError, match="fitted on 300 and 200 rows"):
-            compare(cca(self.A, self.Y), cca(self.B[:200], self.Y[:200]))
-        model = cca(self.A, self.Y)
-        with pytest.raises(InputError, match="X and Y have 300 rows but X_b and Y_b 200"):
-            compare(model, model, self.A, self.Y, X_b=self.A[:200], Y_b=self.Y[:200])
-
-    def test_other_groups(self):
-        x, y = pairs(60)
-        with pytest.raises(InputError, match="different groups"):
-            compare(fit(x, y), fit(x, y, groups=np.arange(60) // 2))
-
-    def test_groups_that_mutual_information_refuses(self):
-        ksg = ClassicalDependency("ksg", random_state=0, progress=False).fit(self.A, self.Y)
-        with pytest.raises(InputError, match="neighbours of a row from its own group"):
-            compare(ksg, ksg, self.A, self.Y, groups=np.arange(300) // 2)
-        for model in (cca(self.A, self.Y), fit(self.A, self.Y, max_epochs=1)):
-            with pytest.raises(InputError, match="groups has 10 rows but X and Y have 300"):
-                compare(model, model, self.A, self.Y, groups=np.arange(10))
-
-    def test_no_models(self):
-        model = cca(self.A, self.Y)
-        with pytest.raises(InputError, match="float cannot be compared"):
-            compare(model, 0.5)
-        with pytest.raises(ValueError, match="not fitted"):
-            compare(model, small())
-        ranks = ClassicalDependency("phsic", progress=False).fit(self.A, self.Y)
-        with pytest.raises(InputError, match="do not compare"):
-            compare(model, ranks)
-
-    def test_arguments_that_go_together(self):
-        model = cca(self.A, self.Y)
-        with pytest.raises(InputError, match="both X and Y"):
-            compare(model, model, self.A)
-        with pytest.raises(InputError, match="go with X and Y"):
-            compare(model, model, X_b=self.A)
-        with pytest.raises(InputError, match="confidence=2"):
-            compare(model, model, confidence=2)
+    x, z = pairs(60)
+    halves = np.arange(300) // 2
+    model, network = cca(a, y), fit(a, y, max_epochs=1)
+    ksg, ranks = (
+        ClassicalDependency(m, random_state=0, progress=False).fit(a, y) for m in ("ksg", "phsic")
+    )
+    for message, arguments, options in (
+        ("fitted on 300 and 200 rows", (model, cca(b[:200], y[:200])), {}),
+        ("have 300 rows .* 200", (model, model, a, y), {"X_b": a[:200], "Y_b": y[:200]}),
+        ("different groups", (fit(x, z), fit(x, z, groups=np.arange(60) // 2)), {}),
+        ("neighbours .* group", (ksg, ksg, a, y), {"groups": halves}),
+        ("groups has 10 rows", (model, model, a, y), {"groups": np.arange(10)}),
+        ("groups has 10 rows", (network, network, a, y), {"groups": np.arange(10)}),
+        ("float cannot be compared", (model, 0.5), {}),
+        ("not fitted", (model, small()), {}),
+        ("do not compare", (model, ranks), {}),
+        ("both X and Y", (model, model, a), {}),
+        ("X_b, Y_b and groups", (model, model), {"X_b": a}),
+        ("confidence=2", (model, model), {"confidence": 2}),
+    ):
+        with pytest.raises(ValueError, match=message):  # InputError, and scikit-learn's
+            compare(*arguments, **options)

@@ -9,16 +9,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pointdep.auditing.deciding import Decision, check_shares, decide, ranks
-from pointdep.auditing.evidence import Evidence, HeldRows, StoredRows
+from pointdep.auditing.decision import Decision, check_shares, decide, ranks
+from pointdep.auditing.evidence import Evidence, evidence_of
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
 from pointdep.errors import InputError, require_whole
-from pointdep.estimator import PointwiseDependency
+from pointdep.estimators.fit_rows import hold_rows, streams
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def audit(
     _require_each_once(fitted, X, Y, groups)
     fitted.fit(X, Y, groups=groups)
     pmi = fitted.oof_pmi_
-    evidence = _evidence(fitted)
+    evidence = evidence_of(fitted.model_, fitted.training_rows_)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
@@ -130,11 +132,21 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
     """Refuse, before the fit, folds or a cv that do not score each row once."""
     if fitted.cv is None and fitted.folds != 1:
         return
-    if fitted._streams(X, Y):
+    if streams(fitted.stream, fitted.cv, X, Y):
         raise InputError(f"folds={fitted.folds}: an audit needs at least 2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says the same again
-        rows = fitted._read(X, Y, groups)
+        rows = hold_rows(
+            X,
+            Y,
+            groups,
+            discrete=(fitted.discrete_x, fitted.discrete_y),
+            folds=fitted.folds,
+            cv=fitted.cv,
+            stop_fraction=fitted.stop_fraction,
+            seed=0,  # which rows report does not depend on it
+            device=torch.device("cpu"),
+        ).paired
     times = np.zeros(len(rows.x), dtype=np.int64)
     for split in rows.splits:
         times[split.report] += 1
@@ -213,9 +225,3 @@ def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
         return None
     labels: NDArray[Any] = raw.categorical[0][1]
     return labels
-
-
-def _evidence(fitted: PointwiseDependency) -> Evidence:
-    if fitted._mapped is not None:
-        return StoredRows(fitted.model_, fitted._mapped)
-    return HeldRows(fitted.model_, fitted._fitted_rows("audit", "pointdep.audit"))

@@ -11,19 +11,88 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.assembly import PairedRows
-from pointdep.auditing.duplicates import copies_by_key, duplicates
-from pointdep.auditing.mismatched import Mismatched, mismatched_pairs
-from pointdep.auditing.partners import Partners
+from pointdep.auditing.partners import Partners, copies_by_key, duplicates
 from pointdep.core.ratio import RatioModel
-from pointdep.data.stored.base import Rows
+from pointdep.data.row_source import Rows
+from pointdep.estimators.fit_rows import FitRows, PairedRows, StreamedFitRows
+from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.data_flags import row_keys
+from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Split
-from pointdep.fitting.streamed.plan import FoldPlan
-from pointdep.fitting.streamed.rows import Prepared
-from pointdep.inference.scoring import score_replicas
-from pointdep.streaming import Mapped
+from pointdep.fitting.streamed_rows import Prepared
+from pointdep.inference.scoring import score_blocks, score_replicas
+
+# How a pair stands among mismatched pairs: of all rows, of its own x, and of its own y.
+
+_BLOCK = 128
+_CELLS_OF_REPLICA = 1 << 21  # mismatched pairs kept, of each replica
+
+
+@dataclass(frozen=True)
+class Mismatched:
+    """PMI of mismatched pairs, both of whose rows the model did not see, and the pairs beside them.
+
+    pmi: (m,), of a sample of them. standing: (n,) for each pair of the data, the higher of two
+    shares: of its x with other y, and of its y with other x, how many have at most its PMI.
+    standings: (m,), the same of the mismatched pairs.
+    """
+
+    pmi: NDArray[np.float32]
+    standing: NDArray[np.float32]
+    standings: NDArray[np.float32]
+
+
+@torch.no_grad()
+def mismatched_pairs(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+) -> Mismatched:
+    """Blocks of rows that a replica did not see, each x set against each y of its block."""
+    standing = np.zeros(len(x), np.float32)
+    sampled = []
+    for replica, split in enumerate(splits):
+        if not len(split.report):  # of a chunk of the rows
+            continue
+        cells, index = held_out_cells(x, y, [split.report], block=_BLOCK, seed=seed, groups=groups)
+        pmi = score_blocks(model.select([replica]), cells.x[0], cells.y[0])
+        others = cells.product[0].view(pmi.shape).cpu() > 0
+        standings = find_standings(pmi, others)
+        own = standings.diagonal(dim1=1, dim2=2).reshape(-1).numpy()
+        real = index[0] >= 0
+        standing[index[0][real]] = own[real]
+        some = _sample(others, seed, replica)
+        sampled.append((pmi.view(-1)[some], standings.view(-1)[some]))
+    pmis, all_standings = (torch.cat(side).numpy() for side in zip(*sampled, strict=True))
+    return Mismatched(pmis, standing, all_standings)
+
+
+def find_standings(pmi: Tensor, others: Tensor) -> Tensor:
+    """For each cell (G, b, b), of the mismatched cells in its row and in its column, the share that
+    is at most as high; the higher of the two, and 0 where there are none."""
+    shares = []
+    for dim in (2, 1):
+        values = torch.where(others, pmi, torch.inf)
+        ordered = values.sort(dim).values.movedim(dim, -1).contiguous()
+        found = torch.searchsorted(ordered, pmi.movedim(dim, -1).contiguous(), right=True)
+        count = others.sum(dim).unsqueeze(-1)
+        shares.append((found.minimum(count) / count.clamp(min=1)).movedim(-1, dim))
+    return torch.maximum(*shares)
+
+
+def _sample(others: Tensor, seed: int, replica: int) -> Tensor:
+    """Places of mismatched cells in the flattened blocks, at most so many."""
+    places = others.view(-1).nonzero().squeeze(1)
+    if len(places) <= _CELLS_OF_REPLICA:
+        return places
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + replica)
+    return places[torch.randint(len(places), (_CELLS_OF_REPLICA,), generator=generator)]
+
 
 Array32 = NDArray[np.float32]
 
@@ -106,13 +175,13 @@ class StoredRows:
     are rows that are equal, not those that nearly are.
     """
 
-    def __init__(self, model: RatioModel, mapped: Mapped) -> None:
+    def __init__(self, model: RatioModel, mapped: StreamedFitRows) -> None:
         self.model, self.mapped = model, mapped
         self._scores: Array32 | None = None
-        self._keys = np.empty((2, mapped.stream.rows))
+        self._keys = np.empty((2, mapped.count))
 
     def mismatched(self, progress: Progress) -> Mismatched:
-        stream, plan = self.mapped.stream, self.mapped.plan
+        stream, plan = self.mapped.mapped, self.mapped.plan
         standing = np.zeros(stream.rows, np.float32)
         self._scores = np.empty((self.model.replicas, stream.rows), np.float32)
         share = min(1.0, _CELLS / (128.0 * stream.rows))
@@ -152,7 +221,7 @@ class StoredRows:
         return found
 
     def searched(self, pmi: Array32, doubtful: Rows) -> Searched:
-        plan, stream = self.mapped.plan, self.mapped.stream
+        plan, stream = self.mapped.plan, self.mapped.mapped
         some = np.union1d(plan.kept, doubtful)
         x, y = (
             side.tensor(source.take(some))
@@ -171,6 +240,13 @@ class StoredRows:
 
     def duplicates(self) -> Rows:
         return copies_by_key(*self._keys)
+
+
+def evidence_of(model: RatioModel, rows: FitRows) -> Evidence:
+    """What an audit asks of the rows of a fit."""
+    if isinstance(rows, StreamedFitRows):
+        return StoredRows(model, rows)
+    return HeldRows(model, rows.paired)
 
 
 def _reported(plan: FoldPlan, numbers: Rows) -> list[Split]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointdep.cards import card, columns
+from pointdep.display.html_repr import card, columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from pointdep.fitting.flags import Flag
+    from pointdep.errors import Flag
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
 
@@ -118,7 +118,7 @@ class Audit:
 
     def plot_pmi(self, ax: Axes | None = None) -> Axes:
         """Histogram of PMI: of pairs, with the suspects marked, and of mismatched pairs."""
-        from pointdep.plots.histogram import plot_pmi
+        from pointdep.display.plots import plot_pmi
 
         pmi, suspect = (self.table[name].to_numpy() for name in ("pmi", "suspect"))
         return plot_pmi(pmi, self.mismatched, suspect.astype(bool), ax)
@@ -130,7 +130,7 @@ class Audit:
 
         labels: what to call the rows, one a row; their numbers where it is None.
         """
-        from pointdep.plots.pairs import plot_pairs
+        from pointdep.display.plots import plot_pairs
 
         pmi, stderr = (self.table[name].to_numpy() for name in ("pmi", "stderr"))
         return plot_pairs(pmi, k=k, labels=labels, stderr=stderr, ax=ax)
@@ -144,13 +144,13 @@ class Audit:
         self._write(Path(path), ".parquet")
 
     def __str__(self) -> str:
-        from pointdep.auditing.report.words import finding
+        from pointdep.auditing.report.wording import finding
 
         return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows."""
-        from pointdep.auditing.report.words import finding
+        from pointdep.auditing.report.wording import finding
 
         worst = self.table.sort_values("rank").head(_SHOWN)
         names = [name for name in _SHOWN_COLUMNS if name in worst and worst[name].notna().any()]

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 import pointdep
-from pointdep.cli import audit, bench, calibrate, demo, fit, mi, plan, pretrain, retrieve, score
-from pointdep.cli.reproduce import figure1, figure2, figure3, simclr, table1, table2, theorem1
+from pointdep.cli import (
+    audit,
+    bench,
+    calibrate,
+    demo,
+    fit,
+    mi,
+    options,
+    plan,
+    pretrain,
+    reproduce,
+    retrieve,
+    score,
+)
 from pointdep.errors import InputError, PointdepError, PointdepWarning
-from pointdep.launching import process_count
+from pointdep.fitting.rendezvous import process_count
 
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
@@ -97,13 +111,8 @@ app.command(name="pretrain")(_guarded(pretrain.pretrain))
 app.command(name="bench")(_guarded(bench.bench))
 
 paper = typer.Typer(rich_markup_mode=None)
-paper.command(name="table1")(_guarded(table1.table1))
-paper.command(name="figure1")(_guarded(figure1.figure1))
-paper.command(name="theorem1")(_guarded(theorem1.theorem1))
-paper.command(name="figure2")(_guarded(figure2.figure2))
-paper.command(name="simclr")(_guarded(simclr.simclr))
-paper.command(name="table2")(_guarded(table2.table2))
-paper.command(name="figure3")(_guarded(figure3.figure3))
+for _command in reproduce.COMMANDS:
+    paper.command(name=_command.__name__)(_guarded(_command))
 app.add_typer(paper, name="reproduce")
 
 
@@ -122,12 +131,29 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _common(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
-    ),
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import a module with methods or critics of yours.",
+        ),
+    ] = None,
 ) -> None:
     """How much do x and y belong together? Mutual information and PMI of paired data."""
     del version
+    for module in modules or []:
+        options.from_here(f"{module}:")
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(f"--import {module}: {error}") from None
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json
 from pointdep.errors import InputError
-
-if TYPE_CHECKING:
-    from pointdep.experiments.bench import Bench, Outcome
-    from pointdep.experiments.records import Result
-    from pointdep.experiments.summary import Summary
 
 Tasks = Annotated[
     str, typer.Option("--tasks", help="Names, comma separated, or quick or all; see --list.")
@@ -41,26 +34,6 @@ Output = Annotated[
 ]
 List = Annotated[bool, typer.Option("--list", help="Print the tasks and leave.")]
 
-_COLUMNS = {
-    "task": "task",
-    "rows": "rows",
-    "estimator": "estimator",
-    "runs": "runs",
-    "error": "error",
-    "absolute_error": "|error|",
-    "pmi_rmse": "RMSE",
-    "pmi_pearson": "corr",
-    "pmi_spearman": "rank",
-    "coverage": "cover",
-    "seconds": "seconds",
-}
-_FORMATS = {"error": "+.3f", "coverage": ".2f", "seconds": ".1f"}
-_LEGEND = (
-    "error, |error|: of the mutual information, mean over the seeds, in nats; RMSE, corr, rank:\n"
-    "of PMI on fresh rows, its correlation and rank correlation with the exact one; cover: share\n"
-    "of the {confidence:g}% intervals that hold the true value; runs: that no error ended."
-)
-
 
 def bench(
     tasks: Tasks = "quick",
@@ -83,12 +56,17 @@ def bench(
     if list_tasks:
         if json:
             raise InputError("--list is for people: leave --json out")
-        return _print_tasks()
-    from pointdep.experiments.bench import Bench, open_folder, run_bench, write_report
+        _print_tasks()
+        return
+    from pointdep.data.tasks import QUICK, TASKS
+    from pointdep.experiments.bench import Bench, open_folder, run_bench
+    from pointdep.experiments.bench_report import outcome_as_dict, text_outcome, write_report
     from pointdep.fitting.progress import show
 
+    sets = {"all": tuple(TASKS), "quick": QUICK}
+    names = options.parse_names("--tasks", tasks)
     asked = Bench(
-        tasks=parse_tasks(tasks),
+        tasks=tuple(task for name in names for task in sets.get(name, (name,))),
         estimators=options.parse_names("--estimators", estimators),
         rows=options.parse_numbers("--rows", rows),
         seeds=seeds,
@@ -102,90 +80,12 @@ def bench(
     if output is not None:
         write_report(asked, outcome.results, output)
     if json:
-        print_json("bench", as_json(asked, outcome, output))
-    else:
-        print_outcome(asked, outcome)
-        if output is not None:
-            print(f"\nwritten: {output}")
-    return None
-
-
-def parse_tasks(text: str) -> tuple[str, ...]:
-    """Names, among which "all" and "quick" stand for many."""
-    from pointdep.data.tasks import QUICK, TASKS
-
-    sets = {"all": tuple(TASKS), "quick": QUICK}
-    names = options.parse_names("--tasks", text)
-    return tuple(task for name in names for task in sets.get(name, (name,)))
-
-
-def as_json(asked: Bench, outcome: Outcome, output: Path | None) -> dict[str, Any]:
-    """The outcome for a program."""
-    from pointdep.experiments.summary import summarise
-
-    about = asdict(asked)
-    failed = [result for result in outcome.results if result.failed]
-    return {
-        **{name: about[name] for name in ("tasks", "estimators", "rows", "seeds", "confidence")},
-        "runs": len(outcome.results),
-        "resumed": outcome.resumed,
-        "failed": len(failed),
-        "summary": [asdict(line) for line in summarise(outcome.results)],
-        "notes": [
-            {name: getattr(result, name) for name in ("task", "rows", "estimator", "seed")}
-            | {"failed": result.failed, "reason": result.reason}
-            for result in outcome.results
-            if result.reason
-        ],
-        "output": None if output is None else str(output),
-    }
-
-
-def print_outcome(asked: Bench, outcome: Outcome) -> None:
-    """The outcome for a person."""
-    from pointdep.experiments.summary import over_tasks, summarise
-
-    lines = sorted(
-        summarise(outcome.results), key=lambda line: (asked.tasks.index(line.task), line.rows)
-    )
-    if len(asked.tasks) > 1:
-        lines += over_tasks(outcome.results)
-    _print_table(lines)
-    print("\n" + _LEGEND.format(confidence=100 * asked.confidence))
-    if outcome.resumed:
-        print(f"{outcome.resumed} of {len(outcome.results)} runs were there already.")
-    _print_notes(outcome.results)
-
-
-def _print_table(lines: Sequence[Summary]) -> None:
-    cells = [list(_COLUMNS.values())]
-    cells += [[_cell(name, line) for name in _COLUMNS] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        padded = [
-            text.ljust(width) if name in ("task", "estimator") else text.rjust(width)
-            for name, text, width in zip(_COLUMNS, row, widths, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
-
-
-def _cell(name: str, line: Summary) -> str:
-    value = getattr(line, name)
-    if name == "runs" and line.failed:
-        return f"{line.runs - line.failed}/{line.runs}"
-    if value is None:
-        return "-"
-    return format(value, _FORMATS.get(name, ".3f")) if isinstance(value, float) else str(value)
-
-
-def _print_notes(results: Sequence[Result]) -> None:
-    """Why there are gaps, once for each reason."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for result in results:
-        if result.reason:
-            reasons.setdefault((result.estimator, result.reason), []).append(result.task)
-    for (estimator, reason), tasks in reasons.items():
-        print(f"{estimator} on {', '.join(dict.fromkeys(tasks))}: {reason}")
+        place = None if output is None else str(output)
+        print_json("bench", {**outcome_as_dict(asked, outcome), "output": place})
+        return
+    print(text_outcome(asked, outcome))
+    if output is not None:
+        print(f"\nwritten: {output}")
 
 
 def _print_tasks() -> None:

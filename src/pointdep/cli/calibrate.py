@@ -76,15 +76,15 @@ def calibrate(
     import numpy as np
 
     from pointdep.data.readers import read_pairs
+    from pointdep.data.storage import check_target
     from pointdep.data.writers import check_writable, write_table
-    from pointdep.storage import check_target
 
     check_target(output)
     if oof is not None:
         check_writable(oof)
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     names = options.read_groups(groups, group_column, files)
-    from pointdep.adapters.making import from_embeddings
+    from pointdep.estimators.calibrated import from_embeddings
 
     model = from_embeddings(
         x,

@@ -49,9 +49,9 @@ def fit(
     """
     import numpy as np
 
+    from pointdep.data.storage import check_target
     from pointdep.data.writers import check_writable, write_table
-    from pointdep.launching import join_processes
-    from pointdep.storage import check_target
+    from pointdep.fitting.rendezvous import join_processes
 
     def check_places() -> None:
         check_target(output)
@@ -61,7 +61,7 @@ def fit(
     processes, device = join_processes(settings.device)
     processes.first(check_places)
     x, y, groups = processes.together(lambda: settings.read(files))
-    from pointdep.classical.methods import CLASSICAL
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     if method in CLASSICAL:
         raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")

@@ -66,7 +66,7 @@ def mi(
     """
     check_figure(check_plot)
     x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
-    from pointdep.classical.methods import CLASSICAL
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     check_unit(method, bits)
     wants_check = check or check_plot is not None
@@ -100,8 +100,8 @@ def _columns(side: Any) -> int:
 
 def check_unit(method: str, bits: bool) -> None:
     """Refuse before the fit what has no mutual information, or none in bits."""
-    from pointdep.classical.methods import CLASSICAL
     from pointdep.core.methods import METHODS
+    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     known = CLASSICAL.get(method) or METHODS.get(method)
     if known is None:

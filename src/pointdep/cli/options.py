@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pointdep.core.critics import CRITICS
+from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
+from pointdep.data.files import FORMATS
 from pointdep.errors import InputError
 
-_NETWORKS = "cpc nwj js dv smile variational pc dm1 dm2 drf drf_relative rpc smi mine"
+_NETWORKS = " ".join(METHODS)
+_OWN = "One of yours: package.module:NAME."
 
 
 def check_confidence(value: float) -> float:
@@ -27,12 +32,20 @@ def check_seed(value: int) -> int:
     return value
 
 
+def from_here(name: str) -> str:
+    """Let an import path name a module in the working directory, as `python -m` would."""
+    here = str(Path.cwd())
+    if ":" in name and here not in sys.path:
+        sys.path.append(here)
+    return name
+
+
 Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="X Y",
-        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
-        ".arrow .feather .ipc .vec .safetensors, or folders of shards.",
+        help=f"Two files of paired rows, or one with both sides: {' '.join(FORMATS)} "
+        ".arrow .feather .ipc, or folders of shards.",
         show_default=False,
     ),
 ]
@@ -54,13 +67,17 @@ GroupColumn = Annotated[
         "--group-column", help="Column (or key) of the groups, there or in the file of both sides."
     ),
 ]
-MethodName = Annotated[str, typer.Option("--method", "-m", help=f"{_NETWORKS}.")]
+MethodName = Annotated[
+    str,
+    typer.Option("--method", "-m", callback=from_here, help=f"{_NETWORKS}. {_OWN}"),
+]
 AnyMethodName = Annotated[
     str,
     typer.Option(
         "--method",
         "-m",
-        help=f"{_NETWORKS}; or, without networks, counting ulsif likelihood ksg cca.",
+        callback=from_here,
+        help=f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}",
     ),
 ]
 MethodOptions = Annotated[
@@ -71,8 +88,9 @@ CriticName = Annotated[
     str,
     typer.Option(
         "--critic",
-        help="auto, concat, separable, bilinear or inner. auto: the closed form for Gaussian "
-        "pairs, and a network for what it misses; the others: a network alone.",
+        callback=from_here,
+        help=f"{', '.join(CRITICS)}. auto: the closed form for Gaussian pairs, and a network for "
+        f"what it misses; the others: a network alone. {_OWN}",
     ),
 ]
 Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, as 256,64, or auto.")]

@@ -2,63 +2,72 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pointdep.cli import options
-from pointdep.cli.retrieve_input import check_call, options_named, read_both, require_pairs
 from pointdep.cli.score import ModelFolder
 from pointdep.cli.show import print_json, print_rows
+from pointdep.errors import InputError
 
 if TYPE_CHECKING:
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.data.encoder import SideEncoder
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.retrieval.metrics import RetrievalMetrics
-    from pointdep.retrieval.result import Retrieved
+    from pointdep.retrieval.search import Retrieved
+
+# What the library calls an option, and what it is called on the command line.
+_WRITTEN = (
+    (r"\bexact=True\b", "--exact"),
+    (r"\b(index|queries|critic)='(\w+)'", r"--\1 \2"),
+    (r"\bshortlist=(\S+)", r"--shortlist \1"),
+    (r"\bk=(\S+)", r"-k \1"),
+    (r"\bside='x'", "--queries y"),
+    (r"\bside='y'", "--queries x"),
+    (r"\bunknown index\b", "unknown --index"),
+)
 
 QueryFile = Annotated[Path, typer.Argument(metavar="QUERIES", help="File of the queries' rows.")]
 CandidateFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="CANDIDATES",
-        help="File of the candidates' rows; left out where QUERIES holds both sides, or with "
-        "--candidates-index.",
+        help="File of the candidates' rows, unless QUERIES holds both sides.",
         show_default=False,
     ),
 ]
 K = Annotated[
-    int | None,
-    typer.Option(
-        "-k", help="Candidates to find for each query.", show_default="10, or all if fewer"
-    ),
+    int | None, typer.Option("-k", help="Candidates per query.", show_default="10, or all if fewer")
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
-        help=".csv or .parquet (query, position, candidate, pmi); without it, CSV on standard "
-        "output (the answer alone with --paired).",
+        help=".csv or .parquet (query, position, candidate, pmi); by default CSV on standard "
+        "output (with --paired only the answer).",
     ),
 ]
-Queries = Annotated[str, typer.Option("--queries", help="The side that the queries are: x or y.")]
-Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many they are.")]
+Queries = Annotated[str, typer.Option("--queries", help="The side of the queries: x or y.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many there are.")]
 Index = Annotated[
     str,
     typer.Option(
-        "--index",
-        help="flat looks at all vectors; hnsw and ivf at some, which pays where there are so many "
-        "that making their index is the lesser part.",
+        "--index", help="flat looks at all vectors; hnsw and ivf at some: faster for very many."
     ),
 ]
 Shortlist = Annotated[
     int | None,
     typer.Option(
         "--shortlist",
-        help="Candidates per query that are scored, where the search is by a part of PMI; by "
-        "default as many as some queries with a known answer need.",
+        help="Candidates per query to score if the search is by a part of PMI; by default as many "
+        "as a sample of the queries needs.",
     ),
 ]
 SaveIndex = Annotated[
@@ -70,27 +79,14 @@ CandidatesIndex = Annotated[
 ]
 Paired = Annotated[
     bool,
-    typer.Option(
-        "--paired",
-        help="Row i of both files is a pair: say how often the right one is found. Of categories, "
-        "all of the same value are right.",
-    ),
+    typer.Option("--paired", help="Row i of both files is a pair: report how often it is found."),
 ]
+_COLUMNS = "Columns of the {} in a table, or a key of .npz; by default those of the fit."
 QueryColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--query-columns",
-        help="Columns of the queries in a table, or a key of .npz; by "
-        "default those that the model was fitted on.",
-    ),
+    str | None, typer.Option("--query-columns", help=_COLUMNS.format("queries"))
 ]
 CandidateColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--candidate-columns",
-        help="Columns of the candidates in a table, or a key of .npz; by default those that the "
-        "model was fitted on.",
-    ),
+    str | None, typer.Option("--candidate-columns", help=_COLUMNS.format("candidates"))
 ]
 
 
@@ -113,57 +109,149 @@ def retrieve(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """The candidates that belong to each query most, by a saved model.
+    """Find the candidates with the highest PMI for each query, by a saved model.
 
     For instance:  pointdep retrieve model/ x.npy y.npy -k 10 -o best.csv
 
     Rows count from 0. pmi is above 0 for pairs that come together more often than chance: a query
-    whose best candidate has pmi below 0 has no partner among them.
+    whose best candidate has pmi below 0 has no partner among them. With --paired and candidates
+    that are categories, all candidates of the same value are right.
     """
     from pointdep.data.writers import write_table
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
-    check_call(candidates_file, candidates_index, queries, output, save_index, paired)
+    _check_call(candidates_file, candidates_index, queries, output, save_index, paired)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
-    asked, given = read_both(
-        fitted, queries, queries_file, candidates_file or candidates_index,
-        query_columns, candidate_columns, is_index=candidates_index is not None,
-    )  # fmt: skip
-    if paired:
-        require_pairs(asked, given)
-    rows = given
-    with options_named():
+    columns = query_columns, candidate_columns
+    if candidates_index is None:
+        asked, given = _read_both(fitted, queries, (queries_file, candidates_file), columns)
+    else:
+        asked = _read_side(fitted, queries, "query", queries_file, query_columns)
+        given = fitted.load_index(candidates_index)
+    if paired and len(asked) != len(given):
+        raise InputError(
+            f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs: give as "
+            "many rows of both, or leave out --paired"
+        )
+    rows, metrics = given, None
+    with _options_named():
         if save_index is not None:
-            given = fitted.index(rows, side="y" if queries == "x" else "x", kind=index)
+            given = fitted.index(rows, side=_other(queries), kind=index)
             given.save(save_index)
         found = fitted.retrieve(
             asked, given, k, queries=queries, exact=exact, index=index, shortlist=shortlist
         )
-    metrics = _metrics(fitted, asked, rows, queries) if paired else None
-    columns = _columns(found)
+    if paired:  # with 1:5 matching as in the paper, if there are enough candidates
+        x, y = (asked, rows) if queries == "x" else (rows, asked)
+        metrics = fitted.retrieval_metrics(x, y, queries=queries)
+    table = _table(found)
     if output is not None:
-        write_table(output, columns)
+        write_table(output, table)
     if json:
-        _print_json(found, metrics, output, save_index)
+        print_json("retrieve", _as_json(found, metrics, output, save_index))
         return
     summary = _summary(found, metrics, output, save_index)
     if output is not None or paired:
         print_rows(summary)
         return
-    _print_table(columns)
+    print(",".join(table))
+    for query, position, candidate, pmi in zip(*table.values(), strict=True):
+        print(f"{query},{position},{candidate},{pmi:.6g}")
     if not quiet:
         for name, value in summary.items():
             print(f"{name}: {value}", file=sys.stderr)
 
 
-def _metrics(fitted: PointwiseDependency, asked: Any, given: Any, queries: str) -> RetrievalMetrics:
-    """With 1:5 matching as in the paper, where there are as many candidates."""
-    x, y = (asked, given) if queries == "x" else (given, asked)
-    return fitted.retrieval_metrics(x, y, queries=queries)
+def _check_call(
+    candidates: Path | None,
+    index: Path | None,
+    queries: str,
+    output: Path | None,
+    save_index: Path | None,
+    paired: bool,
+) -> None:
+    """Refuse impossible combinations before any work is done."""
+    from pointdep.data.writers import check_writable
+    from pointdep.retrieval.candidate_index import check_index_target
+    from pointdep.retrieval.search import check_side
+
+    check_side("--queries", queries)
+    others = {"CANDIDATES": candidates, "--save-index": save_index, "--paired": paired or None}
+    for name, value in others.items():
+        if index is not None and value is not None:
+            raise InputError(f"--candidates-index and {name} cannot be given together: choose one")
+    if output is not None:
+        check_writable(output, (".csv", ".parquet"))
+    if save_index is not None:
+        check_index_target(save_index)
 
 
-def _columns(found: Retrieved) -> dict[str, Any]:
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Errors of the library, with its options as they are written on the command line."""
+    try:
+        yield
+    except InputError as error:
+        message = str(error)
+        for pattern, written in _WRITTEN:
+            message = re.sub(pattern, written, message)
+        raise InputError(message) from None
+
+
+def _read_both(
+    fitted: PointwiseDependency,
+    queries: str,
+    paths: tuple[Path, Path | None],
+    columns: tuple[str | None, str | None],
+) -> tuple[Any, Any]:
+    """The rows of the queries and of the candidates; one file may hold both."""
+    from pointdep.data.files import is_keyed, is_table
+
+    asked, given = paths
+    rows = _read_side(fitted, queries, "query", asked, columns[0])
+    known = is_table(asked) and all(_encoder(fitted, side).named for side in "xy")
+    if given is None and not is_keyed(asked) and None in columns and not known:
+        raise InputError(
+            "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
+            "of both sides in one file by --query-columns and --candidate-columns"
+        )
+    answer = _other(queries)
+    return rows, _read_side(fitted, answer, "candidate", given or asked, columns[1])
+
+
+def _read_side(
+    fitted: PointwiseDependency, side: str, name: str, path: Path, columns: str | None
+) -> Any:
+    """The rows of one side; from a table, unless columns are named, those the model knows."""
+    from pointdep.data.files import is_table, read_table, table_columns
+    from pointdep.data.readers import read_side, remembered
+
+    encoder, other = _encoder(fitted, side), _encoder(fitted, _other(side))
+    columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
+    if columns is not None or not encoder.named or not is_table(path):
+        return read_side(path, columns=columns, key=side, name=name)
+    there = table_columns(path)
+    missing = [column for column in encoder.names if column not in there]
+    if missing:
+        exchanged = name == "query" and other.named and set(other.names) <= set(there)
+        hint = f"; did you mean --queries {_other(side)}?" if exchanged else ""
+        raise InputError(
+            f"{path} has no column {missing[0]!r}: the model was fitted on the columns "
+            f"{', '.join(encoder.names)} of {side}{hint}"
+        )
+    return read_table(path, encoder.names)
+
+
+def _encoder(fitted: PointwiseDependency, side: str) -> SideEncoder:
+    return fitted.encoder_x_ if side == "x" else fitted.encoder_y_
+
+
+def _other(side: str) -> str:
+    return "y" if side == "x" else "x"
+
+
+def _table(found: Retrieved) -> dict[str, Any]:
     import numpy as np
 
     queries, k = found.indices.shape
@@ -175,12 +263,6 @@ def _columns(found: Retrieved) -> dict[str, Any]:
     }
 
 
-def _print_table(columns: dict[str, Any]) -> None:
-    print(",".join(columns))
-    for query, position, candidate, pmi in zip(*columns.values(), strict=True):
-        print(f"{query},{position},{candidate},{pmi:.6g}")
-
-
 def _summary(
     found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
 ) -> dict[str, str]:
@@ -190,20 +272,32 @@ def _summary(
         "queries": f"{queries}, the best {k} of {found.candidates} candidates for each",
         "searched": f"{found.searched}: {found.quality}",
         "no partner": f"{alone} ({alone / queries:.2%}), whose best has PMI of 0 or less",
+        "pairs": None if metrics is None else str(metrics).partition(": ")[2],
+        "index": saved,
+        "written": output,
     }
-    if metrics is not None:
-        rows["pairs"] = str(metrics).partition(": ")[2]
-    for name, place in (("index", saved), ("written", output)):
-        if place is not None:
-            rows[name] = str(place)
-    return rows
+    return {name: str(value) for name, value in rows.items() if value is not None}
 
 
-def _print_json(
+def _as_json(
     found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
-) -> None:
+) -> dict[str, Any]:
+    """metrics: None without --paired. The table itself is there unless it went to a file."""
     queries, k = found.indices.shape
-    content = {
+    pairs = None
+    if metrics is not None:
+        pairs = {
+            "recall": [{"k": k, "share": value} for k, value in metrics.recall.items()],
+            "mrr": metrics.mrr,
+            "median_rank": metrics.median_rank,
+            "matching": [{"size": m, "share": value} for m, value in metrics.matching.items()],
+        }
+    rows = zip(found.indices.tolist(), found.pmi.tolist(), strict=True)
+    table = [
+        {"query": query, "candidates": numbers, "pmi": pmi}
+        for query, (numbers, pmi) in enumerate(rows)
+    ]
+    return {
         "queries": queries,
         "candidates": found.candidates,
         "k": k,
@@ -212,27 +306,8 @@ def _print_json(
         "recall": found.recall,
         "recall_queries": found.recall_queries,
         "without_partner": found.without_partner,
-        "pairs": None if metrics is None else _metrics_as_json(metrics),
+        "pairs": pairs,
         "index": None if saved is None else str(saved),
         "output": None if output is None else str(output),
-        "found": _found_as_json(found) if output is None else None,
-    }
-    print_json("retrieve", content)
-
-
-def _found_as_json(found: Retrieved) -> list[dict[str, Any]]:
-    """What the table holds, a query an object."""
-    rows = zip(found.indices.tolist(), found.pmi.tolist(), strict=True)
-    return [
-        {"query": query, "candidates": numbers, "pmi": pmi}
-        for query, (numbers, pmi) in enumerate(rows)
-    ]
-
-
-def _metrics_as_json(metrics: RetrievalMetrics) -> dict[str, Any]:
-    return {
-        "recall": [{"k": k, "share": value} for k, value in metrics.recall.items()],
-        "mrr": metrics.mrr,
-        "median_rank": metrics.median_rank,
-        "matching": [{"size": m, "share": value} for m, value in metrics.matching.items()],
+        "found": table if output is None else None,
     }

@@ -13,8 +13,8 @@ from pointdep.cli import options
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
-    from pointdep.classical.estimator import ClassicalDependency
-    from pointdep.estimator import PointwiseDependency
+    from pointdep.estimators.classical.estimator import ClassicalDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
 
 _OF_NETWORKS = (
     *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
@@ -55,7 +55,7 @@ class Settings:
         self, method: str, *, quiet: bool, checkpoint: Path | None = None
     ) -> PointwiseDependency:
         """The estimator with networks."""
-        from pointdep.estimator import PointwiseDependency
+        from pointdep.estimators.pointwise import PointwiseDependency
 
         return PointwiseDependency(
             critic=self.critic,
@@ -72,7 +72,7 @@ class Settings:
 
     def classical(self, method: str, *, quiet: bool) -> ClassicalDependency:
         """The estimator without networks; options that are about networks are refused."""
-        from pointdep.classical.estimator import ClassicalDependency
+        from pointdep.estimators.classical.estimator import ClassicalDependency
 
         changed = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
         refuse_for_classical(method, [name for name in changed if name in _OF_NETWORKS])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pointdep
 
 if TYPE_CHECKING:
-    from pointdep.classical.estimator import ClassicalDependency
-    from pointdep.estimator import PointwiseDependency
-    from pointdep.fitting.flags import Flag
+    from pointdep.errors import Flag
+    from pointdep.estimators.classical.estimator import ClassicalDependency
+    from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
 

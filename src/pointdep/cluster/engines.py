@@ -1,31 +1,208 @@
-"""Where tasks are done: here, one after the other, or by the workers of a Ray cluster."""
+"""Workers that score shards: in this process, one after the other, or on a Ray cluster."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import importlib
+import json
+import math
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
 
-from pointdep.cluster.model import SavedModel
-from pointdep.cluster.places import BadShardError
-from pointdep.cluster.tasks import Task, Work
-from pointdep.cluster.worker import Answer, Worker
-from pointdep.errors import InputError, PointdepError
+import numpy as np
+from numpy.typing import NDArray
+
+from pointdep.cluster.filesystem import BadShardError, StoragePath
+from pointdep.cluster.manifest import Task, Work, write_shard
+from pointdep.cluster.survey import read_pairs
+from pointdep.core.registry import is_path
+from pointdep.data.storage import MODEL_FILES
+from pointdep.errors import (
+    InputError,
+    ModelFileError,
+    PointdepError,
+    require_whole,
+    unknown_name,
+)
+from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 ENGINES = ("local", "ray")
-_ATTEMPTS = 6  # at a shard whose workers are lost: it may be what kills them
+_ATTEMPTS = 6  # workers lost over one shard: the shard may be what kills them
+
+Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A task that was done, or whose shard is no good: then why."""
+class How:
+    """The engine and its options; see `score_shards`."""
 
-    number: int
-    error: str = ""
+    engine: str = "local"
+    workers: int | None = None
+    gpus_per_worker: float = 0.0
+    batch_size: int | None = None
+    device: str = "auto"
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise unknown_name("engine", self.engine, ENGINES)
+        for name in ("workers", "batch_size"):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name))
+        gpus = self.gpus_per_worker
+        if not 0 <= gpus < math.inf:
+            raise InputError(f"gpus_per_worker={gpus!r} must be 0 or more, as 1 or 0.5")
+        if self.engine == "local" and (self.workers is not None or gpus):
+            raise InputError(
+                "workers and gpus_per_worker are for engine 'ray'; 'local' is one process"
+            )
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """The files of a model's folder as bytes: workers need no folder that all machines share.
+
+    shown: where they come from. imports: modules of the user's own method and critic, which the
+    process that read the model had imported.
+    """
+
+    files: dict[str, bytes]
+    shown: str
+    imports: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that the model is: model.json has the digest of the weights."""
+        return hashlib.sha256(self.files[MODEL_FILES[0]]).hexdigest()
+
+    @property
+    def list_columns(self) -> tuple[str | None, str | None]:
+        """For x and for y, the column of lists that the model was fitted on, or None."""
+        about = json.loads(self.files[MODEL_FILES[0]])
+        x, y = (about[f"encoder_{side}"].get("list_column") for side in "xy")
+        return x, y
+
+    def load(self, device: str) -> PointwiseDependency:
+        """The fitted model, which shows no progress."""
+        for module in self.imports:
+            importlib.import_module(module)
+        with tempfile.TemporaryDirectory(prefix="pointdep-") as scratch:
+            for name, content in self.files.items():
+                Path(scratch, name).write_bytes(content)
+            try:
+                found: PointwiseDependency = PointwiseDependency.load(scratch, device=device)
+            except ModelFileError as error:
+                raise ModelFileError(str(error).replace(scratch, self.shown)) from None
+        found.progress = False
+        return found
+
+
+def read_model(place: StoragePath) -> SavedModel:
+    """Read a model and make sure that it is complete; ModelFileError otherwise."""
+    if place.kind() != "folder":
+        raise ModelFileError(f"no model at {place}: there is no such folder")
+    there = place.files()
+    files = {name: (place / name).read_bytes() for name in MODEL_FILES if name in there}
+    saved = SavedModel(files, str(place))
+    params = saved.load("cpu").fit_params_
+    named = [str(params.get(option)) for option in ("method", "critic")]
+    return replace(saved, imports=tuple(n.partition(":")[0] for n in named if is_path(n)))
+
+
+class Answer(Protocol):
+    """What is asked about pairs; it is sent to the workers.
+
+    kind: its name, in the manifest. made_of: what it depends on apart from the model and the rows.
+    """
+
+    kind: str
+    made_of: str
+
+    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
+        """Of some pairs, (n,) each; first: the number of the first among all rows."""
+        ...
+
+    def nothing(self) -> Columns:
+        """The same of no pairs."""
+        ...
+
+
+class Scores:
+    """pmi, npmi, stderr and outside."""
+
+    kind, made_of = "score", ""
+
+    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
+        del first  # the answer about a pair does not depend on the other rows
+        return pair_columns(fitted, x, y)
+
+    def nothing(self) -> Columns:
+        numbers = {name: np.zeros(0, np.float32) for name in ("pmi", "npmi", "stderr")}
+        return {**numbers, "outside": np.zeros(0, bool)}
+
+
+Ended = tuple[int, str]
+"""The number of a task, and why its shard cannot be used, "" if the task is done."""
+
+
+class Worker:
+    """Holds the model between tasks. A task done twice gives the same file twice."""
+
+    def __init__(self, saved: SavedModel, work: Work, answer: Answer, device: str) -> None:
+        self.fitted, self.work, self.answer = saved.load(device), work, answer
+
+    def __call__(self, task: Task, told: Callable[[int], object] | None = None) -> None:
+        """Write the output shard; BadShardError if the input cannot be read or scored.
+
+        told: called with the number of rows scored so far.
+        """
+        parts: list[Columns] = []
+        done = 0
+        for x, y in read_pairs(task.x, task.y, self.work.columns, self.work.batch):
+            parts.append(self.ask(task, done, x, y))
+            done += len(x)
+            if told is not None:
+                told(done)
+        parts = parts or [self.answer.nothing()]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns = {"row": np.arange(task.first, task.first + done), **columns}
+        pmi = columns["pmi"].astype(np.float64)
+        about = {
+            "sum_pmi": float(pmi.sum()),
+            "below_zero": int((pmi < 0).sum()),
+            "outside": int(columns["outside"].sum()),
+        }
+        write_shard(self.work, task, columns, about)
+
+    def ask(self, task: Task, first: int, x: Any, y: Any) -> Columns:
+        """The answer about pairs of a task; first: the number of the first among its rows."""
+        try:
+            return self.answer(self.fitted, x, y, task.first + first)
+        except PointdepError as error:
+            raise BadShardError(_located(str(error), task, first, len(x))) from error
+
+
+def _located(message: str, task: Task, first: int, count: int) -> str:
+    """A message about some rows of a task, which names their shard and their rows in it.
+
+    first, count: these rows, all from one shard of either side. The message begins with the side,
+    otherwise it is about x.
+    """
+    spans = iter(task.y if message.startswith("Y ") else task.x)
+    span = next(spans)
+    while first >= span.stop - span.start:
+        first -= span.stop - span.start
+        span = next(spans)
+    start = span.start + first
+    message = re.sub(r"\bin row (\d+)", lambda row: f"in row {start + int(row[1])}", message)
+    return f"{span.shard.place}, rows {start} to {start + count - 1}: {message}"
 
 
 def run_local(
@@ -33,44 +210,37 @@ def run_local(
     work: Work,
     answer: Answer,
     tasks: Sequence[Task],
-    *,
-    device: str,
-    told: Callable[[int], None],
+    how: How,
+    told: Callable[[int], object],
 ) -> Iterator[Ended]:
     """In this process. told: called with the number of rows of the current task that are done."""
-    worker = Worker(saved, work, answer, device)
+    worker = Worker(saved, work, answer, how.device)
     for task in tasks:
+        error = ""
         try:
             worker(task, told)
-        except BadShardError as error:
-            yield Ended(task.number, str(error))
-        else:
-            yield Ended(task.number)
+        except BadShardError as found:
+            error = str(found)
+        yield task.number, error
 
 
 def run_ray(
-    saved: SavedModel,
-    work: Work,
-    answer: Answer,
-    tasks: Sequence[Task],
-    *,
-    device: str,
-    workers: int | None,
-    gpus: float,
+    saved: SavedModel, work: Work, answer: Answer, tasks: Sequence[Task], how: How
 ) -> Iterator[Ended]:
     """By Ray Data: a row of the dataset is a task, an actor of its pool a worker.
 
-    Ray starts a killed worker again and gives its task to one that lives. What a task made is in
-    the output folder; only its number comes back, in the order of ending.
+    Ray restarts a killed worker and gives its task to another. What a task made is in the output
+    folder; only its number comes back, in the order of ending.
     """
     ray = _import_ray()
-    with contextlib.redirect_stdout(sys.stderr), _connected(ray, workers):  # Ray prints its woes
-        count = min(_workers(ray, workers, gpus), len(tasks))
+    # Ray prints warnings to standard output, which may be read as JSON.
+    with contextlib.redirect_stdout(sys.stderr), _connected(ray, how.workers):
+        count = min(_workers(ray, how), len(tasks))
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
         attempts = ray.remote(num_cpus=0)(_Attempts).remote()
-        shared = ray.put((saved, work, answer, {task.number: task for task in tasks}, device))
+        shared = ray.put((saved, work, answer, {task.number: task for task in tasks}, how.device))
         numbers = [{"number": task.number} for task in tasks]
         ended = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
             _Actor,
@@ -78,13 +248,13 @@ def run_ray(
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
             num_cpus=1,
-            num_gpus=gpus or None,
+            num_gpus=how.gpus_per_worker or None,
         )
         try:
             for row in ended.iter_rows():
                 if row["fatal"]:
                     raise InputError(str(row["error"]))
-                yield Ended(int(row["number"]), str(row["error"]))
+                yield int(row["number"]), str(row["error"])
         except ray.exceptions.RayError as error:
             reason = [type(error).__name__, *str(error).strip().splitlines()][-1].strip()
             raise InputError(
@@ -132,8 +302,7 @@ class _Actor:
 
 
 def _import_ray() -> Any:
-    # Read when Ray is imported: nothing is reported to its makers, and no lines of its own
-    # machinery are mixed with ours.
+    # Ray reads these when it is imported: no usage reports, and no log lines of its own.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
@@ -148,7 +317,7 @@ def _import_ray() -> Any:
 
 @contextlib.contextmanager
 def _connected(ray: Any, workers: int | None) -> Iterator[None]:
-    """To the cluster that RAY_ADDRESS names or that runs here, else to one of this machine."""
+    """To the cluster that RAY_ADDRESS names or that runs here, otherwise to a new one here."""
     import logging
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -156,7 +325,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
         yield
         return
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
-    with without_lines(b"RAY_BACKEND_LOG_LEVEL"):  # Ray repeats what it was told in `_import_ray`
+    with without_lines(b"RAY_BACKEND_LOG_LEVEL"):  # Ray repeats the setting of `_import_ray`
         try:
             ray.init(address="auto", **quiet)
         except ConnectionError as error:
@@ -174,7 +343,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_lines(mark: bytes) -> Iterator[None]:
-    """What is written to standard error, also from C++, comes at the end, without marked lines."""
+    """Hold back what is written to standard error, also from C++, and drop lines with the mark."""
     sys.stderr.flush()
     before = os.dup(2)
     with tempfile.TemporaryFile() as held:
@@ -191,15 +360,15 @@ def without_lines(mark: bytes) -> Iterator[None]:
                     os.write(2, line)
 
 
-def _workers(ray: Any, workers: int | None, gpus: float) -> int:
+def _workers(ray: Any, how: How) -> int:
     """As many as were asked for, or as the cluster has room for."""
-    if workers is not None:
-        return workers
-    there = ray.cluster_resources()
+    if how.workers is not None:
+        return how.workers
+    there, gpus = ray.cluster_resources(), how.gpus_per_worker
     room = int(there.get("GPU", 0) / gpus) if gpus else int(there.get("CPU", 0))
     if room < 1:
         raise InputError(
             f"the Ray cluster has {there.get('GPU', 0):g} GPUs and {there.get('CPU', 0):g} CPUs, "
-            "no room for a worker: change --gpus-per-worker, or give --workers where it will grow"
+            "no room for a worker: change --gpus-per-worker, or give --workers if it will grow"
         )
     return room

@@ -10,11 +10,8 @@ from torch import Tensor, nn
 
 from pointdep.core.blocked import InnerScores
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.closed_form import ClosedFormCritic
-from pointdep.core.method_groups import MethodGroups
 from pointdep.core.methods import Method
-from pointdep.core.rank_map import RankMap
-from pointdep.core.transforms import CanonicalMap, Standardizer
+from pointdep.core.transforms import CanonicalMap, RankMap, Standardizer
 from pointdep.errors import unknown_name
 
 LINKS = ("score", "log_ratio", "asinh")
@@ -68,7 +65,7 @@ class RatioModel(nn.Module):
     @property
     def answered(self) -> str:
         """What of a default critic gives log r, in words; "" for other critics."""
-        if not isinstance(self.critic, ClosedFormCritic):
+        if not self.critic.has_closed_form:
             return ""
         return "closed form alone" if self.critic.silent else "closed form and network"
 
@@ -255,3 +252,35 @@ class RatioModel(nn.Module):
             -1,
         )
         return offset + normaliser - math.log(y.shape[1])
+
+
+class MethodGroups:
+    """Replicas with different methods side by side: those of each, in order of appearance."""
+
+    def __init__(self, methods: Sequence[Method]) -> None:
+        members: dict[Method, list[int]] = {}
+        for replica, method in enumerate(methods):
+            members.setdefault(method, []).append(replica)
+        self.methods = tuple(members)
+        self._rows = [_slice_or_list(rows) for rows in members.values()]
+        order = [replica for rows in members.values() for replica in rows]
+        self._back = torch.as_tensor(order).argsort()
+
+    def apply(self, function: Callable[[Method, Tensor], Tensor], values: Tensor) -> Tensor:
+        """function(method, part) of the replicas of each method; values: (R, ...) -> (R, ...)."""
+        if len(self.methods) == 1:
+            return function(self.methods[0], values)
+        parts = [
+            function(method, values[rows])
+            for method, rows in zip(self.methods, self._rows, strict=True)
+        ]
+        # Kept where it was used: a copy from the host cannot be part of a CUDA graph.
+        self._back = self._back.to(values.device)
+        return torch.cat(parts)[self._back]
+
+
+def _slice_or_list(rows: list[int]) -> slice | list[int]:
+    """Equally spaced rows as a slice, which needs no index on the device."""
+    step = rows[1] - rows[0] if len(rows) > 1 else 1
+    regular = range(rows[0], rows[-1] + 1, step)
+    return slice(rows[0], rows[-1] + 1, step) if list(regular) == rows else rows

@@ -17,11 +17,6 @@ from torch import Tensor
 from pointdep.core import objectives
 
 
-def identity(scores: Tensor) -> Tensor:
-    """log r = s."""
-    return scores
-
-
 def nwj(scores: Tensor) -> Tensor:
     """log r = s - 1."""
     return scores - 1.0

@@ -2,19 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointdep.data.categories import CategoryColumn
 from pointdep.data.raw import Array, RawSide, column_label, row_chunks
+from pointdep.data.row_source import RowSource
 from pointdep.errors import DataWarning, InputError, warn_caller
 
 if TYPE_CHECKING:
-    from pointdep.data.stored.base import RowSource
-    from pointdep.data.stored.moments import ColumnMoments
+    from pointdep.data.row_source import ColumnMoments, RowSource
+
+
+# One category column: its values in training, how often each came, and where a value stands.
+
+# JSON keeps ints, strings, booleans and floats apart, but an empty or edited list would not.
+_KINDS: dict[str, type] = {"i": int, "u": int, "U": str, "b": bool, "f": float}
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryColumn:
+    """values: (categories,) sorted and distinct; counts: (categories,) rows of each in training."""
+
+    name: str
+    values: Array
+    counts: Array
+
+    @classmethod
+    def count(cls, name: str, column: Array) -> CategoryColumn:
+        """The categories of column: (rows,)."""
+        values, counts = np.unique(column, return_counts=True)
+        return cls(name, values, counts)
+
+    def codes(self, column: Array, side: str) -> Array:
+        """(rows,) index into values of each entry of column: (rows,)."""
+        label = column_label(side, self.name)
+        if (column.dtype.kind == "U") != (self.values.dtype.kind == "U"):
+            expected, found = _kind_name(self.values), _kind_name(column)
+            raise InputError(
+                f"{label} held categories of type {expected} in training but now holds {found}: "
+                "give the column as it was in training"
+            )
+        codes: Array = np.searchsorted(self.values, column)
+        codes = np.minimum(codes, self.values.size - 1)
+        unseen = self.values[codes] != column
+        if unseen.any():
+            row = int(unseen.argmax())
+            raise InputError(
+                f"{label} holds {column[row].item()!r} in row {row}, a category unseen in training "
+                f"({int(unseen.sum())} such row(s)): drop these rows, or fit on data that has them"
+            )
+        return codes
+
+    def to_dict(self) -> dict[str, Any]:
+        """The column in JSON's types."""
+        return {
+            "name": self.name,
+            "type": _kind_name(self.values),
+            "values": self.values.tolist(),
+            "counts": self.counts.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> CategoryColumn:
+        """The column that to_dict described; InputError when saved is something else."""
+        values, counts = list(saved["values"]), list(saved["counts"])
+        allowed = {kind.__name__: kind for kind in _KINDS.values()}
+        kind = allowed.get(saved["type"])
+        if kind is None or not all(type(value) is kind for value in values):
+            raise InputError(f"saved categories must all be of the type {saved['type']!r}")
+        if not all(type(count) is int and count > 0 for count in counts):
+            raise InputError("saved category counts must be positive integers")
+        if len(values) != len(counts) or len(values) < 2:
+            raise InputError("a saved category column needs two or more values, each with a count")
+        if any(not low < high for low, high in pairwise(values)):
+            raise InputError("saved categories must be sorted and distinct")
+        return cls(str(saved["name"]), np.array(values), np.array(counts, dtype=np.int64))
+
+
+def _kind_name(values: Array) -> str:
+    return _KINDS[values.dtype.kind].__name__
+
 
 # One-hot columns of more categories than this take too much memory.
 MOST_CATEGORIES = 10_000
@@ -341,3 +412,28 @@ def _report_constant(constant: list[str], width: int, rows: int, side: str) -> N
             f"{side}: dropped {len(constant)} column(s) that have one value throughout: {shown}",
             DataWarning,
         )
+
+
+# Sides with categories, which are held as they were given and encoded when they are read.
+
+
+class EncodedRows(RowSource):
+    """The encoded rows, (rows, encoder.dim) float32, of a side in memory."""
+
+    def __init__(self, raw: RawSide, encoder: SideEncoder) -> None:
+        self.raw, self.encoder = raw, encoder
+        self.rows, self.named = raw.rows, False
+        self.names = tuple(str(position) for position in range(encoder.dim))
+        self.dtype = np.dtype(np.float32)
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        for first in range(start, stop, step):
+            yield self.encoder.encode(_part(self.raw, slice(first, min(first + step, stop))))
+
+
+def _part(raw: RawSide, rows: slice) -> RawSide:
+    """The same side with these rows alone."""
+    categorical = tuple((name, values[rows]) for name, values in raw.categorical)
+    count = len(range(*rows.indices(raw.rows)))
+    numeric = None if raw.numeric is None else raw.numeric[rows]
+    return replace(raw, numeric=numeric, categorical=categorical, rows=count)

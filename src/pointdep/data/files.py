@@ -1,19 +1,20 @@
-"""One reader per file format; every failure is one line that names the file."""
+"""The file formats, one entry each in `FORMATS`; every failure is one line that names the file."""
 
 from __future__ import annotations
 
 import io
 import warnings
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pointdep.data.raw import Array
 from pointdep.errors import DataWarning, InputError, unknown_name
+
+if TYPE_CHECKING:
+    from pointdep.data.raw import Array
 
 
 @contextmanager
@@ -41,6 +42,8 @@ def loading(path: Path) -> Iterator[None]:
 
 def read_npy(path: Path, *, empty: bool = False) -> Array:
     """The array of a .npy file, memory-mapped; empty: it may be without rows."""
+    import numpy as np
+
     with loading(path):
         _require_numpy(path)
         try:
@@ -58,6 +61,8 @@ def read_npy(path: Path, *, empty: bool = False) -> Array:
 
 def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     """The named arrays of a .npz file, or all of them."""
+    import numpy as np
+
     with loading(path):
         _require_numpy(path)
         archive = np.load(path, allow_pickle=False)
@@ -90,19 +95,13 @@ def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
 
 
 def table_columns(path: Path) -> list[str]:
-    """The names of the columns of a .csv or .parquet file."""
+    """The names of the columns of a table."""
     with loading(path):
-        if path.suffix.lower() == ".csv":
-            import pandas as pd
-
-            return [str(name) for name in pd.read_csv(path, nrows=0).columns]
-        import pyarrow.parquet as pq
-
-        return [str(name) for name in pq.read_schema(path).names]
+        return [str(name) for name in _table_format(path).names(path)]
 
 
 def read_table(path: Path, columns: Sequence[str] | None) -> Any:
-    """The named columns of a .csv or .parquet file, or all of them, as a pandas DataFrame."""
+    """The named columns of a table, or all of them, as a pandas DataFrame."""
     known = table_columns(path)
     if path.suffix.lower() == ".csv" and all(_is_number(name) for name in known):
         raise InputError(
@@ -114,14 +113,9 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
     if len(known) == 1 and path.suffix.lower() == ".csv" and set(";\t|") & set(known[0]):
         raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
-    import pandas as pd
-
     with loading(path):
         chosen = None if columns is None else list(columns)
-        if path.suffix.lower() == ".csv":
-            table = pd.read_csv(path, usecols=chosen)
-        else:
-            table = pd.read_parquet(path, columns=chosen)
+        table = _table_format(path).load(path, chosen)
         if len(table) == 0:
             raise InputError(f"{path} is empty: it has a header but no rows")
     return _without_index(table, path) if chosen is None else table[chosen]
@@ -157,6 +151,8 @@ def read_vec(path: Path) -> tuple[list[str], Array]:
 
     The first line is "rows dim", each other one "word v1 ... v_dim".
     """
+    import numpy as np
+
     words: list[str] = []
     numbers = array("f")
     with loading(path), path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
@@ -227,3 +223,78 @@ def _holds_objects(path: Path) -> InputError:
         f"{path} holds Python objects (a pickle), which is not loaded for safety: "
         "save it again as numbers or strings"
     )
+
+
+@dataclass(frozen=True)
+class ArrayFormat:
+    """A file that holds one array. load: path -> (rows,) or (rows, columns)."""
+
+    load: Callable[[Path], Any]
+
+
+@dataclass(frozen=True)
+class KeyedFormat:
+    """A file that holds arrays by name. load: (path, names or None for all) -> the arrays."""
+
+    load: Callable[[Path, Sequence[str] | None], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """A file of named columns. load: (path, columns or None for all) -> a pandas DataFrame."""
+
+    names: Callable[[Path], Sequence[Any]]
+    load: Callable[[Path, list[str] | None], Any]
+
+
+def _csv(path: Path, columns: list[str] | None = None, rows: int | None = None) -> Any:
+    import pandas as pd
+
+    return pd.read_csv(path, usecols=columns, nrows=rows)
+
+
+def _parquet(path: Path, columns: list[str] | None) -> Any:
+    import pandas as pd
+
+    return pd.read_parquet(path, columns=columns)
+
+
+def _parquet_names(path: Path) -> Sequence[Any]:
+    import pyarrow.parquet as pq
+
+    return list(pq.read_schema(path).names)
+
+
+FORMATS: dict[str, ArrayFormat | KeyedFormat | TableFormat] = {
+    ".csv": TableFormat(lambda path: _csv(path, rows=0).columns, _csv),
+    ".npy": ArrayFormat(read_npy),
+    ".npz": KeyedFormat(read_npz),
+    ".parquet": TableFormat(_parquet_names, _parquet),
+    ".safetensors": KeyedFormat(read_safetensors),
+    ".vec": ArrayFormat(lambda path: read_vec(path)[1]),
+}
+"""How files are read, by suffix. A new format is an entry here; `data.shards.SHARDS` has those
+whose rows can be read in parts."""
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file has named columns, by its suffix."""
+    return not path.is_dir() and isinstance(FORMATS.get(path.suffix.lower()), TableFormat)
+
+
+def is_keyed(path: Path) -> bool:
+    """Whether a file holds arrays by name, by its suffix."""
+    return isinstance(FORMATS.get(path.suffix.lower()), KeyedFormat)
+
+
+def keyed_arrays(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
+    """The named arrays of a file that holds several, or all of them."""
+    found = FORMATS[path.suffix.lower()]
+    assert isinstance(found, KeyedFormat)
+    return found.load(path, keys)
+
+
+def _table_format(path: Path) -> TableFormat:
+    found = FORMATS[path.suffix.lower()]
+    assert isinstance(found, TableFormat)
+    return found

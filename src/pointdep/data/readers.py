@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pointdep.data.files import (
-    read_npy,
-    read_npz,
-    read_safetensors,
+    FORMATS,
+    ArrayFormat,
+    KeyedFormat,
+    TableFormat,
+    is_table,
     read_table,
     read_vec,
     table_columns,
 )
-from pointdep.data.raw import Array
-from pointdep.data.stored.opening import (
+from pointdep.data.open_rows import (
     TABLE_SHARDS,
     all_numbers,
     column_names,
@@ -25,16 +26,11 @@ from pointdep.data.stored.opening import (
     open_rows,
     read_tables,
 )
-from pointdep.data.stored.shards import require_partners
+from pointdep.data.raw import Array
+from pointdep.data.shards import require_partners
 from pointdep.errors import InputError
 
-KEYED: dict[str, Callable[[Path, Sequence[str] | None], dict[str, Any]]] = {
-    ".npz": read_npz,
-    ".safetensors": read_safetensors,
-}
-TABLES = (".csv", ".parquet")
 FOLDER = "folder"  # stands for the suffix of a folder of shards
-SUFFIXES = (*sorted([".npy", *KEYED, *TABLES, ".vec"]), *TABLE_SHARDS[1:])
 
 
 def read_pairs(
@@ -88,8 +84,7 @@ def remembered(
 def _if_there(path: Path, column: str | None) -> str | None:
     if column is None or column != column.strip() or "," in column:  # as no option could say it
         return None
-    suffix = _suffix(path)
-    if suffix not in (".parquet", *TABLE_SHARDS, FOLDER):
+    if _suffix(path) not in (*TABLE_SHARDS, FOLDER):
         return None
     return column if column in column_names(path) else None
 
@@ -107,7 +102,7 @@ def read_column(path: Path, column: str | None) -> Array:
     file holds only one."""
     path = Path(path)
     values: Any
-    if _suffix(path) in (*TABLES, *TABLE_SHARDS, FOLDER):
+    if _has_columns(_suffix(path)):
         table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
             raise InputError(
@@ -131,26 +126,32 @@ def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if path.is_dir():
         return FOLDER
-    if suffix not in SUFFIXES:
+    known = *sorted(FORMATS), *(shard for shard in TABLE_SHARDS if shard not in FORMATS)
+    if suffix not in known:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
         raise InputError(
             f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files known are {', '.join(SUFFIXES)}, and folders of shards"
+            f"the files known are {', '.join(known)}, and folders of shards"
         )
     return suffix
+
+
+def _has_columns(suffix: str) -> bool:
+    return suffix in (*TABLE_SHARDS, FOLDER) or isinstance(FORMATS.get(suffix), TableFormat)
 
 
 def _both_sides(
     path: Path, x_columns: str | None, y_columns: str | None, x_key: str, y_key: str
 ) -> tuple[object, object]:
     suffix = _suffix(path)
-    if suffix in KEYED:
+    kind = FORMATS.get(suffix)
+    if isinstance(kind, KeyedFormat):
         keys = (x_columns or x_key, y_columns or y_key)
-        arrays = KEYED[suffix](path, keys)
+        arrays = kind.load(path, keys)
         return arrays[keys[0]], arrays[keys[1]]
-    if suffix in (*TABLES, *TABLE_SHARDS, FOLDER):
-        known = table_columns(path) if suffix in TABLES else column_names(path)
+    if _has_columns(suffix):
+        known = table_columns(path) if isinstance(kind, TableFormat) else column_names(path)
         if x_columns is None or y_columns is None:
             raise InputError(
                 f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
@@ -165,7 +166,7 @@ def _both_sides(
             raise InputError(
                 f"column {shared[0]!r} is on both sides: x and y would trivially agree"
             )
-        if suffix in TABLES and not _has_embedding(path, [*x_names, *y_names]):
+        if isinstance(kind, TableFormat) and not _has_embedding(path, [*x_names, *y_names]):
             table = read_table(path, [*x_names, *y_names])
             return table[x_names], table[y_names]
         return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
@@ -175,14 +176,15 @@ def _both_sides(
 def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> object:
     """The array or table for one side of two; key is the array to prefer when there are several."""
     suffix = _suffix(path)
-    if suffix in (*TABLES, *TABLE_SHARDS, FOLDER):
+    kind = FORMATS.get(suffix)
+    if _has_columns(suffix):
         return _table_side(
             path, None if columns is None else split_columns(columns, f"--{side}-columns"), side
         )
-    if suffix in KEYED:
+    if isinstance(kind, KeyedFormat):
         if columns is not None:
-            return KEYED[suffix](path, [columns])[columns]
-        arrays = KEYED[suffix](path, None)
+            return kind.load(path, [columns])[columns]
+        arrays = kind.load(path, None)
         if len(arrays) == 1:
             return next(iter(arrays.values()))
         if key in arrays:
@@ -193,13 +195,13 @@ def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> ob
         )
     if columns is not None:
         raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
-    return read_npy(path) if suffix == ".npy" else read_vec(path)[1]
+    assert isinstance(kind, ArrayFormat)
+    return kind.load(path)
 
 
 def _table_side(path: Path, names: list[str] | None, side: str) -> object:
     """Columns of a table: a source of rows for embeddings and shards of numbers, else in memory."""
-    suffix = _suffix(path)
-    if suffix in TABLES and not _has_embedding(path, names):
+    if is_table(path) and not _has_embedding(path, names):
         return read_table(path, names)
     if not all_numbers(path, names):
         return _whole_table(path, names)
@@ -212,7 +214,7 @@ def _has_embedding(path: Path, names: list[str] | None) -> bool:
 
 def _whole_table(path: Path, names: list[str] | None) -> Any:
     """The named columns, or all, in memory."""
-    if path.suffix.lower() in TABLES and not path.is_dir():
+    if is_table(path):
         return read_table(path, names)
     return read_tables(path, names)
 

@@ -2,24 +2,269 @@
 
 from __future__ import annotations
 
+import math
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pointdep.data.containers import Table, tabulate
 from pointdep.data.encoder import SideEncoder
 from pointdep.data.raw import (
     Array,
     RawSide,
     SparseInputError,
     column_label,
+    missing_category,
     require_finite,
     require_same_length,
     row_chunks,
     side_digest,
 )
-from pointdep.data.stored.base import ArrayRows, RowSource
+from pointdep.data.row_source import ArrayRows, RowSource
 from pointdep.errors import DataWarning, InputError, warn_caller
+
+# Arrays, tensors, data frames and lists as plain NumPy columns.
+#
+# pandas, polars and torch objects are recognised by the module their class comes from, so none of
+# these libraries is imported for a user who does not use it.
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns as plain NumPy arrays of kind b, i, u, f or U.
+
+    block: (rows, columns) when all columns share one numeric dtype (no copy is made), or else
+    columns: one (rows,) array each. declared: which columns the user's table calls categories.
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    rows: int
+    block: Array | None
+    columns: tuple[Array, ...]
+    declared: tuple[bool, ...]
+
+
+def tabulate(values: Any, side: str) -> Table:
+    """Read any accepted container; side ("X" or "Y") is for the messages."""
+    if isinstance(values, RowSource):
+        declared = (False,) * values.width
+        return Table(values.names, values.named, values.rows, values.load(), (), declared)
+    if isinstance(values, str | os.PathLike):
+        raise InputError(
+            f"{side} is {os.fspath(values)!r}, not rows. If that is a path: fit what "
+            "pointdep.open_rows opens there, or what you have read from it"
+        )
+    libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
+    if "scipy" in libraries and hasattr(values, "toarray"):
+        raise SparseInputError(
+            f"Sparse data was passed for {side}: make it dense with {side}.toarray()"
+        )
+    if "torch" in libraries and hasattr(values, "detach"):
+        return _from_array(_tensor_to_array(values, side), side)
+    if "pandas" in libraries:
+        return _from_pandas(values, side)
+    if "polars" in libraries and hasattr(values, "to_numpy"):
+        return _from_polars(values, side)
+    return _from_array(_to_array(values, side), side)
+
+
+def _tensor_to_array(tensor: Any, side: str) -> Array:
+    if str(tensor.layout) != "torch.strided":
+        raise SparseInputError(
+            f"Sparse data was passed for {side}: make it dense with {side}.to_dense()"
+        )
+    tensor = tensor.detach().cpu()
+    if str(tensor.dtype).startswith(("torch.bfloat", "torch.float8")):
+        tensor = tensor.float()  # NumPy has no such dtype, and float32 holds each value exactly
+    array: Array = tensor.resolve_conj().resolve_neg().numpy()
+    return array
+
+
+def _to_array(values: Any, side: str) -> Array:
+    if np.ma.is_masked(values):
+        raise InputError(
+            f"{side} is a masked array with missing values: drop those rows from both sides "
+            "or call .filled(value)"
+        )
+    try:
+        array = np.asarray(values)
+        # NumPy silently turns the 1 of [1, "a"] into text; as objects the mixture can be seen.
+        if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+            array = np.asarray(values, dtype=object)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{side} is no table of numbers or strings ({error}): "
+            "give every row the same number of columns"
+        ) from error
+    return array
+
+
+def _from_array(array: Array, side: str) -> Table:
+    if array.ndim == 0 or array.ndim > 2:
+        raise InputError(
+            f"{side} has {array.ndim} dimensions (shape={array.shape}) but needs 1 or 2. "
+            "Reshape your data: reshape to (rows, columns)"
+        )
+    block = array.reshape(-1, 1) if array.ndim == 1 else array
+    _require_some(block.shape, side)
+    names = tuple(str(position) for position in range(block.shape[1]))
+    declared = (False,) * len(names)
+    if block.dtype.kind in "biuf":
+        return Table(names, False, block.shape[0], block, (), declared)
+    columns = tuple(plain_column(block[:, j], name, side) for j, name in enumerate(names))
+    return Table(names, False, block.shape[0], None, columns, declared)
+
+
+def _require_some(shape: tuple[int, ...], side: str) -> None:
+    for size, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
+        if size == 0:
+            raise InputError(
+                f"{side}: found array with 0 {what} (shape={tuple(shape)}) "
+                "while a minimum of 1 is required."
+            )
+
+
+def _from_pandas(values: Any, side: str) -> Table:
+    if not hasattr(values, "iloc"):  # an Index or a bare extension array such as pd.Categorical
+        import pandas as pd
+
+        values = pd.Series(values)
+    frame = values if values.ndim == 2 else values.to_frame()
+    _require_some(frame.shape, side)
+    named = values.ndim == 2 and all(isinstance(name, str) for name in frame.columns)
+    names = tuple(str(name) for name in frame.columns)
+    declared = tuple(str(dtype) == "category" for dtype in frame.dtypes)
+    dtypes = set(frame.dtypes)
+    shared = dtypes.pop()
+    if not dtypes and isinstance(shared, np.dtype) and shared.kind in "biuf":
+        return Table(names, named, len(frame), frame.to_numpy(), (), declared)
+    columns = tuple(_pandas_column(frame.iloc[:, j], name, side) for j, name in enumerate(names))
+    return Table(names, named, len(frame), None, columns, declared)
+
+
+def _pandas_column(series: Any, name: str, side: str) -> Array:
+    """(rows,) plain values of one Series of any dtype, nullable and Arrow ones included."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        return plain_column(series.to_numpy(), name, side)
+    missing = series.isna().to_numpy(dtype=bool)
+    kind = getattr(dtype, "kind", "O")
+    if kind in "iuf":
+        if missing.any():  # NaN, which is then reported as in any float column
+            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(series.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.float64)))
+    if kind in "mM":
+        raise _holds_times(column_label(side, name), dtype)
+    if missing.any():
+        raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
+    if str(dtype) == "category":
+        categories = plain_column(np.asarray(series.cat.categories), name, side)
+        codes: Array = series.cat.codes.to_numpy()
+        return np.asarray(categories[codes])
+    if kind == "b":
+        return np.asarray(series.to_numpy(dtype=bool))
+    return plain_column(series.astype(object).to_numpy(), name, side)
+
+
+def _from_polars(values: Any, side: str) -> Table:
+    named = hasattr(values, "columns")
+    frame = values if named else values.to_frame()
+    _require_some(frame.shape, side)
+    names = tuple(column or "0" for column in frame.columns)
+    shown = [str(dtype) for dtype in frame.dtypes]
+    declared = tuple(text.startswith(("Categorical", "Enum")) for text in shown)
+    numeric = all(dtype.is_integer() or dtype.is_float() for dtype in frame.dtypes)
+    if numeric and len(set(shown)) == 1:
+        # Missing numbers come out as NaN, which is then reported as in any float column.
+        block = frame.to_numpy()
+        return Table(names, named, frame.height, block, (), declared)
+    columns = tuple(
+        _polars_column(series, name, side)
+        for series, name in zip(frame.get_columns(), names, strict=True)
+    )
+    return Table(names, named, frame.height, None, columns, declared)
+
+
+def _polars_column(series: Any, name: str, side: str) -> Array:
+    dtype = series.dtype
+    if dtype.is_decimal():
+        import polars as pl
+
+        series, dtype = series.cast(pl.Float64), pl.Float64
+    if dtype.is_numeric() or dtype.is_temporal():
+        return plain_column(series.to_numpy(), name, side)
+    if series.null_count():
+        row = int(series.is_null().to_numpy().argmax())
+        raise missing_category(series.null_count(), row, name, side)
+    if str(dtype) == "Boolean":
+        return np.asarray(series.to_numpy())
+    return plain_column(np.fromiter(series, dtype=object, count=len(series)), name, side)
+
+
+def plain_column(values: Array, name: str, side: str) -> Array:
+    """values: (rows,) of any dtype as kind b, i, u, f or U, or the error that says why not."""
+    label, kind = column_label(side, name), values.dtype.kind
+    if kind in "biufU":
+        return values
+    if kind == "S":
+        return np.char.decode(values, "utf-8", "replace")
+    if kind == "c":
+        raise InputError(
+            f"Complex data not supported: {label} is complex; "
+            "give the real and imaginary parts as two columns"
+        )
+    if kind in "mM":
+        raise _holds_times(label, values.dtype)
+    if kind in "OT":
+        return _from_objects(values.astype(object), name, side)
+    raise InputError(f"{label} has the dtype {values.dtype}: give one number or string per cell")
+
+
+def _holds_times(label: str, dtype: object) -> InputError:
+    return InputError(
+        f"{label} holds dates or time spans ({dtype}): turn them into numbers, "
+        "such as seconds since a start, or into strings"
+    )
+
+
+def _from_objects(values: Array, name: str, side: str) -> Array:
+    """(rows,) of Python objects, all strings or all numbers, as an array of these; else an error.
+
+    A table of mixed columns turned into one array holds numbers as objects, so they are taken.
+    """
+    if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values):
+        numbers = np.array(values.tolist())
+        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
+    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=len(values))
+    if is_string.all():
+        return values.astype(str)
+    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
+    if is_string.any() and (is_string | missing).all():
+        raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
+    types = sorted({type(value).__name__ for value in values})
+    # Among numbers it is the odd one out that offends, not the first number.
+    ordinary = (
+        is_string
+        if is_string.any()
+        else np.fromiter(
+            (isinstance(v, (int, float, np.number)) for v in values), dtype=bool, count=len(values)
+        )
+    )
+    row = 0 if ordinary.all() else int((~ordinary).argmax())
+    raise InputError(
+        f"{column_label(side, name)} holds Python objects of type {', '.join(types)} (row {row}: "
+        f"{type(values[row]).__name__}): convert it with .astype(float) for numbers or "
+        ".astype(str) for categories, or pass a DataFrame whose columns have their own dtypes"
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
 
 __all__ = [
     "RawSide",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 from pointdep.core.methods import LOWER_BOUNDS, METHODS, PAPER_METHODS
 from pointdep.errors import InputError
-from pointdep.experiments.text import markdown
+from pointdep.experiments.reports import filled, markdown
 
-_WIDTH = 100
 _AS_PRINTED = {"dm2": "E_J[s] (Eq. 7)"}
 
 LEGEND = (
@@ -40,43 +38,37 @@ class Row:
 
 def table() -> list[Row]:
     """The ten rows, in the paper's order."""
-    return [_row(key) for key in PAPER_METHODS]
-
-
-def _row(key: str) -> Row:
-    method = METHODS[key]
-    inference = _AS_PRINTED.get(key, method.inferring)
-    if method.reading:
-        inference += f", with {method.reading}"
-    group = "baselines" if key in LOWER_BOUNDS else "the paper's own"
-    return Row(key, method.name, group, method.learning, inference)
+    rows = []
+    for key in PAPER_METHODS:
+        method = METHODS[key]
+        inference = _AS_PRINTED.get(key, method.inferring)
+        inference += f", with {method.reading}" if method.reading else ""
+        group = "baselines" if key in LOWER_BOUNDS else "the paper's own"
+        rows.append(Row(key, method.name, group, method.learning, inference))
+    return rows
 
 
 def text_table() -> str:
-    """Two lines a method, learning and inference; at most 100 columns wide."""
+    """Learning and inference of each method; at most 100 columns wide."""
     width = max(map(len, PAPER_METHODS))
-    lines = []
-    for row in table():
-        lines += [
-            f"{row.key:<{width}}  {row.name}",
-            f"{'':<{width}}    learning   {row.learning}",
-            f"{'':<{width}}    inference  {row.inference}",
-        ]
-    notes = [textwrap.fill(note, _WIDTH, break_on_hyphens=False) for note in (*LEGEND, *NOTES)]
-    return "\n".join([*lines, "", *notes])
+    lines = [
+        f"{row.key:<{width}}  {row.name}\n"
+        f"{'':<{width}}    learning   {row.learning}\n"
+        f"{'':<{width}}    inference  {row.inference}"
+        for row in table()
+    ]
+    return "\n".join([*lines, "", *map(filled, (*LEGEND, *NOTES))])
 
 
 def markdown_table() -> str:
     """The table as a page of Markdown."""
-    head = [["", "method", "learning", "inference"]]
     parts = ["# Table 1: methods to estimate mutual information"]
     for group in dict.fromkeys(row.group for row in table()):
-        rows = [
-            [f"`{row.key}`", row.name, row.learning, row.inference]
-            for row in table()
-            if row.group == group
-        ]
-        parts += [f"## {group[0].upper()}{group[1:]}", markdown(head + rows)]
+        rows = [["", "method", "learning", "inference"]]
+        for row in table():
+            if row.group == group:
+                rows.append([f"`{row.key}`", row.name, row.learning, row.inference])
+        parts += [f"## {group[0].upper()}{group[1:]}", markdown(rows)]
     return "\n\n".join([*parts, " ".join(LEGEND), *NOTES]) + "\n"
 
 

@@ -2,22 +2,113 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core import objectives
-from pointdep.core.canonical import Canonical, canonical_correlations
-from pointdep.core.critics.closed_form import ClosedFormCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.linear import Canonical, canonical_correlations
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
-from pointdep.fitting.batches import held_out_cells
-from pointdep.fitting.splits import Split
+from pointdep.fitting.batches import Cells, held_out_cells
+from pointdep.fitting.splits import Rows, Split
+
+# Whether the network of a default critic earned its place.
+
+_STOP_BLOCK = 16
+_PROOF = 2.0  # standard errors
+_BUDGET = 1 << 22  # numbers alive at a time
+
+
+def closed_form_only(model: RatioModel) -> RatioModel:
+    """A copy of the model without its network."""
+    copy = model.select(range(model.replicas))
+    copy.critic.silence()
+    return copy
+
+
+@torch.no_grad()
+def drop_unproven_network(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+) -> bool:
+    """Silence the networks of all replicas unless, on the stopping rows, they help beyond chance.
+
+    Early stopping keeps the best of many epochs, so some network always looks better than none by
+    a little; what it then adds to the closed form is noise. Compared is the log-loss per row of the
+    implied classifier, with and without the network, over the stopping rows of all replicas.
+    Returns whether the network stays.
+    """
+    without = closed_form_only(model)
+    gains, rows = [], []
+    for replica, split in enumerate(splits):
+        cells, index = held_out_cells(
+            x, y, [split.stop], block=_STOP_BLOCK, seed=seed, groups=groups
+        )
+        one, other = model.select([replica]), without.select([replica])
+        gains.append(_losses(other, cells) - _losses(one, cells))
+        rows.append(torch.from_numpy(index[index >= 0]).to(x.device))
+    kept = proven(torch.cat(gains), torch.cat(rows), groups)
+    if not kept:
+        model.critic.silence()
+    return kept
+
+
+def proven(gain: Tensor, rows: Tensor, groups: Tensor | None) -> bool:
+    """Whether the mean of gain (n,), of the rows numbered (n,), is above zero beyond chance.
+
+    A row that stops several replicas, or a group of rows, is still one draw.
+    """
+    error = _error_of_mean(gain, rows if groups is None else groups[rows])
+    return float(gain.mean()) > _PROOF * error
+
+
+def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
+    """The standard error of the mean of gain (n,); rows of one group, (n,), are one draw."""
+    codes = torch.unique(groups, return_inverse=True)[1]
+    count = int(codes.max()) + 1
+    sums = gain.new_zeros(count).index_add(0, codes, gain - gain.mean())
+    if count < 2:
+        return math.inf
+    return math.sqrt(count / (count - 1) * float(sums.square().sum())) / len(gain)
+
+
+def _losses(model: RatioModel, cells: Cells) -> Tensor:
+    """The classifier's log-loss of each row: its own pair, and its mean over other rows' y."""
+    width = model.critic.cell_width() * cells.x.shape[2] ** 2
+    step = max(1, _BUDGET // width)
+    scores = torch.cat(
+        [
+            model.log_ratio_blocks(a, b)
+            for a, b in zip(
+                torch.split(cells.x, step, 1), torch.split(cells.y, step, 1), strict=True
+            )
+        ],
+        1,
+    ).flatten(0, 2)
+    return row_losses(scores, cells.joint.flatten(0, 1), cells.product.flatten(0, 1))
+
+
+def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
+    """Of log r and weights of cells, all (N, b): the losses of the rows that are not padding."""
+    others = product.sum(1).clamp(min=1.0)
+    shift = others.log().unsqueeze(1)
+    own = (F.softplus(shift - scores) * joint).sum(1)
+    loss = own + (F.softplus(scores - shift) * product).sum(1)
+    return loss[joint.sum(1) > 0]
+
 
 _SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
-_BLOCK = 32
+_SHRINK_BLOCK = 32
 _SMALLEST_GAIN = 1e-4
 _WIDEST = 64  # columns: with more, their features cost more than they give
 _WORTHWHILE = 0.1  # correlation
@@ -41,7 +132,6 @@ def fit_closed_form(
     are nothing like Gaussian. canonical: the coordinates of each replica, where they are known.
     """
     critic = model.critic
-    assert isinstance(critic, ClosedFormCritic)
     for replica, split in enumerate(splits):
         if canonical is not None:
             _set(model, replica, canonical[replica])
@@ -52,7 +142,7 @@ def fit_closed_form(
     if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
         _fit_modulated(model.x_map, model.y_map, x, y, splits, groups)
     rows = [split.stop for split in splits]
-    cells, _ = held_out_cells(x, y, rows, block=_BLOCK, seed=seed, groups=groups)
+    cells, _ = held_out_cells(x, y, rows, block=_SHRINK_BLOCK, seed=seed, groups=groups)
     u, v = model.x_map(cells.x), model.y_map(cells.y)
     full = critic.correlations.clone()
     best_value, best = None, full
@@ -71,20 +161,11 @@ def fit_closed_form(
 
 
 def _set(model: RatioModel, replica: int, found: Canonical) -> None:
-    """Give a replica its coordinates and correlations, where its critic looks for them."""
-    critic, x_map, y_map = model.critic, model.x_map, model.y_map
-    if isinstance(critic, TowersCritic):
-        critic.set_canonical(replica, found)
-        return
-    assert isinstance(critic, ClosedFormCritic)
-    assert isinstance(x_map, CanonicalMap)
-    assert isinstance(y_map, CanonicalMap)
-    x_map.set_linear(replica, found.x_mean, found.x_weight)
-    y_map.set_linear(replica, found.y_mean, found.y_weight)
-    critic.correlations[replica] = 0.0
-    critic.correlations[replica, : len(found.correlations)] = found.correlations.to(
-        critic.correlations
-    )
+    """Give a replica its coordinates and correlations: its critic's and those of its maps."""
+    model.critic.set_canonical(replica, found)
+    if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
+        model.x_map.set_linear(replica, found.x_mean, found.x_weight)
+        model.y_map.set_linear(replica, found.y_mean, found.y_weight)
 
 
 def _fit_modulated(
@@ -112,3 +193,101 @@ def _fit_modulated(
         kept = (found.correlations > _WORTHWHILE).to(found.x_weight)
         x_map.set_modulated(replica, found.x_mean, found.x_weight[:, : len(kept)] * kept)
         y_map.set_modulated(replica, found.y_mean, found.y_weight[:, : len(kept)] * kept)
+
+
+# How much of the closed form and how much of the towers is right, by rows that trained neither.
+
+_MIXTURE_BLOCK = 64
+_MOST_ROWS = 4_000  # per replica
+_REACH = 30.0  # nats: farther out a cell has no more say in the fit
+_LEAST_SHARE = 0.05  # of each: less helps few pairs, and may ruin those far out
+_PRIOR = 1.0  # one over the variance of the weights before any cell is seen
+_STEPS, _LONGEST_STEP, _PRECISION = 100, 0.5, 1e-8
+
+
+@torch.no_grad()
+def fit_mixture(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    splits: Sequence[Split],
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+) -> None:
+    """Set log r = a closed form + b towers + c, the same in all replicas, by the stopping rows.
+
+    Logistic regression of belonging together on the two parts. The closed form takes part where it
+    helps beyond chance; b below 1 takes back what the towers are too sure of. Where the parts tell
+    all pairs from all others, as of very dependent rows, they are left as large as they are.
+    """
+    parts = [
+        _parts(model.select([replica]), x, y, split.stop, seed, groups)
+        for replica, split in enumerate(splits)
+    ]
+    closed, towers, joint, product = (
+        torch.cat(part) for part in zip(*(p[:4] for p in parts), strict=True)
+    )
+    rows = torch.cat([part[4] for part in parts])
+    used = (joint + product) > 0
+    target = joint[used].cpu()
+    shift = (product.sum() / joint.sum()).log().cpu()
+    columns = torch.stack([part[used] for part in (closed, towers, torch.ones_like(closed))], 1)
+    columns = columns.clamp(-_REACH, _REACH).cpu().double()  # not every device has float64
+    alone = _logistic(columns[:, 1:], target, shift)
+    both = _logistic(columns, target, shift)
+    chosen = (0.0, *alone)
+    if min(both[:2]) >= _LEAST_SHARE:
+        losses = [
+            row_losses(a * closed + b * towers + c, joint, product) for a, b, c in (chosen, both)
+        ]
+        if proven(losses[0] - losses[1], rows, groups):
+            chosen = both
+    model.critic.set_mixture(*chosen)
+
+
+def _parts(
+    model: RatioModel,
+    x: Tensor,
+    y: Tensor,
+    stop: Rows,
+    seed: int,
+    groups: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """Both parts of log r, joint and product weights, (N, b) each, and the rows' numbers, (n,).
+
+    model: of one replica.
+    """
+    some = np.random.default_rng([seed, 8]).permutation(stop)[:_MOST_ROWS]
+    cells, index = held_out_cells(x, y, [some], block=_MIXTURE_BLOCK, seed=seed, groups=groups)
+    u, v = model.x_map(cells.x), model.y_map(cells.y)
+    scores = (model.critic.closed_form(u, v), model.critic.network(u, v))
+    closed, towers = (part.flatten(0, 2) for part in scores)
+    rows = torch.from_numpy(index[index >= 0]).to(x.device)
+    # Of fewer rows than make a block, replicas may have unequally many.
+    parts = (closed, towers, cells.joint[0], cells.product[0])
+    return *(F.pad(part, (0, _MIXTURE_BLOCK - part.shape[1])) for part in parts), rows
+
+
+def _logistic(columns: Tensor, target: Tensor, shift: Tensor) -> tuple[float, ...]:
+    """Weights of the columns (N, k) of log r, by the cells' being pairs or not, target: (N,).
+
+    The last column is of ones. A prior holds the weights where the parts have equal shares of 1: it
+    decides where no cell does, because all pairs score above all others and any larger weights
+    would separate them better.
+    """
+    held = columns.new_zeros(columns.shape[1])
+    held[:-1] = 1.0 / (len(held) - 1)
+    prior = _PRIOR * torch.eye(len(held), dtype=columns.dtype)
+    weights = held.clone()
+    for _ in range(_STEPS):
+        belongs = torch.sigmoid(columns @ weights - shift)
+        gradient = columns.T @ (belongs - target) + prior @ (weights - held)
+        spread = columns * (belongs * (1 - belongs)).unsqueeze(1)
+        step = torch.linalg.solve(columns.T @ spread + prior, gradient)
+        # Bounded, so that the first steps do not overshoot.
+        step = step / max(1.0, float(step.abs().max()) / _LONGEST_STEP)
+        weights = weights - step
+        if float(step.abs().max()) < _PRECISION:
+            break
+    return tuple(weights.tolist())

@@ -12,6 +12,7 @@ from pointdep.errors import InputError, PointdepError
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 T = TypeVar("T")
 
 

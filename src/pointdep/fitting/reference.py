@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pointdep.core.objectives import product_log_mean_exp
 from pointdep.core.ratio import RatioModel
+from pointdep.errors import MEANINGS, Flag
 from pointdep.fitting.batches import held_out_cells
-from pointdep.fitting.flags import MEANINGS, Flag
 from pointdep.fitting.splits import Split
 
 _BLOCK = 128

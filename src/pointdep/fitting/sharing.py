@@ -19,7 +19,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pointdep.core.blocked import InnerScores, Others, Pairs
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.towers import TowersCritic
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.fitting.batches import Batches, Cells, LeanCells, in_blocks
@@ -137,8 +136,7 @@ class Sharing:
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Vectors of x and of y, (A, G, b, e), and their own terms, (A, G, b), of all processes."""
         critic, shape = model.critic, (cells.blocks, cells.block)
-        if isinstance(critic, TowersCritic):
-            critic.part = cells.blocks * cells.block, self.own(*shape)
+        critic.batch_part = cells.blocks * cells.block, self.own(*shape)
         x, y, own_x, own_y = critic.factors(model.x_map(cells.x), model.y_map(cells.y))
         terms = [own.unsqueeze(-1) for own in (own_x, own_y) if own is not None]
         told = torch.cat([x, y, *terms], -1)

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pointdep.core.critics.closed_form import ClosedFormCritic
 from pointdep.core.ratio import RatioModel
-from pointdep.fitting.residual import closed_form_only
+from pointdep.fitting.closed_form import closed_form_only
 from pointdep.fitting.splits import Split
 from pointdep.inference.scoring import score_pairs, score_replicas
 
@@ -93,10 +92,10 @@ def fitting_bias(
     if draws is None:
         draws = len(x) if groups is None else len(torch.unique(groups))
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
-    if isinstance(model.critic, ClosedFormCritic) and model.critic.silent:
+    if model.critic.silent:
         resolution = math.hypot(resolution, _UNPROVEN / draws)
     own, other = means(model, x, y, splits)
-    if not isinstance(model.critic, ClosedFormCritic):
+    if not model.critic.has_closed_form:
         return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)
     own_closed, other_closed = means(closed_form_only(model), x, y, splits)
     closed, gain = own_closed - other_closed, other - other_closed

@@ -13,21 +13,23 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from pointdep.cards import card
+from pointdep.display.html_repr import card
 from pointdep.errors import InputError
-from pointdep.inference.advice import Origin
-from pointdep.inference.balances import (
+from pointdep.inference.moment_tests import (
     Balance,
     Blocks,
+    Recalibration,
+    ReliabilityBin,
     arrange,
+    recalibrate,
+    reliability_curve,
     side_balance,
     step_balance,
 )
-from pointdep.inference.recalibration import Recalibration, recalibrate
-from pointdep.inference.reliability import ReliabilityBin, reliability_curve
 from pointdep.inference.verdicts import (
     BalanceResult,
     Context,
+    Origin,
     limits_in_words,
     name_fault,
     put_into_words,
@@ -93,7 +95,7 @@ class RatioCheck:
 
     def plot_reliability(self, ax: Axes | None = None) -> Axes:
         """The reliability curve, with the verdict above it."""
-        from pointdep.plots.reliability import plot_reliability
+        from pointdep.display.plots import plot_reliability
 
         return plot_reliability(self.reliability, self.verdict, ax)
 

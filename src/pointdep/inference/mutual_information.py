@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.cards import card
 from pointdep.core.methods import Method
+from pointdep.display.html_repr import card
 from pointdep.errors import InputError
 
 Array = NDArray[np.float64]
@@ -145,12 +145,10 @@ def estimate(
     groups: (n,), or None when every row is its own. correction: what is added for the bias of
     fitting; doubt: its standard error.
     """
-    if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
     n = len(values)
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * stderr
+    reach = normal_quantile(confidence) * stderr
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -175,6 +173,29 @@ def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
     if method.estimates != "mutual information":
         return low, high
     return min(max(low, 0.0), nats), max(high, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class RowValues:
+    """What the mutual information of a model is the mean of.
+
+    values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
+    added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
+    digests: of X and Y, to recognise the rows of a fit by, or None.
+    """
+
+    values: Array
+    groups: NDArray[np.int64] | None
+    correction: float = 0.0
+    doubt: float = 0.0
+    digests: tuple[str, str] | None = None
+
+
+def normal_quantile(confidence: float) -> float:
+    """Half the width of a normal interval, in standard errors; InputError for a wrong level."""
+    if not isinstance(confidence, int | float) or not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence={confidence!r} must lie between 0 and 1")
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
 
 
 def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:

@@ -1,20 +1,23 @@
-"""How well right answers are found, from the scores of queries with all candidates."""
+"""Retrieval metrics, from the scores of queries with all candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.retrieval.matching import DEFAULT_SIZE, DISTRACTORS, Matching
-from pointdep.retrieval.relevance import Relevance, Relevant, read_relevant
 
-__all__ = ["Relevant", "RetrievalMetrics", "retrieval_metrics"]
+Relevant = tuple[ArrayLike, ArrayLike]
+"""Ids of the queries, (n,), and of the candidates, (m,): equal ids are right."""
 
+DISTRACTORS = ("random", "shifted")
+_PAPER_SIZE = 5  # 1:5 matching
+_SHIFT = 5  # the paper's code takes every fifth row after the right one
+_SPARSE = 50  # this many times more wrong candidates than draws, and repeated ones are rare
 _CELLS = 1 << 24  # scores alive at a time
 
 
@@ -22,9 +25,18 @@ _CELLS = 1 << 24  # scores alive at a time
 class RetrievalMetrics:
     """What `retrieval_metrics` found.
 
-    recall: for each k, the share of queries with a right answer among their first k.
-    mrr: the mean of 1 / rank. median_rank: the median rank. Both of the best right answer.
-    matching: for each m, the share of queries whose right answer scores above m - 1 wrong ones.
+    Attributes
+    ----------
+    queries, candidates : int
+        How many there are.
+    recall : dict of int to float
+        For each k, the share of queries with a right answer among their first k.
+    mrr : float
+        The mean of 1 / rank, for the best right answer of each query.
+    median_rank : float
+        The median of these ranks.
+    matching : dict of int to float
+        For each m, the share of queries whose right answer scores above m - 1 wrong ones.
     """
 
     queries: int
@@ -35,14 +47,17 @@ class RetrievalMetrics:
     matching: Mapping[int, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; the keys of `recall` and `matching` are strings there."""
-        return {
-            "queries": self.queries,
-            "candidates": self.candidates,
-            "recall": {str(k): value for k, value in self.recall.items()},
-            "mrr": self.mrr,
-            "median_rank": self.median_rank,
-            "matching": {str(m): value for m, value in self.matching.items()},
+        """For JSON: the keys of `recall` and `matching` are strings.
+
+        Returns
+        -------
+        dict
+            One entry per attribute.
+        """
+        by_number = {"recall": self.recall, "matching": self.matching}
+        return asdict(self) | {
+            name: {str(number): share for number, share in shares.items()}
+            for name, shares in by_number.items()
         }
 
     def __str__(self) -> str:
@@ -68,26 +83,62 @@ def retrieval_metrics(
 ) -> RetrievalMetrics:
     """Recall at k, ranks and 1:m matching of any scores.
 
-    scores: called with a slice of the queries, gives their scores with all candidates, (rows,
-        candidates). No more than some 16 million scores are asked for at a time.
-    relevant: None where candidate i is right for query i; or the ids of the queries and those of
-        the candidates, two arrays: equal ids are right. A query may have several right answers, but
-        needs one.
-    matching: sizes m of the choice: one right answer and m - 1 wrong candidates, drawn `draws`
-        times. None for 5, or for nothing where a query has fewer than 4 wrong candidates. With
-        distractors="shifted" these are the candidates i + 5, i + 10, ... of query i, from the start
-        again after the last, as in the paper's code.
-
     The rank of a right answer is 1 + the candidates that score higher + the wrong ones that score
-    the same and have a lower number; in matching too, of equal scores the lower number wins.
+    the same and have a lower number. In matching too, the lower number wins among equal scores.
+
+    Parameters
+    ----------
+    scores : callable
+        Called with a slice of the queries, returns their scores with all candidates, (rows,
+        candidates). At most about 16 million scores are requested at a time.
+    queries, candidates : int
+        How many there are.
+    relevant : tuple of two arrays, optional
+        Ids of the queries and of the candidates: equal ids are right. A query may have several
+        right answers and must have one. By default candidate i is right for query i.
+    ks : sequence of int
+        The k of recall at k.
+    matching : sequence of int, optional
+        Sizes m of the choice between one right answer and m - 1 wrong candidates. By default 5,
+        or none if a query has fewer than 4 wrong candidates.
+    draws : int
+        How often the wrong candidates of each query are drawn.
+    distractors : {"random", "shifted"}
+        "shifted" takes the candidates i + 5, i + 10, ... of query i, wrapping around at the end, as
+        the paper's code does.
+    random_state : int
+        Seed of the draws.
+
+    Returns
+    -------
+    RetrievalMetrics
+        The metrics, with `to_dict()` for JSON.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pointdep import retrieval_metrics
+    >>> similarity = np.eye(10)
+    >>> found = retrieval_metrics(lambda rows: similarity[rows], 10, 10, ks=(1,))
+    >>> found.recall[1], found.matching[5]
+    (1.0, 1.0)
     """
-    _check(queries, candidates, ks, matching or (), draws, distractors)
-    right = read_relevant(relevant, queries, candidates)
+    for name, values, least in (
+        ("queries", [queries], 1),
+        ("candidates", [candidates], 1),
+        ("ks", ks, 1),
+        ("matching", matching or (), 2),
+        ("draws", [draws], 1),
+    ):
+        for value in values:
+            require_whole(name, value, least)
+    if distractors not in DISTRACTORS:
+        raise unknown_name("distractors", distractors, DISTRACTORS)
+    right = _read_relevant(relevant, queries, candidates)
     if matching is None:
-        matching = (DEFAULT_SIZE,) if right.fewest_wrong >= DEFAULT_SIZE - 1 else ()
-    games = [Matching(m, right, distractors, draws, random_state) for m in matching]
-    ranks = np.empty(queries)
-    won = np.zeros(len(games))
+        matching = (_PAPER_SIZE,) if right.fewest_wrong >= _PAPER_SIZE - 1 else ()
+    games = [_Matching(m, right, distractors, draws, random_state) for m in matching]
+    ranks, won = np.empty(queries), np.zeros(len(games))
     rows = max(1, _CELLS // candidates)
     for first in range(0, queries, rows):
         part = slice(first, min(first + rows, queries))
@@ -99,7 +150,10 @@ def retrieval_metrics(
         if np.isnan(block).any():
             raise InputError(f"scores({part}) holds NaN, which has no rank")
         for query, line in enumerate(block, first):
-            ranks[query] = _rank(line, right, query)
+            answers = right.of(query)
+            best = answers[np.argmax(line[answers])]  # the lowest number of equal ones
+            above = np.count_nonzero(line > line[best])
+            ranks[query] = 1 + above + np.count_nonzero(line[:best] == line[best])
             won += [game.share_won(line, query) for game in games]
     return RetrievalMetrics(
         queries=queries,
@@ -111,29 +165,107 @@ def retrieval_metrics(
     )
 
 
-def _rank(scores: NDArray[Any], right: Relevance, query: int) -> int:
-    """Of the best right answer; scores: (candidates,)."""
-    answers = right.of(query)
-    best = answers[np.argmax(scores[answers])]  # the lowest number of equal ones
-    above = np.count_nonzero(scores > scores[best])
-    level = np.count_nonzero(scores[:best] == scores[best])
-    return 1 + int(above) + int(level)
+@dataclass(frozen=True, eq=False)
+class _Relevance:
+    """Right answers: candidates sorted by id, and where those of each query begin and end.
+
+    order: (m,). begin, end: (queries,). paired: whether candidate i is right for query i alone.
+    """
+
+    candidates: int
+    order: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    paired: bool
+
+    def of(self, query: int) -> NDArray[np.int64]:
+        """The right candidates of a query, in the order of their numbers."""
+        found: NDArray[np.int64] = self.order[self.begin[query] : self.end[query]]
+        return found
+
+    @property
+    def fewest_wrong(self) -> int:
+        """Wrong candidates of the query that has fewest."""
+        return self.candidates - int((self.end - self.begin).max())
 
 
-def _check(
-    queries: int,
-    candidates: int,
-    ks: Sequence[int],
-    matching: Sequence[int],
-    draws: int,
-    distractors: str,
-) -> None:
-    require_whole("queries", queries)
-    require_whole("candidates", candidates)
-    for k in ks:
-        require_whole("ks", k)
-    for m in matching:
-        require_whole("matching", m, least=2)
-    require_whole("draws", draws)
-    if distractors not in DISTRACTORS:
-        raise unknown_name("distractors", distractors, DISTRACTORS)
+def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
+    if relevant is None:
+        if queries != candidates:
+            raise InputError(
+                f"{queries} queries and {candidates} candidates are not pairs: give relevant=(ids "
+                "of the queries, ids of the candidates)"
+            )
+        numbers = np.arange(queries)
+        return _Relevance(candidates, numbers, numbers, numbers + 1, True)
+    if not isinstance(relevant, tuple | list) or len(relevant) != 2:
+        raise InputError("relevant must be two arrays: ids of the queries and of the candidates")
+    arrays = [np.asarray(values) for values in relevant]
+    asked, given = (ids.astype(str) if ids.dtype == object else ids for ids in arrays)
+    for name, ids, count in (("queries", asked, queries), ("candidates", given, candidates)):
+        if ids.shape != (count,):
+            raise InputError(f"relevant: the ids of the {name} have shape {ids.shape}, not {count}")
+    _, codes = np.unique(np.concatenate([asked, given]), return_inverse=True)
+    order = np.argsort(codes[queries:], kind="stable")
+    sorted_codes = codes[queries:][order]
+    begin = np.searchsorted(sorted_codes, codes[:queries], "left")
+    end = np.searchsorted(sorted_codes, codes[:queries], "right")
+    if (begin == end).any():
+        query = int(np.argmax(begin == end))
+        raise InputError(
+            f"relevant: no candidate has the id of query {query}, {asked[query].item()!r}: leave "
+            "out queries without a right answer"
+        )
+    return _Relevance(candidates, order, begin, end, False)
+
+
+class _Matching:
+    """1:m matching of one size m: does the right answer score above m - 1 wrong ones?"""
+
+    def __init__(
+        self, size: int, right: _Relevance, distractors: str, draws: int, seed: int
+    ) -> None:
+        self.wrong, self.right, self.seed = size - 1, right, seed
+        self.shifted = distractors == "shifted"
+        self.draws = 1 if self.shifted else draws
+        if self.shifted and not (right.paired and _SHIFT * self.wrong < right.candidates):
+            raise InputError(
+                f"distractors='shifted' with matching={size} needs one right candidate for "
+                f"each query, and more than {_SHIFT * self.wrong} of them: use distractors='random'"
+            )
+        if right.fewest_wrong < self.wrong:
+            raise InputError(
+                f"matching={size} needs {self.wrong} wrong candidates for each query, and one has "
+                f"only {right.fewest_wrong}: choose a smaller one, or matching=()"
+            )
+
+    def share_won(self, scores: NDArray[Any], query: int) -> float:
+        """The share of draws in which the right answer comes first; scores: (candidates,)."""
+        answers = self.right.of(query)
+        if self.shifted:
+            steps = _SHIFT * np.arange(1, self.wrong + 1)
+            chosen, wrong = answers, (query + steps)[None] % self.right.candidates
+        else:
+            # A generator of its own, so that a query's draws do not depend on the others.
+            random = np.random.default_rng([self.seed, self.wrong, query])
+            chosen = answers[random.integers(len(answers), size=self.draws)]
+            among = self._draw(random, self.right.candidates - len(answers))
+            # The j-th wrong candidate has j + (right ones before it) as its number.
+            before = np.searchsorted(answers - np.arange(len(answers)), among, side="right")
+            wrong = among + before
+        mine, theirs = scores[chosen][:, None], scores[wrong]
+        lost = (theirs > mine) | ((theirs == mine) & (wrong < chosen[:, None]))
+        return float(1.0 - lost.any(1).mean())
+
+    def _draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """(draws, wrong): different numbers below `count` in each row."""
+        if count <= max(_SPARSE, self.wrong) * self.wrong:
+            keys = random.random((self.draws, count))
+            return np.argsort(keys, axis=1)[:, : self.wrong]
+        found = random.integers(count, size=(self.draws, self.wrong))
+        while True:
+            ordered = np.sort(found, axis=1)
+            again = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+            if not again.any():
+                return found
+            found[again] = random.integers(count, size=(int(again.sum()), self.wrong))

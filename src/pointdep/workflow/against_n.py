@@ -1,4 +1,4 @@
-"""Are there rows enough? Mutual information from more and more of them."""
+"""Are there enough rows? Mutual information from growing parts of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from pointdep.cards import card, columns
-from pointdep.data.groups import group_codes
+from pointdep.data.raw import group_codes
+from pointdep.display.html_repr import card, columns
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import MIEstimate, decimals
@@ -25,7 +25,15 @@ _HALVINGS, _FEWEST = 4, 50
 
 @dataclass(frozen=True)
 class MIAgainstN:
-    """estimates: one for each of rows, which grow; the fewer are among the more."""
+    """Mutual information estimated from growing parts of the rows, each holding the one before.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Number of rows in each part, ascending.
+    estimates : tuple of MIEstimate
+        One estimate per part.
+    """
 
     rows: tuple[int, ...]
     estimates: tuple[MIEstimate, ...]
@@ -36,7 +44,7 @@ class MIAgainstN:
 
     def plot_mi(self, ax: Axes | None = None) -> Axes:
         """The estimates with their intervals, against the number of rows."""
-        from pointdep.plots.rows import plot_mi_against_n
+        from pointdep.display.plots import plot_mi_against_n
 
         first = self.estimates[0]
         unit = " in nats" if first.estimates == "mutual information" else ""
@@ -74,15 +82,41 @@ def mi_against_n(
     random_state: Any = 0,
     progress: bool = True,
 ) -> MIAgainstN:
-    """Fit a copy of the model on parts of the rows, each holding the one before.
+    """Fit a copy of the model on growing parts of the rows, each holding the one before.
 
-    sizes: how many rows each; None halves them four times, down to 50. An
-    estimate that still rises with the rows is too low; one that has settled needs no more of them.
+    An estimate that still rises with the rows is too low; one that has settled needs no more.
 
-    groups: (n,), for rows that are not independent draws. Whole groups are drawn then, since it is
-    them that an estimate has few or many of: as few as hold so many rows, and without `sizes`
-    halves of the groups, down to 50. The rows of a part keep their order, so that a `cv` that goes
-    by it, such as TimeSeriesSplit, trains on no later rows than it would.
+    Parameters
+    ----------
+    model : estimator
+        With `fit(X, Y, groups=)` and `mutual_information(confidence=)`; it is cloned.
+    X, Y : array-like
+        Paired rows.
+    groups : array-like, (n,), optional
+        For rows that are not independent draws. Whole groups are drawn then: as few as hold the
+        rows of a part, and without `sizes` halves of the groups, down to 50.
+    sizes : sequence of int, optional
+        Rows of each part. By default the rows are halved four times, down to 50.
+    confidence : float
+        Level of the intervals.
+    random_state : int
+        Seed of the draw. The rows of a part keep their order, so that a `cv` that depends on it,
+        such as TimeSeriesSplit, trains on no later rows than it would.
+    progress : bool
+        Show progress on standard error.
+
+    Returns
+    -------
+    MIAgainstN
+        The estimates, with `plot_mi()`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pointdep import ClassicalDependency, mi_against_n
+    >>> x = np.random.default_rng(0).normal(size=(400, 1))
+    >>> mi_against_n(ClassicalDependency("cca"), x, x**3, progress=False).rows
+    (50, 100, 200, 400)
     """
     total = len(X)
     if len(Y) != total:
@@ -94,15 +128,13 @@ def mi_against_n(
     parts = _parts(codes, sizes, random_state)
     chosen = tuple(len(part) for part in parts)
     estimates = []
-    done = 0
     with show("fitting parts of the rows", enabled=progress, left="about") as shown:
         for part in parts:
             copy = clone(model).set_params(progress=False)
             x, y = (_safe_indexing(side, part) for side in (X, Y))
             copy.fit(x, y, groups=None if groups is None else codes[part])
             estimates.append(copy.mutual_information(confidence=confidence))
-            done += len(part)
-            shown.update(done, sum(chosen), "rows fitted")
+            shown.update(sum(chosen[: len(estimates)]), sum(chosen), "rows fitted")
     return MIAgainstN(chosen, tuple(estimates))
 
 
@@ -117,15 +149,11 @@ def _parts(
         halves = [len(held) >> k for k in range(_HALVINGS, -1, -1)]
         counts = {n for n in halves if n >= _FEWEST or n == len(held)}
     else:
-        _require_sizes(len(codes), sizes)
+        for n in sizes:
+            require_whole("sizes", n, least=2)
+            if n > len(codes):
+                raise InputError(f"sizes asks for {n} rows, and there are {len(codes)}")
+        if not len(sizes):
+            raise InputError("sizes must hold at least one number of rows")
         counts = {int(n) + 1 for n in np.searchsorted(np.cumsum(held[draws]), list(sizes))}
     return [np.flatnonzero(place < count) for count in sorted(counts)]
-
-
-def _require_sizes(total: int, sizes: Sequence[int]) -> None:
-    for n in sizes:
-        require_whole("sizes", n, least=2)
-        if n > total:
-            raise InputError(f"sizes asks for {n} rows, and there are {total}")
-    if not len(sizes):
-        raise InputError("sizes must hold at least one number of rows")

@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from torch import Tensor
 
-from pointdep.errors import InputError, names_nearest_option
-from pointdep.estimator import PointwiseDependency
+from pointdep.errors import InputError, names_nearest_option, require_whole
+from pointdep.estimators.pointwise import PointwiseDependency, encode_side, fitted_rows
 from pointdep.fitting.progress import show
 from pointdep.inference.scoring import score_matrix
-from pointdep.workflow.anchors import choose_anchors
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 Array32 = NDArray[np.float32]
 
+_MOST_CLUSTERED = 10_000  # rows from which anchors are chosen
+
 
 class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Columns that say how much a row belongs with each class, or with some y.
 
     `fit_transform` gives each row the PMI of networks that did not see it, so that a model fitted
-    on these columns does not learn to trust what was memorised; `transform`, for other rows, that
-    of all networks. The two differ, as those of scikit-learn's `TargetEncoder` do: a `Pipeline`
-    calls the right one.
+    on these columns does not learn to trust what was memorised. `transform`, for other rows, gives
+    that of all networks. The two differ, as those of scikit-learn's `TargetEncoder` do; a
+    `Pipeline` calls the right one.
 
     Parameters
     ----------
-    estimator : the `PointwiseDependency` to fit, None for one with its defaults; it is cloned and
-        itself left alone. It needs folds that score each row: two at least.
-    anchors : with which y, where y is not one column of categories: so many rows of the fit that
-        are spread over all, or an array of y. One column of categories has its classes.
-    append : whether the columns of X come first. With or without them the result is a table
-        where X is one whose names are strings, and an array otherwise.
-    random_state : int for the same numbers on the same machine; None for that of `estimator`.
-    progress : show progress of fits and scoring; False keeps `estimator` quiet too.
+    estimator : PointwiseDependency, optional
+        What to fit; it is cloned. By default one with its defaults. It needs folds that score each
+        row: two at least.
+    anchors : int or array-like, default 8
+        The y that rows are compared with, unless y is one column of categories, which has its
+        classes: how many rows of the fit, spread over all, or an array of y.
+    append : bool, default True
+        Whether the columns of X come first. The result is a table if X is one whose names are
+        strings, and an array otherwise.
+    random_state : int, optional
+        Seed of the fit. By default that of `estimator`.
+    progress : bool, default True
+        Show progress of fits and scoring; False silences `estimator` too.
 
     Attributes
     ----------
-    estimator_ : the fitted `PointwiseDependency`.
-    classes_ : the categories of y, where it is one column of them; else None.
-    anchor_rows_ : numbers of the rows of the fit whose y are the anchors, where they were chosen.
-    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    estimator_ : PointwiseDependency
+        The fitted estimator.
+    classes_ : ndarray or None
+        The categories of y if it is one column of them.
+    anchor_rows_ : ndarray or None
+        Numbers of the rows of the fit that were chosen as anchors.
+    n_features_in_, feature_names_in_
+        Columns of X, and their names if X is a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pointdep import PMIFeatures, PointwiseDependency
+    >>> x = np.random.default_rng(0).normal(size=(200, 2))
+    >>> label = np.where(x[:, 0] > 0, "right", "left")
+    >>> features = PMIFeatures(PointwiseDependency(folds=2, random_state=0), progress=False)
+    >>> features.fit_transform(x, label).shape
+    (200, 4)
     """
 
     @names_nearest_option
@@ -72,8 +98,13 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "PMIFeatures requires y to be passed, but the target y is None: call fit(X, y)"
             )
         model = self._estimator().fit(X, y, groups=groups)
-        self._anchors = choose_anchors(model, self.anchors)
-        self._refuse_equal_names(getattr(model, "feature_names_in_", ()))
+        self._anchors = _choose_anchors(model, self.anchors)
+        shared = {*self._own_names()} & {*getattr(model, "feature_names_in_", ())}
+        if shared and self.append:
+            raise InputError(
+                f"X has a column {min(shared)!r}, which is the name of a column of PMI: rename it, "
+                "or use append=False"
+            )
         self.estimator_, self.n_features_in_ = model, model.n_features_in_
         of_classes = self._anchors.rows is None and isinstance(self.anchors, int | np.integer)
         self.classes_ = self._anchors.values if of_classes else None
@@ -97,7 +128,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"X is one-dimensional, and {self.n_features_in_} columns were fitted. Reshape "
                 "your data: X.reshape(1, -1) is one row"
             )
-        x = model._encode_side(X, "x")
+        x = encode_side(model, X, "x")
         with show("scoring", enabled=model.progress) as progress:
             return self._joined(X, score_matrix(model.model_, x, self._anchors.y, progress))
 
@@ -137,7 +168,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _out_of_fold(self) -> Array32:
         """(n, k) PMI of the rows of the fit with the anchors; the mean where several report it."""
         model = self.estimator_
-        rows = model._fitted_rows("fit_transform", "transform")
+        rows = fitted_rows(model, "fit_transform", "transform")
         sums = np.zeros((len(rows.x), len(self._anchors.y)))
         counts = np.zeros((len(rows.x), 1))
         with show("scoring", enabled=model.progress) as progress:
@@ -158,14 +189,6 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _own_names(self) -> list[str]:
         return [f"pmi_{name}" for name in self._anchors.names]
 
-    def _refuse_equal_names(self, given: Any) -> None:
-        shared = sorted({*self._own_names()} & {*given}) if self.append else []
-        if shared:
-            raise InputError(
-                f"X has a column {shared[0]!r}, which is the name of a column of PMI: rename it, "
-                "or use append=False"
-            )
-
     def _joined(self, X: Any, features: Array32) -> Any:
         """The columns beside those of X: a pandas or polars table stays one, with its types."""
         names = self._own_names()
@@ -185,3 +208,45 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return features
         block = np.asarray(X)
         return np.hstack([block.reshape(len(block), -1), features])
+
+
+@dataclass(frozen=True, eq=False)
+class _Anchors:
+    """The y that every x is compared with: (k, dy), prepared as the model takes them.
+
+    names: (k,), what they are called; values: the classes, or the given y; rows: (k,) numbers of
+    the rows of the fit that were chosen.
+    """
+
+    y: Tensor
+    names: list[str]
+    values: Any = None
+    rows: Any = None
+
+
+def _choose_anchors(model: PointwiseDependency, anchors: Any) -> _Anchors:
+    """The classes if y is one column of categories, otherwise given y, or rows of the fit."""
+    encoder = model.encoder_y_
+    if not isinstance(anchors, int | np.integer) or isinstance(anchors, bool):
+        y = encode_side(model, anchors, "y")
+        return _Anchors(y, [str(number) for number in range(len(y))], anchors)
+    require_whole("anchors", anchors)
+    if len(encoder.categories) == 1 and not encoder.numeric_at:
+        classes = encoder.categories[0].values
+        return _Anchors(encode_side(model, classes, "y"), [str(c) for c in classes], classes)
+    rows = fitted_rows(model, "PMIFeatures", "the fitted transformer")
+    chosen = _spread_rows(rows.y.numpy(), int(anchors), rows.seed)
+    return _Anchors(rows.y[chosen], [str(number) for number in range(len(chosen))], rows=chosen)
+
+
+def _spread_rows(y: Any, count: int, seed: int) -> Any:
+    """Numbers of at most `count` rows of y: (n, d), each nearest to the middle of a cluster."""
+    random = np.random.default_rng([seed, 11])
+    some = np.sort(random.permutation(len(y))[:_MOST_CLUSTERED])
+    places, first = np.unique(y[some], axis=0, return_index=True)
+    count = min(count, len(places))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # few places, which are all taken
+        middles = KMeans(count, n_init=1, random_state=seed % 2**32).fit(y[some]).cluster_centers_
+    nearest = np.unique(pairwise_distances_argmin(middles, places))  # sorted, as places are
+    return some[first[nearest]]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pointdep.auditing.result import Audit, Contamination
-from pointdep.fitting.flags import Flag
+from pointdep.errors import Flag
 from pointdep.inference.checks import check_matrix
 from pointdep.inference.mutual_information import MIEstimate
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pointdep.auditing.report import media
-from pointdep.auditing.report.content import Shown, as_shown
-from pointdep.auditing.report.media import embed
+from pointdep.auditing.report import content
+from pointdep.auditing.report.content import Shown, as_shown, embed
 from pointdep.fitting.progress import Silent
 
 from .helpers import make_audit
@@ -79,7 +78,7 @@ def test_a_sound_is_the_file(tmp_path):
 
 
 def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(media, "SOUND_BYTES", 1000)
+    monkeypatch.setattr(content, "SOUND_BYTES", 1000)
     write_sound(tmp_path / "long.wav", 1)
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n then nothing")
     (tmp_path / "folder.png").mkdir()
@@ -130,11 +129,11 @@ def test_the_page_stays_small(monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (20, 32, 32)).astype(np.uint8)
     side = Shown([""] * 20, pictures=noise)
     one = embed(side, None, [(0, None)], 96, Silent())
-    monkeypatch.setattr(media, "TOTAL_BYTES", 5 * one.size + 100)
+    monkeypatch.setattr(content, "TOTAL_BYTES", 5 * one.size + 100)
     found = embed(side, None, [(row, None) for row in range(20)], 96, Silent())
     assert list(found.x) == [0, 1, 2, 3, 4]
     assert found.left_out == 15
-    assert found.size <= media.TOTAL_BYTES
+    assert found.size <= content.TOTAL_BYTES
 
 
 def test_in_the_browser(open_page, tmp_path):

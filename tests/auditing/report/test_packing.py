@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointdep.auditing.report import packing
-from pointdep.auditing.report.packing import pack, pack_table, shorten, to_script
+from pointdep.auditing.report import page
+from pointdep.auditing.report.page import pack, pack_table, shorten, to_script
 
 from .helpers import make_audit
 
@@ -61,7 +61,7 @@ def test_a_long_text_is_cut():
 
 
 def test_texts_are_cut_until_they_fit(monkeypatch):
-    monkeypatch.setattr(packing, "TEXT_BYTES", 30_000)
+    monkeypatch.setattr(page, "TEXT_BYTES", 30_000)
     texts = ["ä" * 400] * 100
     (x, y), length = shorten([texts, texts], {7})
     assert length == 60

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pointdep.auditing.report import packing
+from pointdep.auditing.report import page
 from pointdep.auditing.report.page import render
 
 from .helpers import make_audit, some_pmi
@@ -29,7 +29,7 @@ def test_cut_texts_are_said_once(monkeypatch):
     audit = make_audit(some_pmi(100))
     texts = ["a" * 2000] * 100
     assert '<p class="hint">Texts are cut at 1,000 characters.</p>' in render(audit, show_x=texts)
-    monkeypatch.setattr(packing, "TEXT_BYTES", 30_000)
+    monkeypatch.setattr(page, "TEXT_BYTES", 30_000)
     said = "Texts are cut at 200 characters, those of the first 5,000 suspects at 1,000."
     assert said in render(audit, show_x=texts)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pointdep.auditing.report.sources import read_shown
+from pointdep.auditing.report.content import read_shown
 from pointdep.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointdep.auditing.report.words import (
+from pointdep.auditing.report.wording import (
     cards,
     caveat,
     finding,

@@ -14,8 +14,7 @@ from pointdep.core.critics import (
     ModuleCritic,
     SeparableCritic,
 )
-from pointdep.core.critics.residual import ResidualCritic
-from pointdep.core.critics.towers import TowersCritic
+from pointdep.core.critics.auto import ResidualCritic, TowersCritic
 from pointdep.core.transforms import CanonicalMap
 
 X_DIM, Y_DIM = 3, 5

@@ -195,4 +195,4 @@ def test_base_class_leaves_scoring_to_its_kinds():
 
 
 def test_names_offered_to_the_user():
-    assert CRITICS == ("auto", "concat", "separable", "bilinear", "inner")
+    assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")

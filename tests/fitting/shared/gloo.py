@@ -23,16 +23,15 @@ from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
+from pointdep.estimators.fit_rows import stream_rows
 from pointdep.fitting import engine as engine_module
-from pointdep.fitting.batches import LeanCells
+from pointdep.fitting.batches import LeanCells, TrainingOptions
 from pointdep.fitting.engine import Engine
-from pointdep.fitting.options import TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import make_splits
-from pointdep.fitting.streamed.batches import StreamedBatches
-from pointdep.streaming import open_stream
+from pointdep.fitting.streamed_batches import StreamedBatches
 
 WORLDS = (2, 3)
 STEPS = 20
@@ -148,7 +147,7 @@ def fitted(kind: str, distributed: bool) -> dict[str, object]:
         warnings.simplefilter("always")
         with laid_out(kind):
             model.fit(x, y)
-    stored = [] if model._mapped is None else model._mapped.stream.ordered()
+    stored = model.training_rows_.mapped.ordered() if model.training_rows_.streamed else []
     return {
         "mi": model.mutual_information().nats,
         "pmi": model.oof_pmi_,
@@ -163,7 +162,7 @@ def fitted(kind: str, distributed: bool) -> dict[str, object]:
 def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     """Shares of streamed batches whose rows carry their numbers."""
     x = np.arange(700.0)[:, None]
-    found = open_stream(
+    found = stream_rows(
         x, x, np.arange(700) // 2 if grouped else None, discrete=(None, None), folds=2,
         stop_fraction=0.1, seed=0, device=torch.device("cpu"), progress=Silent(),
         processes=processes,
@@ -173,10 +172,10 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     model = RatioModel(critic, *maps, [METHODS["pc"]] * 2)
     mapped = found.prepare(model)
     batches = StreamedBatches(
-        mapped.stream, mapped.plan, batch_size=32, block=8, seed=0, max_epochs=2,
+        mapped.mapped, mapped.plan, batch_size=32, block=8, seed=0, max_epochs=2,
         progress=Silent(), sharing=Sharing(processes, critic) if processes.several else None,
     )  # fmt: skip
-    middle, scale = found.kept.encoder_x.center, found.kept.encoder_x.scale
+    middle, scale = found.paired.encoder_x.center, found.paired.encoder_x.scale
     return [
         {
             "epoch": epoch,

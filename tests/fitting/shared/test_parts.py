@@ -10,11 +10,11 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.data.stored.base import ArrayRows
-from pointdep.data.stored.pairs import PairSource
+from pointdep.data.row_source import ArrayRows
+from pointdep.data.stored_pairs import PairSource
+from pointdep.fitting.data_flags import CopyCount
 from pointdep.fitting.processes import Processes
-from pointdep.fitting.streamed.copies import CopyCount
-from pointdep.meeting import agree
+from pointdep.fitting.rendezvous import agree
 
 
 class Counted(ArrayRows):
@@ -72,9 +72,9 @@ def test_whose_rows_are_counted():
 
 @pytest.mark.parametrize("limit", [1 << 18, 100])
 def test_copies_counted_in_parts(limit, monkeypatch):
-    from pointdep.fitting.streamed import copies
+    from pointdep.fitting import data_flags
 
-    monkeypatch.setattr(copies, "_MOST", limit)
+    monkeypatch.setattr(data_flags, "_MOST", limit)
     random = np.random.default_rng(0)
     x = torch.from_numpy(random.integers(0, 300, (2000, 1)).astype(float))
     y = torch.from_numpy(random.integers(0, 2, (2000, 1)).astype(float))

@@ -105,7 +105,7 @@ def test_a_mistake_is_told_once(folder):
 
 def test_without_lightning(monkeypatch):
     from pointdep.errors import InputError
-    from pointdep.launching import join_processes
+    from pointdep.fitting.rendezvous import join_processes
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "lightning.fabric", None)

@@ -14,8 +14,7 @@ from pointdep.contrastive.losses.joined_batch import JoinedBatch
 from pointdep.contrastive.losses.similarity import Similarity, dimensions, loss_critic
 from pointdep.core.methods import get_method
 from pointdep.core.precision import no_autocast, transformed
-from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.fitting.flags import MEANINGS, Flag
+from pointdep.errors import MEANINGS, Flag, InputError, require_whole, unknown_name
 
 UNIT_SPREAD = 1e-4
 """Collapsed below it, rows of unit length: they differ by angles of 0.01, and at any usual

@@ -1,55 +1,114 @@
-"""What every critic offers: paired scores, all-pairs scores, and the handling of its replicas."""
+"""What every critic offers: scores, the handling of its replicas, and what it can do."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+from pointdep.core.transforms import CanonicalMap, Standardizer
+
+if TYPE_CHECKING:
+    from pointdep.core.linear import Canonical
 
 
 class Critic(nn.Module):
     """R critics in one: x and y carry a leading replica dimension, and so does every parameter.
 
-    A subclass gives `pairs` and `matrix`. Its parameters either all have the replica dimension
-    first (``stacked = True``) or lie in ``self.copies``, one module per replica.
+    A subclass is made as ``cls(replicas, x_dim, y_dim)``, with those of ``hidden``,
+    ``embedding_dim`` and ``activation`` that its ``__init__`` names. It gives `reset`, and either
+    `pairs` and `matrix` or, where the score is an inner product, `inner_x` and `inner_y`. Its
+    parameters and buffers either all have the replica dimension first (``stacked = True``) or lie
+    in ``self.copies``, one module per replica. The class attributes below declare what it can do;
+    the rest of the library asks them and nothing else.
+
+    Parameters
+    ----------
+    replicas : int
+        How many critics are trained side by side.
+
+    Examples
+    --------
+    A critic that scores pairs by the distance of their embeddings:
+
+    >>> import torch
+    >>> from pointdep import Critic
+    >>> from pointdep.core.critics import ReplicaMLP
+    >>> class Distance(Critic):
+    ...     def __init__(self, replicas, x_dim, y_dim, *, hidden=(64,)):
+    ...         super().__init__(replicas)
+    ...         self.x_net = ReplicaMLP(replicas, [x_dim, *hidden, 8], "silu")
+    ...         self.y_net = ReplicaMLP(replicas, [y_dim, *hidden, 8], "silu")
+    ...     def reset(self, generators):
+    ...         self.x_net.reset(generators)
+    ...         self.y_net.reset(generators)
+    ...     def pairs(self, x, y):
+    ...         return -(self.x_net(x) - self.y_net(y)).square().sum(-1)
+    ...     def matrix(self, x, y):
+    ...         return -torch.cdist(self.x_net(x), self.y_net(y)).square()
+    >>> Distance(2, 3, 5).matrix(torch.zeros(2, 4, 3), torch.zeros(2, 6, 5)).shape
+    torch.Size([2, 4, 6])
     """
 
+    ranked = False  # it is given columns as normal scores of their ranks
+    side_map: type[Standardizer] | type[CanonicalMap] = Standardizer
+    """How the columns of each side are prepared."""
+    # What it is and gives.
+    models_log_ratio = False  # whatever the method, its output is log r
+    default_activation = "silu"  # where it is left to the critic
+    wide = False  # made for data with many columns
     stacked = True
-    informed = False  # whether the weights it starts from are an estimate already
-    has_inner = False  # whether `inner_x` and `inner_y` are there
-    separable = False  # whether `factors` are there, in training too
+    draws = False  # may use random numbers in training, as dropout does
+    informed = False  # the weights it starts from are an estimate already
+    has_inner = False  # `inner_x` and `inner_y` are there: it can be searched
+    separable = False  # `factors` are there, in training too: all pairs cost one matrix product
+    has_closed_form = False  # `closed_form`, `silence`, `set_canonical` and `correlations` are
+    is_mixture = False  # `set_mixture` weighs closed form and network after training
+    fusable = False  # `pair_dtype` sets the type of the matrix products of `matrix`
+    pair_dtype: torch.dtype | None = None
+    # Of a batch that several processes share: its rows, and which of them are given here.
+    batch_part: tuple[int, slice] | None = None
+    correlations: Tensor  # (R, k), the canonical correlations of a closed form
 
     def __init__(self, replicas: int) -> None:
         super().__init__()
         self.replicas = replicas
 
+    @classmethod
+    def for_data(cls, *, wide: bool) -> type[Critic]:
+        """The class to make for data with few or with many (`wide`) columns."""
+        del wide
+        return cls
+
+    @classmethod
+    def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:
+        """Widths of the layers where they are left to the critic; "auto": those of `__init__`.
+
+        columns: of the wider side.
+        """
+        del rows, columns
+        return "auto"
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """Draw initial weights, replica r from ``generators[r]`` alone."""
+
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of the pairs. x: (R, n, dx), y: (R, n, dy) -> (R, n)."""
-        raise NotImplementedError
+        vector_x, vector_y, own_x, own_y = self.factors(x, y)
+        scores = (vector_x * vector_y).sum(-1)
+        scores = scores if own_x is None else scores + own_x
+        return scores if own_y is None else scores + own_y
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of all pairs. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
-        raise NotImplementedError
-
-    @property
-    def inner_is_all(self) -> bool:
-        """Whether the score is what `inner_x` and `inner_y` give, and nothing besides."""
-        return self.has_inner
-
-    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What of x meets y in an inner product, (R, n, e), and the term of x alone, (R, n).
-
-        The score, or the part of it that can be searched, is ``vector_x . vector_y + own_x +
-        own_y``. x: (R, n, dx).
-        """
-        raise NotImplementedError
-
-    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The same of y: (R, m, dy) -> (R, m, e), and (R, m) or None where there is no own term."""
-        raise NotImplementedError
+        vector_x, vector_y, own_x, own_y = self.factors(x, y)
+        scores = vector_x @ vector_y.transpose(-1, -2)
+        scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
+        return scores if own_y is None else scores + own_y.unsqueeze(-2)
 
     def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """What `matrix` is made of: vectors of x and of y, and the terms of each alone.
@@ -61,8 +120,47 @@ class Critic(nn.Module):
         vector_y, own_y = self.inner_y(y)
         return vector_x, vector_y, own_x, own_y
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw initial weights, replica r from ``generators[r]`` alone."""
+    @property
+    def inner_is_all(self) -> bool:
+        """Whether the score is what `inner_x` and `inner_y` give, and nothing besides."""
+        return self.has_inner
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What of x meets y in an inner product, (R, n, e), and the term of x alone, (R, n).
+
+        The score, or the part of it that can be searched, is ``vector_x . vector_y + own_x +
+        own_y``. x: (R, n, dx), and (R, ..., n, dx) of a separable critic.
+        """
+        raise NotImplementedError
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same of y: (R, m, dy) -> (R, m, e), and (R, m) or None where there is no own term."""
+        raise NotImplementedError
+
+    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
+        """The Gaussian part alone. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
+        raise NotImplementedError
+
+    def network(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the network alone gives, shapes as of `closed_form`."""
+        raise NotImplementedError
+
+    def set_canonical(self, replica: int, found: Canonical) -> None:
+        """The correlations of a replica's closed form, and its coordinates if kept here."""
+        raise NotImplementedError
+
+    def set_mixture(self, closed_form: float, network: float, shift: float) -> None:
+        """Weights of closed form and network, and a constant, the same in all replicas."""
+        raise NotImplementedError
+
+    def silence(self) -> None:
+        """Leave the network out: the closed form answers alone."""
+        raise NotImplementedError
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is a closed form and the network adds nothing, in any replica."""
+        return False
 
     def raise_scores(self, amounts: Tensor) -> None:
         """Add a constant to all scores of each replica, amounts: (R,), by the weights."""
@@ -90,9 +188,11 @@ class Critic(nn.Module):
     def select(self, replicas: Sequence[int]) -> Critic:
         """A copy that holds only these replicas."""
         chosen = copy.deepcopy(self)
-        chosen.replicas = len(replicas)
         index = torch.as_tensor(list(replicas), dtype=torch.long)
-        for parameter in chosen.parameters():
-            parameter.data = parameter.data[index.to(parameter.device)].clone()
-            parameter.grad = None
+        for tensor in (*chosen.parameters(), *chosen.buffers()):
+            tensor.data = tensor.data[index.to(tensor.device)].clone()
+            tensor.grad = None
+        for part in chosen.modules():
+            if isinstance(part, Critic):
+                part.replicas = len(replicas)
         return chosen

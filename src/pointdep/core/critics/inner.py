@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
+from pointdep.errors import InputError
 
 
 class _InnerProduct(Critic):
@@ -104,10 +105,15 @@ class BilinearCritic(_InnerProduct):
 class InnerProductCritic(_InnerProduct):
     """scale * x . y, for x and y that already live in one space."""
 
-    def __init__(self, replicas: int, dim: int) -> None:
+    def __init__(self, replicas: int, x_dim: int, y_dim: int | None = None) -> None:
         super().__init__(replicas)
-        self.dim = dim
-        self.scale = nn.Parameter(torch.full((replicas, 1), dim**-0.5))
+        if y_dim not in (None, x_dim):
+            raise InputError(
+                f"critic='inner' needs x and y of one dimension, got {x_dim} and {y_dim}: "
+                "use 'bilinear' or 'separable'"
+            )
+        self.dim = x_dim
+        self.scale = nn.Parameter(torch.full((replicas, 1), x_dim**-0.5))
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
         super().reset(generators)

@@ -17,6 +17,7 @@ class _Copies(Critic):
     """One deep copy of the user's modules per replica, all starting from the given weights."""
 
     stacked = False
+    draws = True
     prepared = " (constant columns dropped, categories one-hot)"  # what was done to its rows
 
     def __init__(self, replicas: int, module: nn.Module) -> None:
@@ -102,14 +103,6 @@ class EncoderCritic(_Copies):
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.embed_y(y), None
-
-    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        code_x, code_y = self._embeddings(x, y)
-        return (code_x * code_y).sum(-1)
-
-    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        code_x, code_y = self._embeddings(x, y)
-        return code_x @ code_y.transpose(-1, -2)
 
     def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return *self._embeddings(x, y), None, None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pointdep.data.tasks.base import Joint, Task
+from pointdep.data.tasks.continuous import Joint, Task, correlated_gaussians
 from pointdep.data.tasks.discrete import discrete_table, table_pmi
-from pointdep.data.tasks.gaussian import correlated_gaussians
 from pointdep.data.tasks.registry import QUICK, TASKS, TaskKind, make_task
 
 __all__ = [

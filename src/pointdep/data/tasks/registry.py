@@ -9,28 +9,33 @@ from types import MappingProxyType
 import numpy as np
 
 from pointdep.data.raw import Array
-from pointdep.data.tasks.base import Joint, Task
-from pointdep.data.tasks.discrete import labelled_gaussians, outcomes, zero_inflated
-from pointdep.data.tasks.gaussian import (
-    correlated,
-    dense_covariance,
-    gaussian,
-    sparse_covariance,
-)
-from pointdep.data.tasks.maps import (
+from pointdep.data.tasks.continuous import (
     ASINH,
     CUBE,
     HALF_CUBE,
     NORMAL_CDF,
     SWISS_ROLL,
     WIGGLY,
+    Joint,
     Map,
+    Task,
+    correlated,
+    dense_covariance,
+    gaussian,
     mapped,
+    sparse_covariance,
     spiral,
+    student,
+    uniform_noise,
 )
-from pointdep.data.tasks.mixtures import blocks, gaussian_mixture, outliers
-from pointdep.data.tasks.student import student
-from pointdep.data.tasks.uniform import uniform_noise
+from pointdep.data.tasks.discrete import (
+    blocks,
+    gaussian_mixture,
+    labelled_gaussians,
+    outcomes,
+    outliers,
+    zero_inflated,
+)
 from pointdep.errors import unknown_name
 
 

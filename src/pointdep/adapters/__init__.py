@@ -1,1 +1,0 @@
-"""PMI by models that were trained elsewhere: their logits, calibrated on held-out pairs."""

@@ -1,0 +1,578 @@
+"""``pointdep reproduce``: the figures and tables of the paper, run again.
+
+The options of a command are a table from the name of a setting to how it is given and explained.
+What is given goes into the settings of the experiment, whose defaults are the paper's. The help
+repeats those defaults, because the settings themselves import PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from pointdep.cli import options, pretrain
+from pointdep.cli.show import print_json
+from pointdep.errors import InputError, require_whole, unknown_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from pointdep.data.images import ImageSet
+
+Given = dict[str, Any]
+_Settings = TypeVar("_Settings", bound="DataclassInstance")
+_LARGE = 10_000_000  # bytes of text, which take a second or two to read
+_WIN = "Options that are given win."
+
+
+def _option(kind: Any, shown: str | None, help_text: str, **how: Any) -> Any:
+    """The annotation of an option; shown: the default of the settings, which is not given here."""
+    how["show_default"] = True if shown is None else shown
+    return Annotated[kind | None, typer.Option(help=help_text, **how)]
+
+
+def _list(parse: Callable[..., Any], shown: str, help_text: str) -> Any:
+    """An option whose text is a list; parse: from the option and the text to a tuple."""
+
+    def callback(option: typer.CallbackParam, text: str | None) -> Any:
+        return None if text is None else parse(option.opts[0], text)
+
+    return _option(str, shown, help_text, callback=callback)
+
+
+def _widths(option: str, text: str) -> tuple[int, ...]:
+    parsed = options.parse_numbers(option, text, "64,64")
+    for width in parsed:
+        require_whole(option, width)
+    return parsed
+
+
+_names = functools.partial(_list, options.parse_names)
+_hidden = functools.partial(_list, _widths)
+_whole = functools.partial(_option, int)
+_real = functools.partial(_option, float)
+
+
+def _flag(name: str, help_text: str) -> Any:
+    return Annotated[bool, typer.Option(name, help=help_text)]
+
+
+def _output(help_text: str, kind: Any = Path) -> Any:
+    return Annotated[kind, typer.Option("--output", "-o", help=help_text)]
+
+
+_CRITIC = _option(str, "concat", "concat or separable.")
+_SHOWN = {"json": options.Json, "quiet": options.Quiet}
+_WHERE = {"seed": options.Seed, "device": options.Device}
+# Options that have a default here; the others are None unless they are given.
+_DEFAULTS: Given = {"seed": 0, "device": "auto", "part": "shallow", "checkpoint_every": 2.0}
+_DEFAULTS |= dict.fromkeys(("quick", "json", "quiet", "merge", "download"), False)
+
+
+def _takes(table: Mapping[str, Any], output: Path | None) -> Callable[..., Callable[..., None]]:
+    """Show typer an option for each line of the table; the command gets all that was given."""
+    defaults = {**_DEFAULTS, "output": output}
+    shown = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=annotation
+        )
+        for name, annotation in table.items()
+    ]
+
+    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def spread(**given: Any) -> None:
+            command(given)
+
+        spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        spread.__annotations__ = dict(table)
+        return spread
+
+    return decorate
+
+
+def _chosen(base: _Settings, given: Given) -> _Settings:
+    """The settings with the options that were given."""
+    known = {field.name for field in fields(base)}
+    return replace(base, **{k: v for k, v in given.items() if k in known and v is not None})
+
+
+def _tell(
+    command: str, given: Given, text: Callable[[], str], content: Callable[[], Given]
+) -> None:
+    """The outcome for a person or a program."""
+    output = given["output"]
+    if given["json"]:
+        told = None if output is None else str(output)
+        print_json(f"reproduce {command}", {**content(), "output": told})
+        return
+    print(text())
+    if output is not None:
+        print(f"written: {output}")
+
+
+def _say(text: str) -> None:
+    """On standard error, before the minutes or hours begin."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@_takes(
+    {
+        "output": _output("File for the table, in Markdown.", Path | None),
+        "json": options.Json,
+    },
+    None,
+)
+def table1(given: Given) -> None:
+    """Table 1: what each method learns by, and how it infers.
+
+    For instance:  pointdep reproduce table1 -o table1.md
+    """
+    from pointdep.experiments.table1 import NOTES, table, text_table, write_markdown
+
+    if given["output"] is not None:
+        write_markdown(given["output"])
+    rows = [asdict(row) for row in table()]
+    after = "" if given["output"] is None else "\n"
+    _tell(
+        "table1", given, lambda: text_table() + after, lambda: {"rows": rows, "notes": list(NOTES)}
+    )
+
+
+_FOLDER = _output("Folder for figure and numbers.")
+_FIGURE1 = {
+    "methods": _names("the ten of the paper", "Names, comma separated."),
+    "tasks": _names("gaussian,cubic", "gaussian, cubic or both."),
+    "critic": _CRITIC,
+    "dim": _whole("20", "Columns of x and of y."),
+    "batch_size": _whole("128", "Pairs drawn for each iteration."),
+    "iterations": _whole("20000", "In all, shared by the levels of the truth."),
+    "hidden": _hidden("512,512", "Widths of the hidden layers."),
+    "learning_rate": _real("0.001", "Of Adam."),
+    "seeds": _whole("1", "How often every curve is drawn."),
+    "seed": options.Seed,
+    "precision": _option(
+        str,
+        "auto",
+        "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
+    ),
+    "device": options.Device,
+    "quick": _flag(
+        "--quick",
+        "Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
+        f"0.002; a minute or two. {_WIN}",
+    ),
+    "output": _FOLDER,
+    **_SHOWN,
+}
+
+
+@_takes(_FIGURE1, Path("figure1"))
+def figure1(given: Given) -> None:
+    """Figure 1: ten estimators while the truth climbs.
+
+    Networks learn from fresh pairs while their mutual information is raised from 2 to 10 nats; the
+    folder receives the figure, every curve, bias and spread, and the paper's claims judged by them.
+    It is made for a GPU: without one, --quick.
+
+    For instance:  pointdep reproduce figure1 --quick -o figure1/
+    """
+    from pointdep.experiments.figure1 import Figure1, expected_seconds, run_figure1
+    from pointdep.experiments.figure1_report import text_claims, text_table, write_report
+    from pointdep.experiments.reports import prepare_folder
+    from pointdep.fitting.progress import duration, show
+    from pointdep.fitting.rendezvous import pick_device
+
+    smaller = _chosen(Figure1().quick(), given)
+    settings = smaller if given["quick"] else _chosen(Figure1(), given)
+    on_cpu = pick_device(settings.device).type == "cpu"
+    prepare_folder(given["output"], settings.command)
+    if on_cpu and not given["quiet"]:
+        _say("measuring how fast this CPU is ...")
+        seconds = expected_seconds(settings)
+        less = seconds if settings == smaller else expected_seconds(smaller)
+        hint = f"; with --quick about {duration(less)}" if less < seconds / 2 else ""
+        _say(
+            f"on this CPU about {duration(seconds)} for {settings.iterations:,} iterations of "
+            f"{len(settings.cells)} networks{hint}"
+        )
+    with show("Figure 1", enabled=not given["quiet"], left="about") as progress:
+        curves = run_figure1(settings, progress)
+    lines, claims = write_report(curves, given["output"])
+    told = "key", "source", "quote", "quantity", "verdict", "because"
+    _tell(
+        "figure1",
+        given,
+        lambda: f"{text_table(lines)}\n{text_claims(claims, settings)}",
+        lambda: {
+            **asdict(settings),
+            "device": curves.device,
+            "precision": curves.precision,
+            "setup_seconds": curves.setup_seconds,
+            "train_seconds": curves.train_seconds,
+            "summary": [asdict(line) for line in lines],
+            "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
+        },
+    )
+
+
+_THEOREM1 = {
+    "methods": _names("pc,drf", "Names, comma separated, of methods that infer the mean of PMI."),
+    "rows": _list(
+        options.parse_numbers,
+        "300,1000,3000,10000,30000,100000",
+        "Numbers of rows, comma separated.",
+    ),
+    "dim": _whole("5", "Columns of x and of y."),
+    "mi": _real("1", "True mutual information, in nats."),
+    "critic": _CRITIC,
+    "hidden": _hidden("64,64", "Widths of the hidden layers."),
+    "activation": _option(str, "relu", "relu, silu, gelu, tanh or elu."),
+    "folds": _whole("2", "Networks of an estimate; each row is new to one."),
+    "seeds": _whole("10", "Estimates of each kind, on new rows."),
+    **_WHERE,
+    "quick": _flag(
+        "--quick", f"In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32. {_WIN}"
+    ),
+    "output": _FOLDER,
+    **_SHOWN,
+}
+
+
+@_takes(_THEOREM1, Path("theorem1"))
+def theorem1(given: Given) -> None:
+    """Theorem 1: the error against the number of rows.
+
+    The theorem bounds the error of an estimate from n rows by a multiple of n^-1/2. Networks are
+    fitted to n Gaussian pairs of known mutual information, n from 300 to 100,000, and the exponent
+    with which the error falls is set beside -1/2. The largest n takes most of the time.
+
+    For instance:  pointdep reproduce theorem1 --quick -o theorem1/
+    """
+    from pointdep.experiments import theorem1_report as report
+    from pointdep.experiments.reports import filled, prepare_folder
+    from pointdep.experiments.theorem1 import Theorem1, run_theorem1, slopes, summarise
+    from pointdep.fitting.progress import show
+    from pointdep.fitting.rendezvous import pick_device
+
+    settings = _chosen(Theorem1().quick() if given["quick"] else Theorem1(), given)
+    pick_device(settings.device)  # refuses one that is not there
+    prepare_folder(given["output"], settings.command)
+    with show("Theorem 1", enabled=not given["quiet"], left="about") as progress:
+        outcome = run_theorem1(settings, progress)
+    report.write_report(outcome, given["output"])
+    lines, found = summarise(outcome), slopes(outcome)
+    said = [report.LEGEND, *report.reading(lines, found), report.KNOWN]
+    _tell(
+        "theorem1",
+        given,
+        lambda: "\n\n".join([report.text_table(lines), *map(filled, said)]) + "\n",
+        lambda: {
+            **asdict(settings),
+            "device": outcome.device,
+            "weights": outcome.weights,
+            "seconds": sum(outcome.seconds),
+            "slopes": [report.slope_as_dict(slope) for slope in found],
+            "summary": [asdict(line) for line in lines],
+        },
+    )
+
+
+def _words(**own: Any) -> Given:
+    """The options of `table2` and `figure3`; own: those of the one."""
+    return {
+        "audio": _option(Path, None, "Vectors of the sounds, as Speech2Vec's .vec file."),
+        "text": _option(
+            Path, None, "Vectors of the texts, a .vec file with the same words in order."
+        ),
+        "data": _option(Path, None, "Both in one .npz: arrays words, audio and text."),
+        "test_words": _whole("5000, at most a fifth", "Words kept for the test: at least 21."),
+        **own,
+        "epochs": _whole("100", "Passes over the training words."),
+        "batch_size": _whole("512", "Pairs that are set against each other."),
+        "hidden": _hidden("512,512", "Widths of each side's hidden layers."),
+        "embedding_dim": _whole("128", "Columns of the inner product."),
+        "learning_rate": _real("0.001", "Of Adam."),
+        **_WHERE,
+        "quick": _flag("--quick", f"Smaller: 40 epochs on batches of 128, layers 128,128. {_WIN}"),
+        "output": _FOLDER,
+        **_SHOWN,
+    }
+
+
+_TABLE2 = _words(
+    methods=_names("pc,drf,drf_relative", "Names, comma separated."),
+    draws=_whole("20", "Random draws of the other candidates."),
+)
+_FIGURE3 = _words(folds=_whole("5", "Networks for PMI out of sample, each on the other folds."))
+
+
+@_takes(_TABLE2, Path("table2"))
+def table2(given: Given) -> None:
+    """Table 2: match the sounds and texts of words.
+
+    Networks learn from words whose sound and text are given as vectors; then, for each other word,
+    the text that belongs to its sound is looked for among five. The folder receives the shares,
+    examples right and wrong, and the paper's claims judged by them.
+
+    For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
+    """
+    from pointdep.experiments import table2 as experiment
+
+    settings = _words_settings(experiment.Table2(), given)
+    networks = len(settings.methods)
+    _run_words("Table 2", experiment, experiment.run_table2, settings, given, networks)
+
+
+@_takes(_FIGURE3, Path("figure3"))
+def figure3(given: Given) -> None:
+    """Figure 3: PMI of the sound and text of words.
+
+    A network learns from words whose sound and text are given as vectors; drawn is their PMI, by
+    that network and by others that did not see the word, with the words below zero by their
+    endings. The paper's claims are judged by them.
+
+    For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
+    """
+    from pointdep.experiments import figure3 as experiment
+
+    settings = _words_settings(experiment.Figure3(), given)
+    networks = 1 + settings.folds
+    _run_words("Figure 3", experiment, experiment.run_figure3, settings, given, networks)
+
+
+def _words_settings(paper: Any, given: Given) -> Any:
+    named = {f"--{name}": given[name] for name in ("audio", "text", "data") if given[name]}
+    files = tuple(str(word) for pair in named.items() for word in pair)
+    return _chosen(paper.quick() if given["quick"] else paper, {**given, "files": files})
+
+
+def _run_words(
+    title: str,
+    experiment: Any,
+    run: Callable[..., Any],
+    settings: Any,
+    given: Given,
+    networks: int,
+) -> None:
+    """Read the words, run the experiment on them, write and tell what it found."""
+    from pointdep.data.word_pairs import read_word_pairs
+    from pointdep.experiments.reports import prepare_folder
+    from pointdep.experiments.words import expected_seconds
+    from pointdep.fitting.progress import duration, show
+    from pointdep.fitting.rendezvous import pick_device
+
+    on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
+    files = {name: given[name] for name in ("audio", "text", "data")}
+    large = [path for name, path in files.items() if name != "data" and path and path.is_file()]
+    if not quiet and sum(path.stat().st_size for path in large) > _LARGE:
+        _say(f"reading {' and '.join(map(str, large))} ...")
+    pairs = read_word_pairs(**files)
+    settings.split_sizes(len(pairs))  # refuses too few words
+    prepare_folder(given["output"], settings.command)
+    if on_cpu and not quiet:
+        seconds = expected_seconds(settings, pairs)
+        _say(f"on this CPU about {duration(seconds)} for {networks} networks")
+    with show(title, enabled=not quiet, left="about") as progress:
+        found = run(settings, pairs, progress)
+    claims = experiment.write_report(found, given["output"])
+    _tell(
+        title.replace(" ", "").lower(),
+        given,
+        lambda: experiment.text_report(found, claims),
+        lambda: {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)},
+    )
+
+
+def _representations(**own: Any) -> Given:
+    """The options of `figure2` and `simclr`; own: those that differ, None where one has none."""
+    table = {
+        "part": None,
+        "dataset": None,
+        "objectives": _names(
+            "cpc,pcc,drfc", "Of these and variational, dm1, dm2, rpc; comma separated."
+        ),
+        "seeds": None,
+        "iterations": None,
+        "epochs": None,
+        "minutes": _real(
+            None, "Training time after which a run ends, its learning rate down by then."
+        ),
+        "evaluate_every": None,
+        "batch_size": pretrain.BatchSize,
+        "learning_rate": pretrain.Rate,
+        "width": pretrain.Width,
+        "depth": pretrain.Depth,
+        "precision": _option(
+            str, None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
+        ),
+        "loss_option": _option(
+            list[str],
+            None,
+            "Option of an objective's loss as OBJECTIVE.NAME=VALUE: cpc.temperature=0.2, "
+            "drfc.scale=10.",
+        ),
+        "together": None,
+        "pd_rows": None,
+        "data": pretrain.Data,
+        "download": pretrain.Download,
+        "limit": pretrain.Limit,
+        "checkpoint_every": pretrain.CheckpointEvery,
+        "compile_networks": pretrain.Compile,
+        **_WHERE,
+        "quick": None,
+        "merge": _flag(
+            "--merge",
+            "Train nothing and read no images: figure and verdicts of the finished runs in the "
+            "folder, whoever ran them.",
+        ),
+        "output": _output(
+            "Folder for runs, figure and numbers. The same command goes on from what is there, "
+            "and finished runs of others are merged.",
+            Path | None,
+        ),
+        **_SHOWN,
+    }
+    return {name: line for name, line in (table | own).items() if line is not None}
+
+
+_FIGURE2 = _representations(
+    part=Annotated[
+        str,
+        typer.Option(help="shallow (RealNVP on halves of the image) or deep (AMDIM, CIFAR-10)."),
+    ],
+    dataset=_option(
+        str,
+        None,
+        "mnist or cifar10; by default mnist for shallow and cifar10 for deep. digits needs no "
+        "files.",
+    ),
+    seeds=_whole(None, "Runs of each objective; by default 10 shallow and 1 deep."),
+    iterations=_whole("21000", "Steps of a run of the shallow part."),
+    epochs=_whole("300", "Passes over the images in the deep part."),
+    evaluate_every=_whole(
+        None, "Between two evaluations; by default 1000 iterations (shallow) or 10 epochs (deep)."
+    ),
+    together=_whole(None, "Replicas of the shallow part that train at once; by default all."),
+    quick=_flag(
+        "--quick",
+        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). " + _WIN,
+    ),
+)
+_SIMCLR = _representations(
+    dataset=_option(str, "cifar10", "cifar10 or mnist; digits needs no files."),
+    seeds=_whole("5", "Runs of each objective."),
+    epochs=_whole("200", "Passes over the images of a run."),
+    evaluate_every=_whole("20", "Epochs between two evaluations."),
+    pd_rows=_whole(
+        "10000",
+        "Test images on which the encoders of drfc and cpc are asked for PMI, retrieval and "
+        "wrong labels; 0: not at all.",
+        min=0,
+    ),
+    quick=_flag(
+        "--quick",
+        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as "
+        f"--pd-rows. {_WIN}",
+    ),
+)
+
+
+@_takes(_FIGURE2, None)
+def figure2(given: Given) -> None:
+    """Figure 2: the same encoder by CPC, PCC and D-RFC.
+
+    Encoders are trained without labels by each objective, and a linear classifier on their features
+    is evaluated along the way, beside one on raw pixels. The folder receives the runs, the figure,
+    every curve, and the paper's sentences judged by them. It is made for a GPU: without one,
+    --quick.
+
+    For instance:  pointdep reproduce figure2 --part shallow --quick --data mnist/ -o figure2/
+    """
+    if given["part"] not in ("shallow", "deep"):
+        raise unknown_name("part", given["part"], ("shallow", "deep"))
+    _run_representations("figure2", given["part"], given)
+
+
+@_takes(_SIMCLR, None)
+def simclr(given: Given) -> None:
+    """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
+
+    A ResNet is trained by each objective, all else the same but the scale of its score, and a
+    linear classifier on its features is evaluated along the way. Then the encoder is asked as a
+    model of point-wise dependency: PMI of two views, retrieval of the second view, wrong labels. It
+    is made for a GPU: without one, --quick.
+
+    For instance:  pointdep reproduce simclr --seeds 1 --data cifar10/ -o simclr/
+    """
+    if given["pd_rows"] is None:
+        given["pd_rows"] = 500 if given["quick"] else 10_000
+    _run_representations("simclr", "simclr", given)
+
+
+def _run_representations(command: str, part: str, given: Given) -> None:
+    """Train what is left, and tell all that the folder holds."""
+    from pointdep.experiments import pretraining_runs as experiments
+    from pointdep.experiments.figure2_report import as_dict, text_report, write_report
+    from pointdep.experiments.representations import Experiment
+    from pointdep.fitting.rendezvous import pick_device
+
+    base = Experiment(part).quick() if given["quick"] else Experiment(part)
+    base = base.with_length(given.get("iterations"), given["epochs"])
+    settings = _chosen(base, {**given, "loss": _loss(given["loss_option"])})
+    if given["output"] is None:
+        named = f"figure2-{part}-{settings.dataset}" if command == "figure2" else command
+        given["output"] = Path(named)
+    output, pd_rows = given["output"], given.get("pd_rows", 0)
+
+    def load() -> ImageSet:
+        assert settings.dataset is not None
+        files = given["data"], given["download"], settings.limit
+        return pretrain.read_images(settings.dataset, *files, given["quiet"])
+
+    if given["merge"]:
+        found = experiments.merge_experiment(settings, output, pd_rows=pd_rows)
+    else:
+        pick_device(given["device"])  # refuses one that is not there
+        found = experiments.run_experiment(
+            settings,
+            output,
+            load,
+            # Written after each job, so that a command that is ended leaves what it has.
+            after_each=lambda some: write_report(some, output),
+            device=given["device"],
+            compile_networks=given["compile_networks"],
+            checkpoint_every=60.0 * given["checkpoint_every"],
+            pd_rows=pd_rows,
+            progress=not given["quiet"],
+        )
+    claims = write_report(found, output)
+    _tell(
+        command,
+        given,
+        lambda: text_report(found, claims),
+        lambda: {"part": settings.part, **as_dict(found, claims)},
+    )
+
+
+def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:
+    """["drfc.scale=10"] -> {"drfc": {"scale": 10}}."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in (options.parse_options(pairs, "--loss-option") or {}).items():
+        objective, dot, option = name.partition(".")
+        if not dot or not objective or not option:
+            raise InputError(
+                f"--loss-option {name!r} must say whose it is, as drfc.scale=10 or cpc.{name}=..."
+            )
+        found.setdefault(objective, {})[option] = value
+    return found or None
+
+
+COMMANDS = (table1, figure1, theorem1, figure2, simclr, table2, figure3)

@@ -1,1 +1,0 @@
-"""``pointdep reproduce``: figures and tables of the paper."""

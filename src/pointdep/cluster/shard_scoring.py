@@ -1,0 +1,283 @@
+"""`score_shards`: PMI of the pairs in folders of Parquet shards, written as shards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pointdep.cluster.engines import (
+    Answer,
+    Ended,
+    How,
+    SavedModel,
+    Scores,
+    Worker,
+    read_model,
+    run_local,
+    run_ray,
+)
+from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
+from pointdep.cluster.manifest import Task, Work, finished, make_tasks, write_manifest
+from pointdep.cluster.survey import Side, read_pairs, survey
+from pointdep.data.row_source import PIECE_NUMBERS
+from pointdep.errors import InputError
+from pointdep.fitting.progress import Progress, begin, show
+
+Names = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a folder of scores holds.
+
+    Attributes
+    ----------
+    rows : int
+        Number of pairs.
+    mean_pmi : float
+        Mean of their PMI, in nats.
+    below_zero : int
+        Number of pairs with PMI below zero.
+    outside : int
+        Number of pairs unlike any of the fit.
+    shards : int
+        Number of output shards.
+    found : int
+        How many of them were there before.
+    """
+
+    rows: int
+    mean_pmi: float
+    below_zero: int
+    outside: int
+    shards: int
+    found: int
+
+
+def score_shards(
+    model: str | Path,
+    x: str | Path,
+    y: str | Path | None = None,
+    *,
+    output: str | Path,
+    x_columns: Names = None,
+    y_columns: Names = None,
+    engine: str = "local",
+    workers: int | None = None,
+    gpus_per_worker: float = 0.0,
+    batch_size: int | None = None,
+    device: str = "auto",
+    progress: bool = True,
+) -> Scored:
+    """Score the pairs of Parquet shards by a saved model, with one output shard per shard of x.
+
+    Output shard k has the name of shard k of x and its rows in their order, with the columns row
+    (from 0, over all shards), pmi, npmi, stderr and outside. Shards are ordered by the numbers and
+    letters of their names. If x and y have as many shards, these are partners and must have equal
+    rows; otherwise only the totals must be equal.
+
+    A second call does only what is missing, and refuses a folder with results of another model or
+    of other rows. Every shard is checked before anything is written; one that proves damaged while
+    it is read is named at the end, when the others are done.
+
+    Parameters
+    ----------
+    model, x : str or Path
+        Folders, by path or URI (s3://...).
+    y : str or Path, optional
+        Folder of y. By default x holds both sides.
+    output : str or Path
+        Folder to write to.
+    x_columns, y_columns : sequence of str, optional
+        Columns of each side. By default the column of lists that the model was fitted on if the
+        shards have it, otherwise all columns.
+    engine : {"local", "ray"}
+        In this process, or by the workers of a Ray cluster.
+    workers : int, optional
+        Number of Ray workers, with one CPU each. By default as many as there is room for.
+    gpus_per_worker : float
+        GPUs of each Ray worker.
+    batch_size : int, optional
+        Rows at a time. By default some two million numbers.
+    device : str
+        "auto", "cpu", "cuda", ...
+    progress : bool
+        Show progress on standard error.
+
+    Returns
+    -------
+    Scored
+        Totals over all shards.
+
+    Examples
+    --------
+    >>> score_shards("model", "x", "y", output="scores", engine="ray")  # doctest: +SKIP
+    """
+    how = How(engine, workers, gpus_per_worker, batch_size, device, progress)
+    saved = read_model(storage_path(model))
+    with show("looking at shards", enabled=progress, left="about") as shown:
+        sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
+    done = run_shards(saved, sides, Scores(), storage_path(output), how)
+    rows = sum(task.rows for task in done.tasks)
+    return Scored(
+        rows=rows,
+        mean_pmi=done.total("sum_pmi") / rows,
+        below_zero=done.total("below_zero"),
+        outside=done.total("outside"),
+        shards=len(done.tasks),
+        found=done.found,
+    )
+
+
+def open_sides(
+    x: str | Path,
+    y: str | Path | None,
+    x_columns: Names,
+    y_columns: Names,
+    progress: Progress,
+    known: tuple[str | None, str | None] = (None, None),
+) -> tuple[Side, Side]:
+    """The shards of both sides, with all footers read; without y, x holds both.
+
+    known: columns of lists, used if no columns are named and the shards have them.
+    """
+    for given in (x, y):
+        if given is not None and not storage_path(given).kind():
+            raise InputError(f"{given} does not exist")
+    if y is None:
+        if known[0] != known[1]:
+            x_columns, y_columns = (
+                own if own is not None or column is None else [column]
+                for own, column in zip((x_columns, y_columns), known, strict=True)
+            )
+        if x_columns is None or y_columns is None:
+            raise InputError(
+                f"{x} holds both sides: say which columns are which by x_columns and y_columns "
+                "(--x-columns and --y-columns)"
+            )
+        shared = [name for name in x_columns if name in y_columns]
+        if shared:
+            raise InputError(
+                f"column {shared[0]!r} is on both sides: x and y would trivially agree"
+            )
+    return (
+        survey(storage_path(x), x_columns, "--x-columns", progress, known[0]),
+        survey(storage_path(x if y is None else y), y_columns, "--y-columns", progress, known[1]),
+    )
+
+
+@dataclass(frozen=True)
+class Done:
+    """abouts: what the footer of each output shard says, in order; found: how many were there."""
+
+    work: Work
+    tasks: Sequence[Task]
+    abouts: Sequence[dict[str, Any]]
+    found: int
+
+    def total(self, name: str) -> Any:
+        """The sum over all shards."""
+        return sum(about[name] for about in self.abouts)
+
+
+def plan_work(
+    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+) -> Work:
+    """What every worker must know; a batch is of a few megabytes unless its size was given."""
+    columns = sides[0].columns, sides[1].columns
+    width = sum(len(own.names) if own.layout is None else own.layout.width for own in columns)
+    batch = how.batch_size or max(1, PIECE_NUMBERS // width)
+    return Work(answer.kind, answer.made_of, saved.fingerprint, columns, output, batch)
+
+
+def run_shards(
+    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+) -> Done:
+    """Do what is missing in the output folder; InputError if some of it could not be done."""
+    work = plan_work(saved, sides, answer, output, how)
+    tasks = make_tasks(work, *sides)
+    done = finished(work, tasks)
+    missing = [task for task in tasks if task.number not in done]
+    if missing:
+        _try_a_row(saved, work, answer, missing)
+        work.output.make_folder()
+        write_manifest(work, tasks)
+        work.output.sweep()
+        try:
+            with show("scoring", enabled=how.progress, left="about") as shown:
+                report = _Report(work, tasks, done, shown)
+                if how.engine == "local":
+                    ended = run_local(saved, work, answer, missing, how, report.update)
+                else:
+                    ended = run_ray(saved, work, answer, missing, how)
+                report.follow(ended, starts_slowly=how.engine == "ray")
+        finally:
+            work.output.sweep()
+        done = finished(work, tasks)
+    gone = [task for task in tasks if task.number not in done]
+    if gone:
+        raise InputError(f"{work.output / gone[0].name} is gone or damaged: run it again")
+    abouts = [done[task.number] for task in tasks]
+    return Done(work, tasks, abouts, found=len(tasks) - len(missing))
+
+
+def _try_a_row(saved: SavedModel, work: Work, answer: Answer, tasks: Sequence[Task]) -> None:
+    """Answer about one row, so that rows that do not fit the model are refused before anything is
+    written. Shards that cannot be read are skipped here, and named when it is their turn."""
+    damaged = None
+    for task in tasks:
+        if not task.rows:
+            continue
+        try:
+            x, y = next(read_pairs(task.x, task.y, work.columns, 1))
+        except BadShardError as error:
+            damaged = error
+            continue
+        Worker(saved, work, answer, "cpu").ask(task, 0, x, y)
+        return
+    if damaged is not None:
+        raise damaged
+
+
+class _Report:
+    """Progress of the tasks."""
+
+    def __init__(
+        self, work: Work, tasks: Sequence[Task], done: Collection[int], progress: Progress
+    ) -> None:
+        self.work, self.tasks, self.progress = work, tasks, progress
+        self.done, self.rows = len(done), sum(tasks[number].rows for number in done)
+        self.total = sum(task.rows for task in tasks)
+
+    def update(self, more: int = 0) -> None:
+        """more: rows of a task that has not ended."""
+        detail = f"pairs, {self.done} of {len(self.tasks)} shards"
+        self.progress.update(self.rows + more, self.total, detail)
+
+    def follow(self, ended: Iterator[Ended], *, starts_slowly: bool) -> None:
+        """Wait for the tasks; InputError if some ended badly.
+
+        starts_slowly: the time until the first has ended says nothing about the others.
+        """
+        failed: list[str] = []
+        if not starts_slowly:
+            self.update()
+        for number, error in ended:
+            if error:
+                failed.append(error)
+                continue
+            self.done += 1
+            self.rows += self.tasks[number].rows
+            if starts_slowly:
+                begin(self.progress, self.rows)
+                starts_slowly = False
+            else:
+                self.update()
+        if failed:
+            others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
+            raise InputError(
+                f"{failed[0]}{others}; {self.done} of {len(self.tasks)} shards are in "
+                f"{self.work.output}, and the same command does what is missing"
+            )

@@ -1,0 +1,270 @@
+"""The default critics: the Gaussian closed form of log r, and a network for what it misses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.concat import ConcatCritic
+from pointdep.core.critics.inner import SeparableCritic
+from pointdep.core.critics.layers import SideNet
+from pointdep.core.linear import Canonical, gaussian_terms
+from pointdep.core.transforms import CanonicalMap
+
+_HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
+_HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
+_DROPPED = 0.2  # share of the inputs that a training step does not see
+
+
+class _ClosedFormCritic(Critic):
+    """A critic of log r that holds the closed form of Gaussian pairs, and a network beside it.
+
+    correlations: (R, k), the canonical correlations of the closed form, given and not trained.
+    """
+
+    ranked = True
+    models_log_ratio = True
+    has_inner = True
+    has_closed_form = True
+
+    def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
+        super().__init__(replicas)
+        self.register_buffer("correlations", torch.zeros(replicas, min(x_dim, y_dim)))
+
+
+class ResidualCritic(_ClosedFormCritic):
+    """log r(x, y) = Gaussian closed form of canonical coordinates + a perceptron from zero.
+
+    Both sides come as `CanonicalMap` gives them. The closed form is that of Gaussian pairs with the
+    canonical correlations (R, k), which are given and not trained.
+    """
+
+    side_map = CanonicalMap
+    informed = True
+
+    def __init__(
+        self,
+        replicas: int,
+        x_dim: int,
+        y_dim: int,
+        *,
+        hidden: Sequence[int] = (256, 64),
+        activation: str = "silu",
+    ) -> None:
+        super().__init__(replicas, x_dim, y_dim)
+        widths = [CanonicalMap.out_dim(dim) for dim in (x_dim, y_dim)]
+        self.net = ConcatCritic(replicas, *widths, hidden=hidden, activation=activation)
+        self.net.x_half, self.net.y_half = (
+            SideNet(replicas, width, hidden[0], sum(widths), activation) for width in widths
+        )
+
+    @classmethod
+    def for_data(cls, *, wide: bool) -> type[Critic]:
+        return TowersCritic if wide else cls
+
+    @classmethod
+    def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:
+        del columns
+        return next(widths for least, widths in _HIDDEN if rows >= least)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        self.net.reset(generators)
+        self.silence()
+
+    def set_canonical(self, replica: int, found: Canonical) -> None:
+        self.correlations[replica] = 0.0
+        self.correlations[replica, : len(found.correlations)] = found.correlations.to(
+            self.correlations
+        )
+
+    def silence(self) -> None:
+        for parameter in self.net.rest.layers[-1].parameters():
+            parameter.data.zero_()
+
+    @property
+    def silent(self) -> bool:
+        last = self.net.rest.layers[-1]
+        return all(not bool(parameter.any()) for parameter in last.parameters())
+
+    @property
+    def inner_is_all(self) -> bool:
+        return self.silent
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        own, _, cross = self._terms(x, x)
+        return cross, own
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        own = self._terms(y, y)[1]
+        return y[..., : self.correlations.shape[1]], own
+
+    def cell_width(self) -> int:
+        return self.net.cell_width()
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        own_x, own_y, cross = self._terms(x, y)
+        together = (cross * y[..., : cross.shape[-1]]).sum(-1)
+        return self.net.pairs(x, y) + (own_x + own_y + together)
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.net.matrix(x, y) + self.closed_form(x, y)
+
+    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
+        own_x, own_y, cross = self._terms(x, y)
+        together = cross @ y[..., : cross.shape[-1]].transpose(-1, -2)
+        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + together
+
+    def _terms(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        k = self.correlations.shape[1]
+        return gaussian_terms(x[..., :k], y[..., :k], self.correlations)
+
+
+class TowersCritic(_ClosedFormCritic):
+    """log r(x, y) = a Gaussian closed form + b g(x) . h(y) + c.
+
+    The towers g and h are trained alone, on inputs of which each step drops some; how much of each
+    part is right, (a, b, c), is decided afterwards by `set_mixture`. With many columns a network
+    finds more from scratch than as an addition to the closed form, whose errors it would first have
+    to undo. All of it is an inner product with terms of x and of y alone.
+    """
+
+    wide = True
+    default_activation = "relu"
+    separable = True
+    draws = True
+    is_mixture = True
+    x_mean: Tensor
+    y_mean: Tensor
+    x_weight: Tensor
+    y_weight: Tensor
+    mixture: Tensor
+
+    def __init__(
+        self,
+        replicas: int,
+        x_dim: int,
+        y_dim: int,
+        *,
+        hidden: Sequence[int] = (256, 256),
+        embedding_dim: int = 64,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__(replicas, x_dim, y_dim)
+        self.towers = SeparableCritic(
+            replicas,
+            x_dim,
+            y_dim,
+            hidden=hidden,
+            embedding_dim=embedding_dim,
+            activation=activation,
+        )
+        kept = min(x_dim, y_dim)
+        for side, dim in (("x", x_dim), ("y", y_dim)):
+            self.register_buffer(f"{side}_mean", torch.zeros(replicas, dim))
+            self.register_buffer(f"{side}_weight", torch.zeros(replicas, dim, kept))
+        self.register_buffer("mixture", torch.tensor([0.0, 1.0, 0.0]).repeat(replicas, 1))
+
+    @classmethod
+    def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:
+        del rows
+        return next(widths for least, widths in _HIDDEN_WIDE if columns >= least)
+
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        self.towers.reset(generators)
+        self.set_mixture(0.0, 1.0, 0.0)
+
+    def set_canonical(self, replica: int, found: Canonical) -> None:
+        kept = min(len(found.correlations), self.correlations.shape[1])
+        for place, values in (
+            (self.x_weight, found.x_weight),
+            (self.y_weight, found.y_weight),
+            (self.correlations, found.correlations),
+        ):
+            place[replica] = 0.0
+            place[replica, ..., :kept] = values[..., :kept].to(place)
+        self.x_mean[replica] = found.x_mean.to(self.x_mean)
+        self.y_mean[replica] = found.y_mean.to(self.y_mean)
+
+    def set_mixture(self, closed_form: float, network: float, shift: float) -> None:
+        self.mixture[:] = self.mixture.new_tensor([closed_form, network, shift])
+
+    def silence(self) -> None:
+        self.set_mixture(1.0, 0.0, 0.0)
+
+    @property
+    def silent(self) -> bool:
+        return not bool(self.mixture[:, 1].any())
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        if self.training:
+            return self.towers.pairs(*self._dropped(x, y))
+        return super().pairs(x, y)
+
+    def matrix(self, x: Tensor, y: Tensor) -> Tensor:
+        if self.training:
+            return self.towers.matrix(*self._dropped(x, y))
+        return super().matrix(x, y)
+
+    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        if self.training:
+            return self.towers.factors(*self._dropped(x, y))
+        return super().factors(x, y)
+
+    def network(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.towers.matrix(x, y)
+
+    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
+        u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
+        own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
+        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+
+    def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b, c = self._mixture(x.ndim)
+        vector, own = self.towers.embed_x(x) * b.unsqueeze(-1), c + b * self._bias(x.ndim)
+        own = own.expand(x.shape[:-1])
+        if not bool(self.mixture[:, 0].any()):
+            return vector, own
+        u = self._coordinates(x, "x")
+        own_x, _, cross = gaussian_terms(u, u, self.correlations)
+        return torch.cat([vector, a.unsqueeze(-1) * cross], -1), own + a * own_x
+
+    def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        vector = self.towers.embed_y(y)
+        if not bool(self.mixture[:, 0].any()):
+            return vector, None
+        v = self._coordinates(y, "y")
+        own_y = gaussian_terms(v, v, self.correlations)[1]
+        return torch.cat([vector, v], -1), self._mixture(y.ndim)[0] * own_y
+
+    def _mixture(self, ndim: int) -> tuple[Tensor, Tensor, Tensor]:
+        """a, b and c, each (R, 1, ...), for rows of x with `ndim` dimensions."""
+        a, b, c = self.mixture.view(-1, 3, *[1] * (ndim - 2)).unbind(1)
+        return a, b, c
+
+    def _bias(self, ndim: int) -> Tensor:
+        return self.towers.bias.view(-1, *[1] * (ndim - 2))
+
+    def _coordinates(self, rows: Tensor, side: str) -> Tensor:
+        """Canonical coordinates of x or y: (R, ..., n, d) -> (R, ..., n, k)."""
+        mean, weight = getattr(self, f"{side}_mean"), getattr(self, f"{side}_weight")
+        flat = rows.reshape(rows.shape[0], -1, rows.shape[-1]) - mean.unsqueeze(1)
+        return torch.bmm(flat, weight).view(*rows.shape[:-1], -1)
+
+    def _dropped(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The same inputs for all replicas, so that none depends on which others still train."""
+
+        def drop(rows: Tensor) -> Tensor:
+            kept = self._draw(rows) >= _DROPPED
+            return rows * (kept / (1.0 - _DROPPED))
+
+        return drop(x), drop(y)
+
+    def _draw(self, rows: Tensor) -> Tensor:
+        """Uniform numbers for rows: (R, ..., n, d); a part has those it would have in the whole."""
+        if self.batch_part is None:
+            return torch.rand(rows.shape[1:], device=rows.device)
+        count, own = self.batch_part
+        return torch.rand((count, rows.shape[-1]), device=rows.device)[own]

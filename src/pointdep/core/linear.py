@@ -1,0 +1,255 @@
+"""Canonical coordinates of two sides, and how far their correlations hold on other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# The closed form of log r for Gaussian pairs.
+
+
+def gaussian_log_ratio(u: Tensor, v: Tensor, correlations: Tensor) -> Tensor:
+    """log r of canonical coordinates u, v: (..., k) with canonical correlations (k,) -> (...,).
+
+    sum_k [ -1/2 log(1-rho^2) - (rho^2 (u^2 + v^2) - 2 rho u v) / (2 (1-rho^2)) ]
+    """
+    square = correlations.square()
+    exponent = (square * (u.square() + v.square()) - 2 * correlations * u * v) / (2 * (1 - square))
+    return (-0.5 * torch.log1p(-square) - exponent).sum(-1)
+
+
+def gaussian_terms(u: Tensor, v: Tensor, correlations: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`gaussian_log_ratio` taken apart, so that all pairs are one product.
+
+    u: (R, ..., n, k), v: (R, ..., m, k), correlations: (R, k). The terms of u alone, (R, ..., n),
+    and of v alone, (R, ..., m), and what is to meet v in an inner product, (R, ..., n, k).
+    """
+    shape = (correlations.shape[0], *[1] * (u.ndim - 2), correlations.shape[1])
+    square = correlations.square()
+    weight = (0.5 * square / (1 - square)).view(shape)
+    constant = (-0.5 * torch.log1p(-square).sum(-1)).view(shape[:-1])
+    own_u = constant - (u.square() * weight).sum(-1)
+    own_v = -(v.square() * weight).sum(-1)
+    return own_u, own_v, u * (correlations / (1 - square)).view(shape)
+
+
+def gaussian_mutual_information(correlations: Tensor) -> Tensor:
+    """MI in nats of Gaussian pairs with these canonical correlations: -1/2 sum log(1-rho^2)."""
+    return -0.5 * torch.log1p(-correlations.square()).sum(-1)
+
+
+_LARGEST = 0.99995
+_LARGEST_SHARE = 0.3  # directions per row: with more, any two sides look perfectly correlated
+_NO_VARIANCE = 1e-12  # of columns of about unit variance
+_SMALLEST_VARIANCE = 1e-7  # of the largest principal variance: below it a direction is rounding
+_PARTS, _PARTS_WIDE, _WIDE = 5, 2, 200  # parts left out in turn; fewer with many columns
+_NOISE = 2.0  # a correlation within this many standard errors of zero is taken as zero
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """x_weight: (dx, p) and y_weight: (dy, q) map centred rows to canonical coordinates.
+
+    Coordinate k of x and coordinate k of y are correlated by correlations[k], (min(p, q),); other
+    pairs of coordinates are uncorrelated.
+    """
+
+    x_mean: Tensor
+    y_mean: Tensor
+    x_weight: Tensor
+    y_weight: Tensor
+    correlations: Tensor
+
+
+@torch.no_grad()
+def canonical_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -> Canonical:
+    """Canonical correlation analysis of paired rows x: (n, dx), y: (n, dy), in float64.
+
+    groups: (n,), for rows that are not independent draws: they are left out together.
+
+    With dx dy free directions the correlations of the rows at hand are too large, and the
+    coordinates are too small, for any other rows. Both are therefore measured on parts of the rows
+    that were left out: these are the variances and correlations a Gaussian closed form needs to be
+    right about rows it has not seen.
+    """
+    x, y = x.double(), y.double()
+    found = _analyse(x, y)
+    kept = len(found.correlations)
+    moments = x.new_zeros(3, kept)
+    parts = min(part_count(x.shape[1], y.shape[1]), len(x))
+    number, draws = _parts(len(x), parts, groups)
+    measured = x.new_zeros(kept)
+    for part in range(parts):
+        held = number == part
+        if not bool(held.any()) or bool(held.all()):
+            continue
+        one = _analyse(x[~held], y[~held])
+        u = ((x[held] - one.x_mean) @ one.x_weight)[:, :kept]
+        v = ((y[held] - one.y_mean) @ one.y_weight)[:, :kept]
+        have = min(u.shape[1], v.shape[1])
+        u, v = u[:, :have], v[:, :have]
+        moments[:, :have] += torch.stack([u * u, v * v, u * v]).sum(1)
+        measured[:have] += len(u)
+    return held_to(found, moments, measured, draws)
+
+
+def part_count(x_dim: int, y_dim: int) -> int:
+    """Parts that are left out in turn."""
+    return _PARTS_WIDE if max(x_dim, y_dim) > _WIDE else _PARTS
+
+
+def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> Canonical:
+    """The analysis of all rows, rescaled to what rows that were left out have shown.
+
+    moments: (3, k), sums of u^2, v^2 and u v of the leading coordinates over left-out rows;
+    measured: (k,), how many these were; draws: independent ones among all.
+    """
+    # A direction that no part had (parts have fewer rows) keeps its scale, without a correlation.
+    x_square, y_square, both = moments / measured.clamp(min=1.0)
+    x_square, y_square = (torch.where(s > _NO_VARIANCE, s, 1.0) for s in (x_square, y_square))
+    outer = both / (x_square * y_square).sqrt()
+    outer = torch.where(outer > _NOISE / draws**0.5, outer, 0.0)
+    return Canonical(
+        found.x_mean,
+        found.y_mean,
+        _rescaled(found.x_weight, x_square),
+        _rescaled(found.y_weight, y_square),
+        outer.minimum(found.correlations).clamp(0.0, _LARGEST),
+    )
+
+
+def sample_correlations(x: Tensor, y: Tensor) -> Tensor:
+    """The canonical correlations of these very rows, largest first."""
+    return _analyse(x.double(), y.double()).correlations
+
+
+def _rescaled(weight: Tensor, squares: Tensor) -> Tensor:
+    """Give the leading coordinates unit mean square on rows that were left out."""
+    scaled = weight.clone()
+    scaled[:, : len(squares)] /= squares.sqrt()
+    return scaled
+
+
+def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:
+    """The part of each row, (rows,), in random order, and the number of independent draws."""
+    codes = torch.arange(rows)
+    if groups is not None:
+        codes = torch.unique(groups.cpu(), return_inverse=True)[1]
+    draws = int(codes.max()) + 1
+    order = torch.randperm(draws, generator=torch.Generator().manual_seed(0))
+    return order[codes] % parts, draws
+
+
+def _analyse(x: Tensor, y: Tensor) -> Canonical:
+    """The textbook analysis: whiten both sides, then the singular values of their covariance."""
+    x_mean, y_mean = x.mean(0), y.mean(0)
+    x, y = x - x_mean, y - y_mean
+    x_white, y_white = _whitening(x), _whitening(y)
+    cross = x_white.T @ (x.T @ (y @ y_white)) / len(x)
+    u, correlations, vt = torch.linalg.svd(cross, full_matrices=True)
+    return Canonical(x_mean, y_mean, x_white @ u, y_white @ vt.T, correlations)
+
+
+def _whitening(rows: Tensor) -> Tensor:
+    """(d, p): centred rows (n, d) times it have unit covariance in their p directions.
+
+    Directions without variance are left out, and with few rows all but the widest.
+    """
+    return whitening(rows.T @ rows / len(rows), len(rows))
+
+
+def whitening(covariance: Tensor, n: int) -> Tensor:
+    """The same by the covariance (d, d) of n rows."""
+    variances, directions = torch.linalg.eigh(covariance)
+    variances, directions = variances.flip(0), directions.flip(1)
+    least = max(_SMALLEST_VARIANCE * float(variances[0]), _NO_VARIANCE)
+    kept = max(1, min(int((variances > least).sum()), int(n * _LARGEST_SHARE)))
+    # A side that does not vary in these rows is mapped to zero.
+    scale = torch.where(variances > _NO_VARIANCE, variances.clamp(min=_NO_VARIANCE).rsqrt(), 0.0)
+    white: Tensor = directions[:, :kept] * scale[:kept]
+    return white
+
+
+# Canonical coordinates from running sums: what the analysis of rows needs to know of them.
+
+
+@dataclass(frozen=True)
+class CrossMoments:
+    """Sums over rows z = [x, y] of d = dx + dy columns: their number, z (d,) and z z' (d, d)."""
+
+    count: int
+    total: Tensor
+    second: Tensor
+
+    @classmethod
+    def zero(cls, dim: int, device: torch.device) -> CrossMoments:
+        """Of no rows."""
+        total = torch.zeros(dim, dtype=torch.float64, device=device)
+        return cls(0, total, total.new_zeros(dim, dim))
+
+    def add_(self, rows: Tensor) -> CrossMoments:
+        """Those of these rows, (n, d) float64, as well; the sums are changed in place."""
+        self.total.add_(rows.sum(0))
+        self.second.addmm_(rows.T, rows)
+        return CrossMoments(self.count + len(rows), self.total, self.second)
+
+    def __add__(self, other: CrossMoments) -> CrossMoments:
+        return CrossMoments(
+            self.count + other.count, self.total + other.total, self.second + other.second
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total / self.count
+
+    def around(self, mean: Tensor) -> Tensor:
+        """The sum of (z - mean)(z - mean)', (d, d)."""
+        apart = torch.outer(self.total, mean)
+        return self.second - apart - apart.T + self.count * torch.outer(mean, mean)
+
+
+def canonical_from_moments(parts: Sequence[CrossMoments], x_dim: int, draws: int) -> Canonical:
+    """`canonical_correlations` of rows that are summed up in disjoint parts, left out in turn.
+
+    draws: the number of independent rows (or groups of them) in all parts.
+    """
+    parts = [part for part in parts if part.count]
+    whole = _sum(parts)
+    found = _analyse_moments(whole, x_dim)
+    kept = len(found.correlations)
+    moments, measured = whole.total.new_zeros(3, kept), whole.total.new_zeros(kept)
+    for number, held in enumerate(parts if len(parts) > 1 else []):
+        one = _analyse_moments(_sum([p for k, p in enumerate(parts) if k != number]), x_dim)
+        around = held.around(torch.cat([one.x_mean, one.y_mean]))
+        have = min(kept, one.x_weight.shape[1], one.y_weight.shape[1])
+        u, v = one.x_weight[:, :have], one.y_weight[:, :have]
+        moments[:, :have] += torch.stack(
+            [
+                (u * (around[:x_dim, :x_dim] @ u)).sum(0),
+                (v * (around[x_dim:, x_dim:] @ v)).sum(0),
+                (u * (around[:x_dim, x_dim:] @ v)).sum(0),
+            ]
+        )
+        measured[:have] += held.count
+    return held_to(found, moments, measured, draws)
+
+
+def _sum(parts: Sequence[CrossMoments]) -> CrossMoments:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole + part
+    return whole
+
+
+def _analyse_moments(moments: CrossMoments, x_dim: int) -> Canonical:
+    covariance = moments.around(moments.mean) / moments.count
+    x_white = whitening(covariance[:x_dim, :x_dim], moments.count)
+    y_white = whitening(covariance[x_dim:, x_dim:], moments.count)
+    u, correlations, vt = torch.linalg.svd(
+        x_white.T @ covariance[:x_dim, x_dim:] @ y_white, full_matrices=True
+    )
+    mean = moments.mean
+    return Canonical(mean[:x_dim], mean[x_dim:], x_white @ u, y_white @ vt.T, correlations)

@@ -1,0 +1,397 @@
+"""Files of rows that are read in parts: Parquet by row groups, Arrow by record batches, .npy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pointdep.data.files import loading, read_npy
+from pointdep.data.raw import Array
+from pointdep.data.row_source import Rows, RowSource
+from pointdep.errors import InputError, unknown_name
+
+# Columns of Arrow tables as (rows, width) arrays of numbers.
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a table make the rows: one column of lists, or columns of single numbers.
+
+    width: numbers in a row; dtype: of all of them.
+    """
+
+    columns: tuple[str, ...]
+    width: int
+    dtype: np.dtype[Any]
+    lists: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns of numbers; those of lists have their positions, as in an array."""
+        return tuple(str(k) for k in range(self.width)) if self.lists else self.columns
+
+
+def has_lists(schema: Any, columns: Sequence[str] | None) -> bool:
+    """Whether one of the named columns, or of all, is of lists."""
+    return any(_is_list(field.type) for field in schema if columns is None or field.name in columns)
+
+
+def is_numeric(schema: Any, columns: Sequence[str] | None) -> bool:
+    """Whether the named columns, or all, are numbers or lists of them (no categories)."""
+    fields = [field for field in schema if columns is None or field.name in columns]
+    return all(_dtype(_inner(field.type)) is not None for field in fields)
+
+
+def find_layout(
+    path: Path | str, schema: Any, columns: Sequence[str] | None, first: Any, option: str
+) -> Layout:
+    """How rows are made of the columns of a file; first: called for a batch of its first row.
+
+    columns: those wanted, or None for all; option: how a user names them, for the message.
+    """
+    known = [str(name) for name in schema.names]
+    for name in columns or ():
+        if name not in known:
+            raise InputError(f"{path}: {unknown_name('column', name, known)}")
+    chosen = tuple(columns) if columns is not None else tuple(known)
+    types = [schema.field(name).type for name in chosen]
+    if any(_is_list(kind) for kind in types) and len(chosen) > 1:
+        listed = [name for name, kind in zip(chosen, types, strict=True) if _is_list(kind)]
+        raise InputError(
+            f"{path} has the column {listed[0]!r} of lists beside others: name one column with "
+            f"{option}, from {', '.join(known)}"
+        )
+    dtypes = [_dtype(_inner(kind)) for kind in types]
+    for name, kind, dtype in zip(chosen, types, dtypes, strict=True):
+        if dtype is None:
+            raise InputError(f"{path}: column {name!r} is of type {kind}, which holds no numbers")
+    dtype = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
+    if not _is_list(types[0]):
+        return Layout(chosen, len(chosen), dtype, False)
+    size = getattr(types[0], "list_size", -1)
+    if size <= 0:
+        column = first().column(chosen[0])
+        _require_no_nulls(column, chosen[0], path, 0)
+        size = len(column[0])
+    width = int(size)
+    if width == 0:
+        raise InputError(f"{path}: column {chosen[0]!r} has an empty list in row 0")
+    return Layout(chosen, width, dtype, True)
+
+
+def to_matrix(batch: Any, layout: Layout, path: Path | str, row: int) -> Array:
+    """A record batch that begins at this row of its file -> (rows, width)."""
+    if not layout.lists:
+        columns = [_numbers(batch.column(name), name, path, row) for name in layout.columns]
+        return np.column_stack(columns).astype(layout.dtype, copy=False)
+    name = layout.columns[0]
+    column = batch.column(name)
+    _require_no_nulls(column, name, path, row)
+    if hasattr(column, "value_lengths"):
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        wrong = lengths != layout.width
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise InputError(
+                f"{path}: column {name!r} has a list of {int(lengths[at])} numbers in row "
+                f"{row + at} where the others have {layout.width}"
+            )
+    values = _numbers(column.flatten(), name, path, row, layout.width)
+    return values.reshape(-1, layout.width)
+
+
+def _numbers(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> Array:
+    _require_no_nulls(values, name, path, row, width)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _require_no_nulls(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> None:
+    if values.null_count:
+        at = int(values.is_null().to_numpy(zero_copy_only=False).argmax()) // width
+        raise InputError(
+            f"{path}: column {name!r} has a missing value in row {row + at}: drop such rows from "
+            "both sides, or fill the values in"
+        )
+
+
+def _is_list(kind: Any) -> bool:
+    return str(kind).startswith(("list<", "large_list<", "fixed_size_list<"))
+
+
+def _inner(kind: Any) -> Any:
+    return kind.value_type if _is_list(kind) else kind
+
+
+def _dtype(kind: Any) -> np.dtype[Any] | None:
+    """NumPy's name of an Arrow type of numbers, None for any other."""
+    names = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    name = names.get(str(kind), str(kind))
+    known = {"float16", "float32", "float64"} | {
+        f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+    }
+    return np.dtype(name) if name in known else None
+
+
+PARQUET_BUFFER = 1 << 20  # bytes of a column read at a time, so that row groups may be large
+_NPY_CUT = 64  # rows
+
+
+class Shard(ABC):
+    """One file. cuts: rows of it at which reading may begin, the first 0 and the last `rows`."""
+
+    path: Path
+    rows: int
+    cuts: Rows
+
+    @abstractmethod
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        """How rows are made of its columns."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        """Rows from the cut `start` to the cut `stop`, in pieces (at most step, width)."""
+
+
+class ParquetShard(Shard):
+    """A Parquet file, opened for each read."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        self.path = path
+        with loading(path), pq.ParquetFile(path) as file:
+            about = file.metadata
+            sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+            self.schema = file.schema_arrow
+        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.rows = int(self.cuts[-1])
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        def first() -> Any:
+            with self._opened() as file:
+                return next(parquet_batches(file, 0, self.rows, 1, columns))[1]
+
+        return find_layout(self.path, self.schema, columns, first, option)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        end = start
+        with self._opened() as file:
+            for row, batch in parquet_batches(file, start, stop, step, layout.columns):
+                yield to_matrix(batch, layout, self.path, row)
+                end = row + batch.num_rows
+        if end != stop:
+            raise InputError(f"{self.path} ends after row {end} where it promises {stop}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        with (
+            loading(self.path),
+            pq.ParquetFile(self.path, pre_buffer=False, buffer_size=PARQUET_BUFFER) as file,
+        ):
+            yield file
+
+
+def parquet_batches(
+    file: Any, start: int, stop: int, step: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, Any]]:
+    """Record batches of some rows of an open `ParquetFile`, each with the number of its first row.
+
+    Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
+    """
+    about = file.metadata
+    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+    ends = np.cumsum([0, *sizes])
+    first = int(np.searchsorted(ends, start, side="right")) - 1
+    last = int(np.searchsorted(ends, stop))
+    row = int(ends[first])
+    for batch in file.iter_batches(
+        batch_size=step,
+        row_groups=list(range(first, last)),
+        columns=None if columns is None else list(columns),
+        use_threads=False,
+    ):
+        begin, end = max(row, start), min(row + batch.num_rows, stop)
+        if end > begin:
+            yield begin, batch.slice(begin - row, end - begin)
+        row += batch.num_rows
+
+
+class ArrowShard(Shard):
+    """An Arrow (Feather) file, memory-mapped; one in the streaming format too."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with loading(path):
+            batches = self._reader
+            sizes = [batches(k).num_rows for k in range(self._count)]
+        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.rows = int(self.cuts[-1])
+
+    @cached_property
+    def _opened(self) -> tuple[Any, int, Any]:
+        import pyarrow as pa
+
+        file = pa.memory_map(str(self.path))
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            kept = list(stream)
+            return kept.__getitem__, len(kept), stream.schema
+        return reader.get_batch, reader.num_record_batches, reader.schema
+
+    @property
+    def _reader(self) -> Any:
+        return self._opened[0]
+
+    @property
+    def _count(self) -> int:
+        return self._opened[1]
+
+    @property
+    def schema(self) -> Any:
+        return self._opened[2]
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        def first() -> Any:
+            number = int(np.searchsorted(self.cuts, 0, side="right")) - 1  # some may be empty
+            return self._reader(number).slice(0, 1)
+
+        return find_layout(self.path, self.schema, columns, first, option)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        row = start
+        for number in range(*np.searchsorted(self.cuts, [start, stop]).tolist()):
+            with loading(self.path):
+                batch = self._reader(number)
+            for first in range(0, batch.num_rows, step):
+                part = batch.slice(first, step)
+                yield to_matrix(part, layout, self.path, row)
+                row += part.num_rows
+
+
+class NpyShard(Shard):
+    """A .npy file, memory-mapped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        values = read_npy(path, empty=True)
+        if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
+            raise InputError(
+                f"{path} holds an array of shape {values.shape} and type {values.dtype}: shards "
+                "are rows of numbers"
+            )
+        self.values = values if values.ndim == 2 else values[:, None]
+        self.rows = len(values)
+        self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
+
+    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+        if columns is not None:
+            raise InputError(f"{self.path} has no named columns: leave out {option}")
+        return Layout((), self.values.shape[1], self.values.dtype, True)
+
+    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        del layout  # an array has one only
+        for first in range(start, stop, step):
+            yield np.asarray(self.values[first : min(first + step, stop)])
+
+
+SHARDS: dict[str, type[ParquetShard] | type[ArrowShard] | type[NpyShard]] = {
+    ".parquet": ParquetShard,
+    ".arrow": ArrowShard,
+    ".feather": ArrowShard,
+    ".ipc": ArrowShard,
+    ".npy": NpyShard,
+}
+
+
+class ShardedRows(RowSource):
+    """The rows of files of one kind and one layout, one after the other."""
+
+    def __init__(self, shards: Sequence[Shard], layout: Layout) -> None:
+        self.shards, self.layout = shards, layout
+        self.starts = np.cumsum([0, *(shard.rows for shard in shards)], dtype=np.int64)
+        self.rows = int(self.starts[-1])
+        self.names, self.named = layout.names, not layout.lists
+        self.dtype = layout.dtype
+        self.list_column = layout.columns[0] if layout.lists and layout.columns else None
+        cuts = [s.cuts + at for s, at in zip(shards, self.starts[:-1], strict=True)]
+        self.cuts = np.unique(np.concatenate(cuts))
+
+    def _described(self) -> str:
+        first, last = self.shards[0].path, self.shards[-1].path
+        if len(self.shards) == 1:
+            return f", {first}"
+        return f", {len(self.shards)} files {first} to {last.name}"
+
+    def whereabouts(self, row: int) -> str:
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - self.starts[shard]} of {self.shards[shard].path}"
+
+    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
+            if at >= stop:
+                break
+            own = max(start - at, 0), min(stop - at, shard.rows)
+            yield from _between_cuts(shard, *own, step, self.layout)
+
+
+def _between_cuts(
+    shard: Shard, start: int, stop: int, step: int, layout: Layout
+) -> Iterator[Array]:
+    """Any rows of a shard: what is read before and after them, up to the next cut, is left out."""
+    first, last = np.searchsorted(shard.cuts, start, "right") - 1, np.searchsorted(shard.cuts, stop)
+    at = int(shard.cuts[first])
+    for piece in shard.read(at, int(shard.cuts[last]), step, layout):
+        wanted = piece[max(start - at, 0) : max(stop - at, 0)]
+        if len(wanted):
+            yield wanted
+        at += len(piece)
+
+
+def require_partners(x: object, y: object) -> None:
+    """InputError naming the first shard whose number of rows is not that of its partner."""
+    if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
+        sides = (
+            (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
+            for side in (x, y)
+        )
+        require_equal_rows(*sides)
+
+
+ShardSizes = tuple[object, Sequence[tuple[object, int]]]
+"""A folder, and its files with their numbers of rows."""
+
+
+def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
+    """InputError unless row i of all x can belong to row i of all y.
+
+    If both sides have as many files, these are partners and must have the same numbers of rows.
+    """
+    if len(x[1]) == len(y[1]):
+        for pair in zip(x[1], y[1], strict=True):
+            (fewer, least), (more, most) = sorted(pair, key=lambda file: file[1])
+            if least != most:
+                raise InputError(
+                    f"{fewer} has {least} rows but its partner {more} has {most}: row i of each "
+                    "must describe the same pair"
+                )
+        return
+    totals = [sum(rows for _, rows in files) for _, files in (x, y)]
+    if totals[0] != totals[1]:
+        sides = " and ".join(
+            f"{folder} has {total} rows in {len(files)} file(s)"
+            for (folder, files), total in zip((x, y), totals, strict=True)
+        )
+        raise InputError(f"{sides}: row i of each must describe the same pair")

@@ -1,0 +1,173 @@
+"""Models on disk: a folder with ``model.json`` and ``weights.safetensors``. Nothing is executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pointdep.errors import InputError, ModelFileError
+
+FORMAT, FORMAT_VERSION = "pointdep-model", 2
+MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
+
+
+def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write the folder beside its place and move it there: a half-written one never shows."""
+    from safetensors.torch import save
+
+    check_target(path)
+    weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
+    head = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }
+    about = head | about | head  # first in the file, and not to be overruled
+    about["about_sha256"] = _digest(about)
+    with replaced_folder(path) as new:
+        (new / _WEIGHTS).write_bytes(weights)
+        (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
+
+
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """A folder to write in, which takes the place of `path` at the end if nothing went wrong."""
+    path = path.resolve()  # through a link to the folder it names, rather than replacing the link
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+            new = Path(scratch, "new")
+            new.mkdir()
+            yield new
+            put_in_place(new, path, aside=Path(scratch, "old"))
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def put_in_place(new: Path, path: Path, aside: Path) -> None:
+    """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
+    try:
+        if path.exists():
+            path.replace(aside)
+        new.replace(path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            aside.replace(path)
+        raise
+
+
+def check_target(path: Path) -> None:
+    """Refuse, before any work is done, a place where a model cannot be written."""
+    if path.is_file():
+        raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
+    if path.is_dir():
+        require_replaceable(path, {_ABOUT, _WEIGHTS}, _read_about, "a model")
+    parent = path.resolve().parent
+    if not parent.is_dir():
+        what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"
+        raise InputError(f"cannot write {path}: {parent} {what}")
+    try:
+        # Trying is surer than asking: permission bits do not bind every user or file system.
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"nothing can be written in {parent} ({reason}): choose another place"
+        ) from None
+
+
+def require_replaceable(
+    path: Path, own: set[str], read: Callable[[Path], object], what: str
+) -> None:
+    """Saving replaces the whole folder, so it may hold such a thing and nothing else.
+
+    own: names of its files; read: raises ModelFileError where it is none; what: "a model".
+    """
+    found = {entry.name for entry in path.iterdir()}
+    foreign = found - own
+    if not foreign and found:
+        try:
+            read(path)
+        except ModelFileError:
+            foreign = found
+    if foreign:
+        raise InputError(
+            f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, or "
+            f"one with nothing but {what}, to be replaced"
+        )
+
+
+def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the folder back; anything that is not what `write_model` wrote is one clear error."""
+    about = _read_about(path)
+    version = about.get("format_version")
+    if not isinstance(version, int):
+        raise ModelFileError(f"{path / _ABOUT} names no format version: it is damaged")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by a newer pointdep (format {version}, this version reads "
+            f"{FORMAT_VERSION}): upgrade pointdep"
+        )
+    if version < FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by an earlier pointdep (format {version}, this version reads "
+            f"{FORMAT_VERSION}): fit again"
+        )
+    claimed = about.pop("about_sha256", None)
+    if claimed != _digest(about):
+        raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
+    return about, _read_weights(path, about)
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    return read_description(path, _ABOUT, FORMAT, "a model")
+
+
+def read_description(path: Path, name: str, kind: str, what: str) -> dict[str, Any]:
+    """The JSON file that describes a saved folder; ModelFileError if it is not of this kind.
+
+    name: of the file; kind: its "format"; what: "a model".
+    """
+    noun = what.rsplit(maxsplit=1)[-1]
+    if not path.exists():
+        raise ModelFileError(f"no {noun} at {path}: there is no such folder")
+    if not path.is_dir():
+        raise ModelFileError(f"{path} is a file; {what} is a folder with {name} in it")
+    try:
+        about = json.loads((path / name).read_text("utf-8"))
+    except FileNotFoundError:
+        raise ModelFileError(f"{path} is not {what}: it has no {name}") from None
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path / name}: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise ModelFileError(f"{path / name} is truncated or not JSON") from None
+    if not isinstance(about, dict) or about.get("format") != kind:
+        raise ModelFileError(f"{path / name} is not a pointdep {noun}")
+    return about
+
+
+def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        data = (path / _WEIGHTS).read_bytes()
+    except OSError:
+        raise ModelFileError(f"{path} has no readable {_WEIGHTS}: copy the whole folder") from None
+    if hashlib.sha256(data).hexdigest() != about.get("weights_sha256"):
+        raise ModelFileError(f"{path / _WEIGHTS} is truncated, edited or of another model")
+    try:
+        return load(data)
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / _WEIGHTS} cannot be read: {error}") from None
+
+
+def _digest(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -1,1 +1,0 @@
-"""Rows that stay on disk and are read as they are needed."""

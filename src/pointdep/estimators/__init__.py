@@ -1,0 +1,1 @@
+"""The estimators that users call: fit, mutual information, PMI, save and load."""

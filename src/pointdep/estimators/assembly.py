@@ -1,0 +1,251 @@
+"""Join the rooms: from encoded rows and settings to a trained model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
+from pointdep.core.linear import Canonical
+from pointdep.core.methods import Method
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import RankMap, Standardizer
+from pointdep.errors import InputError
+from pointdep.estimators.fit_rows import PairedRows
+from pointdep.fitting.batches import Batches, TrainingOptions
+from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
+from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.processes import ALONE, Processes
+from pointdep.fitting.progress import Progress, Silent
+
+# A score that grows like r is hard to fit where r is large: it needs more product samples, and
+# with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
+_NEGATIVES, _NEGATIVES_RATIO = 7, 15
+_ACTIVATION_RATIO = "relu"
+_SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
+_CPC_BATCH = 64
+_WIDE = 25  # columns: with more, towers do better than a network on all pairs
+_PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
+
+
+@dataclass(frozen=True)
+class CriticSettings:
+    """What the user said about the critic."""
+
+    critic: Any
+    hidden: Sequence[int] | str
+    embedding_dim: int
+    activation: str
+    link: str
+    wide: bool = False
+
+    @property
+    def kind(self) -> type[Critic]:
+        """The class of the critic, which declares what it can do."""
+        return critic_class(self.critic, wide=self.wide)
+
+    @property
+    def critic_link(self) -> str:
+        """What the critic's output stands for."""
+        if self.kind.models_log_ratio and self.link not in {"auto", "log_ratio"}:
+            raise InputError(
+                f"link={self.link!r}: the critic {self.critic!r} models log r; leave link at "
+                "'auto', or choose another critic, such as 'concat'"
+            )
+        if self.link == "auto":
+            return "log_ratio" if self.kind.models_log_ratio else "score"
+        return self.link
+
+
+def is_wide(method: Method, columns: int) -> bool:
+    """Whether "auto" stands for the default critic of wide data, by the wider side.
+
+    Methods that learn r up to a constant or a function of x cannot be mixed with a closed form.
+    """
+    return columns > _WIDE and method.reference == "none"
+
+
+def choose_hidden(
+    critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
+) -> Sequence[int] | str:
+    """The critic's layers, where they are left to it.
+
+    wide: columns of the wider side, for the default critic of wide data.
+    """
+    if not (isinstance(hidden, str) and hidden == "auto"):
+        return hidden
+    return critic_class(critic, wide=bool(wide)).hidden_for(rows, wide)
+
+
+def make_model(
+    settings: CriticSettings, method: Method, replicas: int, x_dim: int, y_dim: int
+) -> RatioModel:
+    """An untrained model of zero weights (the user's modules keep theirs)."""
+    activation = settings.activation
+    if activation == "auto":
+        activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
+    critic = build_critic(
+        settings.critic,
+        replicas,
+        x_dim,
+        y_dim,
+        hidden=settings.hidden,
+        embedding_dim=settings.embedding_dim,
+        activation=activation,
+        wide=settings.wide,
+    )
+    kind = settings.kind
+    return RatioModel(
+        critic,
+        kind.side_map(replicas, x_dim),
+        kind.side_map(replicas, y_dim),
+        [method] * replicas,
+        settings.critic_link,
+        (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None,
+    )
+
+
+def batch_shape(
+    settings: CriticSettings,
+    method: Method,
+    smallest: int,
+    batch_size: int | str,
+    negatives: int | str,
+    largest: int = _LARGEST_BATCH,
+) -> tuple[int, int]:
+    """Rows per batch and per block, for training sets of at least `smallest` rows.
+
+    largest: the batch that "auto" does not exceed.
+    """
+    everything = settings.kind.separable or method.bounded_by_batch
+    for name, value in (("batch_size", batch_size), ("negatives", negatives)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        words = ("auto", "all") if name == "negatives" else ("auto",)
+        if not whole and not (isinstance(value, str) and value in words):
+            raise InputError(
+                f"{name}={value!r} must be a whole number or {' or '.join(map(repr, words))}"
+            )
+    if isinstance(batch_size, str):
+        batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
+        if method.bounded_by_batch and not settings.kind.separable:
+            batch = min(batch, _CPC_BATCH)
+    else:
+        batch = int(batch_size)
+    if isinstance(negatives, str):
+        few = _NEGATIVES_RATIO if method.scores_ratio else _NEGATIVES
+        block = batch if everything or negatives == "all" else min(few + 1, batch)
+    else:
+        block = int(negatives) + 1
+    if isinstance(batch_size, str):
+        if block > smallest:
+            raise InputError(
+                f"negatives={negatives} but a split has only {smallest} training rows: choose at "
+                f"most {smallest - 1}, or leave it at 'auto'"
+            )
+        batch = max(block, batch - batch % block)
+    return batch, block
+
+
+def train_model(
+    model: RatioModel,
+    rows: PairedRows,
+    options: TrainingOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    keep_unproven: bool = False,
+    canonical: Sequence[Canonical] | None = None,
+    batches: Batches | None = None,
+    processes: Processes = ALONE,
+) -> Trained:
+    """Draw the initial weights, fit the standardisers on training rows only, and train.
+
+    keep_unproven: keep the default critic's network even where it does not help beyond chance.
+    canonical, batches: each replica's coordinates, and where training rows come from, where `rows`
+    are a sample of the data. processes: that train together; all have the same model in the end.
+    """
+    device = rows.x.device
+    model.critic.reset(replica_generators(options.seed, model.replicas))
+    has_closed_form = model.critic.has_closed_form
+    if not model.critic.ranked:  # normal scores are left as they are
+        _fit_standardizers(model, rows)
+    model.to(device)
+    if has_closed_form:
+        fit_closed_form(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            seed=options.seed,
+            groups=rows.groups,
+            canonical=canonical,
+        )
+    processes.align_(model.state_dict().values())
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.enable_grad():
+        torch.manual_seed(options.seed)  # for dropout in the user's own modules
+        engine = Engine(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            options,
+            groups=rows.groups,
+            progress=progress or Silent(),
+            checkpoint=checkpoint,
+            batches=batches,
+            processes=processes,
+        )
+        trained = engine.run()
+    model.eval()
+    model.requires_grad_(False)
+    if model.critic.is_mixture:
+        fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+    judged = has_closed_form and model.methods[0].reference == "none"
+    if judged and not keep_unproven:
+        drop_unproven_network(
+            model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
+        )
+    processes.align_(model.state_dict().values())
+    if judged and model.critic.silent and len(trained.history) >= options.patience:
+        # More epochs would have improved what is not used. After fewer nobody knows its use.
+        trained = replace(
+            trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
+        )
+    return trained
+
+
+def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
+    """Those of each replica, on its training rows."""
+    for replica, split in enumerate(rows.splits):
+        train = torch.from_numpy(split.train).to(rows.x.device)
+        for standardizer, values, encoder in (
+            (model.x_map, rows.x, rows.encoder_x),
+            (model.y_map, rows.y, rows.encoder_y),
+        ):
+            numeric = torch.from_numpy(encoder.numeric_mask)
+            assert isinstance(standardizer, Standardizer)
+            standardizer.fit_replica(replica, values[train].cpu(), numeric)
+
+
+def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:
+    """The checkpoint file, in a folder that exists and can be written."""
+    place = Path(path)
+    if place.is_dir():
+        raise InputError(f"checkpoint={str(path)!r} is a folder: give the name of a file in it")
+    folder = place.resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"checkpoint={str(path)!r} cannot be written: {reason}") from None
+    return Checkpoint(place, identity, settings)

@@ -1,0 +1,58 @@
+"""What all estimators share: how scikit-learn and a notebook see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from pointdep.display.html_repr import card
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from pointdep.data.encoder import SideEncoder
+
+
+class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base class of the estimators: fit(X, Y), then answers about pairs."""
+
+    n_rows_: int
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _set_features(self, encoder: SideEncoder) -> None:
+        """scikit-learn's attributes of X."""
+        self.n_features_in_ = len(encoder.names)
+        if encoder.named:
+            self.feature_names_in_ = np.asarray(encoder.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+
+    def _found(self) -> list[tuple[str, object]]:
+        """Names and values of what a fitted one has found."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        name = type(self).__name__
+        options = ("options", " ".join(repr(self).split())[len(name) + 1 : -1] or "defaults")
+        if not hasattr(self, "n_rows_"):
+            return card(f"{name}, not fitted", [options])
+        of_y = getattr(getattr(self, "encoder_y_", None), "names", ())
+        sides = f"{self.n_features_in_} columns of X"
+        sides += f", {len(of_y)} of Y" if of_y else ""
+        of = ("fitted on", f"{self.n_rows_:,} rows, {sides}")
+        notes = [str(flag) for flag in getattr(self, "flags_", ())]
+        return card(name, [of, *self._found(), options], notes=notes)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Before `_repr_html_`, where a notebook asks for it; scikit-learn has one of its own."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -1,0 +1,515 @@
+"""`CalibratedDependency`: PMI by a model that was trained elsewhere."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pointdep.data import storage
+from pointdep.data.sides import RawSide, SideEncoder
+from pointdep.errors import (
+    MEANINGS,
+    FitWarning,
+    Flag,
+    InputError,
+    ModelFileError,
+    names_nearest_option,
+    require_whole,
+    unknown_name,
+)
+from pointdep.estimators.calibrated_model import (
+    CalibratedCritic,
+    assembled,
+    bias_of,
+    calibrated_model,
+    critic_of,
+    stderr_of,
+)
+from pointdep.estimators.calibration import calibrate
+from pointdep.estimators.embeddings import (
+    Embeddings,
+    Function,
+    RowKind,
+    Source,
+    Table,
+    as_table,
+    draws,
+    flat,
+    read_rows,
+    require_exact,
+    row_kind,
+)
+from pointdep.estimators.fit_rows import FitRows, PairedRows
+from pointdep.estimators.permutation import PermutationNull
+from pointdep.estimators.pointwise import ANSWER_SEED, Array32, PointwiseDependency, some_rows
+from pointdep.fitting.data_flags import duplicate_flags
+from pointdep.fitting.progress import show
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.inference.bias import FittingBias
+from pointdep.inference.checks import RatioCheck
+from pointdep.inference.out_of_fold import out_of_fold
+
+# What makes a calibration doubtful.
+
+_FEW, _UNSURE = 200, 0.25  # pairs, and standard error of the slope over the slope
+_BLURRED = 0.1  # nats: what a doubtful slope does to log r of mismatched pairs, at least
+_SPARE = 10  # candidates that should be like the right one
+
+
+def pair_flags(
+    slope: float, stderr: float, *, spread: float, count: int, grouped: bool
+) -> list[Flag]:
+    """Whether the pairs are too few to say how far log r is stretched.
+
+    spread: of the logits of mismatched pairs; count: pairs, or groups of them where grouped.
+    """
+    # Logits that say nothing have no sure slope either, but then log r is known to be about 0.
+    unsure = stderr > _UNSURE * slope and stderr * spread > _BLURRED
+    if count >= _FEW and not unsure:
+        return []
+    message = (
+        f"{MEANINGS['few_pairs']} (slope {slope:.3g} +- {stderr:.2g}, by {count} "
+        f"{'groups' if grouped else 'pairs'}). Give more pairs that the model was not trained on"
+    )
+    return [Flag("few_pairs", (), message)]
+
+
+def reference_flags(size: int, pmi: NDArray[np.float32]) -> list[Flag]:
+    """Whether the candidates, if any are needed, are too few for the PMI found, (n,)."""
+    typical = float(np.median(pmi))
+    if not size or typical <= math.log(size / _SPARE):
+        return []
+    message = (
+        f"{MEANINGS['reference_too_small']}: what is a function of the query is found from {size} "
+        f"candidates, and with PMI of {typical:.1f} nats fewer than {_SPARE} of them are like the "
+        "right one. Give more pairs"
+    )
+    return [Flag("reference_too_small", (), message)]
+
+
+def check_flags(check: RatioCheck) -> list[Flag]:
+    """Whether held-out pairs speak against the ratio."""
+    if check.passed or not check.conclusive:
+        return []
+    return [Flag("check_fails", (), f"{MEANINGS['check_fails']}. {check.verdict}")]
+
+
+LOSSES = ("sigmoid", "softmax", "softmax_one_sided")
+"""By which the outside model was trained: what its logits lack to be log r."""
+
+_SAMPLE = 1024  # of given rows: by them it is found how far their mean hangs on the calibration
+
+
+class CalibratedDependency(PointwiseDependency):
+    """Answer with a model that was trained elsewhere, its logits turned into log r.
+
+    `fit` trains nothing: on pairs that the model was not trained on it finds the slope and the
+    shift by which log r = slope * logit + shift, in `folds` parts, each answered by the others. All
+    calls of `PointwiseDependency` follow from it, but for `shuffles`.
+
+    Parameters
+    ----------
+    critic : "inner", where X and Y are embeddings; a function or module, called with n rows of x
+        and m rows of y and giving (n, m) logits; or a matrix of logits, (n, n), with pairs on the
+        diagonal, where X and Y are then the numbers of rows and columns.
+    loss : "sigmoid" (SigLIP): the logit is log r up to a constant; "softmax" (CLIP, two-sided): so
+        too; "softmax_one_sided": up to a function of the query, which is removed over the
+        candidates of the calibration pairs.
+    queries : with "softmax_one_sided", the side that asks: the softmax ran over the other.
+    scale : of the inner product of embeddings; `slope_` refers to it, and nothing else.
+    normalize : whether embeddings are brought to length one.
+    folds, random_state, device, progress : as of `PointwiseDependency`. On "auto" a module is
+        called where its weights are, another function on the CPU.
+
+    Attributes
+    ----------
+    slope_, slope_stderr_, shift_ : log r = slope_ * logit + shift_; a slope near 1 says that the
+        model was right about its own logits. With "softmax_one_sided" the shift is what comes on
+        top of the function of the query.
+    oof_pmi_ and others : as of `PointwiseDependency`.
+    """
+
+    method, method_options, link = "pc", None, "log_ratio"
+    cv, stream, checkpoint, distributed = None, False, None, False
+    discrete_x = discrete_y = False
+
+    @names_nearest_option
+    def __init__(
+        self,
+        critic: Any = "inner",
+        *,
+        loss: str = "sigmoid",
+        queries: str = "x",
+        scale: float = 1.0,
+        normalize: bool = True,
+        folds: int = 5,
+        random_state: Any = 0,
+        device: str = "auto",
+        progress: bool = True,
+    ) -> None:
+        self.critic = critic
+        self.loss = loss
+        self.queries = queries
+        self.scale = scale
+        self.normalize = normalize
+        self.folds = folds
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    def fit(self, X: Any, Y: Any = None, groups: Any = None) -> CalibratedDependency:
+        """Calibrate on pairs that the outside model was not trained on.
+
+        X, Y: rows as the critic takes them; groups: (n,), as of `PointwiseDependency.fit`.
+        """
+        return self._fitted(X, Y, groups)
+
+    def _fitted(self, X: Any, Y: Any, groups: Any) -> CalibratedDependency:
+        """The same, with warnings on behalf of the function that called the caller."""
+        self._calibrate(X, Y, groups)
+        for flag in self.flags_:
+            warnings.warn(str(flag), FitWarning, stacklevel=3)
+        return self
+
+    def _calibrate(self, X: Any, Y: Any, groups: Any) -> None:
+        side = self._query_side()
+        if Y is None:
+            raise InputError("Y is missing: call fit(X, Y) with two arrays of paired rows")
+        for_function = callable(self.critic)
+        self._kinds = row_kind(X, for_function), row_kind(Y, for_function)
+        rows = self._read_pairs(X, Y, groups)
+        source = self._source().to(rows.x.device)
+        if isinstance(source, Table):
+            source.name_rows(rows.x, rows.y, rows.codes)
+        with show("calibrating", enabled=self.progress):
+            found = calibrate(
+                source,
+                rows.x,
+                rows.y,
+                rows.splits,
+                queries=side,
+                codes=rows.codes,
+                seed=rows.seed,
+            )
+            model = calibrated_model(source, found, rows, side)
+            held = out_of_fold(
+                model, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
+            )
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
+        self._set_slope()
+        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        # A row also decides, through the calibrations, what the others are found to have.
+        self.oof_values_[found.rows] += len(rows.x) * found.influence.reported.numpy()
+        self.groups_, self.training_rows_ = rows.codes, FitRows(rows).kept()
+        count = draws(rows.codes, len(rows.x))
+        self.bias_, self.jackknife_ = bias_of(found, count), rows.jackknife_factor()
+        self.history_: list[Any] = []
+        reference = critic_of(model).reference
+        copies = groups is None and not isinstance(source, Table)
+        self.flags_ = (
+            *(duplicate_flags(rows.x, rows.y) if copies else ()),
+            *pair_flags(
+                self.slope_,
+                self.slope_stderr_,
+                spread=found.spread,
+                count=count,
+                grouped=groups is not None,
+            ),
+            *reference_flags(len(reference), held.pmi),
+            *held.flags,
+            *check_flags(self.check()),
+        )
+
+    def read_out(self, logits: Any, reference: Any = None) -> Array32:
+        """log r of other logits of the same model, of any shape.
+
+        reference: with "softmax_one_sided", where logits are (n, m) of n queries in rows, their
+        logits with a sample of candidates, (n, N), as large as that of the calibration.
+        """
+        check_is_fitted(self, "model_")
+        critic = critic_of(self.model_)
+        values = _numbers(logits, "logits")
+        sample = None if reference is None else _numbers(reference, "reference")
+        if (sample is None) != (critic.queries is None):
+            kind, verb = ("one-sided", "needs") if sample is None else ("two-sided", "takes no")
+            raise InputError(
+                f"read_out of a {kind} model {verb} reference, the logits of the queries with a "
+                "sample of candidates"
+            )
+        if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
+            raise InputError(
+                f"logits {tuple(values.shape)} and reference {tuple(sample.shape)} must have the "
+                "same queries in their rows"
+            )
+        found: Array32 = critic.read_out(values, sample).float().numpy()
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a folder; a function of yours is not in it, `load` takes it again."""
+        check_is_fitted(self, "model_")
+        save(self, Path(path))
+
+    def _found(self) -> list[tuple[str, object]]:
+        slope = f"{self.slope_:.3g} +- {self.slope_stderr_:.2g}, shift {self.shift_:.3g}"
+        return [*super()._found(), ("slope of the logits", slope)]
+
+    def _query_side(self) -> str | None:
+        if self.loss not in LOSSES:
+            raise unknown_name("loss", self.loss, LOSSES)
+        if self.queries not in ("x", "y"):
+            raise InputError(f"queries={self.queries!r} must be 'x' or 'y'")
+        return self.queries if self.loss == "softmax_one_sided" else None
+
+    def _source(self) -> Source:
+        critic = self.critic
+        if isinstance(critic, str):
+            if critic != "inner":
+                raise unknown_name("critic", critic, ("inner",))
+            if not isinstance(self.scale, int | float) or not 0.0 < self.scale < math.inf:
+                raise InputError(f"scale={self.scale!r} must be a number above 0")
+            return Embeddings(float(self.scale), bool(self.normalize))
+        if callable(critic):
+            return Function(critic, self._kinds)
+        return Table(torch.from_numpy(as_table(critic)))
+
+    def _set_slope(self) -> None:
+        critic = critic_of(self.model_)
+        self.slope_, self.shift_ = (float(v) for v in critic.weights.cpu().double().mean(0)[:2])
+        self.slope_stderr_ = stderr_of(critic.influence.mean(0)[:, 0], critic)
+
+    def _doubt(self, X: Any, Y: Any) -> float:
+        X, Y, _ = some_rows(X, Y, None)
+        x, y, _, _ = self._encode(X, Y)
+        some = np.random.default_rng(ANSWER_SEED).permutation(len(x))[:_SAMPLE]
+        x, y = self._on_device(x[some], y[some])
+        critic = critic_of(self.model_)
+        error = stderr_of(critic.influence_on_mean(x, y), critic)
+        return math.hypot(super()._doubt(X, Y), error)
+
+    def _null(self, shuffles: int, given: bool) -> PermutationNull:
+        del shuffles, given
+        raise InputError(
+            "shuffles fit the model again, and this one was trained elsewhere: leave them out"
+        )
+
+    def _read_pairs(self, X: Any, Y: Any, groups: Any) -> PairedRows:
+        require_whole("folds", self.folds, least=2)
+        how: dict[str, Any] = {"seed": self._seed(), "device": self._device()}
+        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
+        if isinstance(self.critic, str) and rows.x.shape[1] != rows.y.shape[1]:
+            raise InputError(
+                f"X has {rows.x.shape[1]} columns and Y {rows.y.shape[1]}: embeddings must be of "
+                "one space"
+            )
+        return rows
+
+    def _device(self) -> torch.device:
+        if self.device != "auto" or not callable(self.critic):
+            return pick_device(self.device)
+        weights = list(self.critic.parameters())[:1] if isinstance(self.critic, nn.Module) else []
+        return weights[0].device if weights else torch.device("cpu")
+
+    def _encode(
+        self, X: Any, Y: Any, *, paired: bool = True
+    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
+        check_is_fitted(self, "model_")
+        x, y = (
+            flat(v, kind, name) for v, kind, name in zip((X, Y), self._kinds, "XY", strict=True)
+        )
+        found = super()._encode(x, y, paired=paired)
+        for raw, kind, name in zip(found[2:], self._kinds, "XY", strict=True):
+            require_exact(raw, kind, name)
+        return found
+
+    def _read_side(self, rows: Any, side: str) -> RawSide:
+        kind, name = self._kinds["xy".index(side)], side.upper()
+        raw = super()._read_side(flat(rows, kind, name), side)
+        require_exact(raw, kind, name)
+        return raw
+
+
+def _numbers(values: Any, name: str) -> Tensor:
+    """A user's array or tensor, in float64 on the CPU."""
+    if isinstance(values, Tensor):
+        numbers = values.detach().cpu().double()
+    else:
+        numbers = torch.from_numpy(np.asarray(values, np.float64))
+    if bool(numbers.isnan().any()):
+        raise InputError(f"{name} holds NaN: give numbers")
+    return numbers
+
+
+# A calibrated model as a folder; a function of the user's is brought again.
+
+KIND = "calibrated"
+_PARAMS = ("loss", "queries", "scale", "normalize", "folds")
+_BUFFERS = ("weights", "reference", "part", "influence", "names")
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Write a calibrated estimator."""
+    critic = estimator.model_.critic
+    seed = estimator.random_state
+    about = {
+        "kind": KIND,
+        "params": {name: getattr(estimator, name) for name in _PARAMS}
+        | {"random_state": int(seed) if isinstance(seed, int | np.integer) else None},
+        "source": type(critic.source).__name__.lower(),
+        "temperature": float(critic.temperature),
+        "rows_are": [[list(kind.shape), kind.whole] for kind in estimator._kinds],
+        "encoder_x": estimator.encoder_x_.to_dict(),
+        "encoder_y": estimator.encoder_y_.to_dict(),
+        "rows": estimator.n_rows_,
+        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
+        "bias": asdict(estimator.bias_),
+        "jackknife": estimator.jackknife_,
+    }
+    tensors: dict[str, Tensor] = {name: getattr(critic, name) for name in _BUFFERS}
+    tensors["seen"] = estimator.model_.seen
+    tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
+    tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
+    if isinstance(critic.source, Table):
+        tensors["logits"], tensors["named"] = critic.source.logits, critic.source.names
+    if estimator.groups_ is not None:
+        tensors["groups"] = torch.from_numpy(estimator.groups_)
+    storage.write_model(path, about, tensors)
+
+
+def load(path: Path, *, critic: Any = None, device: str = "auto") -> Any:
+    """The estimator that `save` wrote, with the user's function where it had one."""
+
+    about, tensors = storage.read_model(path)
+    if about.get("kind") != KIND:
+        raise ModelFileError(f"{path} is a fitted model: read it with PointwiseDependency.load")
+    try:
+        own = _critic(about["source"], tensors, critic, path)
+        made = CalibratedDependency(own, **about["params"], device=device)
+        of_x, of_y = (RowKind(tuple(shape), whole) for shape, whole in about["rows_are"])
+        made._kinds = of_x, of_y
+        encoder_x, encoder_y = (SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy")
+        place, source = made._device(), made._source()
+        if isinstance(source, Table):
+            source.names.copy_(tensors["named"])
+        calibrated = CalibratedCritic(
+            source,
+            *(tensors[name] for name in _BUFFERS),
+            queries=made._query_side(),
+            temperature=float(about["temperature"]),
+        )
+        model = assembled(calibrated, encoder_x.dim, encoder_y.dim)
+        model.seen.copy_(tensors["seen"])
+        made._set_fitted(model.to(place), encoder_x, encoder_y, int(about["rows"]))
+        made._set_slope()
+        made.oof_pmi_, made.oof_values_ = (
+            tensors[name].numpy() for name in ("oof_pmi", "oof_values")
+        )
+        made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
+        made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
+        made.bias_, made.jackknife_ = FittingBias(**about["bias"]), float(about["jackknife"])
+        made.history_ = []
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    return made
+
+
+def _critic(source: str, tensors: dict[str, Tensor], given: Any, path: Path) -> Any:
+    if source == "function":
+        if not callable(given):
+            raise InputError(
+                f"{path} was calibrated with your own function: give it again as "
+                "load(path, critic=...)"
+            )
+        return given
+    if given is not None:
+        raise InputError(f"{path} needs no function: leave `critic` out")
+    return "inner" if source == "embeddings" else tensors["logits"].numpy()
+
+
+# `from_embeddings` and `from_logits`: PMI by the model you already have.
+
+
+def from_embeddings(
+    X: Any,
+    Y: Any,
+    *,
+    loss: str = "sigmoid",
+    queries: str = "x",
+    scale: float = 1.0,
+    normalize: bool = True,
+    groups: Any = None,
+    folds: int = 5,
+    random_state: Any = 0,
+    device: str = "auto",
+    progress: bool = True,
+) -> CalibratedDependency:
+    """PMI by a two-tower model, from its embeddings of pairs that it was not trained on.
+
+    X, Y: (n, d), row i of both a pair; `pmi`, `retrieve` and all other calls then take embeddings.
+    loss, queries, scale, normalize: how the model was trained, as of `CalibratedDependency`.
+    groups: (n,), for rows that are not independent draws.
+    """
+    return CalibratedDependency(
+        "inner",
+        loss=loss,
+        queries=queries,
+        scale=scale,
+        normalize=normalize,
+        folds=folds,
+        random_state=random_state,
+        device=device,
+        progress=progress,
+    )._fitted(X, Y, groups)
+
+
+def from_logits(
+    logits: Any,
+    X: Any = None,
+    Y: Any = None,
+    *,
+    loss: str = "sigmoid",
+    queries: str = "x",
+    groups: Any = None,
+    folds: int = 5,
+    random_state: Any = 0,
+    device: str = "auto",
+    progress: bool = True,
+) -> CalibratedDependency:
+    """PMI by any model that scores pairs, from its logits of pairs that it was not trained on.
+
+    logits: a function or module, called with n rows of x and m rows of y and giving (n, m) logits,
+        which is calibrated on the pairs X and Y; or the logits of held-out pairs themselves,
+        (n, n), row i with column i a pair. Then X and Y of `pmi` and other calls are the numbers of
+        rows and columns, and `read_out` takes other logits.
+    loss, queries: how the model was trained, as of `CalibratedDependency`. groups: (n,), for rows
+    that are not independent draws.
+    """
+    if callable(logits):
+        if X is None or Y is None:
+            raise InputError(
+                "X and Y are missing: a function of logits needs held-out pairs, "
+                "from_logits(function, X, Y)"
+            )
+    elif X is not None or Y is not None:
+        raise InputError("X and Y are for a function of logits: a matrix holds its pairs already")
+    else:
+        logits = as_table(logits)
+        X = Y = np.arange(len(logits))
+    return CalibratedDependency(
+        logits,
+        loss=loss,
+        queries=queries,
+        folds=folds,
+        random_state=random_state,
+        device=device,
+        progress=progress,
+    )._fitted(X, Y, groups)

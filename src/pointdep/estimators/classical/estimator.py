@@ -1,0 +1,387 @@
+"""`ClassicalDependency`: the estimators before neural networks, called like the neural ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from pointdep.data.raw import group_codes
+from pointdep.data.sides import as_side, require_same_length, side_digest, warn_of_other_order
+from pointdep.errors import MEANINGS, FitWarning, Flag, InputError, names_nearest_option
+from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.classical.catalogue import ClassicalMethod, PairModel, get_classical
+from pointdep.estimators.classical.prepared import Array, Codes, Side, SideReader
+from pointdep.fitting.progress import Progress, Silent, show
+from pointdep.fitting.splits import make_splits
+from pointdep.inference.mutual_information import (
+    MIEstimate,
+    RowValues,
+    normal_quantile,
+    standard_error,
+)
+from pointdep.inference.scoring import balanced_log_likelihood
+
+if TYPE_CHECKING:
+    pass
+
+
+# Answers from a fitted model, tile by tile, and the estimate from one value per row.
+
+Array32 = NDArray[np.float32]
+
+_ROWS, _COLUMNS = 1024, 4096  # of a tile: what is alive at a time
+_SHUFFLES = 8  # product samples per row
+_SEED = 0  # answers about given rows do not depend on the state of any generator
+
+
+def pair_values(model: PairModel, x: Side, y: Side, progress: Progress) -> Array:
+    """(n,) PMI, or the score, of paired rows."""
+    values = np.empty(len(x))
+    for first in range(0, len(x), _COLUMNS):
+        rows = slice(first, first + _COLUMNS)
+        values[rows] = model.pairs(x.take(rows), y.take(rows))
+        progress.update(min(first + _COLUMNS, len(x)), len(x), "pairs")
+    return values
+
+
+def matrix_values(model: PairModel, x: Side, y: Side, progress: Progress) -> Array32:
+    """(n, m) PMI, or the score, of every x with every y."""
+    values = np.empty((len(x), len(y)), dtype=np.float32)
+    for first in range(0, len(x), _ROWS):
+        rows = slice(first, first + _ROWS)
+        part = x.take(rows)
+        for start in range(0, len(y), _COLUMNS):
+            columns = slice(start, start + _COLUMNS)
+            values[rows, columns] = model.matrix(part, y.take(columns))
+        progress.update(min(first + _ROWS, len(x)), len(x), "rows")
+    return values
+
+
+def shuffled_score(
+    model: PairModel, x: Side, y: Side, groups: Codes | None, progress: Progress
+) -> float:
+    """Minus the log-loss of sigmoid(log r) on the pairs and on shifts of y against x."""
+    if len(x) < 2:
+        raise InputError("score needs at least two rows, to shuffle them against each other")
+    order = np.random.default_rng(_SEED).permutation(len(x))
+    x, y = x.take(order), y.take(order)
+    ids = order if groups is None else groups[order]
+    product = []
+    for shift in range(1, min(_SHUFFLES, len(x) - 1) + 1):
+        other = np.roll(np.arange(len(x)), shift)
+        values = pair_values(model, x, y.take(other), progress)
+        product.append(values[ids != ids[other]])
+    shuffled = np.concatenate(product)
+    if not shuffled.size:
+        raise InputError("score found no two rows of different groups to compare")
+    return balanced_log_likelihood(pair_values(model, x, y, progress), shuffled)
+
+
+def mean_estimate(
+    values: Array,
+    method: ClassicalMethod,
+    *,
+    confidence: float,
+    groups: Codes | None,
+    warnings: tuple[str, ...],
+) -> MIEstimate:
+    """The mean of values: (n,), NaN left out; its error counts groups: (n,) where there are any."""
+    known = ~np.isnan(values)
+    values, groups = values[known], None if groups is None else groups[known]
+    if not np.isfinite(values).all():
+        raise InputError(
+            "some pairs never came together, and their PMI without smoothing is minus infinity: "
+            "set smoothing above 0 in method_options"
+        )
+    nats = float(values.mean())
+    stderr = standard_error(values, groups)
+    reach = normal_quantile(confidence) * stderr
+    return MIEstimate(
+        nats=nats,
+        stderr=stderr,
+        ci=(nats - reach, nats + reach),
+        confidence=confidence,
+        rows=len(values),
+        method=method.key,
+        estimates=method.estimates,
+        warnings=warnings,
+    )
+
+
+_MANY_AT_LIMIT = 0.01
+
+
+class NotGivenError(InputError, AttributeError):
+    """The method does not give this; also an AttributeError, so that `hasattr` says so."""
+
+
+class ClassicalDependency(DependencyEstimator):
+    """Estimate dependence from paired rows as was done before neural networks.
+
+    Parameters
+    ----------
+    method : key of `pointdep.CLASSICAL`: "counting", "phsic", "ulsif", "likelihood", "ksg", "cca".
+    folds : parts of the rows, each answered by a fit on the others; 1 answers a fifth of the rows.
+        `ksg`, which fits nothing, makes no use of it.
+    method_options : options of the method, such as ``{"k": 3}`` for `ksg`.
+    discrete_x, discrete_y : whether a side is categories; None decides by its type.
+    random_state : int for the same numbers on the same machine.
+    progress : show progress on standard error when something takes over two seconds.
+
+    Attributes
+    ----------
+    oof_pmi_ : (n,) float32, PMI of each training row by the fit that did not see it; NaN for rows
+        that none reports, as with ``folds=1``. The score of `phsic`, which ranks pairs and is not
+        in nats. `ksg` has none.
+    mi_values_ : (n,) values of the training rows whose mean is the mutual information, and whose
+        spread gives its error; None for `phsic`.
+    model_ : the fit on all rows, by which new pairs are answered; None for `ksg`.
+    flags_ : the problems found, each also raised as a `FitWarning`.
+    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    n_rows_ : what was fitted.
+    """
+
+    @names_nearest_option
+    def __init__(
+        self,
+        method: str = "ksg",
+        *,
+        folds: int = 5,
+        method_options: Mapping[str, Any] | None = None,
+        discrete_x: bool | None = None,
+        discrete_y: bool | None = None,
+        random_state: Any = None,
+        progress: bool = True,
+    ) -> None:
+        self.method = method
+        self.folds = folds
+        self.method_options = method_options
+        self.discrete_x = discrete_x
+        self.discrete_y = discrete_y
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, Y: Any = None, groups: Any = None) -> ClassicalDependency:
+        """Fit on paired rows.
+
+        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories.
+        groups: (n,), for rows that are not independent draws: rows of one group stay on one side of
+        every split, and the standard error counts groups.
+        """
+        if Y is None:
+            raise InputError(
+                "ClassicalDependency requires y to be passed, but the target y is None: call "
+                "fit(X, Y) with two arrays of paired rows"
+            )
+        method = get_classical(self.method, self.method_options)
+        raw_x = as_side(X, "X", discrete=self.discrete_x)
+        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
+        warn_of_other_order(X, Y)
+        codes = group_codes(groups)
+        require_same_length(raw_x, raw_y, codes)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
+        x, y = (
+            reader.read(raw, dense=method.dense)
+            for reader, raw in zip(readers, (raw_x, raw_y), strict=True)
+        )
+        method.accepts(x, y)
+        with show(f"fitting {method.key}", enabled=self.progress) as progress:
+            self._fit_sides(method, x, y, codes, seed, progress)
+        self.method_, self.groups_, self.seed_, self.n_rows_ = method, codes, seed, len(x)
+        self.reader_x_, self.reader_y_ = readers
+        self.digests_ = side_digest(raw_x), side_digest(raw_y)
+        self._set_features(self.reader_x_.encoder)
+        for flag in self.flags_:
+            warnings.warn(str(flag), FitWarning, stacklevel=2)
+        return self
+
+    @property
+    def oof_pmi_(self) -> Array32:
+        """(n,) PMI of each training row by the fit that did not see it."""
+        check_is_fitted(self, "method_")
+        if self._oof is None:
+            raise NotGivenError(self._no_pmi("out-of-fold PMI"))
+        return self._oof
+
+    def mutual_information(
+        self, X: Any = None, Y: Any = None, *, groups: Any = None, confidence: float = 0.95
+    ) -> MIEstimate:
+        """The mutual information of the training rows, or of the given rows.
+
+        Without rows: the mean of `mi_values_`, which is PMI out of fold, the terms of `ksg`, or for
+        `counting` and `cca` the closed form of all rows less its bias. With rows, which should be
+        others than those of the fit: the mean of their PMI, and for `ksg` its estimate from them.
+        """
+        check_is_fitted(self, "method_")
+        method = self.method_
+        if not method.estimates:
+            raise InputError(
+                f"method {method.key!r} gives no mutual information: its score ranks pairs but has "
+                "no scale of PMI, so its mean is no number of nats; use another method, such as "
+                "ClassicalDependency('ulsif') or PointwiseDependency()"
+            )
+        if X is None and Y is None:
+            assert self.mi_values_ is not None
+            values, codes = self.mi_values_, self.groups_
+        else:
+            values, codes = self._of_rows(X, Y, groups)
+        notes = tuple(str(flag) for flag in self.flags_)
+        return mean_estimate(values, method, confidence=confidence, groups=codes, warnings=notes)
+
+    def pmi(self, X: Any, Y: Any) -> Array32:
+        """log r of each pair, (n,) in nats; with `phsic` a score that only ranks pairs."""
+        x, y = self._sides(X, Y, asked="PMI of new pairs")
+        with show("scoring", enabled=self.progress) as progress:
+            return pair_values(self.model_, x, y, progress).astype(np.float32)
+
+    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
+        """The same for every x with every y, (n, m), computed in blocks."""
+        x, y = self._sides(X, Y, paired=False, asked="PMI of new pairs")
+        with show("scoring", enabled=self.progress) as progress:
+            return matrix_values(self.model_, x, y, progress)
+
+    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
+        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
+
+        As of `PointwiseDependency`: higher is better, -log 2 calls everything independent.
+        """
+        check_is_fitted(self, "method_")
+        if self.method_.pmi == "score":
+            raise InputError(
+                f"method {self.method_.key!r} has no log-loss: its score ranks pairs, and is not "
+                "the log r that a probability could be made of"
+            )
+        x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
+        with show("scoring", enabled=self.progress) as progress:
+            return shuffled_score(self.model_, x, y, _codes_of(groups, len(x)), progress)
+
+    def _found(self) -> list[tuple[str, object]]:
+        about: list[tuple[str, object]] = [("method", self.method_.key)]
+        if self.method_.estimates:
+            about.insert(0, ("mutual information", self.mutual_information()))
+        return about
+
+    def _fit_sides(
+        self,
+        method: ClassicalMethod,
+        x: Side,
+        y: Side,
+        codes: Codes | None,
+        seed: int,
+        progress: Progress,
+    ) -> None:
+        """Set the model, what it says out of fold, and what MI is the mean of."""
+        self.flags_: tuple[Flag, ...] = ()
+        if method.fit is None:
+            assert method.local is not None
+            _refuse_groups(method, codes)
+            values = method.local(x, y, seed=seed, progress=progress, **method.options)
+            self.mi_values_: Array | None = values
+            self.model_: Any = None
+            self._oof: Array32 | None = None
+            return
+        splits = make_splits(len(x), folds=self.folds, groups=codes, seed=seed)
+        sums, counts = np.zeros(len(x)), np.zeros(len(x))
+        for number, split in enumerate(splits):
+            # Nothing here stops early, so the rows set aside for that are fitted too.
+            rows = np.sort(np.concatenate([split.train, split.stop]))
+            one = method.fit(x.take(rows), y.take(rows), seed=seed, **method.options)
+            report = split.report
+            sums[report] += pair_values(one, x.take(report), y.take(report), Silent())
+            counts[report] += 1
+            progress.update(number + 1, len(splits) + 1, "fits")
+        with np.errstate(invalid="ignore"):
+            held = sums / counts
+        self.model_ = method.fit(x, y, seed=seed, **method.options)
+        whole = self.model_.mi_values(x, y)
+        self._oof = held.astype(np.float32)
+        # The closed forms take their bias off by the number of rows, which groups make too large.
+        plain = whole is None or codes is not None
+        self.mi_values_ = (held if plain else whole) if method.estimates else None
+        self.flags_ = _flags(method, self.model_, held)
+
+    def _of_rows(self, X: Any, Y: Any, groups: Any) -> tuple[Array, Codes | None]:
+        """(n,) values of given rows whose mean is their mutual information, and their groups."""
+        x, y = self._sides(X, Y)
+        codes = _codes_of(groups, len(x))
+        if self.method_.local is not None:
+            _refuse_groups(self.method_, codes)
+        with show("scoring", enabled=self.progress) as progress:
+            if self.method_.local is not None:
+                options = {"seed": self.seed_, "progress": progress, **self.method_.options}
+                return self.method_.local(x, y, **options), codes
+            return pair_values(self.model_, x, y, progress), codes
+
+    def _sides(
+        self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
+    ) -> tuple[Side, Side]:
+        """Both sides of given rows; asked: what only a method with PMI can answer."""
+        check_is_fitted(self, "method_")
+        if asked is not None and self.method_.pmi == "none":
+            raise InputError(self._no_pmi(asked))
+        if X is None or Y is None:
+            raise InputError("both X and Y are needed: a pair has two sides")
+        readers = self.reader_x_, self.reader_y_
+        raw_x = as_side(X, "X", discrete=readers[0].encoder.discrete)
+        raw_y = as_side(Y, "Y", discrete=readers[1].encoder.discrete)
+        if paired:
+            require_same_length(raw_x, raw_y)
+        dense = self.method_.dense
+        return readers[0].read(raw_x, dense=dense), readers[1].read(raw_y, dense=dense)
+
+    def _no_pmi(self, asked: str) -> str:
+        return (
+            f"method {self.method_.key!r} gives no {asked}: its terms come from the neighbours of "
+            "a row among the rows it is given, and are no function of a pair; use "
+            "PointwiseDependency(), or ClassicalDependency('ulsif')"
+        )
+
+
+def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]:
+    """Whether values sit at a limit of the method: uLSIF's floor, a perfect correlation, zero."""
+    known = held[~np.isnan(held)]
+    if getattr(model, "at_limit", False):
+        message = "Y is in some direction a linear function of X, and the true value infinite"
+        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
+    limit = np.log(method.options["floor"]) if "floor" in method.options else -np.inf
+    share = float((known <= limit).mean())
+    if share > _MANY_AT_LIMIT:
+        message = (
+            f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give; "
+            "PointwiseDependency() has no such limit"
+        )
+        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
+    return ()
+
+
+def _refuse_groups(method: ClassicalMethod, codes: Codes | None) -> None:
+    if codes is not None and len(np.unique(codes)) < len(codes):
+        raise InputError(
+            f"method {method.key!r} takes the neighbours of a row from its own group, which makes "
+            "anything look dependent: give one row of each group, or use PointwiseDependency()"
+        )
+
+
+def _codes_of(groups: Any, rows: int) -> Codes | None:
+    """The groups of given rows, as numbers."""
+    codes = group_codes(groups)
+    if codes is not None and len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes
+
+
+def row_values(
+    model: ClassicalDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        assert model.mi_values_ is not None
+        return RowValues(model.mi_values_, model.groups_, digests=model.digests_)
+    return RowValues(*model._of_rows(X, Y, groups))

@@ -1,0 +1,162 @@
+"""Nearest neighbours: KSG, and its variants for labels and for mixtures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pointdep.errors import InputError
+from pointdep.estimators.classical.prepared import Array, Codes, Side
+from pointdep.fitting.progress import Progress
+
+_NOISE = 1e-10  # breaks ties among columns of variance 1
+_MOST_TIES = 0.5
+_FAR = 1e6  # between different labels, where columns have variance 1
+_BLOCK = 2048  # rows between two reports of progress
+_LISTED = 1 << 22  # row numbers of neighbours alive at a time
+
+
+def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> Array:
+    """(n,) values whose mean is the estimate; NaN for a label that comes once.
+
+    Numbers on both sides: KSG's first estimator. Labels on one side: Ross. A side that mixes
+    numbers and categories: Gao et al., which is KSG's with another count where rows coincide.
+
+    The terms of the estimate share their neighbours, and their spread alone makes its error a third
+    too small. So a value is the row's term and what the row adds to the terms of others, which is
+    zero on average: the derivative of the estimate with respect to a weight of the row.
+    """
+    if len(x) < k + 2:
+        raise InputError(
+            f"Found {len(x)} sample(s) while more are required: method 'ksg' with k={k} needs "
+            f"n_samples of at least {k + 2}; give more rows or a smaller k"
+        )
+    if x.mixed or y.mixed:
+        return _neighbours(_spread(x), _spread(y), k, progress)
+    if x.codes is not None:
+        return _within_labels(x.codes, _without_ties(y.values, "Y", seed + 1), k, progress)
+    if y.codes is not None:
+        return _within_labels(y.codes, _without_ties(x.values, "X", seed), k, progress)
+    a, b = _without_ties(x.values, "X", seed), _without_ties(y.values, "Y", seed + 1)
+    return _neighbours(a, b, k, progress)
+
+
+def check(x: Side, y: Side) -> None:
+    """Refuse two sides of categories, which have no neighbours."""
+    if x.codes is not None and y.codes is not None:
+        raise InputError(
+            "method 'ksg' measures distances, and both sides are categories: use "
+            "ClassicalDependency('counting'), or say discrete_x=False where labels are numbers"
+        )
+
+
+def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
+    """KSG's terms psi(k) + psi(n) - psi(nx) - psi(ny), (n,), and what rows do to others' terms.
+
+    nx and ny count the rows nearer in x: (n, dx) or in y: (n, dy) than the k-th neighbour is in
+    both, the row itself included. Where that one is at distance 0, k, nx and ny count the rows that
+    coincide.
+    """
+    from scipy.special import digamma
+
+    n, joint = len(x), np.hstack([x, y])
+    tree_x, tree_y, tree = _tree(x), _tree(y), _tree(joint)
+    values = np.empty(n)
+    influence = np.ones(n)
+    for first in range(0, n, _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        reach, neighbours = _reach(tree, joint[rows], k)
+        near_x, shares_x = _nearer(tree_x, x[rows], reach)
+        near_y, shares_y = _nearer(tree_y, y[rows], reach)
+        count = np.full(len(reach), k)
+        tied = np.flatnonzero(reach == 0)
+        if tied.size:
+            count[tied] = tree.query_radius(joint[rows][tied], 0.0, count_only=True)
+        values[rows] = digamma(count) + digamma(n) - digamma(near_x) - digamma(near_y)
+        influence += np.bincount(neighbours.ravel(), minlength=n) / k - shares_x - shares_y
+        progress.update(min(first + _BLOCK, n), n, "rows")
+    return values + influence
+
+
+def _within_labels(labels: Codes, values: Array, k: int, progress: Progress) -> Array:
+    """Ross: psi(k) + psi(n) - psi(rows of the label) - psi(rows nearer than the k-th of the label).
+
+    labels: (n,), values: (n, d) -> (n,). A label with k rows or fewer takes all its others as
+    neighbours; one with a single row has none, and its row counts nowhere.
+    """
+    from scipy.special import digamma
+
+    kept = np.flatnonzero(np.bincount(labels)[labels] > 1)
+    if kept.size == 0:
+        raise InputError("method 'ksg' needs labels that come more than once")
+    labels, points, n = labels[kept], values[kept], len(kept)
+    everyone = _tree(points)
+    terms, influence = np.empty(n), np.zeros(n)
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order]) > 0) + 1
+    done = 0
+    for rows in np.split(order, starts):
+        count = min(k, len(rows) - 1)
+        reach, neighbours = _reach(_tree(points[rows]), points[rows], count)
+        near, shares = _nearer(everyone, points[rows], reach)
+        terms[rows] = digamma(count) + digamma(n) - digamma(len(rows)) - digamma(near)
+        influence[rows] += np.bincount(neighbours.ravel(), minlength=len(rows)) / count
+        influence -= shares
+        done += len(rows)
+        progress.update(done, n, "rows")
+    found = np.full(len(values), np.nan)
+    found[kept] = terms + influence
+    return found
+
+
+def _tree(values: Array) -> Any:
+    """Of the maximum norm. Its counts, unlike scipy's, stay fast in twenty dimensions."""
+    from sklearn.neighbors import KDTree
+
+    return KDTree(values, metric="chebyshev")
+
+
+def _reach(tree: Any, points: Array, k: int) -> tuple[Array, Codes]:
+    """(n,) distance of points: (n, d) of the tree to the k-th neighbour; (n, k) the neighbours."""
+    distances, neighbours = tree.query(points, k=k + 1)
+    return distances[:, k], neighbours[:, 1:]
+
+
+def _nearer(tree: Any, points: Array, reach: Array) -> tuple[Codes, Array]:
+    """How many rows of the tree are nearer to each of points: (n, d) than reach: (n,), and
+
+    (rows of the tree,) what each row contributes: 1/count for every point that it is near to.
+    """
+    radius = np.nextafter(reach, 0)
+    counts: Codes = tree.query_radius(points, radius, count_only=True)
+    shares = np.zeros(tree.get_arrays()[0].shape[0])
+    # The rows themselves are listed for so many points at a time that the lists stay small.
+    blocks = np.flatnonzero(np.diff(np.cumsum(counts) // _LISTED, prepend=0))
+    for part in np.split(np.arange(len(points)), blocks):
+        if part.size:
+            listed = np.concatenate(tree.query_radius(points[part], radius[part]))
+            weights = np.repeat(1 / counts[part], counts[part])
+            shares += np.bincount(listed, weights=weights, minlength=len(shares))
+    return counts, shares
+
+
+def _without_ties(values: Array, name: str, seed: int) -> Array:
+    """values: (n, d), with a little noise where rows coincide; refused where most of them do."""
+    _, place, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
+    tied = counts[place.ravel()] > 1
+    share = float(tied.mean())
+    if share > _MOST_TIES:
+        raise InputError(
+            f"{share:.0%} of the rows of {name} equal another one, and method 'ksg' is for "
+            f"continuous columns: say discrete_{name.lower()}=True if they are categories (and "
+            "method='counting' if both sides are), or use PointwiseDependency()"
+        )
+    if not tied.any():
+        return values
+    return values + _NOISE * np.random.default_rng(seed).standard_normal(values.shape)
+
+
+def _spread(side: Side) -> Array:
+    """(n, d) coordinates of a side, any two labels of which lie far apart."""
+    return side.values if side.codes is None else _FAR * side.codes[:, None].astype(np.float64)

@@ -1,0 +1,154 @@
+"""uLSIF (Kanamori, Hido, Sugiyama, 2009): least squares for the ratio in a basis of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pointdep.estimators.classical.prepared import (
+    Array,
+    Codes,
+    Side,
+    gaussian_kernel,
+    median_distance,
+    pick_rows,
+)
+
+BANDWIDTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # times the median distance of each side
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+_PARTS = 3  # of the cross-validation
+_BLOCK = 4096  # rows of the kernel matrices alive at a time
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRatio:
+    """r(x, y) = sum_l weights_l k(x, centres_x_l) k(y, centres_y_l).
+
+    centres_x: (b, dx), centres_y: (b, dy), weights: (b,); widths of the two kernels.
+    """
+
+    centres_x: Array
+    centres_y: Array
+    widths: tuple[float, float]
+    weights: Array
+    floor: float
+
+    def pairs(self, x: Side, y: Side) -> Array:
+        """(n,) log of r, or of the floor where r is below it."""
+        return self._log((self._x(x) * self._y(y)) @ self.weights)
+
+    def matrix(self, x: Side, y: Side) -> Array:
+        """(n, m) log r of every x with every y."""
+        return self._log((self._x(x) * self.weights) @ self._y(y).T)
+
+    def mi_values(self, x: Side, y: Side) -> Array | None:
+        """None: on the fitted rows the ratio reads too high."""
+        del x, y
+        return None
+
+    def _x(self, x: Side) -> Array:
+        return gaussian_kernel(x.values, self.centres_x, self.widths[0])
+
+    def _y(self, y: Side) -> Array:
+        return gaussian_kernel(y.values, self.centres_y, self.widths[1])
+
+    def _log(self, ratio: Array) -> Array:
+        logs: Array = np.log(np.maximum(ratio, self.floor))
+        return logs
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What the rows of each part add up to.
+
+    gram_x, gram_y: (parts, b, b) sums of k k'; cross: (parts, b) of k(x) k(y); rows: (parts,).
+    """
+
+    gram_x: Array
+    gram_y: Array
+    cross: Array
+    rows: Array
+
+    def moments(self, parts: Sequence[int]) -> tuple[Array, Array]:
+        """H: (b, b), over all pairs of an x and a y of these parts, and h: (b,), over the pairs.
+
+        The mean over n^2 pairs of a product of kernels is the product of two means.
+        """
+        rows = self.rows[parts].sum()
+        H = self.gram_x[parts].sum(0) * self.gram_y[parts].sum(0) / rows**2
+        return H, self.cross[parts].sum(0) / rows
+
+
+def fit(
+    x: Side,
+    y: Side,
+    *,
+    seed: int,
+    centres: int,
+    bandwidth: float | None,
+    ridge: float | None,
+    floor: float,
+) -> KernelRatio:
+    """Minimise 1/2 E_M[r^2] - E_J[r] + ridge/2 |weights|^2: weights = (H + ridge I)^-1 h.
+
+    bandwidth (times the median distance) and ridge that are None have the smallest
+    cross-validated 1/2 E_M[r^2] - E_J[r].
+    """
+    random = np.random.default_rng(seed)
+    chosen = pick_rows(len(x), centres, random)
+    medians = tuple(median_distance(side.values, random) for side in (x, y))
+    part_of = random.permutation(len(x)) % _PARTS
+    best = (math.inf, 0.0, 0.0)
+    bandwidths = BANDWIDTHS if bandwidth is None else (bandwidth,)
+    ridges = RIDGES if ridge is None else (ridge,)
+    if len(bandwidths) * len(ridges) == 1:
+        best = (0.0, bandwidths[0], ridges[0])
+    else:
+        for scale in bandwidths:
+            sums = _sums(_empty(x, y, chosen, medians, scale, floor), x, y, part_of)
+            for lam, loss in zip(ridges, _cross_validated(sums, ridges), strict=True):
+                best = min(best, (loss, scale, lam))
+    model = _empty(x, y, chosen, medians, best[1], floor)
+    H, h = _sums(model, x, y, np.zeros(len(x), dtype=np.int64)).moments([0])
+    weights = np.linalg.solve(H + best[2] * np.eye(len(h)), h).astype(np.float64)
+    return KernelRatio(model.centres_x, model.centres_y, model.widths, weights, floor)
+
+
+def _empty(
+    x: Side, y: Side, rows: Codes, medians: Sequence[float], scale: float, floor: float
+) -> KernelRatio:
+    """The basis alone."""
+    widths = scale * medians[0], scale * medians[1]
+    return KernelRatio(x.values[rows], y.values[rows], widths, np.zeros(len(rows)), floor)
+
+
+def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> _Sums:
+    """Summed in blocks of rows: the kernel matrices of all rows are never alive at once."""
+    parts, b = int(part_of.max()) + 1, len(basis.weights)
+    gram_x, gram_y = np.zeros((parts, b, b)), np.zeros((parts, b, b))
+    cross = np.zeros((parts, b))
+    for part in range(parts):
+        rows = np.flatnonzero(part_of == part)
+        for first in range(0, len(rows), _BLOCK):
+            block = rows[first : first + _BLOCK]
+            kx, ky = basis._x(x.take(block)), basis._y(y.take(block))
+            gram_x[part] += kx.T @ kx
+            gram_y[part] += ky.T @ ky
+            cross[part] += np.einsum("nb,nb->b", kx, ky)
+    return _Sums(gram_x, gram_y, cross, np.bincount(part_of, minlength=parts).astype(np.float64))
+
+
+def _cross_validated(sums: _Sums, ridges: Sequence[float]) -> list[float]:
+    """Per ridge, the mean loss of each part under the weights of the others."""
+    losses = np.zeros(len(ridges))
+    for part in range(_PARTS):
+        H, h = sums.moments([other for other in range(_PARTS) if other != part])
+        held_H, held_h = sums.moments([part])
+        values, vectors = np.linalg.eigh(H)
+        for at, ridge in enumerate(ridges):
+            weights = vectors @ ((vectors.T @ h) / (np.maximum(values, 0) + ridge))
+            losses[at] += 0.5 * weights @ held_H @ weights - held_h @ weights
+    return list(losses / _PARTS)

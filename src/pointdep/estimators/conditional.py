@@ -1,0 +1,498 @@
+"""`ConditionalDependency`: how dependent x and y are once z is known."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from pointdep.core.methods import METHODS, Method, get_method
+from pointdep.data import storage
+from pointdep.data.raw import group_codes
+from pointdep.data.sides import RawSide, SideEncoder, as_side, warn_of_other_order
+from pointdep.errors import (
+    DataWarning,
+    FitWarning,
+    Flag,
+    InputError,
+    ModelFileError,
+    PointdepWarning,
+    names_nearest_option,
+)
+from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.inference.bias import FittingBias
+from pointdep.inference.mutual_information import Array, MIEstimate, estimate, standard_error
+from pointdep.inference.out_of_fold import wide_flags
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Y and Z, each as the user gave it, side by side as one table.
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """How Y and Z are read, the same way in fit and after: the columns that fit has seen."""
+
+    y: SideEncoder
+    z: SideEncoder
+
+    @classmethod
+    def fit(cls, raw_y: RawSide, raw_z: RawSide) -> Conditions:
+        """Learn the columns; warns of constant ones, and refuses what cannot be learned from."""
+        return cls(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
+
+    @property
+    def discrete_both(self) -> bool | None:
+        """What `discrete_y` is for Y and Z together: all categories, all numbers, or by type."""
+        return self.y.discrete if self.y.discrete is self.z.discrete else None
+
+    def read(self, Y: Any, Z: Any) -> tuple[RawSide, RawSide]:
+        """New rows of both sides, checked."""
+        found = []
+        for values, encoder in ((Y, self.y), (Z, self.z)):
+            raw = as_side(values, encoder.side, discrete=encoder.discrete)
+            # For its errors alone: the models take Z, or Y and Z together, for their Y, and would
+            # name the wrong side.
+            encoder.encode(raw)
+            found.append(raw)
+        return found[0], found[1]
+
+    def tables(self, raw_y: RawSide, raw_z: RawSide) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
+        import pandas as pd
+
+        y, z = _columns(raw_y, self.y), _columns(raw_z, self.z)
+        frames = []
+        for columns in ((*y, *z), z):
+            frame = pd.DataFrame(dict(enumerate(values for _, values in columns)))
+            frame.columns = pd.Index([name for name, _ in columns])  # which need not be distinct
+            frames.append(frame)
+        return frames[0], frames[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to read again, in JSON's types."""
+        return {"y": self.y.to_dict(), "z": self.z.to_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Conditions:
+        """What to_dict described."""
+        return cls(SideEncoder.from_dict(saved["y"]), SideEncoder.from_dict(saved["z"]))
+
+
+def _columns(raw: RawSide, encoder: SideEncoder) -> tuple[tuple[str, Any], ...]:
+    """(name, (rows,) values) of each column, categories declared as such.
+
+    Columns of a table keep the names they had in fit, those of an array are "Y0", "Y1", ...
+    """
+    return tuple(
+        (
+            name if encoder.named else f"{encoder.side}{position}",
+            _column(raw.column(position), category=raw.category_mask[position]),
+        )
+        for position, name in enumerate(encoder.names)
+    )
+
+
+def _column(values: Any, *, category: bool) -> Any:
+    import pandas as pd
+
+    if category:
+        return pd.Categorical(values)
+    # Booleans here were declared numbers, and would be read as categories again.
+    return values.astype(np.uint8) if values.dtype.kind == "b" else values
+
+
+def require_same_lengths(**lengths: int) -> None:
+    """Row i of X belongs with row i of Y, of Z and of groups."""
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
+        raise InputError(
+            f"inconsistent numbers of samples: {listed}; row i of each must describe the same case"
+        )
+
+
+def warn_of_other_orders(X: Any, Y: Any, Z: Any) -> None:
+    """Rows belong together by position: one pandas index in two orders is likely a mistake."""
+    for name, side in (("Y", Y), ("Z", Z)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DataWarning)
+            warn_of_other_order(X, side)
+        if caught:
+            warnings.warn(
+                f"X and {name} have the same index in another order, and rows belong together by "
+                f"position: align them first, as with {name}.loc[X.index]",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+# The two fits whose difference is taken: alike in everything but the data.
+
+JOINT, MARGINAL = "joint", "marginal"
+FIT_OF = {JOINT: "X with (Y, Z)", MARGINAL: "X with Z"}
+_PROOF = 2.0  # standard errors
+
+
+def make_parts(
+    estimator: PointwiseDependency | None, *, random_state: Any, progress: bool
+) -> dict[str, PointwiseDependency]:
+    """Two copies of the estimator, not yet fitted, that will split the rows alike."""
+    given = PointwiseDependency() if estimator is None else estimator
+    if not isinstance(given, PointwiseDependency):
+        raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
+    _require_mean_of_pmi(get_method(given.method, given.method_options))
+    if not isinstance(given.critic, str | type):
+        raise InputError(
+            "the estimator has a critic of your own, which takes a y of one width, but it is "
+            "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"
+        )
+    state = given.random_state if random_state is None else random_state
+    if given.checkpoint is not None and state is None:
+        raise InputError(
+            "checkpoint needs a fixed random_state: another seed has nothing to resume"
+        )
+    shared = {
+        # One whole number for both: a generator would go on between the fits.
+        "random_state": int(check_random_state(state).randint(2**31 - 1)),
+        "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
+        "progress": bool(progress and given.progress),
+    }
+    parts = {}
+    for part in FIT_OF:
+        file = given.checkpoint
+        checkpoint = None if file is None else Path(f"{file}.{part}")
+        parts[part] = clone(given).set_params(**shared, checkpoint=checkpoint)
+    return parts
+
+
+def _require_mean_of_pmi(method: Method) -> None:
+    if method.is_mean_of_pmi:
+        return
+    allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
+    raise InputError(
+        f"method {method.key!r} does not infer the mean of PMI over rows, so that its difference "
+        f"is no conditional mutual information: choose from {', '.join(allowed)}"
+    )
+
+
+class SplitOnce:
+    """A splitter that splits once and says the same again: one that shuffles would not."""
+
+    def __init__(self, cv: Any) -> None:
+        self.cv = cv
+        self.pairs: list[Any] | None = None
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> list[Any]:
+        """The splits of `cv`, as it gave them first."""
+        if self.pairs is None:
+            self.pairs = list(self.cv.split(X, y, groups))
+        return self.pairs
+
+    def __repr__(self) -> str:
+        return repr(self.cv)
+
+
+def bias_of_difference(
+    joint: FittingBias, marginal: FittingBias, values: Array, groups: NDArray[np.int64] | None
+) -> tuple[float, float]:
+    """What to add to the mean of the differences over unseen rows, and its standard error.
+
+    values: (n,), the differences of the unseen rows. Where they are not above zero beyond chance, y
+    tells nothing that z does not, and what the first network learned beyond the second is noise.
+    The closed forms are nested, the second having dx dz of the dx (dy + dz) parameters of the
+    first: what is wrong with one is wrong with both, and only the excess is in doubt. Two networks
+    stop each at their own time, so that their doubts add up as those of independent errors.
+    """
+    if float(values.mean()) <= _PROOF * standard_error(values, groups):
+        joint, marginal = (replace(bias, proven=False) for bias in (joint, marginal))
+    excess = FittingBias(
+        closed_form=joint.closed_form - marginal.closed_form,
+        resolution=math.sqrt(max(joint.resolution**2 - marginal.resolution**2, 0.0)),
+    )
+    networks = (replace(bias, closed_form=0.0, resolution=0.0) for bias in (joint, marginal))
+    doubt = math.hypot(excess.stderr, *(network.stderr for network in networks))
+    return joint.correction - marginal.correction, doubt
+
+
+Array32 = NDArray[np.float32]
+
+
+class ConditionalDependency(DependencyEstimator):
+    """Learn PMI(x; y | z) = log p(x,y|z) / (p(x|z) p(y|z)) from rows of three variables.
+
+    By the chain rule it is PMI(x; (y,z)) - PMI(x; z): two `PointwiseDependency` fits, on the same
+    splits, whose answers are subtracted row by row. Their errors are much alike, so the difference
+    is better known than either.
+
+    Parameters
+    ----------
+    estimator : the `PointwiseDependency` to fit twice, None for one with its defaults; it is cloned
+        and itself left alone. Its `discrete_x` and `discrete_y` are those of X and Y. Its method
+        must infer the mean of PMI (such as `pc`, the default): the bounds of `cpc`, `nwj`, `js`,
+        `dv`, `mine` and `smile` are no means over rows, and the difference of two bounds bounds
+        nothing. Its critic must be a named one, as the two fits have sides of different widths.
+    discrete_z : whether Z is categories; None decides by its type.
+    random_state : int for the same numbers on the same machine; None for that of `estimator`.
+    progress : show progress of fits and scoring; False keeps `estimator` quiet too.
+
+    Attributes
+    ----------
+    joint_, marginal_ : the fitted models, of X with (Y, Z) and of X with Z.
+    oof_pmi_ : (n,) float32, PMI(x; y | z) of each training row by models that did not see it; NaN
+        for rows that none reports.
+    flags_ : the training problems of both fits, each also raised as a `FitWarning`.
+    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    n_rows_ : rows fitted.
+    """
+
+    @names_nearest_option
+    def __init__(
+        self,
+        estimator: PointwiseDependency | None = None,
+        *,
+        discrete_z: bool | None = None,
+        random_state: Any = None,
+        progress: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.discrete_z = discrete_z
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(
+        self, X: Any, Y: Any = None, Z: Any = None, groups: Any = None
+    ) -> ConditionalDependency:
+        """Fit on rows (x, y, z).
+
+        X, Y, Z: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories.
+        groups: (n,), as of `PointwiseDependency.fit`: rows of one group are no independent draws.
+        """
+        if Y is None or Z is None:
+            raise InputError(
+                f"{'Y' if Y is None else 'Z'} is missing: call fit(X, Y, Z) with three arrays of "
+                "rows that belong together; without a condition Z, use PointwiseDependency"
+            )
+        given = PointwiseDependency() if self.estimator is None else self.estimator
+        parts = make_parts(given, random_state=self.random_state, progress=self.progress)
+        raw_x = as_side(X, "X", discrete=given.discrete_x)
+        raw_y = as_side(Y, "Y", discrete=given.discrete_y)
+        raw_z = as_side(Z, "Z", discrete=self.discrete_z)
+        codes = group_codes(groups)
+        grouped = {} if codes is None else {"groups": len(codes)}
+        require_same_lengths(X=raw_x.rows, Y=raw_y.rows, Z=raw_z.rows, **grouped)
+        warn_of_other_orders(X, Y, Z)
+        SideEncoder.fit(raw_x, "X")  # for its warnings, which the two fits keep to themselves
+        conditions = Conditions.fit(raw_y, raw_z)
+        yz, z = conditions.tables(raw_y, raw_z)
+        parts[JOINT].set_params(discrete_y=conditions.discrete_both)
+        parts[MARGINAL].set_params(discrete_y=conditions.z.discrete)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PointdepWarning)  # said here, of the right side
+            parts[JOINT].fit(X, yz, groups=codes)
+            parts[MARGINAL].fit(X, z, groups=codes)
+        for model in parts.values():
+            model.set_params(cv=given.cv)  # rather than these splits, which are of these rows
+        self._set_fitted(parts[JOINT], parts[MARGINAL], conditions)
+        for flag in self.flags_:
+            warnings.warn(str(flag), FitWarning, stacklevel=2)
+        return self
+
+    def pmi(self, X: Any, Y: Any, Z: Any) -> Array32:
+        """PMI(x; y | z) of each row, (n,) in nats: a function of that row alone.
+
+        Warns where one of the fits meets many pairs unlike any it has seen; `outside` says which.
+        """
+        yz, z = self._tables(X, Y, Z)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DataWarning)
+            values: Array32 = self.joint_.pmi(X, yz) - self.marginal_.pmi(X, z)
+        for one in caught:
+            if not issubclass(one.category, DataWarning):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        if any(issubclass(one.category, DataWarning) for one in caught):
+            warnings.warn(
+                "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
+                "extrapolation (outside(X, Y, Z) says which)",
+                DataWarning,
+                stacklevel=2,
+            )
+        return values
+
+    def outside(self, X: Any, Y: Any, Z: Any) -> NDArray[np.bool_]:
+        """Which rows are unlike any of the fit, (n,): their PMI is an extrapolation."""
+        yz, z = self._tables(X, Y, Z)
+        return self.joint_.outside(X, yz) | self.marginal_.outside(X, z)
+
+    def mutual_information(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        Z: Any = None,
+        *,
+        groups: Any = None,
+        confidence: float = 0.95,
+    ) -> MIEstimate:
+        """I(X; Y | Z): of the training rows out of fold, or of the given rows.
+
+        The standard error is that of the mean of the differences of the rows, joined with the doubt
+        about the correction for the bias of fitting. Give rows that were not fitted on: on training
+        rows it reads too high; of given rows it is the plain mean, with the bias in the interval.
+        """
+        check_is_fitted(self, "joint_")
+        differences = self.joint_.oof_values_ - self.marginal_.oof_values_
+        known = ~np.isnan(differences)
+        values, codes = differences[known], self.joint_.groups_
+        codes = None if codes is None else codes[known]
+        correction, doubt = bias_of_difference(
+            self.joint_.bias_, self.marginal_.bias_, values, codes
+        )
+        if X is not None or Y is not None or Z is not None:
+            values, codes = self.pmi(X, Y, Z).astype(np.float64), group_codes(groups)
+            grouped = {} if codes is None else {"groups": len(codes)}
+            require_same_lengths(X=len(values), **grouped)
+            correction, doubt = 0.0, math.hypot(correction, doubt)
+        return estimate(
+            values,
+            get_method(self.joint_.method, self.joint_.method_options),
+            confidence=confidence,
+            warnings=tuple(str(flag) for flag in self.flags_),
+            groups=codes,
+            correction=correction,
+            doubt=doubt,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write both models, and how Y and Z are read, as one folder of safetensors and JSON."""
+        check_is_fitted(self, "joint_")
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> ConditionalDependency:
+        """Read what `save` wrote."""
+        params, joint, marginal, conditions = load(Path(path), device=device)
+        made = cls(**params)
+        made._set_fitted(joint, marginal, conditions)
+        return made
+
+    def _found(self) -> list[tuple[str, object]]:
+        return [("conditional mutual information", self.mutual_information())]
+
+    def _set_fitted(
+        self, joint: PointwiseDependency, marginal: PointwiseDependency, conditions: Conditions
+    ) -> None:
+        self.joint_, self.marginal_, self.conditions_ = joint, marginal, conditions
+        self.oof_pmi_: Array32 = joint.oof_pmi_ - marginal.oof_pmi_
+        self.flags_ = tuple(
+            Flag(flag.name, flag.replicas, f"in the fit of {FIT_OF[part]}, {flag.message}")
+            for part, model in ((JOINT, joint), (MARGINAL, marginal))
+            for flag in model.flags_
+            if flag.name != "wide_interval"  # that of the difference is another
+        )
+        self.n_rows_ = joint.n_rows_
+        self._set_features(joint.encoder_x_)
+        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
+
+    def _tables(self, X: Any, Y: Any, Z: Any) -> tuple[Any, Any]:
+        """Of given rows: Y and Z together, and Z."""
+        check_is_fitted(self, "joint_")
+        if X is None or Y is None or Z is None:
+            raise InputError("X, Y and Z are all needed: a row has three parts")
+        raw_x = as_side(X, "X", discrete=self.joint_.encoder_x_.discrete)
+        raw_y, raw_z = self.conditions_.read(Y, Z)
+        require_same_lengths(X=raw_x.rows, Y=raw_y.rows, Z=raw_z.rows)
+        return self.conditions_.tables(raw_y, raw_z)
+
+
+# A folder with the two models in it, and how Y and Z are read.
+
+_KIND = "conditional"  # the key under which model.json says what is only found here
+_ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator beside its place and move it there, as one folder."""
+    _check_target(path)
+    path = path.resolve()
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+            parts = {part: Path(scratch, part) for part in FIT_OF}
+            for part, place in parts.items():
+                getattr(estimator, f"{part}_").save(place)
+            new, old = Path(scratch, "new"), Path(scratch, "old")
+            about = {
+                "params": _params(estimator),
+                "sides": estimator.conditions_.to_dict(),
+                "sha256": {part: _digest(place) for part, place in parts.items()},
+            }
+            storage.write_model(new, {_KIND: about}, {})
+            for part, place in parts.items():
+                place.replace(new / part)
+            storage.put_in_place(new, path, aside=old)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def load(
+    path: Path, *, device: str
+) -> tuple[dict[str, Any], PointwiseDependency, PointwiseDependency, Conditions]:
+    """The constructor's options, the joint and the marginal model, and how Y and Z are read."""
+    about, _ = storage.read_model(path)
+    if _KIND not in about:
+        raise ModelFileError(f"{path} is a model of pairs: read it with PointwiseDependency.load")
+    try:
+        saved = about[_KIND]
+        params, discrete_y = dict(saved["params"]), saved["params"]["discrete_y"]
+        conditions = Conditions.from_dict(saved["sides"])
+        digests = {part: saved["sha256"][part] for part in FIT_OF}
+    except (KeyError, TypeError, InputError) as error:
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
+    for part, digest in digests.items():
+        if _digest(path / part) != digest:
+            raise ModelFileError(f"{path / part} belongs to another model than {path / _ABOUT}")
+    del params["discrete_y"]
+    prototype = clone(models[JOINT]).set_params(discrete_y=discrete_y, random_state=None)
+    return {"estimator": prototype, **params}, models[JOINT], models[MARGINAL], conditions
+
+
+def _params(estimator: Any) -> dict[str, Any]:
+    """The options that the two models do not hold, as JSON."""
+    given, seed = estimator.estimator, estimator.random_state
+    if seed is None and given is not None:
+        seed = given.random_state
+    return {
+        "discrete_y": None if given is None else given.discrete_y,
+        "discrete_z": estimator.discrete_z,
+        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
+    }
+
+
+def _digest(part: Path) -> str:
+    """Of the file that holds the digests of all else of a model."""
+    return hashlib.sha256((part / _ABOUT).read_bytes()).hexdigest()
+
+
+def _check_target(path: Path) -> None:
+    """As for any model, but a folder that holds one of these, and no more, may be replaced."""
+    if path.is_dir() and {e.name for e in path.iterdir()} == {_ABOUT, _WEIGHTS, *FIT_OF}:
+        try:
+            about, _ = storage.read_model(path)
+        except ModelFileError:
+            about = {}
+        if _KIND in about:
+            return
+    storage.check_target(path)

@@ -1,0 +1,163 @@
+"""What of an estimator goes into its folder, and how it comes back."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pointdep.core.critics import CRITICS
+from pointdep.core.methods import METHODS, get_method
+from pointdep.core.ratio import RatioModel
+from pointdep.data import storage
+from pointdep.data.sides import SideEncoder
+from pointdep.errors import Flag, InputError, ModelFileError
+from pointdep.estimators import assembly
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.inference.bias import FittingBias
+
+# Models of other rooms, by the kind that their folder names.
+_READERS = {"calibrated": "pointdep.estimators.calibrated"}
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator as a folder."""
+    about = {
+        "params": estimator.fit_params_,
+        "hidden": estimator.hidden_,
+        "wide": estimator.model_.critic.wide,
+        "encoder_x": estimator.encoder_x_.to_dict(),
+        "encoder_y": estimator.encoder_y_.to_dict(),
+        "rows": estimator.n_rows_,
+        "replicas": estimator.n_replicas_,
+        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
+        "history": estimator.history_,
+        "bias": asdict(estimator.bias_),
+        "jackknife": estimator.jackknife_,
+        "digests": estimator.digests_,
+    }
+    tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
+    tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
+    tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
+    if estimator.groups_ is not None:
+        tensors["groups"] = torch.from_numpy(estimator.groups_)
+    storage.write_model(path, about, tensors)
+
+
+def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
+    """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
+    about, tensors = storage.read_model(path)
+    if about.get("kind") == "encoder":
+        raise ModelFileError(
+            f"{path} is an encoder of `pointdep pretrain`: read it with contrastive.load_encoder"
+        )
+    if about.get("kind") in _READERS:
+        reader = importlib.import_module(_READERS[about["kind"]])
+        return reader.load(path, critic=critic, device=device)
+    try:
+        params = dict(about["params"])
+        METHODS.require_here(params["method"], path)
+        get_method(params["method"], params["method_options"])
+        made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
+        encoder_x = SideEncoder.from_dict(about["encoder_x"])
+        encoder_y = SideEncoder.from_dict(about["encoder_y"])
+        made.hidden_ = _hidden(about["hidden"])
+        rows, replicas = int(about["rows"]), int(about["replicas"])
+        wide = bool(about.get("wide", False))  # early models have no such entry
+        made.history_ = about["history"]
+        made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
+        made.oof_pmi_ = tensors["oof_pmi"].numpy()
+        made.oof_values_ = tensors["oof_values"].numpy()
+        made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
+        made.fit_params_ = about["params"]
+        made.bias_ = FittingBias(**about["bias"])
+        made.jackknife_ = float(about["jackknife"])
+        digests = about.get("digests")  # early models and streamed fits have none
+        made.digests_ = None if digests is None else tuple(digests)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    made.critic = _critic(made.critic, critic, path)
+    method = get_method(made.method, made.method_options)
+    settings = replace(made._critic_settings(rows, 0), hidden=made.hidden_, wide=wide)
+    model = assembly.make_model(settings, method, replicas, encoder_x.dim, encoder_y.dim)
+    _load_weights(model, tensors, path)
+    made._set_fitted(model.to(pick_device(device)), encoder_x, encoder_y, rows)
+    return made
+
+
+def saved_params(estimator: Any) -> dict[str, Any]:
+    """The options as they are now, as JSON; what cannot be written is left at its default."""
+    kept = dict(estimator.get_params(deep=False))
+    kept["critic"] = _describe_critic(estimator.critic)
+    kept["hidden"] = plain_hidden(estimator.hidden)
+    options = estimator.method_options
+    kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
+    seed = estimator.random_state
+    kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    for name in ("cv", "checkpoint", "device", "distributed", "progress"):
+        kept.pop(name)
+    return {name: _plain(value) for name, value in kept.items()}
+
+
+def plain_hidden(hidden: Any) -> Any:
+    """Layer widths as JSON knows them."""
+    return hidden if isinstance(hidden, str) else [int(width) for width in hidden]
+
+
+def _hidden(saved: Any) -> Any:
+    return saved if isinstance(saved, str) else tuple(saved)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python's own, which JSON knows."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _describe_critic(critic: Any) -> Any:
+    """A critic's entry in model.json: its name or import path, or that the user must bring it."""
+    if isinstance(critic, str):
+        return critic
+    if isinstance(critic, type):
+        path = f"{critic.__module__}:{critic.__qualname__}"
+        return next((name for name, known in CRITICS.items() if known is critic), path)
+    return {"own": "module" if isinstance(critic, nn.Module) else "encoders"}
+
+
+def _critic(saved: Any, given: Any, path: Path) -> Any:
+    """The critic to build: the named one that was saved, or the user's own, brought again."""
+    if isinstance(saved, str):
+        if given is None:
+            CRITICS.require_here(saved, path, ", or give the class as load(path, critic=...)")
+            return saved
+        if isinstance(given, type) and _describe_critic(given) == saved:
+            return given
+        raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
+    if given is None:
+        raise InputError(
+            f"{path} was fitted with your own {saved.get('own')}: give it again as "
+            "load(path, critic=...)"
+        )
+    return given
+
+
+def _load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put saved weights into a freshly made model."""
+    state = {
+        name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")
+    }
+    if "reference" in state:
+        model.reference = torch.zeros_like(state["reference"])
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ModelFileError(
+            f"{path}: the critic does not fit the saved weights: {reason}"
+        ) from None
+    model.eval()
+    model.requires_grad_(False)

@@ -1,0 +1,986 @@
+"""`PointwiseDependency`: learn r(x,y) from pairs, and answer with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from pointdep.core.methods import get_method
+from pointdep.core.ratio import RatioModel
+from pointdep.data.raw import group_codes
+from pointdep.data.sides import (
+    RawSide,
+    SideEncoder,
+    as_side,
+    require_same_length,
+)
+from pointdep.data.stored_pairs import paired_parts, sampled
+from pointdep.errors import (
+    DataWarning,
+    FitWarning,
+    Flag,
+    InputError,
+    names_nearest_option,
+    require_whole,
+    warn_caller,
+)
+from pointdep.estimators import assembly, persistence
+from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.fit_rows import (
+    FitRows,
+    PairedRows,
+    fingerprint,
+    hold_rows,
+    is_large,
+    stream_rows,
+    streams,
+)
+from pointdep.estimators.permutation import PermutationNull, permutation_null
+from pointdep.fitting.batches import TrainingOptions
+from pointdep.fitting.data_flags import (
+    determined_flags,
+    few_rows_flags,
+)
+from pointdep.fitting.engine import Checkpoint
+from pointdep.fitting.processes import ALONE, Processes, processes_of_group
+from pointdep.fitting.progress import Progress, Silent, show
+from pointdep.fitting.reference import reference_flags, store_reference
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.splits import require_product_rows
+from pointdep.fitting.state import remove_state
+from pointdep.inference.checks import RatioCheck, check_log_ratio
+from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
+from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
+from pointdep.inference.scoring import (
+    normalised_pmi,
+    score_matrix,
+    score_pairs,
+    score_replicas,
+    shuffled_log_likelihood,
+)
+from pointdep.inference.verdicts import Origin
+from pointdep.retrieval import search
+from pointdep.retrieval.candidate_index import CandidateIndex, read_index
+from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from pointdep.inference.out_of_fold import HeldOut
+
+
+Array32 = NDArray[np.float32]
+
+ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
+_MANY_OUTSIDE = 0.01
+_PART = 1 << 24  # numbers that are answered about at a time, where the rows are many
+_MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
+
+
+class PointwiseDependency(DependencyEstimator):
+    """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
+
+    Parameters
+    ----------
+    method : key of `pointdep.METHODS`: how r is learned and MI inferred.
+    critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
+        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
+        "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
+        giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
+        product is the score.
+    hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
+        with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
+        its encoders of wide data have (256, 256), or (512, 512) above 128 columns.
+        `embedding_dim` is for "separable" and those encoders; activation "auto" is ReLU for them
+        and for methods whose score is r, such as `drf`, and SiLU otherwise.
+    link : what the critic's output stands for: the method's "score"; "log_ratio", which keeps r
+        positive; or "asinh", r - 1/r, which does so too and suits `drf` better. "auto" is the
+        score, and log r with the critic "auto", which takes no other.
+    method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
+    discrete_x, discrete_y : whether a side is categories; None decides by its type.
+    folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
+        part of the rows to train, one to stop and one to report.
+    cv : a scikit-learn splitter instead of `folds`.
+    stop_fraction : share of each replica's rows that decides when to stop.
+    batch_size, negatives : rows per step, and product samples per row, or "auto".
+    learning_rate, weight_decay, max_epochs, patience, average : of the optimiser, of early
+        stopping, and of the running average of the weights (0 for none).
+    reference_size : rows of y kept by `cpc` to normalise its read-out.
+    stream : read the rows as they are needed instead of holding them; None does so with more than
+        2^27 numbers in all. Then part of the answers comes from a sample of the rows
+        (docs/large.md), and there is no `cv`.
+    device : "auto", "cpu", "cuda", "mps", ...
+    distributed : share the work among the processes of `torch.distributed`, each of which calls
+        `fit` with the same rows and ends with the same model (docs/distributed.md).
+    random_state : int for the same numbers on the same machine.
+    progress : show progress on standard error when fitting or scoring takes over two seconds.
+    checkpoint : a file that keeps the state of training; a fit of the same data and settings that
+        finds it goes on from there, and removes it at the end.
+
+    Attributes
+    ----------
+    oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
+        rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
+    flags_ : the training problems found, each also raised as a `FitWarning`.
+    bias_ : the bias of fitting, which `mutual_information()` takes off, so that it is not the mean
+        of `oof_pmi_`.
+    hidden_ : the layers that were used.
+    history_ : per epoch and replica, the objective on training batches and on held-out rows.
+    n_features_in_, feature_names_in_ : columns of X, and their names where X is a table.
+    n_rows_, n_replicas_ : what was fitted.
+    """
+
+    @names_nearest_option
+    def __init__(
+        self,
+        *,
+        method: str = "pc",
+        critic: Any = "auto",
+        hidden: Sequence[int] | str = "auto",
+        embedding_dim: int = 64,
+        activation: str = "auto",
+        link: str = "auto",
+        method_options: Mapping[str, Any] | None = None,
+        discrete_x: bool | None = None,
+        discrete_y: bool | None = None,
+        folds: int = 5,
+        cv: Any = None,
+        stop_fraction: float = 0.15,
+        batch_size: int | str = "auto",
+        negatives: int | str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        max_epochs: int = 200,
+        patience: int = 8,
+        average: float = 0.99,
+        reference_size: int = 1024,
+        stream: bool | None = None,
+        device: str = "auto",
+        distributed: bool = False,
+        random_state: Any = None,
+        progress: bool = True,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.method = method
+        self.critic = critic
+        self.hidden = hidden
+        self.embedding_dim = embedding_dim
+        self.activation = activation
+        self.link = link
+        self.method_options = method_options
+        self.discrete_x = discrete_x
+        self.discrete_y = discrete_y
+        self.folds = folds
+        self.cv = cv
+        self.stop_fraction = stop_fraction
+        self.batch_size = batch_size
+        self.negatives = negatives
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.average = average
+        self.reference_size = reference_size
+        self.stream = stream
+        self.device = device
+        self.distributed = distributed
+        self.random_state = random_state
+        self.progress = progress
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
+        """Fit on paired rows.
+
+        X, Y: numpy, torch, pandas, polars or lists, (n,) or (n, d), numbers or categories; or what
+        `pointdep.open_rows` opens.
+        groups: (n,), for rows that are not independent draws (several captions of one image): rows
+        of one group stay on one side of every split and are never each other's product samples.
+        """
+        if Y is None:
+            raise InputError(
+                "PointwiseDependency requires y to be passed, but the target y is None: call "
+                "fit(X, Y) with two arrays of paired rows"
+            )
+        require_whole("reference_size", self.reference_size)
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError(
+                "checkpoint needs a fixed random_state: another seed has nothing to resume"
+            )
+        method = get_method(self.method, self.method_options)
+        processes = self._processes()
+        seed = processes.first(self._seed)
+        rows = self._read(X, Y, groups, seed, processes)
+        paired = rows.paired
+        if method.uses_product:
+            require_product_rows(paired.splits, paired.codes, method.key)
+        widths = paired.x.shape[1], paired.y.shape[1]
+        settings = self._critic_settings(rows.count, max(widths))
+        model = assembly.make_model(settings, method, len(paired.splits), *widths)
+        rows = rows.prepare(model)
+        copies = [] if groups is not None else rows.copies()
+        options = self._training_options(settings, rows)
+        checkpoint = self._open_checkpoint(model, rows, options)
+        title = f"fitting {len(paired.splits)} model(s) of {method.key}{rows.share}"
+        with show(title, enabled=self.progress and processes.is_first) as progress:
+            trained = assembly.train_model(
+                model,
+                rows.paired,
+                options,
+                progress=progress,
+                checkpoint=checkpoint,
+                canonical=rows.canonical(model, progress),
+                batches=rows.batches(model, options, progress),
+                processes=processes,
+            )
+            found = self._store_reference(model, rows.paired)
+            held = rows.out_of_fold(model, progress)
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        known = rows.paired.values(held.pmi)
+        self._set_fitted(model, paired.encoder_x, paired.encoder_y, rows.count)
+        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
+        self.history_, self.groups_ = trained.history, rows.codes
+        self.bias_, self.jackknife_ = held.bias, rows.paired.jackknife_factor()
+        self.training_rows_, self._settings = rows.kept(), settings
+        self.digests_ = paired.digests
+        self.hidden_ = persistence.plain_hidden(settings.hidden)
+        self.fit_params_ = persistence.saved_params(self)
+        self.flags_ = (
+            *few_rows_flags(rows.count),
+            *copies,
+            *(determined_flags(model, rows.paired.shared_column) if paired.both_numeric else []),
+            *trained.flags,
+            *found,
+            *held.flags,
+            *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
+        )
+        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
+        if not processes.is_first:
+            return self
+        if checkpoint is not None:
+            remove_state(checkpoint.path)
+        for flag in self.flags_:
+            warn_caller(str(flag), FitWarning)
+        return self
+
+    def mutual_information(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        confidence: float = 0.95,
+        shuffles: int = 0,
+    ) -> MIEstimate:
+        """The mutual information: of the training rows out of fold, or of the given rows.
+
+        Of the training rows it is corrected for the bias of fitting (`pointdep.inference.bias`).
+        Give rows that the model was not fitted on: on its own training rows it reads too high; of
+        given rows it is the plain mean, with the bias in the interval. `shuffles` asks for
+        the p-value of independence, from so many shuffled copies of the training rows.
+        """
+        check_is_fitted(self, "model_")
+        notes = tuple(str(flag) for flag in self.flags_)
+        method = self.model_.methods[0]
+        given = X is not None or Y is not None
+        require_whole("shuffles", shuffles, least=0)
+        null_p = self._null(shuffles, given).p_value if shuffles else None
+        if not given:
+            known = ~np.isnan(self.oof_values_)
+            values = self.oof_values_[known]
+            codes = None if self.groups_ is None else self.groups_[known]
+            correction, doubt = self.bias_.correction, self.bias_.stderr
+        else:
+            codes = group_codes(groups)
+            if codes is None:
+                values = self._by_parts(X, Y, self._inferred)
+            else:
+                values = self._inferred(X, Y, groups)
+            correction, doubt = 0.0, self._doubt(X, Y)
+        return estimate(
+            values,
+            method,
+            confidence=confidence,
+            warnings=notes,
+            groups=codes,
+            correction=correction,
+            doubt=doubt,
+            null_p=null_p,
+            shuffles=shuffles,
+        )
+
+    def check(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        groups: Any = None,
+        level: float = 0.05,
+        tolerance: float = 0.05,
+    ) -> RatioCheck:
+        """Is the fitted ratio right? Tests that need no truth, on rows the model did not see.
+
+        Without arguments on the training rows out of fold, otherwise on the given rows. The result
+        has `passed`, a `verdict` in words, `to_dict()` and `plot()`.
+        """
+        check_is_fitted(self, "model_")
+        held = self._held_out(X, Y, groups, "check")
+        x, y = held.x, held.y
+        if X is None and Y is None:
+            of_rows = self._fitted_rows("check()", "check(X, Y)").values(self.oof_pmi_)
+            known = np.flatnonzero(~np.isnan(of_rows))
+            pmi = torch.from_numpy(of_rows[known])
+        else:
+            known, pmi = np.arange(len(x)), self._score(x, y)
+        blocks = held.blocks()
+        index = torch.from_numpy(known).to(x.device)
+        pmi = pmi.to(self.model_.seen.device)
+        outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
+        return check_log_ratio(
+            *blocks[:3],
+            groups=blocks[3],
+            at_limit=float(self.model_.at_limit(pmi.unsqueeze(0)).double().mean()),
+            outside=float(outside.double().mean()),
+            level=level,
+            tolerance=tolerance,
+            origin=self._origin(given=X is not None or Y is not None),
+        )
+
+    def pmi(self, X: Any, Y: Any) -> Array32:
+        """log r of each pair, (n,): a function of that pair alone, in nats.
+
+        Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
+        """
+        found: Array32
+        found, far = self._by_parts(X, Y, self._pmi_and_outside)
+        if float(far.mean()) > _MANY_OUTSIDE:
+            warn_caller(
+                f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
+                "PMI is an extrapolation (outside(X, Y) says which)",
+                DataWarning,
+            )
+        return found
+
+    def _pmi_and_outside(self, X: Any, Y: Any) -> tuple[Array32, NDArray[np.bool_]]:
+        x, y, _, _ = self._encode(X, Y)
+        values = self._score(x, y)
+        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
+        return values.numpy(), far.cpu().numpy()
+
+    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any], Any]) -> Any:
+        """answer(X, Y), an array a row or several, in parts where the rows are many."""
+        if X is None or Y is None or not is_large(X, Y):
+            return answer(X, Y)
+        check_is_fitted(self, "model_")
+        found = []
+        step = max(1, _PART // max(1, sum(int(np.prod(side.shape[1:])) for side in (X, Y))))
+        for first, x, y in paired_parts(X, Y, step):
+            try:
+                found.append(answer(x, y))
+            except InputError as error:
+                last = first + len(x) - 1
+                raise InputError(f"in the part from row {first} to {last}: {error}") from error
+        if isinstance(found[0], tuple):
+            return tuple(np.concatenate(side) for side in zip(*found, strict=True))
+        return np.concatenate(found)
+
+    def pmi_stderr(self, X: Any, Y: Any) -> Array32:
+        """The standard error of `pmi`, (n,): how much it changes with the rows of the fit.
+
+        From the replicas, each of which was fitted without one part of the rows (the jackknife by
+        parts). What differs between replicas by their initial weights is in it too, so that it errs
+        on the high side.
+        """
+        found: Array32 = self._by_parts(X, Y, self._stderr)
+        return found
+
+    def _stderr(self, X: Any, Y: Any) -> Array32:
+        x, y, _, _ = self._encode(X, Y)
+        count = self.model_.replicas
+        if count < 2:
+            raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
+        with show("scoring", enabled=self.progress) as progress:
+            spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
+        found: Array32 = (self.jackknife_ * spread).sqrt().float().numpy()
+        return found
+
+    def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:
+        """Which pairs are unlike any of the fit, (n,): their PMI is an extrapolation.
+
+        A value lies well beyond all values its column had, or PMI beyond that of all pairs and
+        mismatched pairs.
+        """
+        found: NDArray[np.bool_] = self._by_parts(X, Y, self._pmi_and_outside)[1]
+        return found
+
+    def pd(self, X: Any, Y: Any) -> Array32:
+        """r of each pair, (n,)."""
+        values: Array32 = np.exp(self.pmi(X, Y))
+        return values
+
+    def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
+        """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
+
+        The probability of an outcome is its frequency where a side is one column of categories, and
+        1/n of the training rows where it is continuous, each row being its own outcome: 1 says that
+        x and y only occur together, 0 that they are independent, -1 that they never meet. Give
+        `pmi`, the PMI of the same pairs, where it is at hand already.
+        """
+        if pmi is None and is_large(X, Y):
+            pmi = self.pmi(X, Y)
+        done = 0
+
+        def part(x: Any, y: Any) -> Array32:
+            nonlocal done
+            own = pmi if pmi is None or not is_large(X, Y) else pmi[done : done + len(x)]
+            done += len(x) if pmi is not None else 0
+            return self._npmi(x, y, own)
+
+        found: Array32 = self._by_parts(X, Y, part)
+        return found
+
+    def _npmi(self, X: Any, Y: Any, pmi: Array32 | None) -> Array32:
+        x, y, raw_x, raw_y = self._encode(X, Y)
+        rarity = [
+            encoder.log_frequency(raw)
+            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
+        ]
+        if pmi is None:
+            pmi = self._score(x, y).numpy()
+        elif np.shape(pmi) != (len(x),):
+            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
+        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
+
+    def pmi_matrix(self, X: Any, Y: Any) -> Array32:
+        """log r of every x with every y, (n, m), computed in blocks."""
+        x, y, _, _ = self._encode(X, Y, paired=False)
+        with show("scoring", enabled=self.progress) as progress:
+            return score_matrix(self.model_, x, y, progress)
+
+    def retrieve(
+        self,
+        X: Any,
+        candidates: Any,
+        k: int | None = None,
+        *,
+        queries: str = "x",
+        exact: bool = False,
+        index: str = "flat",
+        shortlist: int | None = None,
+        measure_recall: bool = True,
+    ) -> search.Retrieved:
+        """The k candidates of highest PMI for each row of X, best first.
+
+        Critics that are an inner product are searched exactly, unless `index` says otherwise. With
+        the default critic the closed form is searched, and PMI itself is computed for the best of
+        that search. Up to some millions of pairs, all are scored.
+
+        Parameters
+        ----------
+        X : array-like, (n, d)
+            The queries.
+        candidates : array-like, (m, e), or CandidateIndex
+            Rows of the other side, or what `index` made of them.
+        k : int, optional
+            How many to find. By default 10, or all candidates if there are fewer.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        exact : bool
+            Score every pair.
+        index : {"flat", "hnsw", "ivf"}
+            "flat" looks at all vectors, "hnsw" and "ivf" at some: faster and less certain.
+        shortlist : int, optional
+            How many candidates per query are scored by PMI itself. By default as many as a sample
+            of the queries needs, 5,000 at most; 1,000 without `measure_recall`.
+        measure_recall : bool
+            If the search is not exact, compare it with the true answer of a sample of the queries.
+            The result has the share found, and the number of these queries.
+
+        Returns
+        -------
+        Retrieved
+            `indices` and `pmi`, (n, k) each, and how good the search was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pointdep import PointwiseDependency
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> model = PointwiseDependency(random_state=0, progress=False).fit(x, 3 * x + 1)
+        >>> model.retrieve(x[:5], 3 * x + 1, k=2).indices.shape
+        (5, 2)
+        """
+        check_is_fitted(self, "model_")
+        return search.retrieve(
+            self.model_,
+            self._encode_side,
+            X,
+            candidates,
+            k,
+            queries=queries,
+            exact=exact,
+            index=index,
+            shortlist=shortlist,
+            measure_recall=measure_recall,
+            progress=self.progress,
+        )
+
+    def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
+        """Prepare candidates of one side for `retrieve`.
+
+        Parameters
+        ----------
+        candidates : array-like, (m, d)
+            Their rows.
+        side : {"y", "x"}
+            The side that they are of.
+        kind : {"flat", "hnsw", "ivf"}
+            How the index searches; see `retrieve`.
+
+        Returns
+        -------
+        CandidateIndex
+            To be given to `retrieve`, or saved with `save(path)`.
+        """
+        check_is_fitted(self, "model_")
+        return search.index_candidates(
+            self.model_,
+            self._encode_side,
+            candidates,
+            side=side,
+            kind=kind,
+            progress=self.progress,
+        )
+
+    def load_index(self, path: str | Path) -> CandidateIndex:
+        """Read a saved index, which must have been made with this model.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder that `CandidateIndex.save` wrote.
+
+        Returns
+        -------
+        CandidateIndex
+            As `index` made it.
+        """
+        check_is_fitted(self, "model_")
+        return read_index(Path(path), self.model_)
+
+    def retrieval_metrics(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        queries: str = "x",
+        relevant: Relevant | None = None,
+        ks: Sequence[int] = (1, 10, 100),
+        matching: Sequence[int] | None = None,
+        draws: int = 20,
+        distractors: str = "random",
+        random_state: int = 0,
+    ) -> RetrievalMetrics:
+        """How well the right candidates are found: recall at k, mean reciprocal rank, 1:m matching.
+
+        Every pair of X and Y is scored.
+
+        Parameters
+        ----------
+        X, Y : array-like, (n, d) and (m, e)
+            Rows of both sides.
+        queries : {"x", "y"}
+            The side of the queries. The candidates are the other side.
+        relevant : tuple of two arrays, optional
+            As in `pointdep.retrieval_metrics`. By default candidate i is right for query i, and if
+            the candidates are categories, all that have the value of candidate i.
+        ks, matching, draws, distractors, random_state
+            As in `pointdep.retrieval_metrics`.
+
+        Returns
+        -------
+        RetrievalMetrics
+            The metrics, with `to_dict()` for JSON.
+        """
+        check_is_fitted(self, "model_")
+        return search.model_metrics(
+            self.model_,
+            self._encode_side,
+            X,
+            Y,
+            queries=queries,
+            relevant=relevant,
+            category_ids=self._category_ids,
+            ks=ks,
+            matching=matching,
+            draws=draws,
+            distractors=distractors,
+            random_state=random_state,
+            progress=self.progress,
+        )
+
+    def score(self, X: Any, Y: Any, groups: Any = None) -> float:
+        """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
+
+        The one number by which methods and critics can be compared: higher is better, -log 2 is no
+        better than calling everything independent. Of very many rows, 131,072 at random decide.
+        """
+        X, Y, groups = some_rows(X, Y, groups)
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
+
+    def _score(self, x: Tensor, y: Tensor) -> Tensor:
+        with show("scoring", enabled=self.progress) as progress:
+            return score_pairs(self.model_, x, y, progress)
+
+    def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.model_.seen.device
+        return x.to(device), y.to(device)
+
+    def _encode(
+        self, X: Any, Y: Any, *, paired: bool = True
+    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
+        """Both sides as float32 rows on the CPU, and as they were given."""
+        check_is_fitted(self, "model_")
+        if X is None or Y is None:
+            raise InputError("both X and Y are needed: a pair has two sides")
+        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
+        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        self.encoder_x_.check(raw_x)
+        self.encoder_y_.check(raw_y)
+        if paired:
+            require_same_length(raw_x, raw_y)
+        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
+        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
+        return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+    def _encode_side(self, rows: Any, side: str) -> Tensor:
+        """Rows of one side, as the model takes them, on the CPU."""
+        if rows is None:
+            raise InputError(f"{side.upper()} is missing: give rows of {side}")
+        encoded = self._encoder(side).encode(self._read_side(rows, side))
+        return self.model_.prepare_side(torch.from_numpy(encoded), side)
+
+    def _read_side(self, rows: Any, side: str) -> RawSide:
+        return as_side(rows, side.upper(), discrete=self._encoder(side).discrete)
+
+    def _encoder(self, side: str) -> SideEncoder:
+        return self.encoder_x_ if side == "x" else self.encoder_y_
+
+    def _category_ids(self, rows: Any, side: str) -> NDArray[np.int64] | None:
+        """One number for all rows of the same categories, (n,); None for a side of numbers."""
+        if not self._encoder(side).discrete:
+            return None
+        columns = self._read_side(rows, side).categorical
+        codes = [np.unique(values, return_inverse=True)[1] for _, values in columns]
+        ids: NDArray[np.int64] = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
+        return ids.reshape(-1)  # NumPy 2.0 gives (rows, 1)
+
+    def plot_pmi(
+        self, X: Any = None, Y: Any = None, *, groups: Any = None, ax: Axes | None = None
+    ) -> Axes:
+        """Histogram of PMI: of pairs, and of mismatched pairs, which should lie below.
+
+        Without X and Y of the training rows out of fold, otherwise of the given rows.
+        """
+        from pointdep.display.plots import plot_pmi
+
+        check_is_fitted(self, "model_")
+        log_ratio, joint, product, _ = self._held_out(X, Y, groups, "plot_pmi").blocks()
+        return plot_pmi(log_ratio[joint > 0].numpy(), log_ratio[product > 0].numpy(), ax=ax)
+
+    def plot_training(self, ax: Axes | None = None) -> Axes:
+        """The objective on training batches and on held-out rows, by epoch and replica."""
+        from pointdep.display.plots import plot_training
+
+        check_is_fitted(self, "model_")
+        return plot_training(self.history_, ax)
+
+    def plot_pairs(
+        self,
+        X: Any = None,
+        Y: Any = None,
+        *,
+        k: int = 10,
+        labels: Sequence[Any] | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """The k pairs of highest and the k of lowest PMI, as bars.
+
+        Without X and Y of the training rows out of fold, otherwise of the given rows. labels: what
+        to call the rows, one a row; their numbers where it is None.
+        """
+        from pointdep.display.plots import plot_pairs
+
+        check_is_fitted(self, "model_")
+        pmi = self.oof_pmi_ if X is None and Y is None else self.pmi(X, Y)
+        return plot_pairs(pmi, k=k, labels=labels, ax=ax)
+
+    def _origin(self, *, given: bool) -> Origin:
+        """Where log r comes from, for the advice of a check."""
+        learned_by = "network" if self.history_ else "calibrated"  # nothing was trained here
+        if self.model_.answered == "closed form alone":
+            learned_by = "closed form"
+        return Origin(self.model_.methods[0].key, learned_by, given)
+
+    def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
+        """The rows of the fit, each with the models that did not see it, or the given rows."""
+        if X is None and Y is None:
+            fitted = self._fitted_rows(f"{call}()", f"{call}(X, Y)")
+            parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
+            return HeldOut(
+                parts, fitted.x, fitted.y, fitted.codes, fitted.seed, numbers=fitted.numbers
+            )
+        X, Y, groups = some_rows(X, Y, groups)
+        x, y, _, _ = self._encode(X, Y)
+        codes, _ = group_ids(groups, len(x))
+        return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
+
+    def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The method's inference on given rows as pseudo-values, (n,)."""
+        x, y, _, _ = self._encode(X, Y)
+        _, ids = group_ids(groups, len(x))
+        rows = np.arange(len(x))
+        return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+
+    def _doubt(self, X: Any, Y: Any) -> float:
+        """What the fit adds to the standard error of the mean log r of given rows."""
+        del X, Y
+        return math.hypot(self.bias_.correction, self.bias_.stderr)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a folder of safetensors and JSON."""
+        check_is_fitted(self, "model_")
+        persistence.save(self, Path(path))
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, critic: Any = None, device: str = "auto"
+    ) -> PointwiseDependency:
+        """Read a saved model; one with your own critic needs that module (or encoders) again."""
+        made: PointwiseDependency = persistence.load(cls, Path(path), critic=critic, device=device)
+        return made
+
+    def _found(self) -> list[tuple[str, object]]:
+        answered = self.model_.answered
+        models = f"{self.n_replicas_}, method {self.method}"
+        return [
+            ("mutual information", self.mutual_information()),
+            ("models", f"{models}, {answered}" if answered else models),
+        ]
+
+    def _set_fitted(
+        self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int
+    ) -> None:
+        """The model, what reads its input, and scikit-learn's attributes of X."""
+        self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
+        self.n_rows_, self.n_replicas_ = rows, model.replicas
+        self._set_features(encoder_x)
+
+    def _processes(self) -> Processes:
+        if not isinstance(self.distributed, bool | np.bool_):
+            raise InputError(f"distributed={self.distributed!r} must be True or False")
+        return processes_of_group() if self.distributed else ALONE
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _read(
+        self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE
+    ) -> FitRows:
+        """Check, split and encode what the user gave."""
+        how: dict[str, Any] = {
+            "discrete": (self.discrete_x, self.discrete_y),
+            "folds": self.folds,
+            "stop_fraction": self.stop_fraction,
+            "seed": seed,
+            "device": pick_device(self.device),
+            "processes": processes,
+        }
+        if not streams(self.stream, self.cv, X, Y):
+            return processes.together(lambda: hold_rows(X, Y, groups, cv=self.cv, **how))
+        enabled = self.progress and processes.is_first
+        with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
+            return stream_rows(X, Y, groups, progress=progress, **how)
+
+    def _open_checkpoint(
+        self, model: RatioModel, rows: FitRows, options: TrainingOptions
+    ) -> Checkpoint | None:
+        """Where the state of training is kept; None where it is not."""
+        processes, path = rows.processes, self.checkpoint
+        if path is None and not processes.several:
+            return None
+        said = {**persistence.saved_params(self), "options": repr(options), **rows.identity()}
+        identity = fingerprint(model, rows.paired, said)
+        if len(set(processes.every(lambda: identity))) > 1:
+            raise InputError(
+                "the processes were given different rows or settings: all must call fit with the "
+                "same ones, which are then shared out"
+            )
+        if path is None:
+            return None
+        return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
+
+    def _store_reference(self, model: RatioModel, rows: PairedRows) -> list[Flag]:
+        return store_reference(
+            model,
+            rows.x,
+            rows.y,
+            rows.splits,
+            size=self.reference_size,
+            seed=rows.seed,
+            groups=rows.groups,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "training_rows_" in state:
+            state["training_rows_"] = None  # the rows of the fit do not travel with a pickle
+        return state
+
+    def _fitted_rows(self, call: str, instead: str) -> PairedRows:
+        rows: FitRows | None = getattr(self, "training_rows_", None)
+        if rows is None:
+            raise InputError(
+                f"{call} needs the rows of the fit, which a saved model does not hold: fit again, "
+                f"or use {instead}"
+            )
+        return rows.paired
+
+    def _null(self, shuffles: int, given: bool) -> PermutationNull:
+        if given:
+            raise InputError(
+                "shuffles are of the rows of the fit: call mutual_information(shuffles=...) "
+                "without X and Y"
+            )
+        rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
+        device = self.model_.constant.device
+        with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
+            return permutation_null(self._settings, rows.to(device), shuffles, progress=progress)
+
+    def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
+        """Of so many rows, with so many columns on the wider side."""
+        wide = assembly.is_wide(get_method(self.method, self.method_options), columns)
+        hidden = assembly.choose_hidden(self.critic, self.hidden, rows, wide=columns if wide else 0)
+        return assembly.CriticSettings(
+            self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
+        )
+
+    def _training_options(
+        self, settings: assembly.CriticSettings, rows: FitRows
+    ) -> TrainingOptions:
+        batch, block = assembly.batch_shape(
+            settings,
+            get_method(self.method, self.method_options),
+            rows.smallest_training(),
+            self.batch_size,
+            self.negatives,
+            **rows.batch_limits(),
+        )
+        return TrainingOptions(
+            batch_size=batch,
+            block=block,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            average=self.average,
+            seed=rows.paired.seed,
+        )
+
+
+def pair_columns(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress | None = None
+) -> dict[str, NDArray[Any]]:
+    """All that is said of each pair, (n,) each, with one pass through the networks.
+
+    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
+    """
+    told = progress or Silent()
+    large = is_large(X, Y)
+    done = 0
+
+    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
+        nonlocal done
+        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
+        done += len(found[0])
+        if large:
+            told.update(done, len(X), "pairs")
+        return found
+
+    found = fitted._by_parts(X, Y, part)
+    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
+
+
+def _all_of_pairs(
+    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress
+) -> tuple[NDArray[Any], ...]:
+    x, y, raw_x, raw_y = fitted._encode(X, Y)
+    replicas = score_replicas(fitted.model_, x, y, progress)
+    values = replicas.mean(0)
+    rarity = [
+        encoder.log_frequency(raw)
+        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
+    ]
+    pmi: Array32 = values.numpy()
+    stderr = np.full_like(pmi, np.nan)
+    if len(replicas) > 1:
+        variance = replicas.double().var(0, correction=0)
+        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
+    device = fitted.model_.seen.device
+    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
+    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
+    return pmi, npmi, stderr, outside.cpu().numpy()
+
+
+def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
+    """The groups of given rows, as numbers, for numpy and for torch."""
+    codes = group_codes(groups)
+    if codes is None:
+        return None, None
+    if len(codes) != rows:
+        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
+    return codes, torch.from_numpy(codes)
+
+
+def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """The same rows, or as many of them at random as are enough to judge by."""
+    if not is_large(X, Y) or len(X) != len(Y) or len(X) <= _MOST_COMPARED:
+        return X, Y, groups
+    random = np.random.default_rng(ANSWER_SEED)
+    rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
+    own = None if groups is None else np.asarray(groups)[rows]
+    return sampled(X, rows), sampled(Y, rows), own
+
+
+# What other rooms ask about a fitted model beyond its public calls.
+
+
+def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> PairedRows:
+    """The rows of the fit; InputError if the model was loaded. call, instead: for its message."""
+    return model._fitted_rows(call, instead)
+
+
+def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
+    """Rows of one side, "x" or "y", as `model.model_` takes them, on the CPU."""
+    return model._encode_side(rows, side)
+
+
+def row_values(
+    model: PointwiseDependency, X: Any = None, Y: Any = None, groups: Any = None
+) -> RowValues:
+    """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
+    if X is None:
+        bias, digests = model.bias_, getattr(model, "digests_", None)
+        return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, digests)
+    values = model._inferred(X, Y, groups)
+    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))

@@ -1,0 +1,454 @@
+"""Figure 1: ten estimators of mutual information, trained while the true value climbs.
+
+`Figure1` holds the settings, `run_figure1` trains every curve at once, and `halves` and `summarise`
+reduce the curves to bias, spread and error at each level of the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pointdep.core.critics import build_critic
+from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
+from pointdep.errors import InputError, require_whole
+from pointdep.experiments.reports import command_line, make_distinct, require_known
+from pointdep.fitting.progress import Progress
+from pointdep.fitting.rendezvous import pick_device
+from pointdep.fitting.sampler import PRECISIONS, Draw, StreamEngine
+
+Floats = NDArray[np.float64]
+
+TASKS = ("gaussian", "cubic")
+CRITICS = ("concat", "separable")
+_OF_THE_PAPER = (
+    *("methods", "tasks", "levels", "iterations", "dim", "batch_size", "critic", "hidden"),
+    "learning_rate",
+)
+_IN_COMMAND = (
+    *("methods", "tasks", "critic", "dim", "batch_size", "iterations", "hidden", "learning_rate"),
+    *("seeds", "seed", "precision", "device"),
+)
+_FEWEST = 4  # iterations a level: the second half of fewer has no standard deviation
+# How many iterations an expected time is read off, and how many seconds they may take.
+_TIMED, _TIMED_S = 5, 3.0
+# Neighbouring values of a curve resemble each other; the means of this many parts hardly do.
+BATCHES = 20
+FEWEST_BATCHES = 5  # the standard deviation of fewer means says nothing
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One curve: a method on a task, with a network and samples of its own."""
+
+    method: str
+    task: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Figure1:
+    """The experiment; the defaults are the paper's.
+
+    Attributes
+    ----------
+    levels: true mutual information, in nats, of equal shares of the iterations.
+    seeds: how many times every curve is drawn, with seeds `seed`, `seed` + 1, ...
+    precision: of the matrix products; "auto" is bf16 on a GPU and float32 elsewhere. Losses and
+        read-outs are never below float32.
+    """
+
+    methods: tuple[str, ...] = PAPER_METHODS
+    tasks: tuple[str, ...] = TASKS
+    levels: tuple[float, ...] = (2.0, 4.0, 6.0, 8.0, 10.0)
+    iterations: int = 20_000
+    dim: int = 20
+    batch_size: int = 128
+    critic: str = "concat"
+    hidden: tuple[int, ...] = (512, 512)
+    embedding_dim: int = 32
+    learning_rate: float = 1e-3
+    seeds: int = 1
+    seed: int = 0
+    precision: str = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        require_known("method", self.methods, METHODS)
+        for method in (METHODS[name] for name in self.methods):
+            if method.estimates != "mutual information":
+                raise InputError(f"method {method.key!r} infers {method.estimates}: choose another")
+            if method.gradient is not None:
+                raise InputError(
+                    f"method {method.key!r} has a running state, and cannot be drawn: choose 'dv'"
+                )
+        require_known("task", self.tasks, TASKS)
+        make_distinct(self, "methods", "tasks", "levels")
+        require_known("critic", (self.critic,), CRITICS)
+        require_known("precision", (self.precision,), ("auto", *PRECISIONS))
+        for name in ("iterations", "dim", "batch_size", "seeds", "embedding_dim"):
+            require_whole(name, getattr(self, name))
+        if self.batch_size < 2:
+            raise InputError(
+                f"batch_size={self.batch_size} must be at least 2: every pair is set against the "
+                "mismatched pairs of its batch"
+            )
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise InputError(f"learning_rate={self.learning_rate!r} must be positive")
+        if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
+            raise InputError(f"levels={self.levels} must be finite and not negative")
+        if self.iterations < _FEWEST * len(self.levels):
+            raise InputError(
+                f"iterations={self.iterations} must be at least {_FEWEST * len(self.levels)}, "
+                f"{_FEWEST} for each of the {len(self.levels)} levels"
+            )
+
+    def quick(self) -> Figure1:
+        """A smaller version of the same figure, which learns faster for the fewer steps it has."""
+        return replace(self, iterations=5000, batch_size=32, hidden=(64, 64), learning_rate=2e-3)
+
+    @property
+    def departures(self) -> str:
+        """How this differs from the paper's experiment; empty if it does not."""
+        paper = Figure1()
+
+        def shown(value: object) -> str:
+            return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+        return "; ".join(
+            f"{name.replace('_', ' ')} {shown(own)}, not {shown(getattr(paper, name))}"
+            for name in _OF_THE_PAPER
+            if (own := getattr(self, name)) != getattr(paper, name)
+        )
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for this."""
+        options = {name: getattr(self, name) for name in _IN_COMMAND}
+        return command_line("reproduce", "figure1", **options)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every curve, in the order of the replicas that draw them."""
+        return tuple(
+            Cell(method, task, self.seed + number)
+            for number in range(self.seeds)
+            for task in self.tasks
+            for method in self.methods
+        )
+
+    def level_of(self) -> NDArray[np.int64]:
+        """Which level each iteration belongs to, (iterations,)."""
+        return np.arange(self.iterations) * len(self.levels) // self.iterations
+
+    def truth(self) -> Floats:
+        """The true mutual information of each iteration, (iterations,)."""
+        return np.asarray(self.levels)[self.level_of()]
+
+    def second_half(self, level: int) -> NDArray[np.int64]:
+        """The iterations over which a level is judged: the second half of its own."""
+        own = np.flatnonzero(self.level_of() == level)
+        return own[len(own) // 2 :]
+
+    def correlation(self) -> Floats:
+        """rho of each iteration: MI = -dim/2 log(1 - rho^2)."""
+        return np.sqrt(-np.expm1(-2.0 * self.truth() / self.dim))
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The inference value of each cell on each training batch, before that batch was learnt from.
+
+    Attributes
+    ----------
+    values: (iterations, cells), in nats; not finite where a method blew up.
+    setup_seconds, train_seconds: compiling and capturing, and training.
+    device, precision: what "auto" stood for; of a stored run, the name of its device.
+    """
+
+    settings: Figure1
+    values: NDArray[np.floating]
+    setup_seconds: float
+    train_seconds: float
+    device: str
+    precision: str
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return self.settings.cells
+
+    def of(self, cell: Cell) -> NDArray[np.floating]:
+        """The curve of one cell, (iterations,)."""
+        return self.values[:, self.cells.index(cell)]
+
+    def seeds_of(self, method: str, task: str) -> NDArray[np.floating]:
+        """The curves of all seeds, (iterations, seeds)."""
+        own = [k for k, c in enumerate(self.cells) if (c.method, c.task) == (method, task)]
+        return self.values[:, own]
+
+
+def run_figure1(settings: Figure1, progress: Progress | None = None) -> Curves:
+    """Train every cell from start to end, in one run of the engine on one device."""
+    device = pick_device(settings.device)
+    streamed = make_engine(settings).run(settings.iterations, progress)
+    return Curves(
+        settings,
+        streamed.values.numpy(),
+        streamed.setup_seconds,
+        streamed.train_seconds,
+        str(device),
+        resolved_precision(settings, device),
+    )
+
+
+def expected_seconds(settings: Figure1) -> float:
+    """How long `run_figure1` will take here, from a few of its iterations."""
+    engine = make_engine(settings)
+    engine.run(1)
+    times: list[float] = []
+    while len(times) < _TIMED and sum(times) < _TIMED_S:
+        times.append(engine.run(1).train_seconds)
+    return min(times) * settings.iterations
+
+
+def resolved_precision(settings: Figure1, device: torch.device) -> str:
+    """What "auto" stands for on this device."""
+    if settings.precision != "auto":
+        return settings.precision
+    return "bf16" if device.type == "cuda" else "float32"
+
+
+def paper_method(key: str) -> Method:
+    """The method as the paper draws it: `dm2` with the read-out of Table 1, not the corrected."""
+    options: dict[str, Any] = {"corrected": False} if key == "dm2" else {}
+    return get_method(key, options)
+
+
+def cell_seed(cell: Cell) -> int:
+    """The seed of a cell's weights: its own, whichever other cells there are."""
+    number = list(METHODS).index(cell.method) * len(TASKS) + TASKS.index(cell.task)
+    return 1_000_003 * cell.seed + number
+
+
+def make_engine(settings: Figure1) -> StreamEngine:
+    """The engine with one replica per cell, at its first iteration."""
+    device = pick_device(settings.device)
+    precision = resolved_precision(settings, device)
+    critic = build_critic(
+        settings.critic,
+        len(settings.cells),
+        settings.dim,
+        settings.dim,
+        hidden=settings.hidden,
+        embedding_dim=settings.embedding_dim,
+        activation="relu",
+    )
+    critic.reset([torch.Generator().manual_seed(cell_seed(cell)) for cell in settings.cells])
+    # The paper's classifier gives a logit, log r - log(n - 1), where ours gives log r. To start
+    # where the paper does, and so to take the same path, ours starts that much higher.
+    shift = math.log(settings.batch_size - 1)
+    critic.raise_scores(
+        torch.tensor([shift if cell.method == "pc" else 0.0 for cell in settings.cells])
+    )
+    generator, draw = make_draw(settings, device, precision)
+    return StreamEngine(
+        critic,
+        [paper_method(cell.method) for cell in settings.cells],
+        draw,
+        learning_rate=settings.learning_rate,
+        precision=precision,
+        device=device,
+        generator=generator,
+    )
+
+
+def make_draw(
+    settings: Figure1, device: torch.device, precision: str
+) -> tuple[torch.Generator | None, Draw]:
+    """x, eps ~ N(0, I), y = rho x + sqrt(1 - rho^2) eps, y^3 in the Cubic task.
+
+    On a CPU every cell has a generator of its own, so that its curve does not depend on which
+    others are drawn; on a GPU one generator draws for all.
+    """
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    rho = torch.as_tensor(settings.correlation(), dtype=dtype, device=device)
+    rest = torch.as_tensor((1.0 - settings.correlation() ** 2) ** 0.5, dtype=dtype, device=device)
+    cells = settings.cells
+    cubic = torch.tensor([cell.task == "cubic" for cell in cells], device=device)[:, None, None]
+    shape = 2, settings.batch_size, settings.dim
+    options: dict[str, Any] = {"dtype": dtype, "device": device}
+    if device.type == "cuda":
+        shared = torch.Generator(device).manual_seed(settings.seed)
+
+        def normal() -> Tensor:
+            return torch.randn(len(cells), *shape, generator=shared, **options)
+    else:
+        shared = None
+        own = [torch.Generator(device).manual_seed(cell_seed(cell) + 500_000) for cell in cells]
+
+        def normal() -> Tensor:
+            return torch.stack([torch.randn(shape, generator=g, **options) for g in own])
+
+    def draw(step: Tensor) -> tuple[Tensor, Tensor]:
+        x, noise = normal().unbind(1)
+        y = rho.index_select(0, step) * x + rest.index_select(0, step) * noise
+        return x, torch.where(cubic, y**3, y)
+
+    return shared, draw
+
+
+@dataclass(frozen=True)
+class Half:
+    """One curve over the second half of one level, in nats.
+
+    The statistics are over the finite values. They are None if there are too few (one for `bias`
+    and `rmse`, two for `sd`, ten for the errors) or if they overflow.
+
+    Attributes
+    ----------
+    iterations, not_finite: how many values there are, and how many of them are not finite.
+    bias, sd, rmse: mean error, standard deviation, root mean squared error: rmse^2 = bias^2 + sd^2.
+    bias_stderr, log_sd_stderr: standard errors of `bias` and of log `sd` from batch means, which
+        hold the noise of this one curve and not what differs from seed to seed.
+    """
+
+    method: str
+    task: str
+    level: float
+    seed: int
+    iterations: int
+    not_finite: int
+    bias: float | None
+    bias_stderr: float | None
+    sd: float | None
+    log_sd_stderr: float | None
+    rmse: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean over the seeds that have the statistic; None if none has it.
+
+    Attributes
+    ----------
+    seeds, blown_up: how many there are, and how many have a value that is not finite.
+    iterations, not_finite: values of all seeds, and how many of them are not finite.
+    bias, sd: means over seeds of the bias and of the standard deviation within a curve.
+    bias_stderr: over seeds; of a run with a single one, from its batch means.
+    rmse: root of the mean over seeds of the mean squares.
+    """
+
+    method: str
+    task: str
+    level: float
+    seeds: int
+    blown_up: int
+    iterations: int
+    not_finite: int
+    bias: float | None
+    bias_stderr: float | None
+    sd: float | None
+    rmse: float | None
+
+
+def halves(curves: Curves) -> list[Half]:
+    """One line for each cell and level: task by task, method by method, seed by seed."""
+    settings = curves.settings
+    judged = [settings.second_half(level) for level in range(len(settings.levels))]
+    order = sorted(
+        curves.cells,
+        key=lambda cell: (settings.tasks.index(cell.task), settings.methods.index(cell.method)),
+    )
+    return [
+        _half(cell, level, curves.of(cell)[own].astype(np.float64))
+        for cell in order
+        for level, own in zip(settings.levels, judged, strict=True)
+    ]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _half(cell: Cell, level: float, values: Floats) -> Half:
+    finite = values[np.isfinite(values)]
+    errors = finite - level
+    return Half(
+        method=cell.method,
+        task=cell.task,
+        level=level,
+        seed=cell.seed,
+        iterations=len(values),
+        not_finite=len(values) - len(finite),
+        bias=_known(errors.mean()) if len(finite) else None,
+        bias_stderr=batch_means_error(errors),
+        sd=_known(errors.std()) if len(finite) > 1 else None,
+        log_sd_stderr=_log_sd_error(errors),
+        rmse=_known(np.sqrt(np.square(errors).mean())) if len(finite) else None,
+    )
+
+
+def batches_of(count: int) -> int:
+    """Into how many parts so many values are cut, each of at least two."""
+    return min(BATCHES, count // 2)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def batch_means_error(values: Floats) -> float | None:
+    """Standard error of the mean of (n,) values that follow each other; None below ten."""
+    parts = batches_of(len(values))
+    if parts < FEWEST_BATCHES:
+        return None
+    means = [part.mean() for part in np.array_split(values, parts)]
+    return _known(np.std(means, ddof=1) / math.sqrt(parts))
+
+
+def _log_sd_error(errors: Floats) -> float | None:
+    """By the delta method from that of the variance: d log sd = d var / (2 var)."""
+    squares = np.square(errors - errors.mean()) if len(errors) else errors
+    variance = squares.mean() if len(errors) else 0.0
+    # Divided first: of large values, the squares of the squares would overflow.
+    error = batch_means_error(squares / variance if variance else squares)
+    return None if error is None else error / 2
+
+
+def summarise(lines: Sequence[Half]) -> list[Summary]:
+    """One line for each method, task and level, in the order they come first."""
+    groups: dict[tuple[str, str, float], list[Half]] = {}
+    for line in lines:
+        groups.setdefault((line.method, line.task, line.level), []).append(line)
+    return [_summary(*key, members) for key, members in groups.items()]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _summary(method: str, task: str, level: float, members: list[Half]) -> Summary:
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return _known(np.mean(known)) if known else None
+
+    biases = [half.bias for half in members if half.bias is not None]
+    rmses = [half.rmse for half in members if half.rmse is not None]
+    error = members[0].bias_stderr if len(members) == 1 else None
+    if len(biases) > 1:
+        error = _known(np.std(biases, ddof=1) / math.sqrt(len(biases)))
+    return Summary(
+        method=method,
+        task=task,
+        level=level,
+        seeds=len(members),
+        blown_up=sum(half.not_finite > 0 for half in members),
+        iterations=sum(half.iterations for half in members),
+        not_finite=sum(half.not_finite for half in members),
+        bias=mean(biases),
+        bias_stderr=error,
+        sd=mean(half.sd for half in members),
+        rmse=_known(math.hypot(*rmses) / math.sqrt(len(rmses))) if rmses else None,
+    )
+
+
+def _known(value: float | np.floating) -> float | None:
+    return float(value) if math.isfinite(value) else None

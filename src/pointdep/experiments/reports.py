@@ -1,0 +1,181 @@
+"""What the experiments share: checks of their settings, and the folder that they write."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import pointdep
+from pointdep.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH = 100
+"""Columns of what is printed in a terminal."""
+# Okabe and Ito's colours, which the colour-blind can tell apart, and markers for print in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A7F00")
+MARKERS = "osD^vPX*<>"
+FORMATS = ("png", "svg", "pdf")
+_DPI = 150
+# With a date, the same figure would give another file each time.
+_METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_RESULTS = ("figure1.json", "results.json")  # where commands write how results were made
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that are not known, with the nearest one that is."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
+
+
+def make_distinct(settings: object, *parts: str) -> None:
+    """Drop repeated values from these tuples of a frozen dataclass; refuse empty ones."""
+    for part in parts:
+        if not getattr(settings, part):
+            raise InputError(f"{part} must name at least one")
+        object.__setattr__(settings, part, tuple(dict.fromkeys(getattr(settings, part))))
+
+
+def prepare_folder(folder: Path, command: str | None = None) -> None:
+    """Create the folder, or refuse it before anything is run.
+
+    command: the command line that will fill it; results of another one are refused.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: results are written as a folder")
+    if not folder.resolve().parent.is_dir():
+        raise InputError(f"cannot write {folder}: the folder above it does not exist")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from None
+    for summary in (folder / name for name in _RESULTS):
+        if command is None or not summary.exists():
+            continue
+        try:
+            before = json.loads(summary.read_text("utf-8"))["command"]
+        except (OSError, ValueError, KeyError, TypeError):
+            before = "something else"
+        if before != command:
+            raise InputError(
+                f"{folder} holds the results of another run ({before}): choose another --output, "
+                "or remove it"
+            )
+
+
+def command_line(*words: str, **options: Any) -> str:
+    """The pointdep command with these options, except those that are None."""
+    said = ["pointdep", *words]
+    for name, value in options.items():
+        if value is not None:
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            said += [f"--{name.replace('_', '-')}", shown]
+    return shlex.join(said)
+
+
+def environment(device: str) -> dict[str, Any]:
+    """What results depend on besides their settings: versions, device, threads."""
+    import scipy
+    import sklearn
+    import torch
+
+    on_gpu = device.startswith("cuda")
+    return {
+        "versions": {
+            "pointdep": pointdep.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write strict JSON, whole or not at all."""
+    from pointdep.data.writers import whole_file
+
+    with whole_file(path) as file:
+        file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+
+def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write a CSV file with the columns of the first line; None is an empty cell."""
+    from pointdep.data.writers import write_table
+
+    columns = {name: np.array([line[name] for line in lines], object) for name in lines[0]}
+    write_table(path, columns)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """The rows as columns for a terminal; left: the columns that are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if position in left else text.rjust(width)
+            for position, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as a Markdown table, the first one as its header; bars in cells are escaped."""
+    escaped = [[text.replace("|", "\\|") for text in row] for row in rows]
+    rule = ["---"] * len(rows[0])
+    return "\n".join(f"| {' | '.join(row)} |" for row in (escaped[0], rule, *escaped[1:]))
+
+
+def filled(text: str, first: str = "", rest: str = "") -> str:
+    """The text in lines for a terminal; first, rest: what the first and the other lines begin with.
+
+    Hyphenated names and negative numbers stay whole.
+    """
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def number(value: float) -> str:
+    """A short form for any size: a count, two decimals, or a power of ten."""
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """ "[-0.06, -0.04]", with a dash for an unknown end; empty if both are unknown."""
+    if low is None and high is None:
+        return ""
+    return "[{}, {}]".format(*("-" if end is None else number(end) for end in (low, high)))
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The text sizes of our figures; also decorates the function that draws one."""
+    import matplotlib as mpl
+
+    # Without a salt, the names inside an SVG would differ each time.
+    with mpl.rc_context({"svg.hashsalt": "pointdep", "font.size": 9}):
+        yield
+
+
+def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> None:
+    """Write `name.format` for each format; the same figure gives the same files."""
+    with style():
+        for suffix in formats:
+            metadata = _METADATA.get(suffix)
+            figure.savefig(folder / f"{name}.{suffix}", dpi=_DPI, metadata=metadata)

@@ -1,1 +1,0 @@
-"""Figure 2 of the paper and its SimCLR comparison: what objectives make of the same encoder."""

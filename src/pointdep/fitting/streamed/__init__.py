@@ -1,1 +1,0 @@
-"""Fitting on rows that stay where they are stored."""

@@ -1,0 +1,229 @@
+"""Candidates prepared once for many searches, in memory and on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pointdep.core.ratio import RatioModel
+from pointdep.data.storage import read_description, replaced_folder, require_replaceable
+from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting.progress import Progress
+from pointdep.retrieval.inner_product import (
+    FaissVectors,
+    FlatVectors,
+    Vectors,
+    check_kind,
+    empty_vectors,
+    training_rows,
+)
+from pointdep.retrieval.pairwise import candidate_vectors, offsets
+
+FORMAT, FORMAT_VERSION = "pointdep-index", 1
+_ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
+_ROWS = 1 << 13  # embedded at a time
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateIndex:
+    """Candidates of one side, for one model.
+
+    Attributes
+    ----------
+    side : str
+        "x" or "y".
+    kind : str
+        "flat", "hnsw" or "ivf".
+    count : int
+        Number of candidates.
+    model_id : str
+        The fingerprint of the model.
+    vectors : FlatVectors, FaissVectors or None
+        The candidates' vectors; None if the critic is not an inner product.
+    has_own : bool
+        Whether the vectors end in a column with the candidates' own term of PMI.
+    rows : Tensor or None
+        (count, d), kept if PMI is more than that inner product.
+    offset : Tensor or None
+        `offsets` of these rows, kept if they are x.
+    """
+
+    side: str
+    kind: str
+    count: int
+    model_id: str
+    vectors: Vectors | None
+    has_own: bool
+    rows: Tensor | None
+    offset: Tensor | None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def save(self, path: str | Path) -> None:
+        """Write the index as a folder; `PointwiseDependency.load_index` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder. An index that is there is replaced; other files are not.
+        """
+        write_index(self, Path(path))
+
+
+@torch.no_grad()
+def build_index(
+    model: RatioModel, rows: Tensor, side: str, kind: str, progress: Progress
+) -> CandidateIndex:
+    """Embed the candidates, rows: (m, d), prepared, block by block."""
+    require_inner(model, kind)
+    vectors, has_own = None, False
+    if model.has_inner:
+        parts = torch.split(rows, _ROWS)
+        sample, has_own = candidate_vectors(model, rows[training_rows(kind, len(rows))], side)
+        longest = 0.0
+        if kind != "flat":
+            lengths = (candidate_vectors(model, part, side)[0].norm(dim=1) for part in parts)
+            longest = max(float(length.max()) for length in lengths)
+        vectors = empty_vectors(kind, len(rows), sample, model.constant.device, longest)
+        for part in parts:
+            vectors.add(candidate_vectors(model, part, side)[0])
+            progress.update(vectors.count, len(rows), "candidates embedded")
+    keep = not model.inner_is_exact
+    return CandidateIndex(
+        side,
+        kind,
+        len(rows),
+        fingerprint(model),
+        vectors,
+        has_own,
+        rows if keep else None,
+        offsets(model, rows) if keep and side == "x" else None,
+    )
+
+
+def require_inner(model: RatioModel, kind: str) -> None:
+    """Refuse an unknown kind of index, and one that this model cannot use."""
+    check_kind(kind)
+    if kind != "flat" and not model.has_inner:
+        raise InputError(
+            f"index={kind!r} searches inner products, and this critic is none: use index='flat', "
+            "or fit with critic='separable'"
+        )
+
+
+def fingerprint(model: RatioModel) -> str:
+    """What identifies a fitted model: its methods, its link and its weights."""
+    methods = [(method.key, sorted(method.options.items())) for method in model.methods]
+    digest = hashlib.sha256(f"{model.link} {methods}".encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_index(index: CandidateIndex, path: Path) -> None:
+    """Write the folder under another name and rename it: it is there completely or not at all."""
+    from safetensors.torch import save_file
+
+    check_index_target(path)
+    tensors = {"rows": index.rows, "offset": index.offset}
+    if isinstance(index.vectors, FlatVectors):
+        tensors["vectors"] = index.vectors.rows
+    kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
+    with replaced_folder(path) as new:
+        save_file(kept, new / _TENSORS)
+        if isinstance(index.vectors, FaissVectors):
+            import faiss
+
+            faiss.write_index(index.vectors.index, str(new / _FAISS))
+        about = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "side": index.side,
+            "kind": index.kind,
+            "count": index.count,
+            "has_own": index.has_own,
+            "model": index.model_id,
+            "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
+        }
+        (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
+
+
+def check_index_target(path: Path) -> None:
+    """Refuse a place where an index cannot be written; an index there is replaced."""
+    if path.is_file():
+        raise InputError(f"{path} is a file; an index is saved as a folder: choose another name")
+    if not path.resolve().parent.is_dir():
+        raise InputError(f"cannot write {path}: {path.resolve().parent} is no folder")
+    if path.is_dir():
+        require_replaceable(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
+
+
+def read_index(path: Path, model: RatioModel) -> CandidateIndex:
+    """Read the folder back, for the model that it was made with."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    about = _read_about(path)
+    try:
+        side, kind, count = str(about["side"]), str(about["kind"]), int(about["count"])
+        has_own, identity, sums = bool(about["has_own"]), str(about["model"]), dict(about["sha256"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{path / _ABOUT} lacks a part or holds a wrong one: {error}"
+        ) from None
+    if identity != fingerprint(model):
+        raise InputError(
+            f"{path} was made with another model: load that one, or make the index again"
+        )
+    check_kind(kind)
+    for name in (_TENSORS,) if kind == "flat" else (_TENSORS, _FAISS):
+        try:
+            found = _sha256(path / name)
+        except OSError:
+            raise ModelFileError(f"{path} has no readable {name}: copy the whole folder") from None
+        if found != sums.get(name):
+            raise ModelFileError(f"{path / name} is truncated, edited or of another index")
+    try:
+        tensors: dict[str, Tensor] = load_file(path / _TENSORS)
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / _TENSORS} cannot be read: {error}") from None
+    device, offset = model.constant.device, tensors.get("offset")
+    vectors: Vectors | None = None
+    if kind != "flat":
+        import faiss
+
+        vectors = FaissVectors(kind, faiss.read_index(str(path / _FAISS)))
+    elif "vectors" in tensors:
+        rows = tensors["vectors"]
+        vectors = FlatVectors(rows.to(device) if device.type == "cuda" else rows, count)
+    offset = None if offset is None else offset.to(device)
+    return CandidateIndex(
+        side, kind, count, identity, vectors, has_own, tensors.get("rows"), offset
+    )
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    about = read_description(path, _ABOUT, FORMAT, "an index")
+    version = about.get("format_version")
+    if version != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format {version}, this version of pointdep reads {FORMAT_VERSION}: make "
+            "the index again"
+        )
+    return about
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Replicas of different methods side by side, against a loop over the replicas."""
+
+import pytest
+import torch
+
+from pointdep.core.methods import get_method
+from pointdep.core.ratio import MethodGroups
+
+ORDERS = {
+    "one method": ["pc", "pc", "pc"],
+    "one replica": ["dv"],
+    "all different": ["dv", "pc", "cpc"],
+    "in blocks": ["dv", "dv", "pc", "pc"],
+    "in turns": ["dv", "pc", "cpc", "dv", "pc", "cpc"],
+    "not evenly spaced": ["pc", "pc", "dv", "pc", "cpc", "dv", "dv", "pc"],
+    "a method comes back once": ["dv", "pc", "pc", "dv"],
+}
+every_order = pytest.mark.parametrize("keys", ORDERS.values(), ids=ORDERS)
+
+
+def scores_of(replicas):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(replicas, 5, 5, generator=generator, dtype=torch.float64)
+
+
+@every_order
+def test_as_one_replica_after_another(keys):
+    methods, scores = [get_method(key) for key in keys], scores_of(len(keys)).requires_grad_()
+    groups = MethodGroups(methods)
+    found = groups.apply(lambda method, part: method.objective(part), scores)
+    alone = torch.stack(
+        [method.objective(part) for method, part in zip(methods, scores, strict=True)]
+    )
+    torch.testing.assert_close(found, alone)
+    weights = torch.arange(1.0, len(keys) + 1, dtype=torch.float64)
+    grad, wanted = (torch.autograd.grad(values, scores, weights)[0] for values in (found, alone))
+    torch.testing.assert_close(grad, wanted)
+    # A second time, as an engine does.
+    assert torch.equal(groups.apply(lambda method, part: method.objective(part), scores), found)
+
+
+@every_order
+def test_each_method_is_asked_once_for_its_own_replicas(keys):
+    seen = []
+
+    def record(method, part):
+        seen.append((method.key, part[:, 0].tolist()))
+        return part
+
+    values = torch.arange(2.0 * len(keys)).view(-1, 2)
+    found = MethodGroups([get_method(key) for key in keys]).apply(record, values)
+    assert torch.equal(found, values)
+    assert seen == [
+        (key, [2.0 * row for row, other in enumerate(keys) if other == key])
+        for key in dict.fromkeys(keys)
+    ]
+
+
+def test_methods_are_told_apart_by_their_options():
+    one, other = get_method("dm2", {"eta": 0.5}), get_method("dm2", {"eta": 2.0})
+    groups = MethodGroups([one, other, get_method("dm2", {"eta": 0.5})])
+    assert groups.methods == (one, other)
+    found = groups.apply(lambda method, part: method.inference(part), torch.zeros(3, 4, 4))
+    torch.testing.assert_close(found, torch.tensor([-1.0, -0.25, -1.0]))
+
+
+def test_the_shape_that_comes_back_may_be_another():
+    groups = MethodGroups([get_method(key) for key in ("pc", "dv", "pc")])
+    values = scores_of(3)
+    found = groups.apply(lambda method, part: part.sum((1, 2), keepdim=True), values)
+    torch.testing.assert_close(found, values.sum((1, 2), keepdim=True))
+
+
+def test_evenly_spaced_replicas_are_not_copied():
+    """An index would have to be brought to a GPU."""
+    values, shared = scores_of(6), []
+
+    def record(method, part):
+        shared.append(part.untyped_storage().data_ptr() == values.untyped_storage().data_ptr())
+        return part
+
+    MethodGroups([get_method(key) for key in ("pc", "dv", "cpc") * 2]).apply(record, values)
+    assert shared == [True] * 3

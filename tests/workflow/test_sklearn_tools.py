@@ -1,0 +1,161 @@
+"""Mutual information of columns and as a score, against closed forms and scikit-learn."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.feature_selection import SelectKBest, mutual_info_regression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from estimator.helpers import small
+from pointdep import (
+    ClassicalDependency,
+    ConditionalDependency,
+    FitWarning,
+    InputError,
+    PointwiseDependency,
+    mi_scorer,
+    mutual_information_features,
+)
+
+CCA = ClassicalDependency("cca", random_state=0, progress=False)
+KSG = ClassicalDependency("ksg", random_state=0, progress=False)
+
+
+def draw(rows=1500, seed=0):
+    """y = sum of weights times x, and noise; the MI of any columns in closed form."""
+    random = np.random.default_rng(seed)
+    weights = np.array([1.0, 0.5, 0.0, 0.25])
+    x = random.standard_normal((rows, 4))
+    y = x @ weights + random.standard_normal(rows)
+
+    def truth(columns):
+        inside = np.square(weights[list(columns)]).sum()
+        whole = np.square(weights).sum() + 1
+        return -0.5 * np.log(1 - inside / whole)
+
+    return x, y, truth
+
+
+X, Y, TRUTH = draw()
+TABLE = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("estimator", [CCA, KSG])
+def test_single_columns(estimator):
+    found = mutual_information_features(X, Y, estimator=estimator)
+    expected = [TRUTH([k]) for k in range(4)]
+    np.testing.assert_allclose(found, expected, atol=0.06)
+    assert list(np.argsort(found)) == [2, 3, 1, 0]
+    assert (found >= 0).all()
+    if estimator is KSG:
+        np.testing.assert_allclose(found, mutual_info_regression(X, Y, random_state=0), atol=0.05)
+
+
+def test_groups_of_columns():
+    groups = [[0, 1], [2, 3], [0, 1, 2, 3]]
+    found = mutual_information_features(X, Y, columns=groups, estimator=CCA)
+    np.testing.assert_allclose(found, [TRUTH(group) for group in groups], atol=0.06)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_the_default_is_the_network():
+    """Columns that tell something only together: the product of their signs."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((600, 3))
+    y = np.sign(x[:, 0] * x[:, 1]).astype(int)
+    found = mutual_information_features(
+        x, y, columns=[0, [0, 1], 2], estimator=small(hidden=(32,), max_epochs=60, critic="auto")
+    )
+    assert found[1] > 0.4  # of log 2
+    assert max(found[0], found[2]) < 0.05
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [["a", ["b", "d"]], {"one": "a", "two": ["b", "d"]}, [0, (1, 3)], [np.int64(0), [1, 3]]],
+)
+def test_names_and_numbers(columns):
+    tables = [TABLE, pl.from_pandas(TABLE)]
+    if not isinstance(columns, dict) and not isinstance(columns[0], str):
+        tables += [X, torch.from_numpy(X), X.tolist()]
+    expected = mutual_information_features(X, Y, columns=[[0], [1, 3]], estimator=CCA)
+    for table in tables:
+        found = mutual_information_features(table, Y, columns=columns, estimator=CCA)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]],
+)
+def test_columns_that_are_not_there(columns):
+    with pytest.raises(InputError, match="columns"):
+        mutual_information_features(TABLE, Y, columns=columns, estimator=CCA)
+
+
+def test_the_type_of_y_says_whether_it_is_classes():
+    """Two classes of two columns that tell nothing else: log 2 of one, nothing of the other."""
+    labels = np.arange(200) % 2
+    x = np.column_stack([labels, np.arange(200) // 2 % 2]).astype(float) + 1e-3 * X[:200, :2]
+    for y in (labels, labels.astype(str)):
+        found = mutual_information_features(x, y, estimator=KSG)
+        np.testing.assert_allclose(found, [np.log(2), 0.0], atol=0.1)
+    with pytest.raises(InputError, match="discrete_y=True"):
+        mutual_information_features(x, labels.astype(float), estimator=KSG)
+
+
+def test_selecting():
+    x = np.column_stack([X, np.full(len(X), 3.0)])  # a constant tells nothing
+    chosen = SelectKBest(partial(mutual_information_features, estimator=CCA), k=2).fit(x, Y)
+    assert list(chosen.get_support()) == [True, True, False, False, False]
+    assert chosen.scores_[4] == 0.0
+
+
+def test_a_warning_names_the_columns():
+    with pytest.warns(FitWarning, match=r"column\(s\) 1: .*still"):
+        mutual_information_features(X[:100], Y[:100], columns=[1], estimator=small(max_epochs=1))
+
+
+def test_what_is_refused():
+    for wrong in (SelectKBest(), PointwiseDependency, ConditionalDependency()):
+        with pytest.raises(InputError, match=r"estimator=.* must be a PointwiseDependency"):
+            mutual_information_features(X, Y, estimator=wrong)
+    with pytest.raises(InputError, match="X must be"):
+        mutual_information_features(Y, Y)
+    with pytest.raises(InputError, match="sparse") as caught:
+        mutual_information_features(csr_array(X), Y, estimator=CCA)
+    assert isinstance(caught.value, TypeError)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.permutations(range(4)), st.floats(0.1, 10.0), st.floats(-5.0, 5.0))
+def test_order_and_units_do_not_matter(order, scale, shift):
+    plain = mutual_information_features(X[:200], Y[:200], estimator=CCA)
+    moved = mutual_information_features(scale * X[:200][:, order] + shift, Y[:200], estimator=CCA)
+    np.testing.assert_allclose(moved, plain[list(order)], atol=1e-6)
+
+
+def test_mutual_information_as_a_score():
+    """On Gaussians: the closed form of other rows, near the truth, -log(1 - r^2) / 2."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((600, 1))
+    y = 0.8 * x + 0.6 * random.standard_normal((600, 1))
+    found = cross_val_score(CCA, x, y, cv=3, scoring=mi_scorer)
+    assert found.mean() == pytest.approx(-np.log(0.6), abs=0.1)
+    piped = make_pipeline(StandardScaler(), CCA)
+    np.testing.assert_allclose(
+        cross_val_score(piped, x, y, cv=3, scoring=mi_scorer), found, rtol=1e-6
+    )
+    alone = cross_val_score(make_pipeline(CCA), x, y, cv=3, scoring=mi_scorer)
+    np.testing.assert_array_equal(alone, found)
