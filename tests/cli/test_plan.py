@@ -28,7 +28,7 @@ def test_what_it_prints(pointdep):
         assert "GiB" in line
         assert f"{command} {cost.within:.1f} and {cost.memory_within:.1f}" in said
     assert "docs/large.md" in outcome.out
-    assert "on the GPU" in pointdep("plan", "1e6", 512, "--gpu").out.splitlines()[2]
+    assert "memory + GPU" in pointdep("plan", "1e6", 512, "--gpu").out.splitlines()[2]
 
 
 @pytest.mark.parametrize("rows", ["1e6", "1_000_000", "1000000", "1,000,000", "1E+6"])

@@ -105,6 +105,7 @@ def test_more_cores_than_here_are_extrapolated(asked):
     assert [job[2] for job in asked] == [here] * 3
     assert (same.seconds - 2) / 4 < more.seconds - 2 < same.seconds - 2
     assert more.within > same.within
+    assert plan(10**5, 64, cores=4 * here).machine == f"a test, scaled to {4 * here} cores"
 
 
 def test_the_stored_gpu_serves_where_there_is_none(asked):
@@ -149,7 +150,7 @@ def test_dry_run(monkeypatch, capsys, stream):
     assert all(fixed >= 0 and each >= 0 for fixed, each in found.laws.values())
     assert found.facts["batch"] == (1024 if stream else 256)
     assert found.within["fit"][0] > dry_run._WITHIN["fit"][0]  # columns and folds were scaled
-    assert json.loads(json.dumps(asdict(found)))["machine"] == "1 core(s) of this machine"
+    assert json.loads(json.dumps(asdict(found)))["machine"] == "one core of this machine"
     assert capsys.readouterr().out.count("measured") >= 10
     assert run.dims == [2, 3]
 
