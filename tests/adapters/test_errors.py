@@ -48,7 +48,7 @@ def broken(value):
         (lambda: from_embeddings(np.zeros((60, 2)), np.zeros((61, 2))), "inconsistent numbers"),
         (lambda: from_embeddings(["a"] * 60, ["b"] * 60), "holds strings"),
         (lambda: CalibratedDependency("separable").fit(*embeddings(60)), "unknown critic"),
-        (lambda: CalibratedDependency().fit(embeddings(60)[0]), "Y is missing"),
+        (lambda: CalibratedDependency().fit(embeddings(60)[0]), "target y is None"),
     ],
 )
 def test_input_errors(call, message):

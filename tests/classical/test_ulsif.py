@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pointdep.errors import FitWarning
-from pointdep.estimators.classical import ulsif
+from pointdep.estimators.classical import kernels
 from pointdep.estimators.classical.prepared import Side
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
@@ -34,7 +34,7 @@ def slow_moments(model, x, y):
 def test_the_weights_solve_the_normal_equations():
     x, y, _ = gaussians(40)
     options = {"centres": 6, "bandwidth": 0.8, "ridge": 0.1, "floor": 1e-4}
-    model = ulsif.fit(Side(x), Side(y), seed=0, **options)
+    model = kernels.fit_ulsif(Side(x), Side(y), seed=0, **options)
     H, h = slow_moments(model, x, y)
     np.testing.assert_allclose((H + 0.1 * np.eye(6)) @ model.weights, h, rtol=1e-9)
 
@@ -42,15 +42,15 @@ def test_the_weights_solve_the_normal_equations():
 def test_bandwidth_and_ridge_are_cross_validated():
     x, y, _ = gaussians(60)
     sides, options = (Side(x), Side(y)), {"centres": 8, "floor": 1e-4}
-    found = ulsif.fit(*sides, seed=3, bandwidth=None, ridge=None, **options)
+    found = kernels.fit_ulsif(*sides, seed=3, bandwidth=None, ridge=None, **options)
     # The same draws as in the fit: centres, two medians, then the parts.
     random = np.random.default_rng(3)
     random.choice(60, size=8, replace=False)
     random.choice(60, size=60, replace=False), random.choice(60, size=60, replace=False)
     part = random.permutation(60) % 3
     best = None
-    for scale in ulsif.BANDWIDTHS:
-        basis = ulsif.fit(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
+    for scale in kernels.BANDWIDTHS:
+        basis = kernels.fit_ulsif(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
         moments = [
             (
                 slow_moments(basis, x[part != p], y[part != p]),
@@ -58,14 +58,14 @@ def test_bandwidth_and_ridge_are_cross_validated():
             )
             for p in range(3)
         ]
-        for ridge in ulsif.RIDGES:
+        for ridge in kernels.RIDGES:
             loss = 0.0
             for (H, h), (held_H, held_h) in moments:
                 weights = np.linalg.solve(H + ridge * np.eye(8), h)
                 loss += 0.5 * weights @ held_H @ weights - held_h @ weights
             if best is None or loss < best[0]:
                 best = (loss, scale, ridge)
-    wanted = ulsif.fit(*sides, seed=3, bandwidth=best[1], ridge=best[2], **options)
+    wanted = kernels.fit_ulsif(*sides, seed=3, bandwidth=best[1], ridge=best[2], **options)
     assert found.widths == wanted.widths
     np.testing.assert_allclose(found.weights, wanted.weights)
 

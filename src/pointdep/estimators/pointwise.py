@@ -205,11 +205,7 @@ class PointwiseDependency(DependencyEstimator):
         groups: (n,), for rows that are not independent draws (several captions of one image): rows
         of one group stay on one side of every split and are never each other's product samples.
         """
-        if Y is None:
-            raise InputError(
-                "PointwiseDependency requires y to be passed, but the target y is None: call "
-                "fit(X, Y) with two arrays of paired rows"
-            )
+        self._require_y(Y)
         require_whole("reference_size", self.reference_size)
         if self.checkpoint is not None and self.random_state is None:
             raise InputError(
@@ -944,12 +940,8 @@ def _all_of_pairs(
 
 def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
     """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups)
-    if codes is None:
-        return None, None
-    if len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes, torch.from_numpy(codes)
+    codes = group_codes(groups, rows)
+    return codes, None if codes is None else torch.from_numpy(codes)
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:

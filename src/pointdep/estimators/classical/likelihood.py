@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pointdep.errors import InputError
-from pointdep.estimators.classical.prepared import Array, Codes, Side
+from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side
 
 # A mixture of Gaussians, any part of which has an exact density.
 
@@ -81,7 +81,7 @@ def fit_mixture(
 
 
 @dataclass(frozen=True, eq=False)
-class JointMixture:
+class JointMixture(PairModel):
     """A mixture of Gaussians for (x, y); its marginals are mixtures too, and exact.
 
     dx: columns of x, the first of the mixture's.
@@ -104,11 +104,6 @@ class JointMixture:
         own_x, own_y, alone_x, alone_y = self._alone(x.values, y.values)
         joint = own_x[:, :, None] + own_y[:, None, :] - left @ right.transpose(0, 2, 1)
         return self.mixture.mix(joint) - alone_x[:, None] - alone_y[None, :]
-
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """None: on the fitted rows the likelihood reads too high."""
-        del x, y
-        return None
 
     def _alone(self, x: Array, y: Array) -> tuple[Array, Array, Array, Array]:
         """What does not join the sides: its part of log N(x, y), (c, n), and log p, (n,), of both.
@@ -134,7 +129,7 @@ class JointMixture:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelMixtures:
+class LabelMixtures(PairModel):
     """A mixture of Gaussians per label: PMI = log p(v|label) - log sum_l p(l) p(v|l).
 
     densities: one per label; None for a label that did not come, about which nothing is known: its
@@ -156,11 +151,6 @@ class LabelMixtures:
         labels, values = self._sides(x, y)
         table = self._table(values)[:, labels]
         return table.T if self.labels_first else table
-
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """None: on the fitted rows the likelihood reads too high."""
-        del x, y
-        return None
 
     def _sides(self, x: Side, y: Side) -> tuple[Codes, Array]:
         labels, other = (x, y) if self.labels_first else (y, x)
