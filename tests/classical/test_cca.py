@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from pointdep.errors import FitWarning, InputError
-from pointdep.estimators.classical.closed_forms import wishart_excess
+from pointdep.estimators.classical.plug_in import wishart_excess
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
 

@@ -631,8 +631,12 @@ class PointwiseDependency(DependencyEstimator):
         """
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
-        _, ids = group_ids(groups, len(x))
-        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
+        return shuffled_log_likelihood(
+            lambda a, b: score_pairs(self.model_, x[a], y[b]).numpy(),
+            len(x),
+            seed=ANSWER_SEED,
+            groups=group_codes(groups, len(x)),
+        )
 
     def _score(self, x: Tensor, y: Tensor) -> Tensor:
         with show("scoring", enabled=self.progress) as progress:
@@ -738,13 +742,14 @@ class PointwiseDependency(DependencyEstimator):
             )
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
-        codes, _ = group_ids(groups, len(x))
+        codes = group_codes(groups, len(x))
         return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
 
     def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
         """The method's inference on given rows as pseudo-values, (n,)."""
         x, y, _, _ = self._encode(X, Y)
-        _, ids = group_ids(groups, len(x))
+        codes = group_codes(groups, len(x))
+        ids = None if codes is None else torch.from_numpy(codes)
         rows = np.arange(len(x))
         return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
 
@@ -936,12 +941,6 @@ def _all_of_pairs(
     outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
     npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
     return pmi, npmi, stderr, outside.cpu().numpy()
-
-
-def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
-    """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups, rows)
-    return codes, None if codes is None else torch.from_numpy(codes)
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:

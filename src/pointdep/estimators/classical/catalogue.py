@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.estimators.classical import closed_forms, kernels, ksg, likelihood
+from pointdep.estimators.classical import kernels, ksg, likelihood, plug_in
 from pointdep.estimators.classical.prepared import Array, PairModel, Side
 
 MOST_CENTRES = 1000
@@ -116,8 +116,8 @@ _TABLE = (
             "smoothing": Rule(zero=True),
             "correction": Rule(("miller_madow", "none", "out_of_fold")),
         },
-        accepts=closed_forms.require_categories,
-        fit=closed_forms.count,
+        accepts=plug_in.require_categories,
+        fit=plug_in.count,
     ),
     ClassicalMethod(
         key="phsic",
@@ -199,7 +199,7 @@ _TABLE = (
         cannot="any dependence that is not linear",
         options={"correction": "wishart"},
         checks={"correction": Rule(("wishart", "none", "out_of_fold"))},
-        fit=closed_forms.fit_gaussian,
+        fit=plug_in.fit_gaussian,
         dense=True,
     ),
 )

@@ -31,14 +31,13 @@ from pointdep.inference.mutual_information import (
     normal_quantile,
     standard_error,
 )
-from pointdep.inference.scoring import balanced_log_likelihood
+from pointdep.inference.scoring import shuffled_log_likelihood
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
 
 Array32 = NDArray[np.float32]
 
 _ROWS, _COLUMNS = 1024, 4096  # of a tile: what is alive at a time
-_SHUFFLES = 8  # product samples per row
 _SEED = 0  # answers about given rows do not depend on the state of any generator
 
 
@@ -63,26 +62,6 @@ def matrix_values(model: PairModel, x: Side, y: Side, progress: Progress) -> Arr
             values[rows, columns] = model.matrix(part, y.take(columns))
         progress.update(min(first + _ROWS, len(x)), len(x), "rows")
     return values
-
-
-def shuffled_score(
-    model: PairModel, x: Side, y: Side, groups: Codes | None, progress: Progress
-) -> float:
-    """Minus the log-loss of sigmoid(log r) on the pairs and on shifts of y against x."""
-    if len(x) < 2:
-        raise InputError("score needs at least two rows, to shuffle them against each other")
-    order = np.random.default_rng(_SEED).permutation(len(x))
-    x, y = x.take(order), y.take(order)
-    ids = order if groups is None else groups[order]
-    product = []
-    for shift in range(1, min(_SHUFFLES, len(x) - 1) + 1):
-        other = np.roll(np.arange(len(x)), shift)
-        values = pair_values(model, x, y.take(other), progress)
-        product.append(values[ids != ids[other]])
-    shuffled = np.concatenate(product)
-    if not shuffled.size:
-        raise InputError("score found no two rows of different groups to compare")
-    return balanced_log_likelihood(pair_values(model, x, y, progress), shuffled)
 
 
 def mean_estimate(
@@ -256,7 +235,12 @@ class ClassicalDependency(DependencyEstimator):
             )
         x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
         with show("scoring", enabled=self.progress) as progress:
-            return shuffled_score(self.model_, x, y, group_codes(groups, len(x)), progress)
+            return shuffled_log_likelihood(
+                lambda a, b: pair_values(self.model_, x.take(a), y.take(b), progress),
+                len(x),
+                seed=_SEED,
+                groups=group_codes(groups, len(x)),
+            )
 
     def _found(self) -> list[tuple[str, object]]:
         about: list[tuple[str, object]] = [("method", self.method_.key)]

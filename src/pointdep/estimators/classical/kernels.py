@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,6 @@ def median_distance(values: Array, random: np.random.Generator) -> float:
     distances = pdist(values[pick_rows(len(values), _MEDIAN_ROWS, random)])
     distances = distances[distances > 0]
     return float(np.median(distances)) if distances.size else 1.0
-
-
-def gaussian_kernel(values: Array, centres: Array, width: float) -> Array:
-    """exp(-|v - c|^2 / (2 width^2)): (n, d), (b, d) -> (n, b)."""
-    from sklearn.metrics.pairwise import rbf_kernel
-
-    kernel: Array = rbf_kernel(values, centres, gamma=0.5 / width**2)
-    return kernel
 
 
 # Pointwise HSIC (Yokoi et al., 2018): how much a pair adds to the covariance of two kernels.
@@ -117,17 +109,22 @@ class KernelRatio(PairModel):
 
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log of r, or of the floor where r is below it."""
-        return self._log((self._x(x) * self._y(y)) @ self.weights)
+        near_x, near_y = self.kernels(x, y)
+        return self._log((near_x * near_y) @ self.weights)
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) log r of every x with every y."""
-        return self._log((self._x(x) * self.weights) @ self._y(y).T)
+        near_x, near_y = self.kernels(x, y)
+        return self._log((near_x * self.weights) @ near_y.T)
 
-    def _x(self, x: Side) -> Array:
-        return gaussian_kernel(x.values, self.centres_x, self.widths[0])
+    def kernels(self, x: Side, y: Side) -> tuple[Array, Array]:
+        """exp(-|v - c|^2 / (2 width^2)) of rows and centres: (n, b) and (m, b)."""
+        from sklearn.metrics.pairwise import rbf_kernel
 
-    def _y(self, y: Side) -> Array:
-        return gaussian_kernel(y.values, self.centres_y, self.widths[1])
+        return (
+            rbf_kernel(x.values, self.centres_x, gamma=0.5 / self.widths[0] ** 2),
+            rbf_kernel(y.values, self.centres_y, gamma=0.5 / self.widths[1] ** 2),
+        )
 
     def _log(self, ratio: Array) -> Array:
         logs: Array = np.log(np.maximum(ratio, self.floor))
@@ -188,7 +185,7 @@ def fit_ulsif(
     model = _empty(x, y, chosen, medians, best[1], floor)
     H, h = _sums(model, x, y, np.zeros(len(x), dtype=np.int64)).moments([0])
     weights = np.linalg.solve(H + best[2] * np.eye(len(h)), h).astype(np.float64)
-    return KernelRatio(model.centres_x, model.centres_y, model.widths, weights, floor)
+    return replace(model, weights=weights)
 
 
 def _empty(
@@ -208,7 +205,7 @@ def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> _Sums:
         rows = np.flatnonzero(part_of == part)
         for first in range(0, len(rows), _BLOCK):
             block = rows[first : first + _BLOCK]
-            kx, ky = basis._x(x.take(block)), basis._y(y.take(block))
+            kx, ky = basis.kernels(x.take(block), y.take(block))
             gram_x[part] += kx.T @ kx
             gram_y[part] += ky.T @ ky
             cross[part] += np.einsum("nb,nb->b", kx, ky)

@@ -1,4 +1,4 @@
-"""Closed forms: counts of categories, and canonical correlations of Gaussian sides."""
+"""Plug-in estimates: frequencies of categories, and the correlations of Gaussian sides."""
 
 from __future__ import annotations
 
