@@ -53,7 +53,6 @@ from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import show
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
-from pointdep.inference.checks import RatioCheck
 from pointdep.inference.out_of_fold import out_of_fold
 
 # What makes a calibration doubtful.
@@ -92,13 +91,6 @@ def reference_flags(size: int, pmi: NDArray[np.float32]) -> list[Flag]:
         "right one. Give more pairs"
     )
     return [Flag("reference_too_small", (), message)]
-
-
-def check_flags(check: RatioCheck) -> list[Flag]:
-    """Whether held-out pairs speak against the ratio."""
-    if check.passed or not check.conclusive:
-        return []
-    return [Flag("check_fails", (), f"{MEANINGS['check_fails']}. {check.verdict}")]
 
 
 LOSSES = ("sigmoid", "softmax", "softmax_one_sided")
@@ -222,8 +214,11 @@ class CalibratedDependency(PointwiseDependency):
             ),
             *reference_flags(len(critic_of(model).reference), held.pmi),
             *held.flags,
-            *check_flags(self.check()),
         )
+        check = self.check()
+        if check.conclusive and not check.passed:
+            message = f"{MEANINGS['check_fails']}. {check.verdict}"
+            self.flags_ = (*self.flags_, Flag("check_fails", (), message))
         for flag in self.flags_:
             warn_caller(str(flag), FitWarning)
         return self
@@ -305,18 +300,6 @@ class CalibratedDependency(PointwiseDependency):
             return pick_device(self.device)
         weights = list(self.critic.parameters())[:1] if isinstance(self.critic, nn.Module) else []
         return weights[0].device if weights else torch.device("cpu")
-
-    def _encode(
-        self, X: Any, Y: Any, *, paired: bool = True
-    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
-        check_is_fitted(self, "model_")
-        x, y = (
-            flat(v, kind, name) for v, kind, name in zip((X, Y), self._kinds, "XY", strict=True)
-        )
-        found = super()._encode(x, y, paired=paired)
-        for raw, kind, name in zip(found[2:], self._kinds, "XY", strict=True):
-            require_exact(raw, kind, name)
-        return found
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
         kind, name = self._kinds["xy".index(side)], side.upper()

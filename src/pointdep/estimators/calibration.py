@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.linear import fit_logistic, logistic_curvature
 from pointdep.errors import InputError
 from pointdep.estimators.embeddings import Source
 from pointdep.fitting.splits import Rows, Split
@@ -131,14 +131,6 @@ class LogitMatrix:
     others: Tensor
     levelled: bool
 
-    def first(self, rows: int) -> LogitMatrix:
-        """Of the first rows alone."""
-        return LogitMatrix(self.values[:rows, :rows], self.others[:rows, :rows], self.levelled)
-
-    def parts(self, columns: Tensor, temperature: float) -> Tensor:
-        """What of some candidates enters the levels (`parts_of`)."""
-        return parts_of(self.values[:, columns], self.others[:, columns], temperature)
-
     def level(self, parts: list[Tensor], temperature: float) -> Tensor:
         """(n, COUNT), zero without parts."""
         if not parts:
@@ -187,11 +179,9 @@ class LogitMatrix:
         )
 
 
-# Logistic regression of belonging together on a few columns, by Newton's method.
+# Logistic regression of belonging together on a few columns.
 
-_STEPS, _HALVINGS, _PRECISION = 60, 30, 1e-9
 _ALIKE = 1e-9  # of the spread of the logits: a column that varies less is constant
-_RIDGE = 1e-10  # of the Hessian's trace, so that columns that are all but alike can be solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,45 +226,12 @@ def fit_log_ratio(
     closest, where log r = odds. None where no finite fit exists.
     """
     product = _weighed(joint, product, odds)
-
-    def value_at(weights: Tensor) -> float:
-        logit = columns @ weights - odds
-        return -float(joint @ F.softplus(-logit) + product @ F.softplus(logit))
-
-    weights, value = start, value_at(start)
-    for _ in range(_STEPS):
-        belongs, _, hessian = _curvature(columns, joint + product, odds, weights)
-        gradient = columns.T @ (joint - (joint + product) * belongs)
-        step, failed = torch.linalg.solve_ex(hessian, gradient)
-        if bool(failed) or not bool(step.isfinite().all()):
-            return None
-        for _ in range(_HALVINGS):
-            new = value_at(weights + step)
-            if new >= value:
-                break
-            step = step / 2
-        gain, weights, value = new - value, weights + step, new
-        if value > -_PRECISION * float(joint.sum()):
-            return None  # no cell is in doubt: any larger weights would do as well
-        if gain <= _PRECISION * abs(value):
-            return weights
-    return None
+    return fit_logistic(columns, joint, product, offset=-odds, start=start)
 
 
 def _weighed(joint: Tensor, product: Tensor, odds: float) -> Tensor:
     """Weights of the product samples, e^odds times as much in all as the joint ones."""
     return product * (math.exp(odds) * joint.sum() / product.sum())
-
-
-def _curvature(
-    columns: Tensor, total: Tensor, odds: float, weights: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """P(joint) of each cell, its spread times the cell's weight `total`, and the Hessian."""
-    belongs = torch.sigmoid(columns @ weights - odds)
-    spread = total * belongs * (1 - belongs)
-    hessian = columns.T @ (columns * spread.unsqueeze(1))
-    ridge = _RIDGE * hessian.trace() * torch.eye(len(weights), dtype=columns.dtype)
-    return belongs, spread, hessian + ridge
 
 
 # How a calibration moves with the weight of each of its rows: the infinitesimal jackknife.
@@ -345,7 +302,9 @@ def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
     cells, scaled = fit.cells, Scaled.of(fit.design)
     z, weights = scaled.values, scaled.inward(fit.weights)
     product = _weighed(cells.joint, cells.product, fit.odds)
-    belongs, spread, hessian = _curvature(z, cells.joint + product, fit.odds, weights)
+    belongs, spread, hessian = logistic_curvature(
+        z, cells.joint + product, weights, offset=-fit.odds
+    )
     # Weights of the user's columns, by the gradient of the fit in its own.
     outward = torch.linalg.inv(hessian) @ scaled.outward.T
     of_joint = _centred((1 - belongs).unsqueeze(1) * z, cells.joint)
@@ -428,7 +387,9 @@ def calibrate(
         of_row[split.report] = number
     fold = of_row[some]
     matrix = LogitMatrix(logits.T if queries == "y" else logits, others, queries is not None)
-    temperature = _find_temperature(matrix.first(_SETTLING_ROWS), seed) if queries else 1.0
+    few = (slice(_SETTLING_ROWS),) * 2
+    first = replace(matrix, values=matrix.values[few], others=others[few])
+    temperature = _find_temperature(first, seed) if queries else 1.0
     fits = _fit_folds(matrix, torch.from_numpy(fold), len(splits), temperature, seed)
     found = Calibration(
         torch.stack([fit.weights for fit in fits]),
@@ -458,7 +419,7 @@ def _fit_folds(
 ) -> list[FoldFit]:
     """A calibration for each fold, by the rows of the others."""
     parts = [
-        matrix.parts(fold == number, temperature)
+        parts_of(matrix.values[:, fold == number], matrix.others[:, fold == number], temperature)
         for number in range(folds if matrix.levelled else 0)
     ]
     level = matrix.level(parts, temperature)

@@ -653,8 +653,7 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
-        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
-        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        raw_x, raw_y = self._read_side(X, "x"), self._read_side(Y, "y")
         self.encoder_x_.check(raw_x)
         self.encoder_y_.check(raw_y)
         if paired:

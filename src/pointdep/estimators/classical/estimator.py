@@ -291,13 +291,13 @@ class ClassicalDependency(DependencyEstimator):
         """(n,) values of given rows whose mean is their mutual information, and their groups."""
         x, y = self._sides(X, Y)
         codes = group_codes(groups, len(x))
-        if self.method_.local is not None:
-            _refuse_groups(self.method_, codes)
+        method = self.method_
+        if method.local is not None:
+            _refuse_groups(method, codes)
         with show("scoring", enabled=self.progress) as progress:
-            if self.method_.local is not None:
-                options = {"seed": self.seed_, "progress": progress, **self.method_.options}
-                return self.method_.local(x, y, **options), codes
-            return pair_values(self.model_, x, y, progress), codes
+            if method.local is None:
+                return pair_values(self.model_, x, y, progress), codes
+            return method.local(x, y, seed=self.seed_, progress=progress, **method.options), codes
 
     def _sides(
         self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
@@ -327,18 +327,18 @@ class ClassicalDependency(DependencyEstimator):
 def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]:
     """Whether values sit at a limit of the method: uLSIF's floor, a perfect correlation, zero."""
     known = held[~np.isnan(held)]
-    if getattr(model, "at_limit", False):
-        message = "Y is in some direction a linear function of X, and the true value infinite"
-        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
     limit = np.log(method.options["floor"]) if "floor" in method.options else -np.inf
     share = float((known <= limit).mean())
-    if share > _MANY_AT_LIMIT:
+    if getattr(model, "at_limit", False):
+        message = "Y is in some direction a linear function of X, and the true value infinite"
+    elif share > _MANY_AT_LIMIT:
         message = (
             f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give; "
             "PointwiseDependency() has no such limit"
         )
-        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
-    return ()
+    else:
+        return ()
+    return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
 
 
 def _refuse_groups(method: ClassicalMethod, codes: Codes | None) -> None:
