@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.images.mnist import read_part
+from pointdep.data.images.datasets import read_part
 
 Array = NDArray[np.float32]
 

@@ -20,7 +20,7 @@ from datasets import halves, mnist
 from report import report
 from torch import Tensor
 
-from pointdep.contrastive.evaluation.linear import LinearResult, linear_evaluation
+from pointdep.contrastive.evaluation import LinearResult, linear_evaluation
 from pointdep.fitting.progress import show
 
 NOISE = 0.05

@@ -24,7 +24,7 @@ from report import report
 from sklearn.metrics import roc_auc_score
 
 from pointdep import audit
-from pointdep.data.digits import digit_halves
+from pointdep.data.images import digit_halves
 
 SHARE, FDR = 0.02, 0.1
 

@@ -23,13 +23,13 @@ from typing import Any
 import torch
 from report import report
 
-from pointdep.contrastive.pretraining.devices import make_fabric
-from pointdep.contrastive.pretraining.journal import Journal
-from pointdep.contrastive.pretraining.loop import Training
+from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
+from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet, load_images
 from pointdep.fitting.progress import Silent
+from pointdep.fitting.recording import WARM_UP, on_side_stream, record
 
 TARGET = 1.25
 
@@ -58,7 +58,7 @@ def measure(images: ImageSet, settings: Settings, compiled: bool) -> dict[str, A
     epochs = [after - before for before, after in pairwise(ends)]
     rows = training.order.batch(0)
     generator = torch.Generator(fabric.device).manual_seed(0)
-    batch = recipe.batch(training.images.train, training.images.train_labels, rows, generator)
+    batch = recipe.batch(training.images, rows, generator)
     bare = bare_pass(recipe, batch.flatten(0, 1), fabric)
     ways = {"bare_s": bare}
     if fabric.device.type == "cuda":
@@ -83,16 +83,9 @@ def measure(images: ImageSet, settings: Settings, compiled: bool) -> dict[str, A
 
 def recorded(once: Callable[[], None]) -> Callable[[], None]:
     """The same as a CUDA graph."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            once()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        once()
-    return graph.replay
+    for _ in range(WARM_UP):
+        on_side_stream(once)
+    return record(once)
 
 
 def bare_pass(recipe: Any, views: torch.Tensor, fabric: Any) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from PIL import Image
 from pointdep.auditing.report.wording import caveat
 from pointdep.cli import demo
 from pointdep.cli.app import run
-from pointdep.data.digits import digit_halves
+from pointdep.data.images import digit_halves
 
 
 @pytest.fixture(scope="module")

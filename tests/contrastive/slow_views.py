@@ -6,17 +6,15 @@ An image is a (c, h, w) numpy array of float64; the rows drawn for it come as fl
 from __future__ import annotations
 
 import colorsys
+import itertools
 import math
-import random
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-Image = np.ndarray
 
-
-def resized_crop(image: Image, top: float, left: float, rows: float, columns: float) -> Image:
+def resized_crop(image, top, left, rows, columns):
     box = image[:, int(top) : int(top + rows), int(left) : int(left + columns)]
     size = image.shape[1:]
     enlarged = F.interpolate(
@@ -25,11 +23,11 @@ def resized_crop(image: Image, top: float, left: float, rows: float, columns: fl
     return enlarged[0].numpy()
 
 
-def flip(image: Image, flipped: float) -> Image:
+def flip(image, flipped):
     return image[:, :, ::-1] if flipped else image
 
 
-def reflect_translate(image: Image, down: float, right: float) -> Image:
+def reflect_translate(image, down, right):
     _, height, width = image.shape
     border = 2 + int(max(abs(down), abs(right)))
     padded = np.pad(image, ((0, 0), (border, border), (border, border)), mode="reflect")
@@ -37,36 +35,28 @@ def reflect_translate(image: Image, down: float, right: float) -> Image:
     return padded[:, top : top + height, left : left + width]
 
 
-def luma(red: float, green: float, blue: float) -> float:
+def luma(red, green, blue):
     return 0.2989 * red + 0.587 * green + 0.114 * blue
 
 
-def grey_plane(image: Image) -> Image:
+def grey_plane(image):
     _, height, width = image.shape
     return np.array([[luma(*image[:, i, j]) for j in range(width)] for i in range(height)])
 
 
-def blend(image: Image, other: Image | float, factor: float) -> Image:
+def blend(image, other, factor):
     return np.clip(factor * image + (1 - factor) * other, 0, 1)
 
 
-def hue_shifted(image: Image, shift: float) -> Image:
+def hue_shifted(image, shift):
     out = np.empty_like(image)
-    for i in range(image.shape[1]):
-        for j in range(image.shape[2]):
-            hue, saturation, value = colorsys.rgb_to_hsv(*image[:, i, j])
-            out[:, i, j] = colorsys.hsv_to_rgb((hue + shift) % 1.0, saturation, value)
+    for i, j in np.ndindex(image.shape[1:]):
+        hue, saturation, value = colorsys.rgb_to_hsv(*image[:, i, j])
+        out[:, i, j] = colorsys.hsv_to_rgb((hue + shift) % 1.0, saturation, value)
     return out
 
 
-def colour_jitter(
-    image: Image,
-    applied: float,
-    brightness: float,
-    contrast: float,
-    saturation: float,
-    hue: float,
-) -> Image:
+def colour_jitter(image, applied, brightness, contrast, saturation, hue):
     if not applied:
         return image
     image = blend(image, 0.0, brightness)
@@ -75,40 +65,31 @@ def colour_jitter(
     return hue_shifted(image, hue)
 
 
-def grey(image: Image, applied: float) -> Image:
+def grey(image, applied):
     return np.stack([grey_plane(image)] * 3) if applied else image
 
 
-def blur(image: Image, applied: float, sigma: float, radius: int) -> Image:
+def blur(image, applied, sigma, radius):
     if not applied:
         return image
     channels, height, width = image.shape
     steps = range(-radius, radius + 1)
-    weight = {
-        (a, b): math.exp(-(a * a + b * b) / (2 * sigma * sigma)) for a in steps for b in steps
-    }
+    places = itertools.product(steps, steps)
+    weight = {(a, b): math.exp(-(a * a + b * b) / (2 * sigma * sigma)) for a, b in places}
     total = sum(weight.values())
     padded = np.pad(image, ((0, 0), (radius, radius), (radius, radius)), mode="reflect")
     out = np.zeros_like(image)
-    for c in range(channels):
-        for i in range(height):
-            for j in range(width):
-                for (a, b), w in weight.items():
-                    out[c, i, j] += w / total * padded[c, i + a + radius, j + b + radius]
+    for c, i, j in itertools.product(range(channels), range(height), range(width)):
+        for (a, b), w in weight.items():
+            out[c, i, j] += w / total * padded[c, i + a + radius, j + b + radius]
     return out
 
 
-def normalise(image: Image, mean: tuple[float, ...], std: tuple[float, ...]) -> Image:
+def normalise(image, mean, std):
     return np.stack([(image[c] - mean[c]) / std[c] for c in range(len(mean))])
 
 
-def crop_box(
-    height: int,
-    width: int,
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
-    numbers: random.Random,
-) -> tuple[int, int, int, int]:
+def crop_box(height, width, scale, ratio, numbers):
     """Top, left, height and width of one random box, try after try."""
     for _ in range(10):
         area = height * width * numbers.uniform(*scale)

@@ -1,28 +1,33 @@
-"""AMDIM: the released layer list counted, its layers rebuilt from patches."""
+"""AMDIM: the released layers counted and rebuilt from patches, the costs as loops over cells."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
 
-from pointdep.contrastive.encoders.amdim import AMDIMEncoder, ResidualNxN
-from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
+from core import reference
+from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
+from pointdep.contrastive.pretraining.deep import GlobalToLocal
+from pointdep.contrastive.pretraining.protocols import METHOD_OF
 from pointdep.errors import InputError
 
 SMALL = {"ndf": 4, "n_rkhs": 24, "depth": 2}
 
 
-def released_count(ndf: int, n_rkhs: int, depth: int, norms: bool) -> tuple[int, int]:
+def released_count(ndf, n_rkhs, depth, norms):
     """(trunk, heads): the parameters of the released layer list, with or without inner norms."""
     extra = 2 if norms else 0
 
-    def residual(n_in: int, n_out: int, width: int) -> int:
+    def residual(n_in, n_out, width):
         return n_in * n_out * width**2 + n_out**2 + extra * n_out
 
-    def block(n_in: int, n_out: int, width: int) -> int:
+    def block(n_in, n_out, width):
         return residual(n_in, n_out, width) + (depth - 1) * residual(n_out, n_out, 1)
 
     trunk = 3 * ndf * 9 + ndf + residual(ndf, ndf, 1) + block(ndf, 2 * ndf, 4)
@@ -36,27 +41,19 @@ def released_count(ndf: int, n_rkhs: int, depth: int, norms: bool) -> tuple[int,
     ("batch_norm", "trunk", "whole"),
     [(True, 54_836_352, 64_288_896), (False, 54_788_352, 64_234_752)],
 )
-def test_parameter_count(batch_norm: bool, trunk: int, whole: int) -> None:
+def test_parameter_count(batch_norm, trunk, whole):
     with torch.device("meta"):
         encoder = AMDIMEncoder(batch_norm=batch_norm)
     counts = {name: p.numel() for name, p in encoder.named_parameters()}
     heads = sum(count for name, count in counts.items() if name.startswith("head"))
     assert (sum(counts.values()) - heads, sum(counts.values())) == (trunk, whole)
     assert released_count(192, 1536, 8, batch_norm) == (trunk, whole - trunk)
-
-
-def test_feature_maps_at_full_size() -> None:
-    encoder = AMDIMEncoder()
-    x = torch.rand(2, 3, 32, 32)
-    with torch.no_grad():
-        maps = encoder(x)
-        alone = encoder.features(x)
+    maps = encoder(torch.empty(2, 3, 32, 32, device="meta"))
     assert [tuple(m.shape) for m in maps] == [(2, 1536), (2, 1536, 5, 5), (2, 1536, 7, 7)]
-    torch.testing.assert_close(alone, maps.one)
     assert encoder.feature_dim == 1536
 
 
-def livened(**options: bool) -> AMDIMEncoder:
+def livened(**options):
     """A small float64 encoder whose weights and running statistics are all at work."""
     encoder = AMDIMEncoder(**SMALL, **options).double().eval()
     for parameter in encoder.parameters():
@@ -67,25 +64,25 @@ def livened(**options: bool) -> AMDIMEncoder:
     return encoder
 
 
-def patches(x: Tensor, width: int, stride: int) -> Tensor:
+def patches(x, width, stride):
     """(n, c, h, w) -> (n, c, width * width, h', w')."""
     return x.unfold(2, width, stride).unfold(3, width, stride).flatten(4).movedim(4, 2)
 
 
-def convolved(x: Tensor, conv: nn.Conv2d) -> Tensor:
+def convolved(x, conv):
     x = patches(x, conv.kernel_size[0], conv.stride[0])
     out = torch.einsum("ncphw,ocp->nohw", x, conv.weight.flatten(2))
     return out if conv.bias is None else out + conv.bias[:, None, None]
 
 
-def normed(x: Tensor, norm: nn.Module) -> Tensor:
+def normed(x, norm):
     if isinstance(norm, nn.Identity):
         return x
     scale = norm.weight / (norm.running_var + 1e-5).sqrt()
     return (x - norm.running_mean[:, None, None]) * scale[:, None, None] + norm.bias[:, None, None]
 
 
-def residual(x: Tensor, layer: ResidualNxN) -> Tensor:
+def residual(x, layer):
     out = convolved(normed(convolved(x, layer.conv1), layer.bn).clamp(min=0), layer.conv2)
     pooled = patches(x, layer.conv1.kernel_size[0], layer.conv1.stride[0]).mean(2)
     out[:, : pooled.shape[1]] += pooled
@@ -93,7 +90,7 @@ def residual(x: Tensor, layer: ResidualNxN) -> Tensor:
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
-def test_forward_against_patches(batch_norm: bool) -> None:
+def test_forward_against_patches(batch_norm):
     encoder = livened(batch_norm=batch_norm)
     x = torch.rand(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
@@ -109,6 +106,7 @@ def test_forward_against_patches(batch_norm: bool) -> None:
         for layer in (*block, last):
             one = residual(one, layer)
         torch.testing.assert_close(maps.one, normed(one, norm).flatten(1))
+        torch.testing.assert_close(encoder.features(x), maps.one)
         for got, trunk, head in (
             (maps.five, five, encoder.head_five),
             (maps.seven, seven, encoder.head_seven),
@@ -118,7 +116,7 @@ def test_forward_against_patches(batch_norm: bool) -> None:
             torch.testing.assert_close(got, normed(out, head.bn))
 
 
-def test_initial_weights() -> None:
+def test_initial_weights():
     encoder = AMDIMEncoder(ndf=16, n_rkhs=80, depth=2)
     x = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
@@ -137,7 +135,7 @@ def test_initial_weights() -> None:
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])
-def test_channels_last_and_every_parameter_gets_a_gradient(batch_norm: bool) -> None:
+def test_channels_last_and_every_parameter_gets_a_gradient(batch_norm):
     encoder = AMDIMEncoder(**SMALL, batch_norm=batch_norm)
     for parameter in encoder.parameters():
         nn.init.normal_(parameter, 0.1, 0.1)
@@ -152,8 +150,152 @@ def test_channels_last_and_every_parameter_gets_a_gradient(batch_norm: bool) -> 
     assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
 
 
-def test_mistakes_are_named() -> None:
-    with pytest.raises(InputError, match=r"n_rkhs=24 must be at least 4 \* ndf, 32"):
-        AMDIMEncoder(ndf=8, n_rkhs=24)
-    with pytest.raises(InputError, match="32 x 32"):
-        AMDIMEncoder(**SMALL)(torch.zeros(2, 3, 28, 28))
+BY_HAND = {
+    "cpc": reference.cpc,
+    "pcc": reference.js,
+    "drfc": lambda s, j, p: reference.drf(s, j, p, alpha=0.01),
+    "variational": reference.js,
+    "dm1": reference.dm1,
+    "dm2": reference.dm2,
+    "rpc": reference.rpc,
+}
+
+
+def drawn_maps(seed, n=3, width=6):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(n, width), (n, width, 5, 5), (n, width, 7, 7)]
+    return FeatureMaps(
+        *(torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    )
+
+
+def loop_cost(name, source, target):
+    """(cost, regulariser) of one direction. source: (n, d), target: (n, d, h, w)."""
+    n, width, h, w = target.shape
+    scores, joint, squares = [[] for _ in range(n)], [[] for _ in range(n)], 0.0
+    for i, j, row, column in itertools.product(range(n), range(n), range(h), range(w)):
+        own = (source[i, k].item() * target[j, k, row, column].item() for k in range(width))
+        score = sum(own) / math.sqrt(width)
+        squares += score**2 / (n * n * h * w)
+        if name not in {"drfc", "rpc"}:
+            score = 20 * math.tanh(score / 20)
+        scores[i].append(score)
+        joint[i].append(float(i == j))
+    product = [[1 - weight for weight in row] for row in joint]
+    cost = -BY_HAND[name](scores, joint, product)
+    return cost, 0.0 if name in {"drfc", "rpc"} else 0.05 * squares
+
+
+@pytest.mark.parametrize("name", METHOD_OF)
+def test_costs_against_loops_over_images_and_cells(name):
+    maps1, maps2 = drawn_maps(0), drawn_maps(1)
+    cells = torch.tensor([[0, 7, 24], [13, 7, 4]])
+    got = GlobalToLocal(name)(maps1, maps2, cells=cells)
+    sources = [
+        torch.stack([maps.five[i, :, c // 5, c % 5] for i, c in enumerate(chosen.tolist())])
+        for maps, chosen in ((maps1, cells[0]), (maps2, cells[1]))
+    ]
+    expected, regulariser = [], 0.0
+    for (source1, source2), (target1, target2) in (
+        ((maps1.one, maps2.one), (maps1.five, maps2.five)),
+        ((maps1.one, maps2.one), (maps1.seven, maps2.seven)),
+        (sources, (maps1.five, maps2.five)),
+    ):
+        there, back = loop_cost(name, source1, target2), loop_cost(name, source2, target1)
+        expected.append((there[0] + back[0]) / 2)
+        regulariser += (there[1] + back[1]) / 2
+    values = [value.item() for value in got]
+    assert values == pytest.approx([sum(expected) + regulariser, *expected, regulariser], rel=1e-9)
+
+
+def test_cpc_is_the_released_cross_entropy_up_to_a_constant():
+    maps1, maps2 = drawn_maps(0), drawn_maps(1)
+    got = GlobalToLocal("cpc")(maps1, maps2).one_to_seven
+    losses = []
+    for source, target in ((maps1.one, maps2.seven), (maps2.one, maps1.seven)):
+        for i in range(3):
+            scores = 20 * torch.tanh(torch.einsum("d,jdhw->jhw", source[i], target) / 6**0.5 / 20)
+            others = torch.cat([scores[:i], scores[i + 1 :]]).flatten()
+            for positive in scores[i].flatten():
+                logits = torch.cat([positive[None], others])
+                losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(0)))
+    torch.testing.assert_close(got, torch.stack(losses).mean() - math.log(1 + 2 * 49))
+
+
+def test_cells_are_drawn_from_the_generator():
+    maps1, maps2 = drawn_maps(0, n=40), drawn_maps(1, n=40)
+    cost = GlobalToLocal("pcc")
+    seeded = [
+        cost(maps1, maps2, generator=torch.Generator().manual_seed(s)).five_to_five
+        for s in (3, 3, 4)
+    ]
+    assert seeded[0] == seeded[1] != seeded[2]
+    cells = torch.randint(25, (2, 40), generator=torch.Generator().manual_seed(3))
+    assert cost(maps1, maps2, cells=cells).five_to_five == seeded[0]
+
+
+@pytest.mark.parametrize("name", METHOD_OF)
+def test_half_precision_maps_are_scored_in_full(name):
+    maps1, maps2 = (FeatureMaps(*(m.bfloat16() for m in drawn_maps(seed))) for seed in (0, 1))
+    cells = torch.zeros(2, 3, dtype=torch.long)
+    cost = GlobalToLocal(name)
+    half = cost(maps1, maps2, cells=cells)
+    assert half.total.dtype == torch.float32
+    full = cost(*(FeatureMaps(*(m.double() for m in maps)) for maps in (maps1, maps2)), cells=cells)
+    torch.testing.assert_close(half.total.double(), full.total, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AMDIMEncoder(ndf=8, n_rkhs=24), r"n_rkhs=24 .* 32"),
+        (lambda: AMDIMEncoder(**SMALL)(torch.zeros(2, 3, 28, 28)), "32 x 32"),
+        (lambda: GlobalToLocal("drf"), "did you mean 'drfc'"),
+        (lambda: GlobalToLocal("drfc", alpha=1.0), r"alpha=1\.0"),
+        (lambda: GlobalToLocal("cpc", clip=0.0), r"clip=0\.0"),
+        (lambda: GlobalToLocal("cpc")(drawn_maps(0, n=1), drawn_maps(1, n=1)), "one image"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+SPLITS = {"even": (2, 2), "uneven": (1, 3)}
+
+
+def costs_and_gradients(name, rows):
+    leaves = [
+        [m[rows].clone().requires_grad_() for m in drawn_maps(seed, n=4, width=5)]
+        for seed in (0, 1)
+    ]
+    cells = torch.tensor([[0, 7, 24, 3], [13, 7, 4, 20]])[:, rows]
+    got = GlobalToLocal(name)(*(FeatureMaps(*maps) for maps in leaves), cells=cells)
+    got.total.backward()
+    return torch.stack(list(got)).detach(), [leaf.grad for maps in leaves for leaf in maps]
+
+
+def worker(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=2)
+    results = {}
+    for name in METHOD_OF:
+        for split, sizes in SPLITS.items():
+            rows = slice(0, sizes[0]) if rank == 0 else slice(sizes[0], 4)
+            results[name, split] = costs_and_gradients(name, rows)
+    torch.save(results, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_are_one_with_the_joined_batch(tmp_path):
+    mp.spawn(worker, (str(tmp_path),), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    assert len(first) == 14
+    for key, (values, gradients) in first.items():
+        expected, whole = costs_and_gradients(key[0], slice(0, 4))
+        others, rest = second[key]
+        torch.testing.assert_close(values, expected, atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(others, expected, atol=1e-12, rtol=1e-12)
+        for one, two, joined in zip(gradients, rest, whole, strict=True):
+            # World-size times the gradient: what the mean of DDP takes back.
+            torch.testing.assert_close(torch.cat([one, two]) / 2, joined, atol=1e-12, rtol=1e-10)

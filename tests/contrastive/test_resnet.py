@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
 from pointdep.errors import InputError
@@ -13,11 +13,11 @@ from pointdep.errors import InputError
 BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
 
-def expected_shapes(depth: int, channels: int = 3, width: int = 64) -> dict[str, tuple[int, ...]]:
+def expected_shapes(depth, channels=3, width=64):
     """The parameters torchvision's model has, but for its stem and classifier."""
     shapes: dict[str, tuple[int, ...]] = {}
 
-    def convolution(conv: str, norm: str, n_in: int, n_out: int, kernel: int) -> None:
+    def convolution(conv, norm, n_in, n_out, kernel):
         shapes[f"{conv}.weight"] = (n_out, n_in, kernel, kernel)
         shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (n_out,)
 
@@ -40,7 +40,7 @@ def expected_shapes(depth: int, channels: int = 3, width: int = 64) -> dict[str,
 
 
 @pytest.mark.parametrize(("depth", "count"), [(18, 11_168_832), (50, 23_500_352)])
-def test_parameters_names_and_count(depth: int, count: int) -> None:
+def test_parameters_names_and_count(depth, count):
     with torch.device("meta"):
         model = ResNet(depth)
     shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
@@ -49,10 +49,10 @@ def test_parameters_names_and_count(depth: int, count: int) -> None:
     assert model.feature_dim == (512 if depth == 18 else 2048)
 
 
-def by_hand(state: dict[str, Tensor], depth: int, x: Tensor) -> Tensor:
+def by_hand(state, depth, x):
     """The network as a list of functional calls on a state dict of torchvision's names."""
 
-    def step(x: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
+    def step(x, conv, norm, stride=1):
         weight = state[f"{conv}.weight"]
         x = F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
         mean = state[f"{norm}.running_mean"][:, None, None]
@@ -77,7 +77,7 @@ def by_hand(state: dict[str, Tensor], depth: int, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("depth", [18, 50])
-def test_forward_against_functional_calls(depth: int) -> None:
+def test_forward_against_functional_calls(depth):
     model = ResNet(depth, channels=2, width=4).double().eval()
     for name, buffer in model.named_buffers():
         if "running" in name:
@@ -89,7 +89,7 @@ def test_forward_against_functional_calls(depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [18, 50])
-def test_channels_last_gives_the_same(depth: int) -> None:
+def test_channels_last_gives_the_same(depth):
     model = ResNet(depth, width=8)
     x = torch.randn(4, 3, 32, 32)
     plain = model(x)
@@ -100,14 +100,14 @@ def test_channels_last_gives_the_same(depth: int) -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_initial_weights() -> None:
+def test_initial_weights():
     model = ResNet(18)
     weight = model.layer3[0].conv1.weight
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.02)
     assert model.bn1.weight.min() == model.bn1.weight.max() == 1
 
 
-def test_projection_head() -> None:
+def test_projection_head():
     head = ProjectionHead(6, out=3).double()
     assert sum(p.numel() for p in head.parameters()) == 36 + 12 + 18 + 3
     x = torch.randn(5, 6, dtype=torch.float64)
@@ -118,13 +118,13 @@ def test_projection_head() -> None:
     assert ProjectionHead(6, 4, 3)(torch.randn(2, 6)).shape == (2, 3)
 
 
-def test_an_unknown_depth() -> None:
+def test_an_unknown_depth():
     with pytest.raises(InputError, match="depth=34 must be 18 or 50"):
         ResNet(34)
 
 
 @pytest.mark.parametrize("depth", [18, 50])
-def test_weights_load_into_torchvision(depth: int) -> None:
+def test_weights_load_into_torchvision(depth):
     models = pytest.importorskip("torchvision.models")
     theirs = getattr(models, f"resnet{depth}")()
     theirs.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)

@@ -21,9 +21,12 @@ from pointdep.contrastive.views import (
     TwoViews,
     Views,
     amdim_views,
+    as_rgb,
     evaluation_view,
+    halves,
     simclr_views,
-)
+)  # fmt: skip
+from pointdep.errors import InputError
 
 from . import slow_views as slow
 
@@ -164,27 +167,19 @@ def test_blur_is_kornia_s():
 
 @pytest.mark.parametrize(
     "operation",
-    [Flip(p=0), ReflectTranslate(p=0), ColourJitter(0.4, 0.4, 0.4, 0.2, p=0), Grey(p=0), Blur(p=0)],
-    ids=str,
-)
-def test_never_applied_is_the_image_itself(operation):
-    images = some_images()
-    views = Views(operation)(images, generator())
-    assert torch.equal(views, images)
-
-
-@pytest.mark.parametrize(
-    "operation",
     [
+        *(Flip(p=0), ReflectTranslate(p=0), ColourJitter(0.4, 0.4, 0.4, 0.2, p=0), Grey(p=0)),
+        *(Blur(p=0), ReflectTranslate(0), ColourJitter(0, 0, 0, 0)),
         ResizedCrop(scale=(1.0, 1.0), ratio=(1.0, 1.0)),
-        ReflectTranslate(0),
-        ColourJitter(0, 0, 0, 0),
     ],
     ids=str,
 )
-def test_options_that_change_nothing(operation):
+def test_never_applied_or_without_effect(operation):
     images = some_images()
-    torch.testing.assert_close(Views(operation)(images, generator()), images, atol=1e-6, rtol=0)
+    views = Views(operation)(images, generator())
+    torch.testing.assert_close(
+        views, images, atol=0 if getattr(operation, "p", 1) == 0 else 1e-6, rtol=0
+    )
 
 
 def test_flip_twice_and_grey_twice():
@@ -248,3 +243,66 @@ def test_shared_flip_is_shared():
     assert 0 < flipped.sum() < len(images)
     own = TwoViews(shared=Views(), each=Views(Flip()))(images, generator())
     assert not torch.equal(own[0], own[1])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_halves_are_those_of_the_flat_image(channels):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, 6, 7, channels), dtype=np.uint8)  # (n, h, w, c)
+    flat = images.reshape(5, -1) / 255
+    top, bottom = halves(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+    np.testing.assert_allclose(top.numpy(), flat[:, : flat.shape[1] // 2], atol=1e-7)
+    np.testing.assert_allclose(bottom.numpy(), flat[:, flat.shape[1] // 2 :], atol=1e-7)
+    assert top.dtype == torch.float32
+
+
+def test_halves_of_floats_are_not_scaled():
+    images = torch.rand(3, 1, 4, 2)
+    top, bottom = halves(images)
+    assert torch.equal(top, images[:, 0, :2].flatten(1))
+    assert torch.equal(bottom, images[:, 0, 2:].flatten(1))
+    with pytest.raises(InputError, match="7 rows have no halves"):
+        halves(torch.rand(2, 1, 7, 8))
+
+
+def test_mnist_gets_a_border():
+    images = torch.randint(1, 256, (4, 1, 28, 28), dtype=torch.uint8)
+    colour = as_rgb(images)
+    assert colour.dtype == torch.uint8
+    expected = np.pad(images.numpy().repeat(3, 1), ((0, 0), (0, 0), (2, 2), (2, 2)))
+    assert np.array_equal(colour.numpy(), expected)
+    assert colour.is_contiguous()
+
+
+@pytest.mark.parametrize("size", [32, 35])
+def test_digits_are_enlarged(size):
+    images = torch.rand(3, 8, 8)
+    colour = as_rgb(images, size)
+    border = (size - 32) // 2
+    inside = colour[:, :, border : border + 32, border : border + 32]
+    expected = np.kron(images[:, None].numpy(), np.ones((1, 3, 4, 4), dtype=np.float32))
+    assert np.array_equal(inside.numpy(), expected)
+    assert colour.shape == (3, 3, size, size)
+    assert colour.sum().item() == pytest.approx(expected.sum(), rel=1e-5)
+
+
+def test_colour_images_of_the_right_size_stay():
+    images = torch.rand(2, 3, 32, 32).to(memory_format=torch.channels_last)
+    assert torch.equal(as_rgb(images), images)
+    assert as_rgb(images).is_contiguous()
+
+
+def test_an_oblong_image_is_set_in_the_middle():
+    colour = as_rgb(torch.ones(1, 1, 3, 8), size=17)
+    assert colour[0, 0].nonzero().aminmax(dim=0).min.tolist() == [5, 0]
+    assert colour[0, 0].nonzero().aminmax(dim=0).max.tolist() == [10, 15]
+    assert colour[0, 0].sum() == 6 * 16
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [((2, 1, 33, 20), "33 x 20 do not fit"), ((2, 2, 8, 8), "1 or 3"), ((8, 8), "1 or 3")],
+)
+def test_refused(shape, message):
+    with pytest.raises(InputError, match=message):
+        as_rgb(torch.zeros(shape))

@@ -38,11 +38,17 @@ class Launches(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_apply_is_one_graph(name):
+def test_apply_is_the_same_compiled_in_channels_last_and_under_autocast(name):
+    """It is one graph, and autocast takes no digits."""
     recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
     drawn = recipe.draw(12, 20, 20, generator())
+    expected = recipe.apply(images, drawn)
     compiled = torch.compile(recipe.apply, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(images, drawn), recipe.apply(images, drawn))
+    torch.testing.assert_close(compiled(images, drawn), expected)
+    last = images.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(recipe.apply(last, drawn), expected)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(recipe.apply(images, drawn), expected)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -65,23 +71,6 @@ def test_few_launches_and_no_waiting(name, most):
         recipe(images, numbers)
     assert launches.names.total() <= most
     assert not [seen for seen in launches.names if any(bad in seen for bad in WAITING)]
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_channels_last_gives_the_same(name):
-    recipe, images = RECIPES[name], some_images()
-    drawn = recipe.draw(12, 20, 20, generator())
-    given = images.to(memory_format=torch.channels_last)
-    torch.testing.assert_close(recipe.apply(given, drawn), recipe.apply(images, drawn))
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_autocast_takes_no_digits(name):
-    recipe, images = RECIPES[name], some_images()
-    drawn = recipe.draw(12, 20, 20, generator())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        views = recipe.apply(images, drawn)
-    assert torch.equal(views, recipe.apply(images, drawn))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from pointdep.data.images import DATASETS, ImageSet, default_folder, load_images
-from pointdep.data.images.mnist import read_idx
+from pointdep.data.images import DATASETS, ImageSet, default_folder, digit_halves, load_images
+from pointdep.data.images.datasets import read_idx
 from pointdep.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -53,6 +53,10 @@ def write_mnist(folder, compress=False):
             path = folder / f"{part}-{name}-ubyte{'.gz' if compress else ''}"
             path.write_bytes(gzip.compress(idx(values), mtime=0) if compress else idx(values))
     return content
+
+
+def in_order(rows):
+    return rows[np.lexsort(rows.T)]
 
 
 def test_head_and_to():
@@ -110,8 +114,7 @@ def test_digits_are_those_of_scikit_learn():
     # 16 steps of 255/16 are far enough apart to be undone.
     back = np.column_stack([np.round(pixels * (16 / 255)), labels])
     there = np.column_stack([digits.data, digits.target])
-    order = lambda rows: rows[np.lexsort(rows.T)]  # noqa: E731
-    np.testing.assert_array_equal(order(back), order(there))
+    np.testing.assert_array_equal(in_order(back), in_order(there))
     assert torch.equal(load_images("digits").train, images.train)
     with pytest.raises(InputError, match="digits come with scikit-learn"):
         load_images("digits", "somewhere")
@@ -143,24 +146,25 @@ def test_mnist(tmp_path, place, compress):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("train-images-idx3-ubyte", idx(np.zeros(7)), "begins with 0x00000801, not 0x00000803"),
-        ("train-images-idx3-ubyte", b"", "begins with 0x,"),
-        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28)))[:14], "within its header"),
-        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28)))[:-1], "truncated.* promises 5488"),
-        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 28))) + b"0", "too long: it holds 5489"),
-        ("train-images-idx3-ubyte", idx(np.zeros((0, 28, 28))), "promises no values"),
-        ("train-images-idx3-ubyte", idx(np.zeros((7, 28, 27))), "28 x 27 pixels"),
-        ("train-labels-idx1-ubyte", idx(np.zeros(6)), "6 labels where there are 7 images"),
-        ("t10k-labels-idx1-ubyte", idx(np.full(4, 10)), "label 10: labels are 0 to 9"),
-        ("t10k-labels-idx1-ubyte", gzip.compress(idx(np.zeros(4)), mtime=0)[:-9], "cannot be read"),
+        ("train-images-idx3", idx(np.zeros(7)), "0x00000801, not 0x00000803"),
+        ("train-images-idx3", b"", "begins with 0x,"),
+        ("train-images-idx3", idx(np.zeros((7, 28, 28)))[:14], "within its header"),
+        ("train-images-idx3", idx(np.zeros((7, 28, 28)))[:-1], "truncated.* promises 5488"),
+        ("train-images-idx3", idx(np.zeros((7, 28, 28))) + b"0", "too long: it holds 5489"),
+        ("train-images-idx3", idx(np.zeros((0, 28, 28))), "promises no values"),
+        ("train-images-idx3", idx(np.zeros((7, 28, 27))), "28 x 27 pixels"),
+        ("train-labels-idx1", idx(np.zeros(6)), "6 labels .* 7 images"),
+        ("t10k-labels-idx1", idx(np.full(4, 10)), "label 10"),
+        ("t10k-labels-idx1", gzip.compress(idx(np.zeros(4)), mtime=0)[:-9], "cannot be read"),
     ],
 )
 def test_damaged_idx_files_are_named(tmp_path, name, content, message):
     write_mnist(tmp_path)
-    (tmp_path / name).write_bytes(content)
+    path = tmp_path / f"{name}-ubyte"
+    path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         load_images("mnist", tmp_path)
-    assert str(tmp_path / name) in str(caught.value)
+    assert str(path) in str(caught.value)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -210,6 +214,35 @@ def test_default_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder("cifar10") == tmp_path / ".cache" / "pointdep" / "cifar10"
+
+
+def test_halves_make_the_digits_again():
+    halves, digits = digit_halves(swapped=0.0), load_digits()
+    assert not halves.swapped.any()
+    np.testing.assert_array_equal(np.hstack([halves.x, halves.y]), digits.data)
+    np.testing.assert_array_equal(halves.labels, digits.target)
+
+
+@pytest.mark.parametrize("fraction", [0.0012, 0.05, 1.0])
+def test_swapped_rows_are_permuted_and_none_stays(fraction):
+    halves, digits = digit_halves(swapped=fraction, seed=5), load_digits()
+    lower, mask = digits.data[:, 32:], halves.swapped
+    assert mask.sum() == round(fraction * len(lower))
+    np.testing.assert_array_equal(halves.y[~mask], lower[~mask])
+    np.testing.assert_array_equal(halves.x, digits.data[:, :32])
+    np.testing.assert_array_equal(in_order(halves.y[mask]), in_order(lower[mask]))
+    # Two digits may have the same lower half, so a few rows can look unmoved.
+    assert (halves.y[mask] == lower[mask]).all(axis=1).mean() < 0.01
+
+
+def test_seed_and_arguments_of_halves():
+    assert np.array_equal(digit_halves(seed=1).swapped, digit_halves(seed=1).swapped)
+    assert not np.array_equal(digit_halves(seed=1).swapped, digit_halves(seed=2).swapped)
+    for fraction in (-0.1, 1.1, float("nan")):
+        with pytest.raises(InputError, match="swapped must be a fraction"):
+            digit_halves(swapped=fraction)
+    with pytest.raises(InputError, match="single row"):
+        digit_halves(swapped=0.0005)
 
 
 real = pytest.mark.skipif("POINTDEP_DATA" not in os.environ, reason="POINTDEP_DATA is not set")

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from test_images import write_mnist
 
-from pointdep.data.images import download as downloads
 from pointdep.data.images import load_images
+from pointdep.data.images.image_files import REMOTE
 from pointdep.errors import InputError
 
 pytest.importorskip("pooch")
@@ -46,13 +46,11 @@ def served(tmp_path, monkeypatch):
 
 
 def remote(monkeypatch, folder, port):
-    files = tuple(
-        downloads.RemoteFile(
-            f"http://127.0.0.1:{port}/{path.name}", hashlib.md5(path.read_bytes()).hexdigest()
-        )
+    files = {
+        f"http://127.0.0.1:{port}/{path.name}": hashlib.md5(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())
-    )
-    monkeypatch.setitem(downloads.REMOTE, "mnist", files)
+    }
+    monkeypatch.setitem(REMOTE, "mnist", files)
 
 
 def test_download(served, tmp_path, capfd):
@@ -106,25 +104,20 @@ def test_no_such_file_and_no_network(served, tmp_path, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_made(served, tmp_path):
+def test_a_folder_that_cannot_be_made_and_no_pooch(served, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
         load_images("mnist", tmp_path / "file" / "below", download=True)
-
-
-def test_without_pooch(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(InputError, match=r'pip install "pointdep\[pretrain\]"'):
         load_images("cifar10", tmp_path, download=True)
 
 
 def test_the_addresses():
-    assert [file.name for file in downloads.REMOTE["cifar10"]] == ["cifar-10-python.tar.gz"]
-    assert {file.name.removesuffix(".gz") for file in downloads.REMOTE["mnist"]} == {
-        "train-images-idx3-ubyte",
-        "train-labels-idx1-ubyte",
-        "t10k-images-idx3-ubyte",
-        "t10k-labels-idx1-ubyte",
-    }
-    for files in downloads.REMOTE.values():
-        assert all(file.url.startswith("https://") and len(file.md5) == 32 for file in files)
+    names = {key: [url.rpartition("/")[2] for url in files] for key, files in REMOTE.items()}
+    assert names["cifar10"] == ["cifar-10-python.tar.gz"]
+    parts = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k")
+             for kind in ("images-idx3", "labels-idx1")]  # fmt: skip
+    assert names["mnist"] == parts
+    for files in REMOTE.values():
+        assert all(url.startswith("https://") and len(md5) == 32 for url, md5 in files.items())

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.data.images import load_images
 from pointdep.errors import InputError
 from pointdep.experiments import encoder_pd

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pointdep.contrastive.pretraining.amdim import AMDIM
+from pointdep.contrastive import Settings
+from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.experiments.figure2 import (
     PAR,
     SEED_SD,
@@ -134,6 +135,12 @@ class TestSentences:
         far = verdicts("simclr", cpc=up(0.9), pcc=down(0.88), drfc=down(0.91))
         assert (far["c"], far["f1"], far["f2"]) == (NOT, HOLDS, HOLDS)
 
+    def test_without_a_common_seed_it_cannot_be_told(self):
+        curves = [curve("cpc", 0, 0.9), curve("drfc", 1, 0.95)]
+        claims = {c.key: c for c in judge_claims(Experiment("simclr"), curves, MANY)}
+        assert claims["f1"].verdict == OPEN
+        assert "no seed in common" in claims["f1"].because
+
     def test_density_matching(self):
         good = {"cpc": up(0.85), "pcc": up(0.84), "drfc": up(0.87)}
         assert verdicts("shallow", **good, dm1=down(0.8), dm2=NONE)["d"] == HOLDS
@@ -230,7 +237,10 @@ class TestSentences:
 
     def test_in_the_deep_experiment_cpc_trains_otherwise(self):
         """What the rule says of batch norm and clipping is what the model does."""
-        models = {o: AMDIM(o, 10, ndf=4, depth=1) for o in ("cpc", "pcc", "dm1", "variational")}
+        models = {
+            o: make_recipe(Settings("amdim", (o,), width=4, depth=1), (3, 32, 32), 10)
+            for o in ("cpc", "pcc", "dm1", "variational")
+        }
         normed = {
             o: isinstance(model.encoder.head_five.bn_hidden, torch.nn.BatchNorm2d)
             for o, model in models.items()

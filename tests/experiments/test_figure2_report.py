@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.experiments.figure2_report import (
     choices,
     departures,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.settings import Settings
 from pointdep.errors import InputError
 from pointdep.experiments.representations import PARTS, Experiment, own_options
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointdep.auditing.result import Audit
-    from pointdep.data.digits import DigitHalves
+    from pointdep.data.images.datasets import DigitHalves
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The report page, .html.")]
 
@@ -39,7 +39,7 @@ def demo(
     """
     from pointdep.auditing.audit import audit
     from pointdep.auditing.report.page import check_page
-    from pointdep.data.digits import digit_halves
+    from pointdep.data.images import digit_halves
 
     check_page(output)
     data = digit_halves(swapped=0.05, seed=seed)

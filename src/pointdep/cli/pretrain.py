@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,158 +10,80 @@ import typer
 
 from pointdep.cli import options
 from pointdep.cli.show import flags_as_json, print_json
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 
 if TYPE_CHECKING:
-    from pointdep.contrastive.pretraining.record import Outcome, Pretrained
-    from pointdep.contrastive.pretraining.settings import Settings
+    from pointdep.contrastive.pretraining.pretrained import Pretrained
     from pointdep.data.images import ImageSet
 
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="mnist, cifar10, or digits, which needs no files.",
-        show_default=False,
-    ),
-]
-Model = Annotated[
+
+# Names of options are those of the parameters; `reproduce figure2` and `simclr` share some.
+_Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="mnist, cifar10 or digits.")]
+_Model = Annotated[
     str | None,
-    typer.Option(
-        "--model",
-        help="shallow (two RealNVP encoders, one a half of the image), amdim or simclr (ResNet). "
-        "By default simclr for cifar10 and shallow for the others.",
-    ),
+    typer.Option(help="shallow, amdim or simclr; by default simclr for cifar10, else shallow."),
 ]
-Objective = Annotated[
-    str,
-    typer.Option(
-        "--objective",
-        help="cpc, pcc, drfc, variational, dm1, dm2 or rpc; several, comma separated.",
-    ),
+_Objective = Annotated[str, typer.Option(help=f"{', '.join(OBJECTIVES)}; several, with commas.")]
+_Seeds = Annotated[
+    int, typer.Option(min=1, help="Runs per objective; shallow trains them at once.")
 ]
-Seeds = Annotated[
-    int,
-    typer.Option(
-        "--seeds", min=1, help="Runs of each objective; the shallow model trains all at once."
-    ),
+_Epochs = Annotated[
+    int | None, typer.Option(help="Passes over the images; as in the paper if not given.")
 ]
-Epochs = Annotated[
-    int | None, typer.Option("--epochs", help="Passes over the images; by default the paper's.")
-]
-Iterations = Annotated[
-    int | None, typer.Option("--iterations", help="Steps in all, in the place of --epochs.")
-]
-Minutes = Annotated[
-    float | None,
-    typer.Option(
-        "--minutes",
-        help="End after this training time, if the epochs are not over before; the learning rate "
-        "of simclr and amdim is down by then.",
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", help="Images a step, of all processes together."),
-]
-Rate = Annotated[
-    float | None,
-    typer.Option(
-        "--learning-rate", help="By default the protocol's, which simclr's batch size scales."
-    ),
-]
-Precision = Annotated[
-    str, typer.Option("--precision", help="32, bf16, 16, or auto: bf16 on a GPU that has it.")
-]
+_Iterations = Annotated[int | None, typer.Option(help="Steps in total, instead of --epochs.")]
+_Minutes = Annotated[float | None, typer.Option(help="Training time after which a run ends.")]
+BatchSize = Annotated[int | None, typer.Option(help="Images per step, of all processes together.")]
+Rate = Annotated[float | None, typer.Option(help="simclr's default grows with the batch size.")]
+_Precision = Annotated[str, typer.Option(help="32, bf16, 16, or auto: bf16 on GPUs that have it.")]
 Width = Annotated[
-    int | None,
-    typer.Option("--width", help="Channels: 64 in simclr, 192 in amdim, 512 units in shallow."),
+    int | None, typer.Option(help="Channels: simclr 64, amdim 192; shallow 512 units.")
 ]
-Depth = Annotated[
-    int | None,
-    typer.Option("--depth", help="18 or 50 in simclr, 8 in amdim, 30 couplings in shallow."),
-]
-LossOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--loss-option",
-        help="Option of the loss as NAME=VALUE: temperature=0.2, scale=10, alpha=0.01, "
-        "negatives=cross.",
-    ),
-]
+Depth = Annotated[int | None, typer.Option(help="simclr 18 or 50, amdim 8, shallow 30 couplings.")]
+_Loss = Annotated[list[str] | None, typer.Option(help="Option of the loss, as temperature=0.2.")]
 Data = Annotated[
     Path | None,
-    typer.Option(
-        "--data",
-        help="Folder (or archive) with the files of the data set; by default $POINTDEP_DATA or the "
-        "cache.",
-    ),
+    typer.Option(help="Folder or archive of images; by default $POINTDEP_DATA or the cache."),
 ]
-Download = Annotated[
-    bool, typer.Option("--download", help="Get the files there first, if they are missing.")
+Download = Annotated[bool, typer.Option("--download", help="Fetch the files that are missing.")]
+Limit = Annotated[int | None, typer.Option(min=2, help="Use only this many images of each split.")]
+_EvaluateEvery = Annotated[
+    int, typer.Option(min=0, help="Epochs (or iterations) between evaluations; 0: at the end.")
 ]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=2, help="Use only so many images of each split.")
-]
-EvaluateEvery = Annotated[
-    int,
-    typer.Option(
-        "--evaluate-every",
-        min=0,
-        help="Epochs, or with --iterations iterations, between two looks at the features; 0: at "
-        "the end.",
-    ),
-]
-Monitor = Annotated[
-    str,
-    typer.Option(
-        "--monitor",
-        help="What they measure before the end: knn, on some of the images, or linear, on all.",
-    ),
-]
-CheckpointEvery = Annotated[
-    float, typer.Option("--checkpoint-every", min=0.0, help="Minutes between two checkpoints.")
-]
+_Monitor = Annotated[str, typer.Option(help="What these measure before the end: knn or linear.")]
+CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Minutes between two checkpoints.")]
 Compile = Annotated[
-    bool | None,
-    typer.Option(
-        "--compile/--no-compile", help="Compile the networks; by default on a GPU, in long runs."
-    ),
+    bool | None, typer.Option("--compile/--no-compile", help="By default on a GPU, in long runs.")
 ]
-Output = Annotated[
+_Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Folder for the encoder, the history, TensorBoard's files and the checkpoint; by "
-        "default pretrain-DATASET-MODEL-OBJECTIVE. The same command goes on from what is there.",
-    ),
+    typer.Option("--output", "-o", help="Folder of the run, which the same command continues."),
 ]
 
 
 def pretrain(
-    dataset: Dataset,
-    model: Model = None,
-    objective: Objective = "cpc",
-    seeds: Seeds = 1,
-    epochs: Epochs = None,
-    iterations: Iterations = None,
-    minutes: Minutes = None,
+    dataset: _Dataset,
+    model: _Model = None,
+    objective: _Objective = "cpc",
+    seeds: _Seeds = 1,
+    epochs: _Epochs = None,
+    iterations: _Iterations = None,
+    minutes: _Minutes = None,
     batch_size: BatchSize = None,
     learning_rate: Rate = None,
-    precision: Precision = "auto",
+    precision: _Precision = "auto",
     width: Width = None,
     depth: Depth = None,
-    loss_option: LossOptions = None,
+    loss_option: _Loss = None,
     data: Data = None,
     download: Download = False,
     limit: Limit = None,
-    evaluate_every: EvaluateEvery = 0,
-    monitor: Monitor = "knn",
+    evaluate_every: _EvaluateEvery = 0,
+    monitor: _Monitor = "knn",
     checkpoint_every: CheckpointEvery = 2.0,
     compile_networks: Compile = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    output: Output = None,
+    output: _Output = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -171,8 +93,6 @@ def pretrain(
 
     On several GPUs:  torchrun --nproc-per-node 4 -m pointdep pretrain cifar10 -o run/
     """
-    from pointdep.contrastive.pretraining.settings import Settings
-
     settings = Settings(
         model=model or ("simclr" if dataset == "cifar10" else "shallow"),
         objectives=options.parse_names("--objective", objective),
@@ -200,12 +120,10 @@ def pretrain(
         checkpoint_every=60.0 * checkpoint_every,
         progress=not quiet,
     )
-    if not _first_process():
-        return
-    if json:
-        print_json("pretrain", _as_json(images, settings, done))
-    else:
-        _print(images, done)
+    from pointdep.contrastive.distributed import world
+
+    if world()[0] == 0:
+        _tell(images, settings, done, json)
 
 
 def read_images(
@@ -229,65 +147,46 @@ def read_images(
 
 def _train_all(images: ImageSet, settings: Settings, folder: Path, **how: Any) -> list[Pretrained]:
     """The shallow model's runs at once, the others' one after another, each in its own folder."""
-    from dataclasses import replace
-
+    from pointdep.contrastive.pretraining.pretrained import pretrain as train
     from pointdep.contrastive.pretraining.recipes import check_loss_options
-    from pointdep.contrastive.pretraining.run import pretrain as train
 
     check_loss_options(settings)
     if settings.model == "shallow" or len(settings.runs) == 1:
         return [train(images, settings, folder=folder, **how)]
-    return [
-        train(
-            images,
-            replace(settings, objectives=(objective,), seeds=(seed,)),
-            folder=folder / f"{objective}-{seed}",
-            **how,
-        )
-        for objective, seed in settings.runs
-    ]
+    done = []
+    for objective, seed in settings.runs:
+        one = replace(settings, objectives=(objective,), seeds=(seed,))
+        done.append(train(images, one, folder=folder / f"{objective}-{seed}", **how))
+    return done
 
 
-def _first_process() -> bool:
-    from pointdep.contrastive.distributed import world
+def _tell(images: ImageSet, settings: Settings, done: list[Pretrained], json: bool) -> None:
+    from pointdep.contrastive.pretraining.pretrained import about_images
 
-    return world()[0] == 0
-
-
-def _as_json(images: ImageSet, settings: Settings, done: list[Pretrained]) -> dict[str, Any]:
-    from pointdep.contrastive.pretraining.record import about_images
-
-    return {
-        "data": about_images(images),
-        "settings": settings.as_dict(),
-        **done[0].where,
-        "runs": [asdict(outcome) for run in done for outcome in run.outcomes],
-        "flags": flags_as_json([flag for run in done for flag in run.flags]),
-        "written": [str(run.folder) for run in done],
-    }
-
-
-def _print(images: ImageSet, done: list[Pretrained]) -> None:
+    outcomes = [outcome for run in done for outcome in run.outcomes]
+    if json:
+        about = {
+            "data": about_images(images),
+            "settings": settings.as_dict(),
+            **done[0].where,
+            "runs": [asdict(outcome) for outcome in outcomes],
+            "flags": flags_as_json([flag for run in done for flag in run.flags]),
+            "written": [str(run.folder) for run in done],
+        }
+        print_json("pretrain", about)
+        return
     print(f"{images.source}: {len(images.train)} training and {len(images.test)} test images")
     heads = "objective", "seed", "epochs", "minutes", "loss", "neighbours", "linear"
-    print("  ".join(f"{head:>{max(9, len(head))}}" for head in heads))
-    for run in done:
-        for outcome in run.outcomes:
-            cells = _cells(outcome)
-            print("  ".join(f"{c:>{max(9, len(h))}}" for c, h in zip(cells, heads, strict=True)))
+    lines: list[tuple[str, ...]] = [heads]
+    for outcome in outcomes:
+        loss = "diverged" if outcome.loss is None else f"{outcome.loss:.4f}"
+        shares = (outcome.knn, outcome.linear)
+        told = ("" if share is None else f"{100 * share:.1f} %" for share in shares)
+        times = f"{outcome.epochs:.3g}", f"{outcome.seconds / 60:.1f}"
+        lines.append((outcome.objective, str(outcome.seed), *times, loss, *told))
+    for line in lines:
+        print("  ".join(f"{c:>{max(9, len(h))}}" for c, h in zip(line, heads, strict=True)))
     print("neighbours, linear: accuracy of 20 nearest neighbours and of a linear classifier on")
     print("frozen features, on the test images")
     for run in done:
         print(f"encoder: {run.folder}/encoder (pointdep.contrastive.load_encoder)")
-
-
-def _cells(outcome: Outcome) -> tuple[str, ...]:
-    shares = (outcome.knn, outcome.linear)
-    return (
-        outcome.objective,
-        str(outcome.seed),
-        f"{outcome.epochs:.3g}",
-        f"{outcome.seconds / 60:.1f}",
-        "diverged" if outcome.loss is None else f"{outcome.loss:.4f}",
-        *("" if share is None else f"{100 * share:.1f} %" for share in shares),
-    )

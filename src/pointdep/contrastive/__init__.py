@@ -19,22 +19,13 @@ if TYPE_CHECKING:
         RPCLoss,
         VariationalLoss,
     )
-    from pointdep.contrastive.pretraining.export import FrozenEncoder, load_encoder
-    from pointdep.contrastive.pretraining.record import Pretrained
-    from pointdep.contrastive.pretraining.run import pretrain
-    from pointdep.contrastive.pretraining.settings import Settings
-
-_LOSSES = ("CPCLoss", "DM1Loss", "DM2Loss", "DRFCLoss", "PCCLoss", "RPCLoss", "VariationalLoss")
-_HOME = {
-    **dict.fromkeys(_LOSSES, "pointdep.contrastive.losses"),
-    "FrozenEncoder": "pointdep.contrastive.pretraining.export",
-    "Pretrained": "pointdep.contrastive.pretraining.record",
-    "Settings": "pointdep.contrastive.pretraining.settings",
-    "knn_accuracy": "pointdep.contrastive.evaluation",
-    "linear_evaluation": "pointdep.contrastive.evaluation",
-    "load_encoder": "pointdep.contrastive.pretraining.export",
-    "pretrain": "pointdep.contrastive.pretraining.run",
-}
+    from pointdep.contrastive.pretraining.pretrained import (
+        FrozenEncoder,
+        Pretrained,
+        load_encoder,
+        pretrain,
+    )
+    from pointdep.contrastive.pretraining.protocols import Settings
 
 __all__ = [
     "CPCLoss",
@@ -53,15 +44,19 @@ __all__ = [
     "pretrain",
 ]
 
+_HOME = {"Settings": "pretraining.protocols"}
+_HOME |= dict.fromkeys(("knn_accuracy", "linear_evaluation"), "evaluation")
+_HOME |= dict.fromkeys((name for name in __all__ if name.endswith("Loss")), "losses")
+
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'pointdep.contrastive' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    home = _HOME.get(name, "pretraining.pretrained")
+    value = getattr(importlib.import_module(f"pointdep.contrastive.{home}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

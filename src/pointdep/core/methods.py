@@ -76,8 +76,8 @@ class Method:
     key: str
     name: str
     objective: Objective
-    read_out: ReadOut = identity
-    inverse: ReadOut = identity
+    read_out: ReadOut = field(default_factory=lambda: identity)
+    inverse: ReadOut = field(default_factory=lambda: identity)
     inference: Objective = None  # type: ignore[assignment]  # set below
     identifies: str = "r"
     learning: str = ""

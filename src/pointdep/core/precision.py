@@ -36,6 +36,17 @@ class Gram(torch.autograd.Function):
 
 
 @contextmanager
+def matmul_precision(setting: str) -> Iterator[None]:
+    """Set torch's precision of float32 products ("highest", "high"), and put it back afterwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(setting)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
 def full_float32() -> Iterator[None]:
     """TF32 off in CUDA's matrix products, however it was turned on; as it was afterwards."""
     matmul = torch.backends.cuda.matmul

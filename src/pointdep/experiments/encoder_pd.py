@@ -23,7 +23,7 @@ from pointdep.errors import InputError, ModelFileError, PointdepWarning
 from pointdep.experiments.reports import write_json
 
 if TYPE_CHECKING:
-    from pointdep.contrastive.pretraining.simclr import SimCLR
+    from pointdep.contrastive.pretraining.deep import SimCLR
 
 ASKED = ("drfc", "cpc")
 """The objectives that have a PMI worth asking for."""
@@ -76,7 +76,7 @@ def ask_encoders(
     progress: bool,
 ) -> None:
     """Ask the encoders in these places, and once the pixels; rows: test images."""
-    from pointdep.contrastive.pretraining.export import load_encoder
+    from pointdep.contrastive.pretraining.pretrained import load_encoder
 
     some = images.head(len(images.train), min(rows, len(images.test)))
 
@@ -101,7 +101,7 @@ def two_views(recipe: SimCLR, images: Tensor) -> tuple[Tensor, Tensor]:
     prepared = recipe.prepare_images(images.to(device))
     generator = torch.Generator(device).manual_seed(_SEED)
     parts = [
-        recipe.batch(prepared, prepared, rows[None], generator)
+        recipe.two_views(prepared, rows[None], generator)
         for rows in torch.split(torch.arange(len(prepared), device=device), _BATCH)
     ]
     first, second = torch.cat(parts, 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, PROTOCOLS
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PROTOCOLS
 from pointdep.data.writers import write_table
 from pointdep.experiments import claims, encoder_pd, reports
 from pointdep.experiments.figure2 import NOISE, judge_claims, summarise

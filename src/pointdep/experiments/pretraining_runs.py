@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
 from pointdep.experiments import encoder_pd
@@ -149,8 +149,7 @@ def run_experiment(
     first job and after each. how: other options of `pretrain`. A job that diverges is written down
     as such, and the others go on.
     """
-    from pointdep.contrastive.pretraining.record import about_images
-    from pointdep.contrastive.pretraining.run import pretrain
+    from pointdep.contrastive.pretraining.pretrained import about_images, pretrain
 
     before = _runs_before(experiment, folder)
     left = jobs_left(experiment, folder)
@@ -414,7 +413,7 @@ def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
 
 def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Iterable[str]) -> list[str]:
     """For each unfinished run that these jobs do not go on with, a sentence on what would."""
-    from pointdep.contrastive.pretraining.record import STATE
+    from pointdep.contrastive.pretraining.pretrained import STATE
 
     names, done, said = {*jobs}, _done(experiment, folder), []
     for path in sorted((folder / RUNS).glob(f"*/{STATE}")):
@@ -464,7 +463,7 @@ def _history_so_far(path: Path, replicas: int) -> list[dict[str, Any]]:
 
 def _classifier(experiment: Experiment) -> tuple[str, str, float]:
     """Which pixels, the scaling of their columns, and C."""
-    from pointdep.contrastive.pretraining.recipe import Recipe
+    from pointdep.contrastive.pretraining.recipes import Recipe
     from pointdep.contrastive.pretraining.shallow import Shallow
 
     if PARTS[experiment.part].model == "shallow":
@@ -476,8 +475,8 @@ def measure_pixels(
     experiment: Experiment, images: ImageSet, device: str, progress: Progress | None = None
 ) -> Pixels:
     """Of the upper half for the shallow part, of the whole image for the others."""
-    from pointdep.contrastive.evaluation.linear import linear_evaluation
-    from pointdep.contrastive.pretraining.record import about_images
+    from pointdep.contrastive.evaluation import linear_evaluation
+    from pointdep.contrastive.pretraining.pretrained import about_images
     from pointdep.contrastive.views import halves
 
     of, scaling, C = _classifier(experiment)

@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from pointdep.contrastive.pretraining.settings import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import DATASETS
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.experiments.reports import command_line
@@ -233,15 +233,14 @@ class Experiment:
 def _loss(model: str, objective: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     """What makes the loss from its options and refuses wrong values, and their defaults."""
     if model == "shallow":
-        from pointdep.contrastive.pretraining.shallow import METHOD_OF
+        from pointdep.contrastive.pretraining.protocols import METHOD_OF
         from pointdep.core.methods import get_method
 
         method = get_method(METHOD_OF[objective])
         # Options of the read-out alone train nothing.
         takes = inspect.signature(method.objective).parameters
         return method.configure, {k: v for k, v in method.options.items() if k in takes}
-    from pointdep.contrastive.encoders.amdim_costs import GlobalToLocal
-    from pointdep.contrastive.pretraining.simclr import LOSSES
+    from pointdep.contrastive.pretraining.deep import LOSSES, GlobalToLocal
 
     simclr = model == "simclr"
     make: Callable[..., Any] = LOSSES[objective] if simclr else partial(GlobalToLocal, objective)

@@ -1,19 +1,24 @@
-"""A training step that the host asks for once, and the device repeats."""
+"""CUDA graphs: a training step that the host asks for once, and the device repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from pointdep.fitting.batches import Cells
 
-_WARM_UP = 3
-OTHER_THREADS = "thread_local"
-"""How other threads bear on what is recorded: not at all. One that reads the next rows asks for
-pinned memory, by which a recording would fail."""
+T = TypeVar("T")
+
+WARM_UP = 3
+"""Steps that run one by one before one is recorded."""
+
+# Other threads do not take part in a recording: the one that reads the next rows asks for pinned
+# memory, which would make it fail.
+_OTHER_THREADS = "thread_local"
 
 
 class RecordedStep:
@@ -36,7 +41,7 @@ class RecordedStep:
     def __call__(self, cells: Cells, weight: float) -> Tensor:
         self._weight.fill_(weight)
         self._done += 1
-        if self._done <= _WARM_UP or not self._recorded(cells):
+        if self._done <= WARM_UP or not self._recorded(cells):
             return self._step(cells, self._weight)
         assert self._cells is not None
         assert self._replay is not None
@@ -62,20 +67,33 @@ class RecordedStep:
         self._value = self._step(self._cells, self._weight)
 
 
-def record(function: Callable[[], None]) -> Callable[[], None]:
-    """The function's work on the device as a CUDA graph, not yet done; calling it does it."""
+def on_side_stream(function: Callable[[], T]) -> T:
+    """Call the function on a stream of its own, as CUDA graphs ask of the steps before one."""
+    main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        value = function()
+    main.wait_stream(side)
+    return value
+
+
+def record(
+    function: Callable[[], object], generator: torch.Generator | None = None
+) -> Callable[[], None]:
+    """Record the function's work on the device as a CUDA graph, not yet run; calling it runs it.
+
+    generator: what the function draws from besides torch's own generator.
+    """
     graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        graph.register_generator_state(generator)
     torch.cuda.synchronize()
     try:
-        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
+        with torch.cuda.graph(graph, capture_error_mode=_OTHER_THREADS):
             function()
     except RuntimeError:
-        _end_of_recording()
+        # After a failed recording torch's generator would refuse to draw outside of one.
+        own = torch.cuda.default_generators[torch.cuda.current_device()]
+        own.graphsafe_set_state(own.clone_state())
         raise
     return graph.replay
-
-
-def _end_of_recording() -> None:
-    """After a recording that failed torch's generator would refuse to draw outside of one."""
-    generator = torch.cuda.default_generators[torch.cuda.current_device()]
-    generator.graphsafe_set_state(generator.clone_state())

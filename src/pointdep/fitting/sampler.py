@@ -7,8 +7,8 @@ out: the value of a batch, taken before its step, is an honest one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +17,12 @@ from torch import Tensor
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.concat import one_part_a_thread
 from pointdep.core.methods import Method
+from pointdep.core.precision import matmul_precision
 from pointdep.core.ratio import MethodGroups
 from pointdep.errors import InputError, unknown_name
 from pointdep.fitting.active_replicas import FlatParameters
 from pointdep.fitting.progress import Progress, Silent
-from pointdep.fitting.recording import OTHER_THREADS
+from pointdep.fitting.recording import WARM_UP, on_side_stream, record
 
 PRECISIONS = ("bf16", "tf32", "float32", "float64")
 """Of the matrix products. Sums, losses and read-outs stay in float32, or float64 with the last."""
@@ -29,7 +30,6 @@ PRECISIONS = ("bf16", "tf32", "float32", "float64")
 Draw = Callable[[Tensor], tuple[Tensor, Tensor]]
 """step: (1,), a whole number on the device -> x: (R, n, dx), y: (R, n, dy), a fresh batch."""
 
-_WARM_UP = 3  # steps done one by one before the rest are replayed from a recording
 _REPLAYS = 50  # between two looks at the clock
 
 
@@ -90,7 +90,8 @@ class StreamEngine:
             values.index_copy_(0, step, self._step(step)[None])
             step.add_(1)
 
-        with _matrix_products(self.precision):
+        # float32 products as TF32, or not.
+        with matmul_precision("high" if self.precision in {"bf16", "tf32"} else "highest"):
             if self.device.type == "cuda":
                 with torch.cuda.device(self.device):
                     seconds = self._replay(one, steps, shown)
@@ -122,23 +123,18 @@ class StreamEngine:
 
     def _replay(self, one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
         start = time.perf_counter()
-        warm = min(_WARM_UP, steps)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        warm = min(WARM_UP, steps)
+
+        def warm_up() -> None:
             for _ in range(warm):
                 one()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        if self.generator is not None:
-            graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph, capture_error_mode=OTHER_THREADS):
-            one()
+
+        on_side_stream(warm_up)
+        replay = record(one, self.generator)
         torch.cuda.synchronize()
         ready = time.perf_counter()
         for done in range(warm, steps):
-            graph.replay()
+            replay()
             if done % _REPLAYS == 0:
                 torch.cuda.synchronize()
                 shown.update(done, steps, "iterations")
@@ -152,14 +148,3 @@ def _repeat(one: Callable[[], None], steps: int, shown: Progress) -> tuple[float
         one()
         shown.update(done + 1, steps, "iterations")
     return 0.0, time.perf_counter() - start
-
-
-@contextmanager
-def _matrix_products(precision: str) -> Iterator[None]:
-    """float32 products as TF32, or not; whatever was set before is set again afterwards."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision in {"bf16", "tf32"} else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -1,9 +1,9 @@
-"""Everything the engine must remember between two epochs, and how it is written to disk."""
+"""Checkpoints: what the engine must remember between two epochs, and the one file format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pointdep.errors import InputError, ModelFileError
 
-_FORMAT = "pointdep-checkpoint-1"
+_FORMAT = "pointdep-checkpoint-2"
 _NO_OPTIONS = ("options", "stored", "groups", "processes")  # of a fit's settings
 
 
@@ -65,36 +65,60 @@ class TrainingState:
         )
 
 
-_TENSORS = ("values", "average", "first", "second", "best", "best_value", "moving")
-_LISTS = ("epoch", "step", "active", "bad", "best_epoch", "diverged", "history")
-
-
 def save_state(
     path: Path,
     state: TrainingState,
     fingerprint: str,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write a checkpoint in one atomic move: a kill at any moment leaves the old one or the new.
+    """Write a checkpoint of a fit; settings: to say later what another fit has otherwise."""
+    kept = dict(vars(state), rng=torch.get_rng_state())
+    if state.values.device.type == "cuda":
+        kept["cuda_rng"] = torch.cuda.get_rng_state(state.values.device)
+    write_checkpoint(path, _FORMAT, fingerprint, kept, settings)
 
-    settings: of the fit, to say what another one has otherwise.
+
+def load_state(
+    path: Path,
+    fingerprint: str,
+    like: TrainingState,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> TrainingState:
+    """Read a checkpoint of the same fit back; `like` gives dtype and device."""
+    device, dtype = like.values.device, like.values.dtype
+    kept = read_checkpoint(
+        path, _FORMAT, fingerprint, lambda there: _difference(there, settings), device
+    )
+    torch.set_rng_state(kept.pop("rng").cpu())
+    generator = kept.pop("cuda_rng", None)
+    if device.type == "cuda" and generator is not None:
+        torch.cuda.set_rng_state(generator.cpu(), device)
+    for name, value in kept.items():
+        if isinstance(value, Tensor):
+            kept[name] = value.to(dtype)
+    return TrainingState(**kept)
+
+
+def write_checkpoint(
+    path: Path,
+    kind: str,
+    fingerprint: str,
+    state: Mapping[str, Any],
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write a nest of dicts, lists, numbers, texts and tensors in one atomic move.
+
+    A kill at any moment leaves the old checkpoint or the new one. kind: which program reads it;
+    fingerprint: of all that decides how the run goes on.
     """
     from safetensors.torch import save_file
 
-    tensors = {name: getattr(state, name).detach().cpu().contiguous() for name in _TENSORS}
-    tensors["rng"] = torch.get_rng_state()
-    if state.values.device.type == "cuda":
-        tensors["cuda_rng"] = torch.cuda.get_rng_state(state.values.device)
-    for kind in ("buffers", "best_buffers"):
-        for replica, row in enumerate(getattr(state, kind)):
-            for number, tensor in enumerate(row):
-                tensors[f"{kind}.{replica}.{number}"] = tensor.detach().cpu().contiguous()
-    about = {name: getattr(state, name) for name in _LISTS}
+    tensors: dict[str, Tensor] = {}
     metadata = {
-        "format": _FORMAT,
+        "format": kind,
         "fingerprint": fingerprint,
         "settings": json.dumps(dict(settings), default=repr),
-        "state": json.dumps(about),
+        "state": json.dumps(_pack(state, tensors)),
     }
     # One fixed name, so that what a kill leaves behind is overwritten by the next attempt.
     temporary = unfinished(path)
@@ -106,8 +130,17 @@ def save_state(
         raise
 
 
-def read_checkpoint(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors of a checkpoint of this kind; anything else is one clear error."""
+def read_checkpoint(
+    path: Path,
+    kind: str,
+    fingerprint: str,
+    difference: Callable[[Mapping[str, Any]], str],
+    device: torch.device | str = "cpu",
+) -> dict[str, Any]:
+    """What `write_checkpoint` wrote, its tensors on the device; anything else is one clear error.
+
+    difference: says of the settings in the file why it belongs to another run.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -120,7 +153,36 @@ def read_checkpoint(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Te
         ) from None
     if metadata.get("format") != kind:
         raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
-    return metadata, tensors
+    if metadata.get("fingerprint") != fingerprint:
+        there = json.loads(metadata.get("settings", "{}"))
+        raise InputError(f"checkpoint {path} {difference(there)}")
+    on_device = {name: tensor.to(device) for name, tensor in tensors.items()}
+    state: dict[str, Any] = _unpack(json.loads(metadata["state"]), on_device)
+    return state
+
+
+def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The nest as JSON takes it; each tensor goes into `tensors` and leaves its name."""
+    if isinstance(value, Tensor):
+        name = f"t{len(tensors)}"
+        # A copy: safetensors refuses tensors that share memory.
+        tensors[name] = torch.empty(value.shape, dtype=value.dtype).copy_(value.detach())
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"items": [[key, _pack(part, tensors)] for key, part in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_pack(part, tensors) for part in value]
+    return value
+
+
+def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return tensors[value["tensor"]]
+        return {key: _unpack(part, tensors) for key, part in value["items"]}
+    if isinstance(value, list):
+        return [_unpack(part, tensors) for part in value]
+    return value
 
 
 def unfinished(path: Path) -> Path:
@@ -132,35 +194,6 @@ def remove_state(path: Path) -> None:
     """Remove a checkpoint that is no longer needed."""
     for file in (path, unfinished(path)):
         file.unlink(missing_ok=True)
-
-
-def load_state(
-    path: Path,
-    fingerprint: str,
-    like: TrainingState,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-) -> TrainingState:
-    """Read a checkpoint of the same fit back; `like` gives shapes, dtype and device."""
-    metadata, tensors = read_checkpoint(path, _FORMAT)
-    if metadata.get("fingerprint") != fingerprint:
-        there = json.loads(metadata.get("settings", "{}"))
-        raise InputError(f"checkpoint {path} {_difference(there, settings)}")
-    about: dict[str, Any] = json.loads(metadata["state"])
-    device, dtype = like.values.device, like.values.dtype
-    torch.set_rng_state(tensors["rng"])
-    if device.type == "cuda" and "cuda_rng" in tensors:
-        torch.cuda.set_rng_state(tensors["cuda_rng"], device)
-    loaded: dict[str, Any] = {
-        name: tensors[name].to(device=device, dtype=dtype) for name in _TENSORS
-    }
-    kept: dict[str, Any] = {
-        kind: [
-            [tensors[f"{kind}.{r}.{k}"].to(t.device) for k, t in enumerate(row)]
-            for r, row in enumerate(getattr(like, kind))
-        ]
-        for kind in ("buffers", "best_buffers")
-    }
-    return TrainingState(**loaded, **kept, **about)
 
 
 def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -1,33 +1,109 @@
-"""The loop: its clock, its rate, its looks at the features, and what it notices."""
+"""The loop: its rows, clock, rate, history and evaluations, and what it notices."""
 
+import csv
 import math
+import time
 from dataclasses import replace
 
 import pytest
 import torch
 
-from pointdep.contrastive import load_encoder
-from pointdep.contrastive.pretraining import evaluate, loop
-from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.run import pretrain
-from pointdep.contrastive.pretraining.settings import PROTOCOLS
+from pointdep.contrastive import load_encoder, pretrain
+from pointdep.contrastive.pretraining import loop, pretrained
+from pointdep.contrastive.pretraining.loop import Journal, Order
+from pointdep.contrastive.pretraining.protocols import PROTOCOLS
+from pointdep.contrastive.pretraining.recipes import make_recipe, mix
 from pointdep.errors import FitWarning, InputError
 
 from . import small
 
 STEPS = 4  # an epoch of small.some_images() in batches of 16
+CPU = torch.device("cpu")
+
+
+def weights(done):
+    return torch.cat(
+        [part.double().flatten() for part in done.encoder.recipe.state_dict().values()]
+    )
+
+
+def evaluated(done):
+    """Which accuracies each entry of the history has."""
+    return [" ".join(kind for kind in ("knn", "linear") if kind in e) for e in done.history]
+
+
+class TestOrder:
+    def test_an_epoch_sees_every_row_once(self):
+        order = Order(24, 8, (3, 4), CPU)
+        for epoch in range(2):
+            seen = torch.cat([order.batch(3 * epoch + step) for step in range(3)], 1)
+            assert [sorted(row) for row in seen.tolist()] == [list(range(24))] * 2
+        assert Order(25, 8, (0,), CPU).steps == 3  # the incomplete batch is left out
+        parts = [order.batch(4, rank, 2) for rank in range(2)]
+        assert torch.equal(torch.cat(parts, 1), Order(24, 8, (3, 4), CPU).batch(4))
+
+    def test_the_order_is_a_function_of_seed_and_step(self):
+        order = Order(40, 8, (1, 2), CPU)
+        later = order.batch(7)
+        assert torch.equal(order.batch(2), Order(40, 8, (1, 2), CPU).batch(2))
+        assert torch.equal(order.batch(7), later)
+        assert torch.equal(Order(40, 8, (2,), CPU).batch(7)[0], later[1])
+        assert not torch.equal(later[0], later[1])
+
+    def test_neighbouring_numbers_and_other_purposes_do_not_mix_alike(self):
+        pairs = [(seed, step) for seed in range(20) for step in range(20)]
+        mixed = {mix(name, *pair) for name in ("order", "step") for pair in pairs}
+        mixed |= {mix("step", *pair, rank) for pair in pairs for rank in range(2)}
+        assert len(mixed) == 1600
+        assert max(mixed) < 2**63
+
+
+class TestJournal:
+    @staticmethod
+    def entry(step, **values):
+        return {"epoch": step / 4, "step": step, "seconds": 1.0 * step, "rate": 0.1, **values}
+
+    def test_last_values_and_one_line_per_entry_and_replica(self, tmp_path):
+        journal = Journal(["a", "b"])
+        journal.add(self.entry(4, loss=[1.0, 2.0], knn=[0.5, 0.6]))
+        journal.add(self.entry(8, loss=[0.5, math.nan]))
+        assert journal.last("loss") == [0.5, None]
+        assert journal.last("knn") == [0.5, 0.6]
+        assert journal.last("linear") == [None, None]
+        journal.write_csv(tmp_path / "history.csv")
+        with (tmp_path / "history.csv").open() as file:
+            lines = list(csv.DictReader(file))
+        found = [(line["run"], line["step"], line["loss"], line["knn"]) for line in lines]
+        assert found == [("a", "4", "1.0", "0.5"), ("b", "4", "2.0", "0.6"), ("a", "8", "0.5", ""),
+                         ("b", "8", "", "")]  # fmt: skip
+
+    def test_tensorboard_reads_it_without_the_steps_of_a_killed_run(self, tmp_path):
+        reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+        killed = Journal(["a"], tmp_path)
+        for step in (4, 8, 12):
+            killed.add(self.entry(step, loss=[-1.0]))
+        time.sleep(1.1)  # TensorBoard orders the files of two processes by seconds in their names
+        resumed = Journal(["a"], tmp_path)
+        resumed.entries = killed.entries[:1]
+        for step in (8, 12):
+            resumed.add(self.entry(step, loss=[2.0], knn=[0.5]))
+        resumed.close()
+        events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+        found = [(event.step, event.value) for event in events.Scalars("loss/a")]
+        assert found == [(4, -1.0), (8, 2.0), (12, 2.0)]
+        assert [event.value for event in events.Scalars("knn/a")] == [0.5, 0.5]
 
 
 class Clock:
-    """Stands in for `time`: a step takes 7 s, a look at the features 1000 s, writing 100 s."""
+    """Stands in for `time`: a step takes 7 s, an evaluation 1000 s, writing 100 s."""
 
     def __init__(self, monkeypatch):
         self.now = 50.0
         monkeypatch.setattr(loop, "time", self)
         for place, name, seconds in (
             (loop.Training, "train_step", 7.0),
-            (evaluate, "knn_accuracy", 1000.0),
-            (loop, "write_snapshot", 100.0),
+            (pretrained, "knn_accuracy", 1000.0),
+            (loop, "write_checkpoint", 100.0),
         ):
             monkeypatch.setattr(place, name, self.taking(seconds, getattr(place, name)))
 
@@ -42,35 +118,30 @@ class Clock:
         return slow
 
 
-def weights(done):
-    return torch.cat(
-        [part.double().flatten() for part in done.encoder.recipe.state_dict().values()]
-    )
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    return Clock(monkeypatch)
+def simclr_rate(done):
+    """Up in a line over a tenth of the run, then down along half a cosine."""
+    warm = 0.1
+    return done / warm if done < warm else (1 + math.cos(math.pi * (done - warm) / (1 - warm))) / 2
 
 
 class TestMinutes:
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        return Clock(monkeypatch)
+
     def test_the_run_ends_on_time_with_its_rate_brought_down(self, clock, tmp_path):
         done = small.train("simclr", tmp_path, epochs=50, minutes=1, evaluate_every=1)
-        # 8 steps take 56 s, the ninth is over the minute; looks and checkpoints do not count.
+        # 8 steps take 56 s, the ninth is over the minute; evaluations and writing do not count.
         assert [entry["step"] for entry in done.history] == [4, 8, 9]
         assert [entry["seconds"] for entry in done.history] == [28.0, 56.0, 63.0]
         assert done.history[-1]["epoch"] == done.outcomes[0].epochs == 9 / STEPS
         assert done.outcomes[0].seconds == 63.0
         assert done.wall_seconds == clock.now - 50.0 > 63.0 + 3 * 1000.0
         assert done.outcomes[0].loss == done.history[-1]["loss"][0]
-        assert [sorted(entry.keys() & {"knn", "linear"}) for entry in done.history] == [
-            ["knn"], ["knn"], ["knn", "linear"],
-        ]  # fmt: skip
+        assert evaluated(done) == ["knn", "knn", "knn linear"]
         base = PROTOCOLS["simclr"].learning_rate * 16 / 512
-        by_hand = [simclr_rate(7 * (step - 1) / 60) for step in (4, 8, 9)]
-        assert [entry["rate"] for entry in done.history] == pytest.approx(
-            [base * factor for factor in by_hand]
-        )
+        by_hand = [base * simclr_rate(7 * (step - 1) / 60) for step in (4, 8, 9)]
+        assert [entry["rate"] for entry in done.history] == pytest.approx(by_hand)
         assert done.history[-1]["rate"] < 0.02 * base
 
     def test_the_epochs_may_end_first(self, clock):
@@ -94,51 +165,34 @@ class TestMinutes:
         assert done.history[-1]["seconds"] == 63.0
 
 
-def simclr_rate(done):
-    """Up in a line over a tenth of the run, then down along half a cosine."""
-    warm = 0.1
-    return done / warm if done < warm else (1 + math.cos(math.pi * (done - warm) / (1 - warm))) / 2
+def test_rates():
+    """AMDIM's over 300 epochs: a rise over 500 steps, a fifth from epoch 250, again from 280."""
+    shallow, amdim, simclr = (
+        make_recipe(small.settings(model), (3, 32, 32), 4) for model in small.SMALL
+    )
+    assert {shallow.rate(done, 3) for done in (0.0, 0.5, 1.0)} == {1.0}
+    for done in (0.001, 0.02, 0.05, 0.3, 0.9, 1.0):
+        assert simclr.rate(done, 7) == pytest.approx(simclr_rate(done), abs=1e-12)
+    found = [amdim.rate(e / 300, 9999) for e in (0, 249, 250, 279, 280, 299)]
+    assert found == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
+    assert [amdim.rate(0, step) for step in (0, 249, 499, 500)] == [0.002, 0.5, 1, 1]
 
 
-class TestRates:
-    def test_simclr(self):
-        recipe = make_recipe(small.settings("simclr"), (3, 32, 32), 4)
-        for done in (0.001, 0.02, 0.05, 0.3, 0.9, 1.0):
-            assert recipe.rate(done, 7) == pytest.approx(simclr_rate(done), abs=1e-12)
-
-    def test_amdim(self):
-        """300 epochs: 500 steps of warm-up, a fifth from epoch 250, a twenty-fifth from 280."""
-        recipe = make_recipe(small.settings("amdim"), (3, 32, 32), 4)
-        found = [recipe.rate(e / 300, 9999) for e in (0, 249, 250, 279, 280, 299)]
-        assert found == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
-        assert [recipe.rate(0, step) for step in (0, 249, 499, 500)] == [0.002, 0.5, 1, 1]
-
-    def test_shallow(self):
-        recipe = make_recipe(small.settings("shallow"), (3, 32, 32), 4)
-        assert {recipe.rate(done, 3) for done in (0.0, 0.5, 1.0)} == {1.0}
-
-
-class TestLooks:
+class TestEvaluations:
     @pytest.mark.parametrize("model", small.SMALL)
-    def test_looking_changes_nothing(self, model):
+    def test_evaluating_changes_nothing(self, model):
         looked, unlooked = small.train(model, evaluate_every=2), small.train(model)
         assert torch.equal(weights(looked), weights(unlooked))
-        assert [("knn" in e, "linear" in e) for e in looked.history] == [
-            (False, False), (True, False), (True, True),
-        ]  # fmt: skip
-        assert [("knn" in e, "linear" in e) for e in unlooked.history] == [
-            (False, False), (False, False), (True, True),
-        ]  # fmt: skip
+        assert evaluated(looked) == ["", "knn", "knn linear"]
+        assert evaluated(unlooked) == ["", "", "knn linear"]
         assert looked.outcomes[0].linear == unlooked.outcomes[0].linear
 
     def test_counted_in_iterations(self):
-        """Looks and entries every three steps, where an epoch has four, and at the end."""
+        """Evaluations and entries every three steps, where an epoch has four, and at the end."""
         looked = small.train("shallow", epochs=None, iterations=10, evaluate_every=3)
         assert [entry["step"] for entry in looked.history] == [3, 6, 9, 10]
         assert [entry["epoch"] for entry in looked.history] == [0.75, 1.5, 2.25, 2.5]
-        assert [("knn" in e, "linear" in e) for e in looked.history] == [(True, False)] * 3 + [
-            (True, True)
-        ]
+        assert evaluated(looked) == ["knn"] * 3 + ["knn linear"]
         unlooked = small.train("shallow", epochs=None, iterations=10)
         assert [entry["step"] for entry in unlooked.history] == [4, 8, 10]
         assert torch.equal(weights(looked), weights(unlooked))
@@ -146,14 +200,12 @@ class TestLooks:
         assert torch.equal(weights(whole), weights(small.train("shallow", epochs=3)))
 
     def test_the_linear_monitor_sees_all_images(self, monkeypatch):
-        """At each look what a run that ends there finds at its end."""
-        monkeypatch.setattr(evaluate, "_MONITOR_TRAIN", 10)
-        monkeypatch.setattr(evaluate, "_MONITOR_TEST", 5)
+        """Each time what a run that ends there finds at its end."""
+        monkeypatch.setattr(pretrained, "_MONITOR_TRAIN", 10)
+        monkeypatch.setattr(pretrained, "_MONITOR_TEST", 5)
         counted = {"epochs": None, "learning_rate": 0.01}
         looked = small.train("shallow", **counted, iterations=9, evaluate_every=3, monitor="linear")
-        assert [("knn" in e, "linear" in e) for e in looked.history] == [
-            (False, True), (False, True), (True, True),
-        ]  # fmt: skip
+        assert evaluated(looked) == ["linear", "linear", "knn linear"]
         for entry in looked.history[:2]:
             ended = small.train("shallow", **counted, iterations=entry["step"])
             assert entry["linear"] == [outcome.linear for outcome in ended.outcomes]
@@ -168,35 +220,27 @@ class TestLooks:
         assert torch.equal(torch.rand(4), expected)
 
     def test_loss_of_an_epoch_is_the_mean_of_its_steps(self, monkeypatch):
-        seen = []
-        step = loop.Training.train_step
-
-        def noting(self):
-            seen.append(step(self))
-            return seen[-1]
-
-        monkeypatch.setattr(loop.Training, "train_step", noting)
+        seen, step = [], loop.Training.train_step
+        monkeypatch.setattr(
+            loop.Training, "train_step", lambda self: seen.append(step(self)) or seen[-1]
+        )
         done = small.train("shallow")
         means = torch.stack(seen).view(3, STEPS, 2).mean(1)
         assert torch.allclose(torch.tensor([entry["loss"] for entry in done.history]), means)
 
 
-class TestCollapse:
-    @pytest.mark.parametrize("model", small.SMALL)
-    @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-    def test_black_images_are_noticed(self, model):
-        images = small.images_for(model)
-        black = replace(
-            images, train=torch.zeros_like(images.train), test=torch.zeros_like(images.test)
-        )
-        with pytest.warns(FitWarning, match="epoch 1: collapsed") as warned:
-            done = pretrain(black, small.settings(model), device="cpu")
-        assert sum("collapsed" in str(warning.message) for warning in warned) == 1  # said once
-        assert done.outcomes[0].linear == 0.25  # chance among four classes
-
-    @pytest.mark.parametrize("model", small.SMALL)
-    def test_images_that_differ_are_not(self, model):
-        small.train(model)  # a warning would be an error
+@pytest.mark.parametrize("model", small.SMALL)
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_black_images_are_noticed(model):
+    """Elsewhere no warning is raised of images that differ: it would be an error."""
+    images = small.images_for(model)
+    black = replace(
+        images, train=torch.zeros_like(images.train), test=torch.zeros_like(images.test)
+    )
+    with pytest.warns(FitWarning, match="epoch 1: collapsed") as warned:
+        done = pretrain(black, small.settings(model), device="cpu")
+    assert sum("collapsed" in str(warning.message) for warning in warned) == 1  # said once
+    assert done.outcomes[0].linear == 0.25  # chance among four classes
 
 
 @pytest.mark.parametrize("model", small.SMALL)
@@ -211,18 +255,17 @@ def test_half_precision_on_the_cpu(model):
     assert all(p.dtype == torch.float32 for p in half.encoder.recipe.parameters())
 
 
-class TestRefused:
-    def test_several_runs_of_a_model_that_trains_one(self):
-        with pytest.raises(InputError, match="simclr trains one objective and seed a run"):
-            small.train("simclr", seeds=(0, 1))
-
-    def test_one_class(self):
-        images = small.some_images()
-        one = replace(images, train_labels=torch.zeros_like(images.train_labels))
-        with pytest.raises(InputError, match="colours are of one class"):
-            pretrain(one, small.settings("shallow"), device="cpu")
-
-    def test_a_batch_larger_than_the_data_leaves_no_folder(self, tmp_path):
-        with pytest.raises(InputError, match="batch_size=65 is more than the 64 training images"):
-            small.train("shallow", tmp_path / "run", batch_size=65)
-        assert not (tmp_path / "run").exists()
+def test_refused(tmp_path):
+    with pytest.raises(InputError, match="simclr trains one objective and seed"):
+        small.train("simclr", seeds=(0, 1))
+    images = small.some_images()
+    one = replace(images, train_labels=torch.zeros_like(images.train_labels))
+    with pytest.raises(InputError, match="colours are of one class"):
+        pretrain(one, small.settings("shallow"), device="cpu")
+    with pytest.raises(InputError, match=r"batch_size=65 .* 64 training images"):
+        small.train("shallow", tmp_path / "run", batch_size=65)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="images must be an ImageSet"):
+        pretrain(images.train, small.settings("shallow"))
+    with pytest.raises(InputError, match="checkpoint_every=nan"):
+        pretrain(images, small.settings("shallow"), checkpoint_every=math.nan)

@@ -4,14 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pointdep.cli.app import run
 from pointdep.contrastive import load_encoder
-from pointdep.contrastive.pretraining.run import _check_batch
+from pointdep.contrastive.pretraining.pretrained import check_batch
 from pointdep.data.images import load_images
 from pointdep.errors import InputError
 
@@ -23,15 +22,9 @@ COMMON = ("--limit", "96", "--batch-size", "32", "--epochs", "2", "--device", "c
 
 
 def torchrun(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, "-m", "pointdep", "pretrain", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, *TORCHRUN, "-m", "pointdep", "pretrain", *arguments]
+    how = {"env": {**os.environ, "OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, timeout=300, check=False, **how)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -81,8 +74,6 @@ def test_simclr_runs_one_after_another(tmp_path):
 @pytest.mark.parametrize(("batch", "ranks"), [(16, 3), (2, 4)])
 def test_a_batch_that_cannot_be_shared_out(batch, ranks):
     chosen = small.settings("shallow", batch_size=batch)
-    with pytest.raises(
-        InputError, match=f"batch_size={batch} .* multiple of their number, {ranks}"
-    ):
-        _check_batch(chosen, SimpleNamespace(world_size=ranks))
-    _check_batch(chosen, SimpleNamespace(world_size=2))
+    with pytest.raises(InputError, match=f"batch_size={batch} .* {ranks}"):
+        check_batch(chosen, ranks)
+    check_batch(chosen, 2)

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from pointdep.errors import InputError, require_whole
 
+# Blocks in each of the four layers, and whether they are bottlenecks.
+_LAYOUTS = {18: ((2, 2, 2, 2), False), 50: ((3, 4, 6, 3), True)}
+
 
 class ResNet(nn.Module):
     """x: (n, channels, h, w) -> features (n, feature_dim), 512 for depth 18 and 2048 for depth 50.
@@ -15,6 +18,22 @@ class ResNet(nn.Module):
     else, the names of the weights included, is as in torchvision, so that exported weights load
     into its ``resnet18`` or ``resnet50`` once that model's ``conv1`` is replaced by a 3x3
     convolution of stride 1, padding 1 and no bias, and its ``maxpool`` and ``fc`` by the identity.
+
+    Parameters
+    ----------
+    depth : int, default=18
+        18 or 50.
+    channels : int, default=3
+        Of the images.
+    width : int, default=64
+        Channels of the first layer; each of the three after it has twice as many.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pointdep.contrastive.encoders.resnet import ResNet
+    >>> tuple(ResNet(18, width=4)(torch.zeros(2, 3, 32, 32)).shape)
+    (2, 32)
     """
 
     def __init__(self, depth: int = 18, *, channels: int = 3, width: int = 64) -> None:
@@ -23,15 +42,17 @@ class ResNet(nn.Module):
             raise InputError(f"depth={depth!r} must be 18 or 50")
         require_whole("channels", channels)
         require_whole("width", width)
-        block, counts = _LAYOUTS[depth]
+        counts, bottleneck = _LAYOUTS[depth]
         self.conv1 = _conv(channels, width, 3)
         self.bn1 = nn.BatchNorm2d(width)
-        inputs = width
-        layers = []
+        inputs, layers = width, []
         for level, count in enumerate(counts):
-            planes = width << level
-            layers.append(_layer(block, inputs, planes, count, stride=1 if level == 0 else 2))
-            inputs = planes * block.expansion
+            blocks = []
+            for place in range(count):
+                stride = 2 if level and not place else 1
+                blocks.append(Block(inputs, width << level, stride, bottleneck))
+                inputs = blocks[-1].outputs
+            layers.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = layers
         self.feature_dim = inputs
         for module in self.modules():
@@ -44,52 +65,44 @@ class ResNet(nn.Module):
         return x.mean((2, 3))
 
 
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+class Block(nn.Module):
+    """Two 3x3 convolutions and a shortcut; a bottleneck has 1x1, 3x3 and 1x1 convolutions.
 
-    expansion = 1
+    The first 3x3 convolution carries the stride.
+    """
 
-    def __init__(self, inputs: int, planes: int, stride: int) -> None:
+    def __init__(self, inputs: int, planes: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
-        self.conv1 = _conv(inputs, planes, 3, stride)
+        self.outputs = 4 * planes if bottleneck else planes
+        self.conv1 = _conv(inputs, planes, 1) if bottleneck else _conv(inputs, planes, 3, stride)
         self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = _conv(planes, planes, 3)
+        self.conv2 = _conv(planes, planes, 3, stride if bottleneck else 1)
         self.bn2 = nn.BatchNorm2d(planes)
-        self.downsample = _downsample(inputs, planes, stride)
+        self.conv3 = _conv(planes, self.outputs, 1) if bottleneck else None
+        self.bn3 = nn.BatchNorm2d(self.outputs) if bottleneck else None
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or inputs != self.outputs:
+            across = _conv(inputs, self.outputs, 1, stride)
+            self.downsample = nn.Sequential(across, nn.BatchNorm2d(self.outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        out = self.bn2(self.conv2(out))
-        return F.relu(out + _shortcut(self.downsample, x), inplace=True)
-
-
-class Bottleneck(nn.Module):
-    """1x1, 3x3 (which carries the stride) and 1x1 convolutions beside a shortcut."""
-
-    expansion = 4
-
-    def __init__(self, inputs: int, planes: int, stride: int) -> None:
-        super().__init__()
-        outputs = planes * self.expansion
-        self.conv1 = _conv(inputs, planes, 1)
-        self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = _conv(planes, planes, 3, stride)
-        self.bn2 = nn.BatchNorm2d(planes)
-        self.conv3 = _conv(planes, outputs, 1)
-        self.bn3 = nn.BatchNorm2d(outputs)
-        self.downsample = _downsample(inputs, outputs, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        out = F.relu(self.bn2(self.conv2(out)), inplace=True)
-        out = self.bn3(self.conv3(out))
-        return F.relu(out + _shortcut(self.downsample, x), inplace=True)
+        out = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        if self.conv3 is not None and self.bn3 is not None:
+            out = self.bn3(self.conv3(F.relu(out, inplace=True)))
+        return F.relu(out + (x if self.downsample is None else self.downsample(x)), inplace=True)
 
 
 class ProjectionHead(nn.Module):
     """SimCLR's head, linear - batch norm - ReLU - linear: (n, features) -> (n, out).
 
-    hidden: the width between, that of the features unless given.
+    Parameters
+    ----------
+    features : int
+        Columns of the features.
+    hidden : int, optional
+        Width of the layer between; by default that of the features.
+    out : int, default=128
+        Columns of the result.
     """
 
     def __init__(self, features: int, hidden: int | None = None, out: int = 128) -> None:
@@ -105,28 +118,5 @@ class ProjectionHead(nn.Module):
         return out
 
 
-Block = type[BasicBlock] | type[Bottleneck]
-_LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
-    18: (BasicBlock, (2, 2, 2, 2)),
-    50: (Bottleneck, (3, 4, 6, 3)),
-}
-
-
-def _layer(block: Block, inputs: int, planes: int, count: int, stride: int) -> nn.Sequential:
-    first = block(inputs, planes, stride)
-    rest = [block(planes * block.expansion, planes, 1) for _ in range(count - 1)]
-    return nn.Sequential(first, *rest)
-
-
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
-
-
-def _downsample(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
-    if stride == 1 and inputs == outputs:
-        return None
-    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
-
-
-def _shortcut(downsample: nn.Sequential | None, x: Tensor) -> Tensor:
-    return x if downsample is None else downsample(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from pointdep.data.images.datasets import DATASETS, default_folder, digit_halves, load_images
 from pointdep.data.images.image_set import ImageSet
-from pointdep.data.images.loading import DATASETS, default_folder, load_images
 
-__all__ = ["DATASETS", "ImageSet", "default_folder", "load_images"]
+__all__ = ["DATASETS", "ImageSet", "default_folder", "digit_halves", "load_images"]

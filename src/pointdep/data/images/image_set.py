@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,27 +13,42 @@ from pointdep.errors import InputError, require_whole
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Part = tuple[Pixels, Labels]
+"""Pixels (n, channels, height, width) and labels (n,)."""
 
-
-class Parts(NamedTuple):
-    """What a reader found: pixels (n, channels, height, width) and labels (n,), twice."""
-
-    train: Pixels
-    train_labels: Labels
-    test: Pixels
-    test_labels: Labels
-
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The four as tensors, in the order of ImageSet."""
-        train, train_labels, test, test_labels = map(torch.from_numpy, self)
-        return train, train_labels, test, test_labels
+_TENSORS = ("train", "train_labels", "test", "test_labels")
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """train: (n, channels, height, width) uint8 with train_labels (n,) int64; test: (m, channels,
-    height, width) with test_labels (m,). A label is a place in classes. source says in a phrase
-    what was read; lossy, whether the pixels went through a lossy format (JPEG)."""
+    """Labelled images to train on and to test on; it checks itself.
+
+    Parameters
+    ----------
+    name : str
+        Of the set, for messages.
+    train : Tensor or array of shape (n, channels, height, width)
+        uint8 images.
+    train_labels : Tensor or array of shape (n,)
+        Each a position in `classes`.
+    test, test_labels : Tensor or array
+        Like `train` and `train_labels`.
+    classes : tuple of str
+        Names of the classes.
+    source : str
+        What was read, in a phrase.
+    lossy : bool, default=False
+        Whether the pixels went through a lossy format (JPEG).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pointdep.data.images import ImageSet
+    >>> pixels, labels = np.zeros((4, 1, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+    >>> mine = ImageSet("mine", pixels, labels, pixels, labels, ("a", "b"), "nothing but black")
+    >>> mine.shape
+    (1, 8, 8)
+    """
 
     name: str
     train: Tensor
@@ -46,17 +60,26 @@ class ImageSet:
     lossy: bool = False
 
     def __post_init__(self) -> None:
-        for part in ("train", "train_labels", "test", "test_labels"):
+        for part in _TENSORS:
             object.__setattr__(self, part, _as_tensor(f"{self.name}: {part}", getattr(self, part)))
-        _check_part(self, "train", self.train, self.train_labels)
-        _check_part(self, "test", self.test, self.test_labels)
+        for part in ("train", "test"):
+            what = f"{self.name} ({self.source}), {part}"
+            pixels, labels = getattr(self, part), getattr(self, f"{part}_labels")
+            if pixels.dtype != torch.uint8 or pixels.ndim != 4 or min(pixels.shape) == 0:
+                raise InputError(
+                    f"{what}: images must be (n, channels, height, width) uint8 with none of them "
+                    f"0, not {tuple(pixels.shape)} {pixels.dtype}"
+                )
+            if labels.dtype != torch.int64 or labels.ndim != 1:
+                kind = f"{tuple(labels.shape)} {labels.dtype}"
+                raise InputError(f"{what}: labels must be (n,) int64, not {kind}")
+            check_labels(what, labels.cpu().numpy(), len(pixels), len(self.classes))
         if self.train.shape[1:] != self.test.shape[1:]:
             raise InputError(
                 f"{self.name} ({self.source}): images of train are {tuple(self.train.shape[1:])} "
                 f"and those of test {tuple(self.test.shape[1:])}: they must be of one size"
             )
-        tensors = (self.train, self.train_labels, self.test, self.test_labels)
-        if len({tensor.device for tensor in tensors}) > 1:
+        if len({getattr(self, part).device for part in _TENSORS}) > 1:
             raise InputError(f"{self.name}: all four tensors must be on one device")
 
     @property
@@ -67,31 +90,28 @@ class ImageSet:
 
     def to(self, device: torch.device | str) -> ImageSet:
         """The same images with all four tensors on a device."""
-        return replace(
-            self,
-            train=self.train.to(device),
-            train_labels=self.train_labels.to(device),
-            test=self.test.to(device),
-            test_labels=self.test_labels.to(device),
-        )
+        return replace(self, **{part: getattr(self, part).to(device) for part in _TENSORS})
 
     def head(self, n_train: int, n_test: int | None = None) -> ImageSet:
         """The first n_train images to train on and the first n_test (None: all) to test on."""
-        n_test = len(self.test) if n_test is None else n_test
-        for option, count, there in (
-            ("n_train", n_train, len(self.train)),
-            ("n_test", n_test, len(self.test)),
-        ):
-            require_whole(option, count)
+        parts = {}
+        counts = {"train": n_train, "test": len(self.test) if n_test is None else n_test}
+        for part, count in counts.items():
+            require_whole(f"n_{part}", count)
+            there = len(getattr(self, part))
             if count > there:
-                raise InputError(f"{option}={count} is more than the {there} images of {self.name}")
-        return replace(
-            self,
-            train=self.train[:n_train],
-            train_labels=self.train_labels[:n_train],
-            test=self.test[:n_test],
-            test_labels=self.test_labels[:n_test],
-        )
+                raise InputError(f"n_{part}={count} is more than the {there} images of {self.name}")
+            for tensor in (part, f"{part}_labels"):
+                parts[tensor] = getattr(self, tensor)[:count]
+        return replace(self, **parts)
+
+
+def make_set(
+    name: str, train: Part, test: Part, classes: tuple[str, ...], source: str, lossy: bool = False
+) -> ImageSet:
+    """An ImageSet of what a reader found."""
+    a, b, c, d = (torch.from_numpy(array) for array in (*train, *test))
+    return ImageSet(name, a, b, c, d, classes=classes, source=source, lossy=lossy)
 
 
 def as_labels(what: str, values: object) -> Labels:
@@ -125,17 +145,3 @@ def _as_tensor(what: str, values: object) -> Tensor:
     tensor = torch.as_tensor(values)
     whole = not tensor.is_floating_point() and tensor.dtype not in (torch.uint8, torch.bool)
     return tensor.long() if whole else tensor
-
-
-def _check_part(images: ImageSet, part: str, pixels: Tensor, labels: Tensor) -> None:
-    what = f"{images.name} ({images.source}), {part}"
-    if pixels.dtype != torch.uint8 or pixels.ndim != 4 or min(pixels.shape) == 0:
-        raise InputError(
-            f"{what}: images must be (n, channels, height, width) uint8 with none of them 0, not "
-            f"{tuple(pixels.shape)} {pixels.dtype}"
-        )
-    if labels.dtype != torch.int64 or labels.ndim != 1:
-        raise InputError(
-            f"{what}: labels must be (n,) int64, not {tuple(labels.shape)} {labels.dtype}"
-        )
-    check_labels(what, labels.cpu().numpy(), len(pixels), len(images.classes))

@@ -1,0 +1,300 @@
+"""How good frozen features are: linear classifiers and nearest neighbours on them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pointdep.contrastive.multinomial import (
+    LogisticFit,
+    Rows,
+    as_features,
+    as_labels,
+    logistic_regression,
+    require_options,
+)
+from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.fitting.progress import Progress, Silent
+
+__all__ = [
+    "LinearResult",
+    "LogisticFit",
+    "features",
+    "knn_accuracy",
+    "linear_evaluation",
+    "logistic_regression",
+]
+
+SCALINGS = ("minmax", "standard", "none")
+_TOLERANCES = {"device": 1e-4, "sklearn": 1e-5, "saga": 0.1}
+_FAR = 100.0  # in ranges of a column: so far from zero, its differences keep only five digits
+_BUDGET = 1 << 26  # similarities alive at a time
+
+
+@torch.no_grad()
+def features(encode: Callable[[Tensor], Tensor], images: Tensor, batch_size: int = 1000) -> Tensor:
+    """What `encode` makes of the images, in batches: (n, d) or (R, n, d) float32.
+
+    Written into one tensor: a list of the batches would need twice the memory at its end.
+    """
+    for start in range(0, len(images), batch_size):
+        found = encode(images[start : start + batch_size])
+        if not start:
+            shape = (*found.shape[:-2], len(images), found.shape[-1])
+            out = torch.empty(shape, dtype=torch.float32, device=found.device)
+        out[..., start : start + batch_size, :] = found
+    return out
+
+
+@dataclass(frozen=True)
+class _Split:
+    """features: (R, n, d) floating point, all finite; labels: (n,) int64 on their device.
+
+    low, high: (R, d), the range of each column.
+    """
+
+    features: Tensor
+    labels: Tensor
+    low: Tensor
+    high: Tensor
+
+
+def _splits(train: Rows, train_labels: Rows, test: Rows, test_labels: Rows) -> list[_Split]:
+    """Training and test rows, checked, on the device of the training features."""
+    found: list[_Split] = []
+    for name, given, labels in (("train", train, train_labels), ("test", test, test_labels)):
+        rows = as_features(given, name)
+        rows = rows.to(found[0].features.device if found else rows.device)
+        low, high = torch.aminmax(rows, dim=1)
+        finite = (torch.isfinite(low) & torch.isfinite(high)).all(1)
+        if not bool(finite.all()):
+            replica = int((~finite).nonzero()[0])
+            raise InputError(
+                f"{name} features of replica {replica} are not finite: check the encoder"
+            )
+        target = as_labels(labels, rows.shape[1], name).to(rows.device)
+        found.append(_Split(rows, target, low, high))
+    ours, theirs = (split.features.shape for split in found)
+    if (ours[0], ours[2]) != (theirs[0], theirs[2]):
+        raise InputError(
+            f"train features are {ours[0]} replicas of {ours[2]} columns, test features "
+            f"{theirs[0]} of {theirs[2]}: encode both with the same encoders"
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LinearResult:
+    """Per replica, (R,): shares of rows classified rightly, and how the fit ended.
+
+    converged: whether the tolerance was reached. iterations: as the solver counts them.
+    """
+
+    accuracy: NDArray[np.float64]
+    train_accuracy: NDArray[np.float64]
+    converged: NDArray[np.bool_]
+    iterations: NDArray[np.int64]
+
+    def summary(self) -> str:
+        """One phrase, for a line of progress or a log."""
+        replicas, failed = len(self.accuracy), int((~self.converged).sum())
+        spread = f" +- {100 * self.accuracy.std(ddof=1):.2f}" if replicas > 1 else ""
+        among = f", mean of {replicas}" if replicas > 1 else ""
+        doubt = f"; {failed} of {replicas} did not converge" if failed else ""
+        return (
+            f"linear accuracy {100 * self.accuracy.mean():.2f}{spread} %{among} "
+            f"(train {100 * self.train_accuracy.mean():.2f} %){doubt}"
+        )
+
+
+@torch.no_grad()
+def linear_evaluation(
+    train: Rows,
+    train_labels: Rows,
+    test: Rows,
+    test_labels: Rows,
+    *,
+    scaling: str = "minmax",
+    C: float = 10.0,
+    solver: str = "device",
+    max_iter: int = 1000,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> LinearResult:
+    """Fit a multinomial logistic regression on `train`, and classify `test` with it.
+
+    Parameters
+    ----------
+    train : Tensor or array of shape (R, n, d) or (n, d)
+        Features of R encoders, on any device.
+    train_labels : Tensor or array of shape (n,)
+        Whole numbers from 0, the same for all encoders.
+    test, test_labels : Tensor or array
+        Like `train` and `train_labels`. Test rows of a class without training rows count as wrong.
+    scaling : str, default="minmax"
+        Of the columns, by the training rows: "minmax" to [0, 1], "standard" or "none".
+    C : float, default=10.0
+        Weight of the summed loss against 1/2 ||W||^2.
+    solver : str, default="device"
+        "device" fits all replicas at once where the features are; "sklearn" is scikit-learn's
+        `LogisticRegression`; "saga" is the same as in the paper's protocol, hardly converged.
+    max_iter : int, default=1000
+        Limit on the iterations of the solver.
+    tolerance : float, optional
+        By default the solver's own. "device": how far the loss may be above its minimum, as a share
+        of it, 1e-4; "sklearn": of the gradient of the mean loss, 1e-5, which says little if C is
+        large and the rows are separable; "saga": of the change of weights, 0.1.
+    progress : Progress, optional
+        Told of the iterations.
+
+    Returns
+    -------
+    LinearResult
+        Accuracies per replica, and how each fit ended.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pointdep.contrastive import linear_evaluation
+    >>> rows = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
+    >>> labels = torch.tensor([0, 0, 1, 1])
+    >>> linear_evaluation(rows, labels, rows, labels).accuracy.tolist()
+    [1.0]
+    """
+    if scaling not in SCALINGS:
+        raise unknown_name("scaling", scaling, SCALINGS)
+    if solver not in _TOLERANCES:
+        raise unknown_name("solver", solver, _TOLERANCES)
+    tolerance = _TOLERANCES[solver] if tolerance is None else tolerance
+    require_options(C, max_iter, tolerance)
+    fitted, unseen = _splits(train, train_labels, test, test_labels)
+    if len(torch.unique(fitted.labels)) < 2:
+        raise InputError("all train labels are equal: a classifier needs two classes")
+    # What each column is multiplied by, 1 where it is constant: (R, d).
+    scale, size = torch.ones_like(fitted.low), fitted.high - fitted.low
+    if scaling != "none":
+        least = torch.finfo(size.dtype).tiny
+        if scaling == "standard":
+            size = torch.where(size > least, fitted.features.std(1, correction=0), size)
+        scale = torch.where(size > least, 1 / size, 1.0)
+    how: dict[str, Any] = {"C": C, "max_iter": max_iter, "progress": progress or Silent()}
+    if solver == "device":
+        return _on_device(fitted, unseen, scale, tolerance=tolerance, **how)
+    solver = "saga" if solver == "saga" else "lbfgs"
+    return _by_sklearn(fitted, unseen, scale, solver=solver, tol=tolerance, **how)
+
+
+def _on_device(train: _Split, test: _Split, scale: Tensor, **how: Any) -> LinearResult:
+    present, target = torch.unique(train.labels, return_inverse=True)
+    rows, unseen = train.features, test.features
+    middle = (train.low + train.high) / 2
+    if bool((middle.abs() > _FAR * (train.high - train.low)).any()):
+        # The classifier is the same; in float32 differences far from zero are lost in products.
+        rows, unseen = rows - middle[:, None], unseen - middle[:, None]
+    fit = logistic_regression(rows, target, scale=scale, **how)
+    accuracy, train_accuracy = (
+        (present[fit.predict(part)] == labels).double().mean(1).cpu().numpy()
+        for part, labels in ((unseen, test.labels), (rows, train.labels))
+    )
+    ended = fit.converged.cpu().numpy(), fit.iterations.cpu().numpy()
+    return LinearResult(accuracy, train_accuracy, *ended)
+
+
+def _by_sklearn(
+    train: _Split, test: _Split, scale: Tensor, *, progress: Progress, **how: Any
+) -> LinearResult:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    accuracies, iterations = [], []
+    labels = [split.labels.cpu().numpy() for split in (test, train)]
+    for replica in range(len(scale)):
+        progress.update(replica, len(scale), "replicas")
+        low, factor = train.low[replica], scale[replica]
+        # In float32 scikit-learn's solver may never reach its tolerance.
+        rows = [
+            ((split.features[replica] - low) * factor).double().cpu().numpy()
+            for split in (test, train)
+        ]
+        model = LogisticRegression(random_state=0, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the answer says so
+            model.fit(rows[1], labels[1])
+        accuracies.append([model.score(*pair) for pair in zip(rows, labels, strict=True)])
+        iterations.append(int(model.n_iter_.max()))
+    ended = np.array(iterations)
+    accuracy, train_accuracy = np.array(accuracies).T
+    return LinearResult(accuracy, train_accuracy, ended < how["max_iter"], ended)
+
+
+@torch.no_grad()
+def knn_accuracy(
+    train: Rows,
+    train_labels: Rows,
+    test: Rows,
+    test_labels: Rows,
+    *,
+    k: int = 20,
+    temperature: float = 0.1,
+    block: int | None = None,
+) -> NDArray[np.float64]:
+    """The share of test rows whose nearest training rows vote for their class.
+
+    Parameters
+    ----------
+    train : Tensor or array of shape (R, n, d) or (n, d)
+        Features of R encoders, on any device.
+    train_labels : Tensor or array of shape (n,)
+        Whole numbers from 0, the same for all encoders.
+    test, test_labels : Tensor or array
+        Like `train` and `train_labels`.
+    k : int, default=20
+        Training rows of highest cosine similarity that vote.
+    temperature : float, default=0.1
+        A vote weighs exp(similarity / temperature).
+    block : int, optional
+        Test rows compared at a time; by default as many as some hundred MB allow.
+
+    Returns
+    -------
+    ndarray of shape (R,)
+        The share of rows classified rightly, per encoder.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pointdep.contrastive import knn_accuracy
+    >>> rows, labels = torch.eye(3), torch.arange(3)
+    >>> knn_accuracy(rows, labels, rows, labels, k=1).tolist()
+    [1.0]
+    """
+    require_whole("k", k)
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise InputError(f"temperature={temperature!r} must be a number above 0")
+    known, asked = _splits(train, train_labels, test, test_labels)
+    count = known.features.shape[1]
+    if k > count:
+        raise InputError(f"k={k} neighbours of {count} training rows: give at most {count}")
+    block = max(1, _BUDGET // count) if block is None else block
+    require_whole("block", block)
+    present, target = torch.unique(known.labels, return_inverse=True)
+    shares = []
+    for rows, queries in zip(known.features, asked.features, strict=True):
+        anchors = normalize(rows, dim=-1)
+        chosen = []
+        for part in queries.split(block):
+            similarity, nearest = (normalize(part, dim=-1) @ anchors.T).topk(k, dim=-1)
+            weights = ((similarity - similarity[:, :1]) / temperature).exp()
+            votes = weights.new_zeros(len(part), len(present))
+            chosen.append(votes.scatter_add_(-1, target[nearest], weights).argmax(-1))
+        shares.append((present[torch.cat(chosen)] == asked.labels).double().mean())
+    return torch.stack(shares).cpu().numpy()

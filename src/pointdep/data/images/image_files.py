@@ -1,0 +1,212 @@
+"""Files of a folder or of a tar archive under one interface, and fetching them from the web.
+
+Nothing is extracted to the disk, sizes are bounded, and errors name the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+from pointdep.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Called with how much is done and how much there is; a new stage starts again from a small one."""
+
+LARGEST = 1 << 28
+"""Bytes a file may have once it is unpacked; those of MNIST and CIFAR-10 stay below 48 million."""
+
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+REMOTE = {
+    "mnist": {
+        _MNIST + "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        _MNIST + "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        _MNIST + "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        _MNIST + "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    },
+    "cifar10": {
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": (
+            "c58f30108f718f92721af3b95e74349a"
+        ),
+    },
+}
+"""For each set the addresses of its files, with the MD5 of their content."""
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
+_HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+
+
+@contextmanager
+def reading(what: Path | str) -> Iterator[None]:
+    """Turn whatever goes wrong while `what` is read into an InputError that names it."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{what} may not be read (permission denied)") from error
+    except Exception as error:
+        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{what} cannot be read, it is truncated, damaged or of another kind: {lines[0]}"
+        ) from error
+
+
+def require_size(what: Path | str, size: int, most: int | None = None) -> None:
+    """Refuse what would fill the memory: a small archive can unpack to any size."""
+    most = LARGEST if most is None else most
+    if size > most:
+        raise InputError(
+            f"{what} holds more than {most >> 20} MiB, far more than MNIST and CIFAR-10 need: "
+            "it is damaged or of another kind"
+        )
+
+
+def read_bounded(what: Path | str, file: BufferedIOBase) -> bytes:
+    """What is left in an open file, perhaps compressed, up to the size that a file may have."""
+    content = file.read(LARGEST + 1)
+    require_size(what, len(content))
+    return content
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files by their names below a folder, to be read when asked for, or read from an archive.
+
+    place: the folder or archive with its separator, as messages name files.
+    """
+
+    place: str
+    content: dict[str, Path | bytes]
+
+    def path(self, name: str) -> str:
+        """What to call a file in a message."""
+        return self.place + name
+
+    def read(self, name: str) -> bytes:
+        """The content of a file, or an InputError that says it is missing."""
+        found = self.content.get(name)
+        if found is None:
+            raise InputError(f"{self.path(name)} is missing, where files beside it are there")
+        if isinstance(found, bytes):
+            return found
+        with reading(found):
+            require_size(found, found.stat().st_size)
+            return found.read_bytes()
+
+
+def folder_files(folder: Path, patterns: Iterable[str]) -> Files:
+    """The files of a folder that match one of the patterns."""
+    with reading(folder):
+        found = {path for pattern in patterns for path in folder.glob(pattern)}
+        named = {path.relative_to(folder).as_posix(): path for path in found}
+    return Files(str(folder / "_")[:-1], dict(sorted(named.items())))
+
+
+def archive_files(archive: Path, wanted: Callable[[str], bool]) -> Files:
+    """The files of a tar archive whose names are wanted.
+
+    All are read at once: in a compressed archive each is behind all that come before it.
+    """
+    content: dict[str, Path | bytes] = {}
+    total = 0
+    with reading(archive), tarfile.open(archive, tarinfo=_Member) as members:
+        for member in members:
+            name = member.name.removeprefix("./")
+            # A link is no file of its own: extractfile would follow it.
+            file = members.extractfile(member) if member.isreg() and wanted(name) else None
+            if file is not None:
+                total += member.size
+                require_size(f"{archive}:{name}", member.size)
+                require_size(archive, total, 4 * LARGEST)
+                content[name] = file.read()
+    return Files(f"{archive}:", dict(sorted(content.items())))
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose long names and other extended headers are of a bounded size.
+
+    tarfile keeps them in memory as it meets them.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _HEADERS:
+            require_size(f"{archive.name!s}: a header", self.size, 1 << 20)
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file has the name of a tar archive."""
+    return path.is_file() and path.name.lower().endswith(_ARCHIVES)
+
+
+def download(name: str, folder: Path, progress: Progress | None = None) -> None:
+    """Fetch the files of a set that are not in the folder; progress is in bytes."""
+    try:
+        import pooch
+        import requests
+    except ImportError:
+        raise InputError(
+            'a download needs the package pooch: pip install "pointdep[pretrain]"'
+        ) from None
+    logger: logging.Logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        for url, md5 in REMOTE[name].items():
+            file = folder / url.rpartition("/")[2]
+            # A copy of the user's may be compressed in another way, and is theirs to keep.
+            if not file.exists():
+                shown = False if progress is None else _Bytes(progress)
+                fetcher = pooch.HTTPDownloader(progressbar=shown, chunk_size=1 << 18)
+                folder.mkdir(parents=True, exist_ok=True)
+                pooch.retrieve(url, f"md5:{md5}", file.name, folder, downloader=fetcher)
+    except requests.RequestException as error:
+        cause = type(error).__name__.replace("ConnectionError", "no connection")
+        if error.response is not None:
+            cause = f"status {error.response.status_code}"
+        raise InputError(
+            f"{url} could not be fetched ({cause}): check the network, or put the file into "
+            f"{folder} yourself"
+        ) from error
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise InputError(f"{file.name} cannot be written to {folder}: {cause}") from error
+    except ValueError as error:
+        # pooch keeps what it fetches under another name until the checksum has been compared.
+        raise InputError(
+            f"{url} is not the expected file: its checksum is not {md5}; what was fetched has "
+            "been removed, try again or fetch it from another place"
+        ) from error
+    finally:
+        logger.setLevel(level)
+
+
+class _Bytes:
+    """What pooch takes for a progress bar."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.total = self._done = 0  # pooch sets the total
+        self._progress = progress
+
+    def update(self, count: int) -> None:
+        """Add bytes that have come; pooch counts the last piece as a whole one."""
+        self._done = min(self._done + count, self.total)
+        self._progress(self._done, self.total)
+
+    def reset(self) -> None:
+        """pooch starts again from nothing to say that all has come."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Nothing is left to do."""

@@ -1,0 +1,372 @@
+"""Linear evaluation and nearest neighbours against scikit-learn's, on halves of digits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from pointdep.contrastive.evaluation import (
+    LinearResult,
+    features,
+    knn_accuracy,
+    linear_evaluation,
+    logistic_regression,
+)
+from pointdep.contrastive.multinomial import _MeanLoss, as_features, minimise
+from pointdep.errors import InputError
+from pointdep.fitting.progress import Silent
+
+DIGITS = load_digits()
+LABELS = DIGITS.target[:1200], DIGITS.target[1200:]
+
+
+def noisy_halves(replicas, noise=2.0):
+    """Upper halves with noise of their own in each replica: (R, 1200, 32) and (R, 597, 32)."""
+    clean = DIGITS.data[None, :, :32]
+    drawn = np.random.default_rng(0).normal(size=(replicas, *clean.shape[1:]))
+    found = (clean + noise * drawn).astype(np.float32)
+    return found[:, :1200], found[:, 1200:]
+
+
+def evaluate(train, test, **options):
+    return linear_evaluation(train, LABELS[0], test, LABELS[1], **options)
+
+
+def sklearn_model(x, y, C):
+    """In float64 and converged."""
+    return LogisticRegression(C=C, tol=1e-9, max_iter=10_000).fit(x.astype(np.float64), y)
+
+
+def few_rows(n, d, classes, apart):
+    """Separable rows of Gaussian classes, and 3,000 more of them to test on."""
+    generator = torch.Generator().manual_seed(1)
+    centres = apart * torch.randn(classes, d, generator=generator)
+    labels, unseen = torch.arange(n) % classes, torch.arange(3000) % classes
+    train = torch.randn(n, d, generator=generator) + centres[labels]
+    return train, labels, torch.randn(3000, d, generator=generator) + centres[unseen], unseen
+
+
+class OnApple(torch.Tensor):
+    """Features on a device without float64, as far as this machine can tell."""
+
+    @property
+    def device(self):
+        return torch.device("mps")
+
+    def double(self):
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+class TestRegression:
+    @pytest.mark.parametrize("C", [0.01, 1.0])
+    def test_finds_the_model_of_sklearn(self, C):
+        train = noisy_halves(3)[0] / 16
+        fit = logistic_regression(train, LABELS[0], C=C, tolerance=1e-6)
+        assert bool(fit.converged.all())
+        logits = torch.from_numpy(train).double() @ fit.weights + fit.bias[:, None]
+        for replica, found in zip(train, logits.softmax(-1).numpy(), strict=True):
+            expected = sklearn_model(replica, LABELS[0], C).predict_proba(replica)
+            assert np.abs(found - expected).max() < 1e-4
+
+    def test_two_classes_have_one_weight_vector_as_in_sklearn(self):
+        train, odd = noisy_halves(1)[0] / 16, LABELS[0] % 2
+        fit = logistic_regression(train, odd, C=0.1, tolerance=1e-7)
+        found = fit.weights[0, :, 1] - fit.weights[0, :, 0]
+        assert np.allclose(found.numpy(), sklearn_model(train[0], odd, 0.1).coef_[0], atol=1e-5)
+
+    def test_replicas_do_not_touch_each_other(self):
+        train = noisy_halves(3)[0].astype(np.float64) / 16
+        train[1] *= 40  # needs many more iterations than its neighbours
+        together = logistic_regression(train, LABELS[0], C=0.1, tolerance=1e-7)
+        assert len(set(together.iterations.tolist())) > 1
+        for replica in range(3):
+            alone = logistic_regression(train[replica], LABELS[0], C=0.1, tolerance=1e-7)
+            assert torch.allclose(alone.weights[0], together.weights[replica], atol=1e-4)
+
+    def test_the_gradient_is_that_of_the_loss_as_written(self):
+        labels, rows = torch.from_numpy(LABELS[0]), as_features(noisy_halves(2)[0], "the").double()
+        scale = torch.rand(2, 32, dtype=torch.float64) + 0.5
+        point = 0.1 * torch.randn(2, 33, 10, dtype=torch.float64)
+        value, gradient, _ = _MeanLoss(rows, labels, 10, 0.3, scale)(point)
+        free = point.clone().requires_grad_()
+        columns = (rows - rows.mean(1, keepdim=True)) * scale[:, None]
+        logits = columns @ free[:, :-1] + free[:, -1:]
+        for replica in range(2):
+            entropies = torch.nn.functional.cross_entropy(logits[replica], labels, reduction="sum")
+            written = (0.3 * entropies + free[replica, :-1].square().sum() / 2) / (0.3 * 1200)
+            assert float(written.detach()) == pytest.approx(float(value[replica]), rel=1e-12)
+            (expected,) = torch.autograd.grad(written, free, retain_graph=True)
+            assert torch.allclose(expected[replica], gradient[replica], atol=1e-12)
+
+    @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+    def test_other_types_and_expanded_views(self, kind):
+        train = torch.from_numpy(noisy_halves(1)[0]).to(kind).expand(2, -1, -1)
+        fit = logistic_regression(train, LABELS[0], C=0.1)
+        alone = logistic_regression(train[0].float(), LABELS[0], C=0.1)
+        assert torch.allclose(fit.weights[0], fit.weights[1])
+        assert torch.allclose(fit.weights[0], alone.weights[0], atol=1e-3)
+
+    def test_float64_mends_what_float32_cannot_reach(self):
+        train, labels, _, _ = few_rows(100, 200, 5, 0.25)
+        far = train + 50  # digits of float32 that the products lose
+        found = logistic_regression(far, labels, C=1e3, tolerance=1e-9, max_iter=3000)
+        exact = logistic_regression(far.double(), labels, C=1e3, tolerance=1e-12, max_iter=3000)
+        assert bool((found.converged & exact.converged).all())
+        largest = float(exact.weights.abs().max())
+        assert torch.allclose(found.weights, exact.weights, atol=1e-4 * largest)
+
+    def test_a_tolerance_out_of_reach_is_not_called_converged(self):
+        train, labels, _, _ = few_rows(60, 100, 3, 0.25)
+        found = logistic_regression(train, labels, C=100.0, tolerance=1e-40, max_iter=400)
+        assert not bool(found.converged.any())
+        assert int(found.iterations.max()) <= 400
+
+
+ROWS, ROW_LABELS = few_rows(40, 60, 3, 0.25)[:2]
+LOSS = _MeanLoss(ROWS.double()[None], ROW_LABELS, 3, 100.0, None)
+HOW = {"max_iter": 5000, "progress": Silent()}
+BEST = minimise(LOSS, LOSS.start(), LOSS.newton_at_zero(), tolerance=1e-12, **HOW).point
+
+
+class TestMinimise:
+    def test_each_quadratic_is_solved_and_the_solved_is_left_alone(self):
+        curvature = torch.tensor([[1.0, 1.0], [1.0, 1e4], [3.0, 0.01]]).double()[..., None]
+        bottom = torch.randn(3, 2, 1, dtype=torch.float64)
+        start = torch.stack([bottom[0], bottom[1] + 5, bottom[2] - 7])
+
+        def quadratic(point):
+            gradient = curvature * (point - bottom)
+            value = (gradient * (point - bottom)).sum((1, 2)) / 2
+            return value, gradient, gradient.abs().amax((1, 2))
+
+        found = minimise(quadratic, start, lambda gradient: gradient, tolerance=1e-8, **HOW)
+        assert bool(found.converged.all())
+        assert torch.equal(found.point[0], start[0])
+        assert int(found.iterations[0]) == 1
+        assert torch.allclose(found.point, bottom, atol=1e-6)
+
+    def test_a_higher_value_is_never_the_minimum(self):
+        def parabola(point):
+            """With an excess that is wrong on the other side of its bottom."""
+            side = point[:, 0, 0]
+            return side**2 / 2, point, torch.where(side < 0, 0.0, 1.0)
+
+        start = torch.full((2, 1, 1), 3.0, dtype=torch.float64)
+        found = minimise(parabola, start, lambda g: 2.5 * g, tolerance=1e-6, **HOW)
+        assert bool((found.point.abs() < 3.0).all())
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.integers(0, 10_000), st.floats(-6, 1), st.floats(0, 1))
+    def test_the_excess_bounds_the_distance_from_the_minimum(self, seed, exponent, bias):
+        least, generator = LOSS(BEST)[0], torch.Generator().manual_seed(seed)
+        away = torch.randn(BEST.shape, generator=generator, dtype=torch.float64) * 10**exponent
+        away[:, -1] *= bias / away[:, -1].norm()
+        value, _, excess = LOSS(BEST + away)
+        assert bool((value - least <= excess * value + 1e-12).all())
+        scaled, _, other = LOSS(BEST * (1 + bias))  # a step along which rows stay separated
+        if BEST[:, -1].norm() * bias <= 1:
+            assert bool((scaled - least <= other * scaled + 1e-12).all())
+
+
+class TestLinear:
+    @pytest.mark.parametrize("scaling", ["minmax", "standard"])
+    def test_accuracies_agree_with_sklearn_and_its_scalers(self, scaling):
+        train, test = noisy_halves(2)
+        ours = evaluate(train, test, scaling=scaling)
+        theirs = evaluate(train, test, scaling=scaling, solver="sklearn", max_iter=5000)
+        assert ours.converged.all()
+        assert theirs.converged.all()
+        assert np.abs(ours.accuracy - theirs.accuracy).max() <= 0.003
+        assert np.abs(ours.train_accuracy - theirs.train_accuracy).max() <= 0.003
+        scaler = (MinMaxScaler if scaling == "minmax" else StandardScaler)().fit(train[1])
+        model = sklearn_model(scaler.transform(train[1]), LABELS[0], 10.0)
+        assert abs(ours.accuracy[1] - model.score(scaler.transform(test[1]), LABELS[1])) <= 0.003
+
+    @pytest.mark.parametrize(
+        ("shape", "scaling", "C"),
+        [
+            ((100, 512, 10, 0.25), "standard", 100.0),
+            ((100, 512, 10, 0.25), "standard", 1e4),
+            ((100, 512, 10, 0.25), "minmax", 1e3),
+            ((60, 300, 4, 0.12), "minmax", 1e5),
+            ((60, 300, 2, 0.12), "none", 1e4),
+        ],
+    )
+    def test_separable_rows_agree_with_sklearn(self, shape, scaling, C):
+        data, how = few_rows(*shape), {"tolerance": 1e-11, "max_iter": 20_000}
+        ours = linear_evaluation(*data, scaling=scaling, C=C)
+        theirs = linear_evaluation(*data, scaling=scaling, C=C, solver="sklearn", **how)
+        assert ours.converged.all()
+        assert theirs.converged.all()
+        assert 0.4 < theirs.accuracy[0] < 0.99
+        assert abs(ours.accuracy[0] - theirs.accuracy[0]) <= 0.003
+        assert ours.train_accuracy[0] == theirs.train_accuracy[0] == 1.0
+
+    def test_the_papers_protocol_stops_early(self):
+        train, test = noisy_halves(1)
+        found = evaluate(train, test, solver="saga")
+        scaler = MinMaxScaler().fit(train[0])
+        model = LogisticRegression(solver="saga", C=10, tol=0.1, random_state=0)
+        model.fit(scaler.transform(train[0]), LABELS[0])
+        assert found.accuracy[0] == pytest.approx(model.score(scaler.transform(test[0]), LABELS[1]))
+        assert found.iterations[0] == model.n_iter_[0] < 50
+
+    @settings(max_examples=10, deadline=None)
+    @given(st.floats(0.01, 100), st.floats(-20, 20))
+    def test_minmax_scaling_undoes_units(self, factor, shift):
+        train, test = noisy_halves(1)
+        moved = [np.float32(factor) * (part + np.float32(shift)) for part in (train, test)]
+        plain = evaluate(train, test).accuracy[0]
+        assert evaluate(*moved).accuracy[0] == pytest.approx(plain, abs=0.005)
+
+    def test_separated_classes_and_constant_columns(self):
+        labels, rows = np.repeat([0, 1, 2], 20), np.zeros((60, 4), dtype=np.float32)
+        rows[np.arange(60), labels] = 10.0
+        for scaling in ("minmax", "standard", "none"):
+            found = linear_evaluation(rows, labels, rows, labels, scaling=scaling)
+            assert found.converged.all()
+            assert found.accuracy[0] == 1.0
+
+    @pytest.mark.parametrize("solver", ["device", "sklearn"])
+    def test_a_class_without_training_rows_is_never_predicted(self, solver):
+        (train,), (test,) = noisy_halves(1, noise=0.0)
+        kept = LABELS[0] != 3
+        found, whole = (
+            linear_evaluation(
+                train[rows], LABELS[0][rows], test, LABELS[1], solver=solver, max_iter=300
+            )
+            for rows in (kept, slice(None))
+        )
+        assert found.accuracy[0] < whole.accuracy[0] - 0.05
+        assert found.train_accuracy[0] > 0.9
+
+    def test_too_few_iterations_are_reported(self):
+        for solver in ("device", "sklearn"):
+            found = evaluate(*noisy_halves(2), solver=solver, max_iter=5)
+            assert not found.converged.any()
+            assert found.iterations.tolist() == [5, 5]
+            assert "2 of 2 did not converge" in found.summary()
+        some = LinearResult(np.array([0.8, 0.9]), np.ones(2), np.ones(2, bool), np.ones(2, int))
+        assert some.summary() == "linear accuracy 85.00 +- 7.07 %, mean of 2 (train 100.00 %)"
+
+    @pytest.mark.parametrize(("limit", "value"), [("_BUDGET", 2 * 10 * 170), ("_WIDEST", 8)])
+    def test_blocks_of_rows_and_wide_features_give_the_same(self, limit, value, monkeypatch):
+        whole = evaluate(*noisy_halves(2))
+        monkeypatch.setattr(f"pointdep.contrastive.multinomial.{limit}", value)
+        parts = evaluate(*noisy_halves(2))
+        assert parts.converged.all()
+        assert np.abs(whole.accuracy - parts.accuracy).max() <= 0.003
+
+    @pytest.mark.parametrize("solver", ["device", "sklearn"])
+    def test_features_on_a_device_without_float64_go_to_the_cpu(self, solver):
+        train, labels, test, unseen = few_rows(60, 20, 3, 0.5)
+        plain = linear_evaluation(train, labels, test, unseen, solver=solver)
+        there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
+        assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
+        fit = logistic_regression(train.as_subclass(OnApple), labels)
+        assert torch.equal(fit.weights, logistic_regression(train, labels).weights)
+        assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
+
+    def test_mistakes_are_named(self):
+        train, test = noisy_halves(2)
+        broken = train.copy()
+        broken[1, 5, 3] = np.nan
+        good = {"train": train, "train_labels": LABELS[0], "test": test, "test_labels": LABELS[1]}
+        for changed, message in [
+            ({"train": broken}, "train features of replica 1 are not finite"),
+            ({"train_labels": LABELS[0][:-1]}, "train labels have shape"),
+            ({"train_labels": LABELS[0] - 1}, "train labels .* from 0"),
+            ({"train_labels": LABELS[0] / 2}, "train labels .* whole numbers"),
+            ({"train_labels": LABELS[0].astype(str)}, "train labels are <U"),
+            ({"test": test[:1]}, "same encoders"),
+            ({"train_labels": LABELS[0] * 0}, "two classes"),
+            ({"train": train[0, 0]}, r"train features have shape \(32,\)"),
+            ({"scaling": "min-max"}, "did you mean 'minmax'"),
+            ({"solver": "skleran"}, "did you mean 'sklearn'"),
+            ({"C": 0.0}, r"C=0\.0"),
+            ({"max_iter": 0}, "max_iter=0"),
+        ]:
+            with pytest.raises(InputError, match=message):
+                linear_evaluation(**{**good, **changed})
+        with pytest.raises(InputError, match="no row has label 1"):
+            logistic_regression(train, 2 * LABELS[0])
+        with pytest.raises(InputError, match="all labels are equal"):
+            logistic_regression(train, 0 * LABELS[0])
+        with pytest.raises(InputError, match="NaN or infinity"):
+            logistic_regression(broken, LABELS[0])
+        with pytest.raises(InputError, match="scale has shape"):
+            logistic_regression(train, LABELS[0], scale=torch.ones(32))
+
+
+@pytest.mark.parametrize("replicas", [None, 3])
+def test_features_come_in_batches_without_gradients(replicas):
+    images = torch.randint(0, 256, (25, 1, 4, 4), dtype=torch.uint8)
+    weights = torch.randn(*([replicas] if replicas else []), 16, 5, requires_grad=True)
+    seen = []
+
+    def encode(batch):
+        seen.append(len(batch))
+        return ((batch.flatten(1).float() / 255) @ weights).to(torch.float64)
+
+    found = features(encode, images, batch_size=10)
+    assert seen == [10, 10, 5]
+    assert found.dtype == torch.float32
+    assert not found.requires_grad
+    assert torch.allclose(found, ((images.flatten(1).float() / 255) @ weights).detach(), atol=1e-6)
+
+
+class TestNeighbours:
+    TRAIN, TEST = (part.astype(np.float64) for part in noisy_halves(3, noise=3.0))
+
+    def share(self, train=TRAIN, test=TEST, **options):
+        return knn_accuracy(train, LABELS[0], test, LABELS[1], **options)
+
+    @pytest.mark.parametrize(("k", "temperature"), [(1, 0.1), (20, 0.1), (200, 0.02), (1200, 0.05)])
+    def test_agrees_with_sklearn(self, k, temperature):
+        found = self.share(k=k, temperature=temperature)
+        assert found.shape == (3,)
+        for replica in range(3):
+            model = KNeighborsClassifier(
+                k, metric="cosine", weights=lambda distance: np.exp((1 - distance) / temperature)
+            ).fit(self.TRAIN[replica], LABELS[0])
+            expected = model.score(self.TEST[replica], LABELS[1])
+            assert 0.2 < expected < 0.98
+            assert found[replica] == pytest.approx(expected, abs=1e-12)
+
+    def test_blocks_lengths_and_kinds_change_nothing(self):
+        whole = self.share()
+        assert np.array_equal(self.share(block=7), whole)
+        longer = self.TEST * np.random.default_rng(1).uniform(0.1, 10, size=(3, 597, 1))
+        assert np.allclose(self.share(3 * self.TRAIN, longer), whole, atol=1e-3)
+        labels = torch.from_numpy(LABELS[0])
+        one = knn_accuracy(
+            torch.from_numpy(self.TRAIN[1]), labels, self.TEST[1], LABELS[1].tolist()
+        )
+        assert one.tolist() == [whole[1]]
+
+    def test_cold_votes_and_classes_without_rows(self):
+        """A low temperature does not overflow; a class without training rows counts as wrong."""
+        assert np.allclose(self.share(temperature=1e-6), self.share(k=1))
+        found = knn_accuracy(self.TRAIN[0], LABELS[0] * 0 + 7, self.TEST[0], LABELS[1])
+        assert found[0] == pytest.approx((LABELS[1] == 7).mean())
+
+    def test_mistakes_are_named(self):
+        for options, message in [
+            ({"k": 1201}, "give at most 1200"),
+            ({"k": 0}, "k=0"),
+            ({"temperature": 0.0}, r"temperature=0\.0"),
+            ({"block": 0}, "block=0"),
+            ({"test": self.TEST * np.inf}, "test features of replica 0 are not finite"),
+        ]:
+            with pytest.raises(InputError, match=message):
+                self.share(**options)

@@ -1,0 +1,297 @@
+"""The default critics: a Gaussian closed form, and a network or two towers beside it."""
+
+import numpy as np
+import pytest
+import torch
+
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics.auto import ResidualCritic, TowersCritic
+from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
+from pointdep.errors import InputError
+
+from .kinds import KINDS, X_DIM, Y_DIM, build, draw, x_dim, y_dim
+
+R = 3
+
+
+def canonical_sides(rows=6, others=6):
+    return draw(R, rows, x_dim("auto"), seed=1), draw(R, others, y_dim("auto"), seed=2)
+
+
+def silenced():
+    critic = build("auto", R)
+    critic.silence()
+    return critic
+
+
+class TestResidual:
+    """The closed form, and a perceptron beside it."""
+
+    def test_silenced_it_is_the_gaussian_log_ratio(self):
+        critic, (x, y) = silenced(), canonical_sides(6, 6)
+        k = min(X_DIM, Y_DIM)
+        matrix, pairs = critic.matrix(x, y), critic.pairs(x, y)
+        for r in range(R):
+            for i in range(6):
+                for j in range(6):
+                    wanted = gaussian_log_ratio(x[r, i, :k], y[r, j, :k], critic.correlations[r])
+                    torch.testing.assert_close(matrix[r, i, j], wanted)
+            torch.testing.assert_close(pairs[r], matrix[r].diagonal())
+        torch.testing.assert_close(critic.closed_form(x, y), matrix)
+
+    def test_what_the_network_says_is_added(self):
+        loud, quiet, (x, y) = build("auto", R), silenced(), canonical_sides(4, 5)
+        assert loud.net.matrix(x, y).abs().min() > 0
+        torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))
+        wanted = loud.net.pairs(x, y[:, :4])
+        torch.testing.assert_close(loud.pairs(x, y[:, :4]) - quiet.pairs(x, y[:, :4]), wanted)
+
+    def test_without_correlations_and_network_all_pairs_are_independent(self):
+        critic, (x, y) = silenced(), canonical_sides()
+        critic.correlations = torch.zeros_like(critic.correlations)
+        assert torch.equal(critic.matrix(x, y), torch.zeros(R, 6, 6, dtype=torch.float64))
+
+    def test_it_starts_from_the_closed_form(self):
+        critic = ResidualCritic(2, X_DIM, Y_DIM, hidden=(8, 6)).double()
+        critic.correlations += 0.5
+        critic.reset(replica_generators(5, 2))
+        x, y = canonical_sides()
+        torch.testing.assert_close(critic.matrix(x[:2], y[:2]), critic.closed_form(x[:2], y[:2]))
+        first, other = critic.net.x_half.first.weight
+        assert first.any()
+        assert not torch.equal(first, other)
+        alone = ResidualCritic(1, X_DIM, Y_DIM, hidden=(8, 6)).double()
+        alone.reset(replica_generators(5, 2)[1:])
+        torch.testing.assert_close(alone.net.x_half.first.weight[0], other)
+        assert critic.informed
+
+    def test_only_the_network_is_trained(self):
+        critic, (x, y) = build("auto", R), canonical_sides()
+        assert all(name.startswith("net.") for name, _ in critic.named_parameters())
+        x.requires_grad_()
+        critic.matrix(x, y).square().sum().backward()
+        assert all(p.grad is not None and p.grad.any() for p in critic.parameters())
+        assert critic.correlations.grad is None
+        assert not critic.correlations.requires_grad
+
+    def test_a_silent_network_learns_at_its_last_layer_first(self):
+        """Or it would never start."""
+        critic, (x, y) = silenced(), canonical_sides()
+        critic.matrix(x, y).square().sum().backward()
+        last = critic.net.rest.layers[-1]
+        assert last.weight.grad.any()
+        assert not critic.net.x_half.first.weight.grad.any()
+
+    def test_selected_replicas_keep_their_correlations(self):
+        critic = build("auto", R)
+        chosen = critic.select([2, 0])
+        torch.testing.assert_close(chosen.correlations, critic.correlations[[2, 0]])
+        chosen.silence()
+        chosen.correlations.zero_()
+        assert critic.correlations.all()
+        assert critic.net.rest.layers[-1].weight.any()
+
+
+def sides(rows=6, others=6):
+    return draw(R, rows, X_DIM, seed=1), draw(R, others, Y_DIM, seed=2)
+
+
+def coordinates(critic, x, y):
+    """Canonical coordinates, a row at a time."""
+    u = torch.stack([(x[r] - critic.x_mean[r]) @ critic.x_weight[r] for r in range(R)])
+    v = torch.stack([(y[r] - critic.y_mean[r]) @ critic.y_weight[r] for r in range(R)])
+    return u, v
+
+
+def gaussian_matrix(critic, x, y):
+    u, v = coordinates(critic, x, y)
+    pairs = [gaussian_log_ratio(u[r][:, None], v[r], critic.correlations[r]) for r in range(R)]
+    return torch.stack(pairs)
+
+
+class TestMixture:
+    def test_closed_form_of_canonical_coordinates(self):
+        critic, (x, y) = build("auto, wide", R), sides(4, 5)
+        torch.testing.assert_close(critic.closed_form(x, y), gaussian_matrix(critic, x, y))
+
+    @pytest.mark.parametrize(
+        "mixture", [(0.7, 1.2, -0.3), (0.0, 0.9, 0.1), (1.0, 0.0, 0.0), (0.4, 0.0, 2.0)]
+    )
+    def test_parts_by_themselves(self, mixture):
+        critic, (x, y) = build("auto, wide", R), sides(4, 5)
+        critic.set_mixture(*mixture)
+        a, b, c = mixture
+        towers = torch.stack(
+            [
+                torch.stack(
+                    [critic.towers.pairs(x[:, i : i + 1], y[:, j : j + 1])[:, 0] for j in range(5)],
+                    1,
+                )
+                for i in range(4)
+            ],
+            1,
+        )
+        wanted = a * gaussian_matrix(critic, x, y) + b * towers + c
+        torch.testing.assert_close(critic.matrix(x, y), wanted)
+        wanted_pairs = wanted.diagonal(dim1=-2, dim2=-1)
+        torch.testing.assert_close(critic.pairs(x, y[:, :4]), wanted_pairs)
+
+    def test_each_replica_has_its_own(self):
+        critic, (x, y) = build("auto, wide", R), sides(4, 5)
+        assert len(critic.mixture.unique(dim=0)) == R
+        a, b, c = (part.view(R, 1, 1) for part in critic.mixture.unbind(1))
+        wanted = a * gaussian_matrix(critic, x, y) + b * critic.towers.matrix(x, y) + c
+        torch.testing.assert_close(critic.matrix(x, y), wanted)
+
+    def test_silenced_it_is_the_gaussian_log_ratio(self):
+        critic, (x, y) = build("auto, wide", R), sides(4, 5)
+        assert not critic.silent
+        critic.silence()
+        assert critic.silent
+        torch.testing.assert_close(critic.matrix(x, y), gaussian_matrix(critic, x, y))
+        torch.testing.assert_close(critic.matrix(x, y), critic.closed_form(x, y))
+
+    def test_it_starts_as_towers_alone(self):
+        critic = TowersCritic(R, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4).double().eval()
+        critic.correlations += 0.5
+        critic.set_mixture(1.0, 0.0, 0.0)
+        critic.reset(replica_generators(5, R))
+        x, y = sides()
+        torch.testing.assert_close(critic.matrix(x, y), critic.towers.matrix(x, y))
+        assert not critic.informed
+
+
+class TestInnerProduct:
+    @pytest.mark.parametrize("mixture", [(0.0, 1.0, 0.0), (0.0, 0.8, -0.4), (0.6, 1.1, 0.2)])
+    def test_vectors_and_own_terms_give_the_matrix(self, mixture):
+        critic, (x, y) = build("auto, wide", R), sides(4, 5)
+        critic.set_mixture(*mixture)
+        vector_x, own_x = critic.inner_x(x)
+        vector_y, own_y = critic.inner_y(y)
+        assert (own_y is None) == (mixture[0] == 0)
+        together = torch.einsum("rne,rme->rnm", vector_x, vector_y) + own_x[:, :, None]
+        if own_y is not None:
+            together = together + own_y[:, None, :]
+        torch.testing.assert_close(together, critic.matrix(x, y))
+        assert vector_x.shape[-1] == (4 if mixture[0] == 0 else 4 + min(X_DIM, Y_DIM))
+
+    def test_nothing_is_left_out(self):
+        critic = build("auto, wide", R)
+        assert critic.has_inner
+        assert critic.inner_is_all
+
+
+class TestReplicas:
+    def test_selected_keep_their_answers(self):
+        critic, (x, y) = build("auto, wide", R), sides()
+        wanted = critic.matrix(x, y)
+        chosen = critic.select([2, 0])
+        assert chosen.towers.replicas == chosen.replicas == 2
+        torch.testing.assert_close(chosen.matrix(x[[2, 0]], y[[2, 0]]), wanted[[2, 0]])
+        chosen.silence()
+        chosen.correlations.zero_()
+        chosen.x_weight.zero_()
+        torch.testing.assert_close(critic.matrix(x, y), wanted)
+
+    @pytest.mark.parametrize(("x_dim", "y_dim"), [(3, 5), (5, 3), (4, 4)])
+    def test_canonical_coordinates_as_they_are_found(self, x_dim, y_dim):
+        """log r of the rows themselves, by the covariance of canonical coordinates."""
+        x, y = draw(400, x_dim, seed=3), draw(400, y_dim, seed=4)
+        y[:, :2] += 2 * x[:, :2]
+        found = canonical_correlations(x, y)
+        critic = TowersCritic(2, x_dim, y_dim, hidden=(4,), embedding_dim=2).double().eval()
+        critic.set_canonical(1, found)
+        critic.silence()
+        k = len(found.correlations)
+        u = ((x - found.x_mean) @ found.x_weight)[:, :k]
+        v = ((y - found.y_mean) @ found.y_weight)[:, :k]
+        both = critic.pairs(x.expand(2, -1, -1), y.expand(2, -1, -1))
+        torch.testing.assert_close(both[1], gaussian_log_ratio(u, v, found.correlations))
+        assert not both[0].any()
+
+    def test_fewer_coordinates_than_columns(self):
+        """Of eight rows two directions are kept; the others are zero, whatever was there before."""
+        x, y = draw(8, 5, seed=3), draw(8, 4, seed=4)
+        critic = TowersCritic(1, 5, 4, hidden=(4,), embedding_dim=2).double().eval()
+        critic.x_weight += 1.0
+        critic.correlations += 0.5
+        found = canonical_correlations(x, y)
+        assert len(found.correlations) == 2
+        critic.set_canonical(0, found)
+        assert not critic.x_weight[0, :, 2:].any()
+        assert not critic.correlations[0, 2:].any()
+        torch.testing.assert_close(critic.correlations[0, :2], found.correlations)
+
+
+class TestTraining:
+    def test_only_the_towers_are_trained(self):
+        critic, (x, y) = build("auto, wide", R).train(), sides()
+        assert all(name.startswith("towers.") for name, _ in critic.named_parameters())
+        critic.matrix(x, y).square().sum().backward()
+        assert all(p.grad is not None and p.grad.any() for p in critic.parameters())
+
+    def test_inputs_are_dropped_in_training_alone(self):
+        critic, (x, y) = build("auto, wide", R), sides()
+        torch.testing.assert_close(critic.matrix(x, y), critic.matrix(x, y))
+        critic.train()
+        assert not torch.allclose(critic.matrix(x, y), critic.matrix(x, y))
+        assert not torch.allclose(critic.pairs(x, y), critic.pairs(x, y))
+
+    @pytest.mark.parametrize("call", ["pairs", "matrix"])
+    def test_what_a_step_sees(self, call):
+        """Zeros in a fifth of the places, the others larger, the mean as it was."""
+        critic = build("auto, wide", R).train()
+        seen = []
+        setattr(critic.towers, call, lambda x, y: seen.append((x, y)) or torch.zeros(1))
+        torch.manual_seed(0)
+        getattr(critic, call)(torch.ones(R, 4000, X_DIM), torch.ones(R, 4000, Y_DIM))
+        for side in seen[0]:
+            assert sorted(side.unique().tolist()) == pytest.approx([0.0, 1.25])
+            assert float((side[0] == 0).float().mean()) == pytest.approx(0.2, abs=0.015)
+            assert torch.equal(side[0], side[1])
+            assert torch.equal(side[0], side[2])
+            assert not torch.equal(side[0, :2000], side[0, 2000:])
+
+    def test_a_replica_trains_alike_whoever_trains_beside_it(self):
+        critic, (x, y) = build("auto, wide", R).train(), sides()
+        torch.manual_seed(3)
+        together = critic.matrix(x, y)
+        torch.manual_seed(3)
+        alone = critic.select([1]).matrix(x[1:2], y[1:2])
+        torch.testing.assert_close(alone[0], together[1])
+        torch.manual_seed(3)
+        two = critic.select([2, 1]).matrix(x[[2, 1]], y[[2, 1]])
+        torch.testing.assert_close(two[1], together[1])
+
+
+def test_built_by_name():
+    critic = build_critic("auto", 2, 4, 3)
+    assert isinstance(critic, ResidualCritic)
+    assert [layer.weight.shape[1] for layer in critic.net.rest.layers] == [256, 64]
+    assert critic.correlations.shape == (2, 3)
+    concat = build_critic("concat", 2, 4, 3)
+    assert [layer.weight.shape[1] for layer in concat.rest.layers] == [256, 256]
+    with pytest.raises(InputError, match="hidden='wide' must be 'auto' or layer widths"):
+        build_critic("auto", 2, 4, 3, hidden="wide")
+
+
+def test_built_by_name_for_wide_data():
+    critic = build_critic("auto", 2, 30, 40, hidden=(16, 8), embedding_dim=5, wide=True)
+    assert isinstance(critic, TowersCritic)
+    assert critic.correlations.shape == (2, 30)
+    assert critic.towers.embed_x(torch.zeros(2, 3, 30)).shape == (2, 3, 5)
+    assert critic.x_weight.shape == (2, 30, 30)
+    assert critic.y_weight.shape == (2, 40, 30)
+    assert isinstance(build_critic("auto", 2, 30, 40), ResidualCritic)
+    scores = np.asarray(build_critic("auto", 1, 30, 30, wide=True).mixture)
+    np.testing.assert_array_equal(scores, [[0.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("kind", ["auto", "auto, wide"])
+def test_all_of_it_is_saved(kind):
+    critic, again = build(kind, R), KINDS[kind](R).double()
+    for buffer in again.buffers():
+        buffer.zero_()
+    again.load_state_dict(critic.state_dict())
+    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
+    assert torch.equal(again.matrix(x, y), critic.matrix(x, y))
