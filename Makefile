@@ -80,7 +80,7 @@ bench: $(READY_DEV)
 	$(BIN)/python benchmarks/ray_score.py
 	$(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/adapters_coverage.py
-	$(BIN)/python benchmarks/cost_model.py measure
+	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/coverage.py --jobs 2
 	$(BIN)/python benchmarks/coverage.py --jobs 2 --part null
 	$(BIN)/python benchmarks/figure1_quick.py
@@ -92,7 +92,7 @@ bench-gpu: $(READY_DEV)
 	$(BIN)/python benchmarks/drfc_loss.py
 	$(BIN)/python benchmarks/simclr_epoch.py
 	$(BIN)/python benchmarks/amdim_step.py
-	$(BIN)/python benchmarks/cost_model.py measure --device cuda
+	$(BIN)/python benchmarks/plan.py --gpu
 
 # On data of your own copy: make bench-data WORDS=words.npz MNIST=mnist/ (folder of idx.gz files).
 bench-data: $(READY_DEV)

@@ -27,7 +27,7 @@ PAGES = [
     for page in [*ROOT.glob("README.md"), *sorted(ROOT.glob("docs/**/*.md"))]
     if BLOCK.search(page.read_text("utf-8"))
 ]
-TESTED_ELSEWHERE = ("demo",)  # half a minute: once, in tests/cli/test_demo.py
+TESTED_ELSEWHERE = ("demo", "plan")  # half a minute each: tests/cli/test_{demo,plan}.py
 OPTIONAL = ("open_clip", "sentence_transformers")  # blocks that import them run where they are
 
 

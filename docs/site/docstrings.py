@@ -52,5 +52,7 @@ class Docstrings(griffe.Extension):
     def on_function(self, *, func: Any, **_: Any) -> None:
         for parameter in func.parameters:
             constant = func.module.members.get(str(parameter.default))
-            if constant is not None and constant.is_attribute and constant.is_private:
+            if constant is None or constant.is_alias:
+                continue
+            if constant.is_attribute and constant.is_private:
                 parameter.default = constant.value

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
-    from pointdep.planning.plan import Plan, plan
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.search import Retrieved
     from pointdep.workflow.against_n import MIAgainstN, mi_against_n
     from pointdep.workflow.comparison import MIDifference, compare
+    from pointdep.workflow.plan import Plan, plan
     from pointdep.workflow.pmi_features import PMIFeatures
     from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
 
@@ -60,7 +60,7 @@ _HOME = {
     "MIEstimate": "pointdep.inference.mutual_information",
     "Method": "pointdep.core.methods",
     "ModelFileError": "pointdep.errors",
-    "Plan": "pointdep.planning.plan",
+    "Plan": "pointdep.workflow.plan",
     "PMIFeatures": "pointdep.workflow.pmi_features",
     "PointdepError": "pointdep.errors",
     "PointdepWarning": "pointdep.errors",
@@ -77,7 +77,7 @@ _HOME = {
     "mutual_information_features": "pointdep.workflow.sklearn_tools",
     "objectives": "pointdep.objectives",
     "open_rows": "pointdep.data.open_rows",
-    "plan": "pointdep.planning.plan",
+    "plan": "pointdep.workflow.plan",
     "register_critic": "pointdep.core.critics",
     "register_method": "pointdep.core.methods",
     "retrieval_metrics": "pointdep.retrieval.metrics",

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pointdep.cli.app import run
+from pointdep.data import files
 
 
 class MakesFile:
@@ -191,7 +192,7 @@ def test_an_unforeseen_failure_of_the_system_is_one_line(refused, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device", "state")
 
-    monkeypatch.setattr("pointdep.data.readers.read_npy", full)
+    monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(full))
     refused("^pointdep: state: No space left on device$", "mi", "x.npy", "y.npy")
 
 
@@ -199,7 +200,7 @@ def test_our_own_mistakes_keep_their_traceback(folder, monkeypatch):
     def mistake(*args, **kwargs):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("pointdep.data.readers.read_npy", mistake)
+    monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(mistake))
     with pytest.raises(ZeroDivisionError):
         run(["mi", "x.npy", "y.npy"])
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -73,9 +74,18 @@ def short(monkeypatch):
     monkeypatch.setattr(theorem1_run, "TrainingOptions", partial(TrainingOptions, max_epochs=3))
 
 
+def as_words(options):
+    """Options as words of a command line."""
+    words = []
+    for name, value in options.items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", text]
+    return words
+
+
 class TestHelp:
     @pytest.mark.parametrize(
-        "command", [(), ("figure1",), ("table1",), ("theorem1",), ("table2",), ("figure3",)]
+        "command", [(), *((one.__name__,) for one in reproduce.COMMANDS)], ids=" ".join
     )
     def test_is_quick(self, command):
         heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
@@ -86,121 +96,111 @@ class TestHelp:
         )
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
-    @pytest.mark.parametrize(
-        ("command", "settings"),
-        [
-            *(("figure1", Figure1()), ("theorem1", Theorem1())),
-            *(("table2", Table2()), ("figure3", Figure3())),
-        ],
-    )
-    def test_the_defaults_in_it_are_the_settings(self, pointdep, command, settings):
+    @pytest.mark.parametrize("settings", [Figure1(), Theorem1(), Table2(), Figure3()])
+    def test_the_defaults_in_it_are_the_settings(self, pointdep, settings):
+        command = type(settings).__name__.lower()
         text = " ".join(pointdep("reproduce", command, "--help").out.split())
         shown = dict(re.findall(r"--([a-z-]+) <?\w+>? (?:(?! --).)*?\[default: \(?([^)\]]+)", text))
         assert len(shown) >= 10
+        assert shown.pop("output") == command
+        if command == "figure1":
+            assert shown.pop("methods") == "the ten of the paper"
+            assert settings.methods == PAPER_METHODS
+        if "test-words" in shown:
+            assert shown.pop("test-words") == "5000, at most a fifth"
+            assert [settings.split_sizes(n)[1] for n in (37_622, 20_000)] == [5000, 4000]
         for option, default in shown.items():
-            if (command, option) == ("figure1", "methods"):
-                assert default == "the ten of the paper"
-                assert settings.methods == PAPER_METHODS
-                continue
-            if option == "output":
-                assert default == command
-                continue
-            if option == "test-words":
-                assert default == "5000, at most a fifth"
-                assert settings.split_sizes(37_622)[1] == 5000
-                assert settings.split_sizes(20_000)[1] == 4000
-                continue
             value = getattr(settings, option.replace("-", "_"))
             said = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
             assert default.replace(" ", "") == said.removesuffix(".0"), option
 
-    def test_the_names_in_it_are_those_there_are(self, pointdep):
-        figure = " ".join(pointdep("reproduce", "figure1", "--help").out.split())
-        theorem = " ".join(pointdep("reproduce", "theorem1", "--help").out.split())
-        assert all(f"{name}" in figure for name in (*TASKS, *CRITICS, *PRECISIONS))
-        assert all(f"{name}" in theorem for name in (*THEOREM_CRITICS, *ACTIVATIONS))
-        quick = Figure1().quick()
-        assert f"{quick.iterations:,} iterations on batches of {quick.batch_size}" in figure
-        assert f"layers {','.join(map(str, quick.hidden))}" in figure
-        fewer = Table2().quick()
-        for command in ("table2", "figure3"):
-            text = " ".join(pointdep("reproduce", command, "--help").out.split())
-            assert f"{fewer.epochs} epochs on batches of {fewer.batch_size}, layers" in text
-            assert f"layers {','.join(map(str, fewer.hidden))}" in text
-        small = Theorem1().quick()
-        assert f"up to {small.rows[-1]:,} rows, {small.seeds} seeds" in theorem
-        assert f"layers {','.join(map(str, small.hidden))}" in theorem
+    def test_the_names_and_numbers_in_it_are_those_there_are(self, pointdep):
+        text = {
+            name: " ".join(pointdep("reproduce", name, "--help").out.split())
+            for name in ("figure1", "theorem1", "table2", "figure3")
+        }
+        assert all(name in text["figure1"] for name in (*TASKS, *CRITICS, *PRECISIONS))
+        assert all(name in text["theorem1"] for name in (*THEOREM_CRITICS, *ACTIVATIONS))
+        quick, fewer, small = Figure1().quick(), Table2().quick(), Theorem1().quick()
+        said = f"{quick.iterations:,} iterations on batches of {quick.batch_size}, layers 64,64"
+        assert said in text["figure1"]
+        assert quick.hidden == (64, 64)
+        assert f"{small.rows[-1]:,} rows, {small.seeds} seeds, layers 32,32" in text["theorem1"]
+        assert small.hidden == (32, 32)
+        said = f"{fewer.epochs} epochs on batches of {fewer.batch_size}, layers 128,128"
+        assert said in text["table2"]
+        assert said in text["figure3"]
+        assert fewer.hidden == (128, 128)
 
 
 class TestTable1:
     def test_printed_and_written(self, pointdep, folder):
         outcome = pointdep("reproduce", "table1", "-o", "table1.md")
-        assert outcome.code == 0
-        assert outcome.err == ""
+        assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.count("  learning  ") == outcome.out.count("  inference  ") == 10
-        assert outcome.out.endswith("written: table1.md\n")
+        assert outcome.out.endswith("\n\nwritten: table1.md\n")
         assert (folder / "table1.md").read_text("utf-8").count("\n| `") == 10
 
-    def test_json(self, pointdep, check_json):
-        content = pointdep("reproduce", "table1", "--json").json()
+    @pytest.mark.parametrize("output", [None, "table1.md"])
+    def test_json(self, pointdep, check_json, output):
+        place = () if output is None else ("-o", output)
+        content = pointdep("reproduce", "table1", "--json", *place).json()
         check_json("reproduce table1", content)
         assert [row["key"] for row in content["rows"]] == list(PAPER_METHODS)
-        assert content["output"] is None
-        content = pointdep("reproduce", "table1", "--json", "-o", "table1.md").json()
-        check_json("reproduce table1", content)
-        assert content["output"] == "table1.md"
+        assert content["output"] == output
 
     def test_refused(self, refused, folder):
         (folder / "place").mkdir()
-        refused("place is a folder: give a file", "reproduce", "table1", "-o", "place")
+        refused("place is a folder", "reproduce", "table1", "-o", "place")
         refused("the folder no does not exist", "reproduce", "table1", "-o", "no/table1.md")
 
 
-class TestFigure1:
+class TestSettings:
+    """What Figure 1 and Theorem 1 would run."""
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            Figure1(),
+            Figure1(("cpc", "pc"), ("cubic",), iterations=50, dim=3, batch_size=8, hidden=(16, 8),
+                    critic="separable", learning_rate=0.1 + 0.2, seeds=2, seed=7,
+                    precision="float64"),
+            Theorem1(),
+            Theorem1(("dm1",), (70, 90), 4, 1 / 3, "separable", (9, 7), "silu", 3, 6, 5),
+        ],
+    )  # fmt: skip
+    def test_options_and_the_command_that_is_kept(self, pointdep, asked, settings):
+        settings, name = replace(settings, device="cpu"), type(settings).__name__.lower()
+        given = {k: v for k, v in vars(settings).items() if k not in ("levels", "embedding_dim")}
+        pointdep("reproduce", name, "--quiet", *as_words(given))
+        pointdep(*settings.command.split()[1:], "--quiet")
+        assert asked == [settings, settings]
+
     def test_without_options_it_is_the_papers(self, pointdep, asked):
         outcome = pointdep("reproduce", "figure1", "--quiet", "--device", "cpu")
-        assert asked == [Figure1(device="cpu")]
         assert (outcome.code, outcome.out, outcome.err) == (130, "", STOPPED)
-
-    def test_options(self, pointdep, asked):
-        given = {
-            "methods": ("cpc", "pc"),
-            "tasks": ("cubic",),
-            "critic": "separable",
-            "dim": 3,
-            "batch_size": 8,
-            "iterations": 50,
-            "hidden": (16, 8),
-            "learning_rate": 0.5,
-            "seeds": 2,
-            "seed": 7,
-            "precision": "float64",
-            "device": "cpu",
-        }
-        words = []
-        for name, value in given.items():
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            words += [f"--{name.replace('_', '-')}", text]
-        pointdep("reproduce", "figure1", "--quiet", *words)
-        assert asked == [Figure1(**given)]
+        pointdep("reproduce", "theorem1", "--device", "cpu")
+        assert asked == [Figure1(device="cpu"), Theorem1(device="cpu")]
 
     def test_what_is_given_wins_over_quick(self, pointdep, asked):
-        common = ("reproduce", "figure1", "--quick", "--quiet", "--device", "cpu")
-        pointdep(*common)
-        pointdep(*common, "--iterations", 100, "--tasks", "gaussian")
-        quick = Figure1(device="cpu").quick()
-        assert asked[0] == quick
-        changed = {"iterations": 100, "tasks": ("gaussian",)}
-        assert asked[1] == Figure1(**{**vars(quick), **changed})
+        for name, given in (
+            ("figure1", {}),
+            ("figure1", {"iterations": 100, "tasks": ("gaussian",)}),
+            ("theorem1", {"seeds": 3, "dim": 4}),
+        ):
+            pointdep("reproduce", name, "--quick", "--quiet", "--device", "cpu", *as_words(given))
+            quick = (Figure1 if name == "figure1" else Theorem1)(device="cpu").quick()
+            assert asked.pop() == replace(quick, **given)
 
-    def test_the_command_asks_for_the_same(self, pointdep, asked):
-        settings = Figure1(
-            methods=("dm2",), iterations=30, hidden=(9, 7), learning_rate=0.1 + 0.2, device="cpu"
-        )
-        words = settings.command.split()
-        assert words[0] == "pointdep"
-        pointdep(*words[1:], "--quiet")
-        assert asked == [settings]
+    def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
+        common = ("reproduce", "figure1", "--device", "cpu")
+        for more, said in (
+            ((), "9 h 20 min for 20,000 iterations of 20 networks; with --quick about 2 h 20 min"),
+            (("--quick",), "2 h 20 min for 5,000 iterations of 20 networks"),
+            (("--iterations", 30, "--tasks", "cubic"), "50 s for 30 iterations of 10 networks"),
+        ):
+            told = f"{MEASURING}on this CPU about {said}\n{STOPPED}"
+            assert pointdep(*common, *more).err == told
 
     def test_results_of_another_run_are_not_overwritten(self, pointdep, asked, tmp_path):
         common = ("reproduce", "figure1", "--quick", "--quiet", "--device", "cpu", "-o", tmp_path)
@@ -216,54 +216,50 @@ class TestFigure1:
         assert "holds the results of another run" in pointdep(*common).err
         assert len(asked) == 1
 
-    def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
-        common = ("reproduce", "figure1", "--device", "cpu")
-        assert pointdep(*common).err == MEASURING + (
-            "on this CPU about 9 h 20 min for 20,000 iterations of 20 networks; with --quick about "
-            "2 h 20 min\n" + STOPPED
-        )
-        assert pointdep(*common, "--quick").err == MEASURING + (
-            "on this CPU about 2 h 20 min for 5,000 iterations of 20 networks\n" + STOPPED
-        )
-        assert pointdep(*common, "--iterations", 30, "--tasks", "cubic").err == MEASURING + (
-            "on this CPU about 50 s for 30 iterations of 10 networks\n" + STOPPED
-        )
-        assert pointdep(*common, "--quiet").err == STOPPED
-
-    def test_a_real_one(self, pointdep, folder, check_json):
-        outcome = pointdep("reproduce", "figure1", *TINY_FIGURE, "-o", "out")
-        assert outcome.code == 0, outcome.err
-        assert "iterations of 4 networks" in outcome.err
-        assert outcome.out.startswith("gaussian, bias / sd")
-        assert outcome.out.endswith("written: out\n")
-        content = json.loads((folder / "out" / "figure1.json").read_text())
-        again = content["command"].split()[1:]
-        repeated = pointdep(*again, "--quiet", "--json", "-o", "again").json()
-        check_json("reproduce figure1", repeated)
-        assert repeated["summary"] == content["summary"]
-        assert repeated["output"] == "again"
-
     @pytest.mark.parametrize(
-        ("arguments", "message"),
+        ("command", "arguments", "message"),
         [
-            (("--methods", "pcc"), "unknown method 'pcc': did you mean 'pc'"),
-            (("--tasks", "cubical"), "unknown task 'cubical': did you mean 'cubic'"),
-            (("--critic", "conct"), "unknown critic 'conct': did you mean 'concat'"),
-            (("--precision", "float23"), "unknown precision 'float23': did you mean 'float32'"),
-            (("--hidden", "wide"), "--hidden 'wide' must be whole numbers, as 64,64"),
-            (("--hidden", "16,0"), "--hidden=0 must be at least 1"),
-            (("--iterations", "3"), "iterations=3 must be at least 20"),
-            (("--batch-size", "1"), "batch_size=1 must be at least 2"),
-            (("--seeds", "0"), "seeds=0 must be at least 1"),
-            (("--seed", "-1"), "--seed -1 must lie between"),
-            (("--device", "gpu"), "unknown device 'gpu'"),
-            (("--method", "pc"), r"--methods.*see pointdep reproduce figure1 --help"),
-            (("-o", "x.npy"), "x.npy is a file"),
-            (("-o", "a/b"), "the folder above it does not exist"),
+            ("figure1", ("--methods", "pcc"), "unknown method 'pcc': did you mean 'pc'"),
+            ("figure1", ("--tasks", "cubical"), "unknown task 'cubical': did you mean 'cubic'"),
+            ("figure1", ("--critic", "conct"), "unknown critic 'conct'"),
+            ("figure1", ("--precision", "float23"), "unknown precision 'float23'"),
+            ("figure1", ("--hidden", "wide"), "--hidden 'wide' must be whole numbers"),
+            ("figure1", ("--hidden", "16,0"), "--hidden=0 must be at least 1"),
+            ("figure1", ("--iterations", "3"), "iterations=3 must be at least 20"),
+            ("figure1", ("--batch-size", "1"), "batch_size=1 must be at least 2"),
+            ("figure1", ("--seeds", "0"), "seeds=0 must be at least 1"),
+            ("figure1", ("--seed", "-1"), "--seed -1 must lie between"),
+            ("figure1", ("--device", "gpu"), "unknown device 'gpu'"),
+            ("figure1", ("--method", "pc"), r"--methods.*see pointdep reproduce figure1 --help"),
+            ("figure1", ("-o", "x.npy"), "x.npy is a file"),
+            ("figure1", ("-o", "a/b"), "the folder above it does not exist"),
+            ("theorem1", ("--methods", "cpc"), "'cpc' infers something else"),
+            ("theorem1", ("--rows", "1e3"), "--rows '1e3' must be whole numbers"),
+            ("theorem1", ("--rows", "100"), "at least two"),
+            ("theorem1", ("--activation", "silly"), "unknown activation 'silly'"),
+            ("theorem1", ("--mi", "-1"), "mi=-1.0 must be a positive number"),
+            ("theorem1", ("--hidden", "0"), "--hidden=0 must be at least 1"),
+            ("theorem1", ("--folds", "1"), "folds=1 must be at least 2"),
+            ("theorem1", ("--device", "gpu"), "unknown device 'gpu'"),
+            ("theorem1", ("-o", "x.npy"), "x.npy is a file"),
         ],
     )
-    def test_refused(self, refused, arguments, message):
-        refused(message, "reproduce", "figure1", *arguments)
+    def test_refused(self, refused, command, arguments, message):
+        refused(message, "reproduce", command, *arguments)
+
+
+def test_figure1(pointdep, folder, check_json):
+    outcome = pointdep("reproduce", "figure1", *TINY_FIGURE, "-o", "out")
+    assert outcome.code == 0, outcome.err
+    assert "iterations of 4 networks" in outcome.err
+    assert outcome.out.startswith("gaussian, bias / sd")
+    assert outcome.out.endswith("written: out\n")
+    content = json.loads((folder / "out" / "figure1.json").read_text())
+    again = content["command"].split()[1:]
+    repeated = pointdep(*again, "--quiet", "--json", "-o", "again").json()
+    check_json("reproduce figure1", repeated)
+    assert repeated["summary"] == content["summary"]
+    assert repeated["output"] == "again"
 
 
 class TestTheorem1:
@@ -288,40 +284,6 @@ class TestTheorem1:
         kept = json.loads((folder / "out" / "results.json").read_text())
         again = pointdep(*kept["command"].split()[1:], "--json", "--quiet").json()
         assert again["summary"] == content["summary"] == kept["summary"]
-
-    def test_options_and_quick(self, pointdep, asked):
-        pointdep("reproduce", "theorem1", "--device", "cpu")
-        pointdep("reproduce", "theorem1", "--device", "cpu", "--quick", "--seeds", 3, "--dim", 4)
-        words = ("--methods", "dm1", "--rows", "90,70", "--folds", 3, "--activation", "relu")
-        pointdep("reproduce", "theorem1", "--device", "cpu", *words, "--seed", 5)
-        quick = Theorem1(device="cpu").quick()
-        assert asked == [
-            Theorem1(device="cpu"),
-            Theorem1(**{**vars(quick), "seeds": 3, "dim": 4}),
-            Theorem1(
-                methods=("dm1",), rows=(70, 90), folds=3, activation="relu", seed=5, device="cpu"
-            ),
-        ]
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("--methods", "drff"), "unknown method 'drff': did you mean 'drf'"),
-            (("--methods", "cpc"), "'cpc' infers something else than the mean of PMI"),
-            (("--rows", "1e3"), "--rows '1e3' must be whole numbers"),
-            (("--rows", "100"), "at least two"),
-            (("--critic", "auto"), "unknown critic 'auto'"),
-            (("--activation", "silly"), "unknown activation 'silly': did you mean 'silu'"),
-            (("--mi", "-1"), "mi=-1.0 must be a positive number"),
-            (("--hidden", "0"), "--hidden=0 must be at least 1"),
-            (("--folds", "1"), "folds=1 must be at least 2"),
-            (("--device", "gpu"), "unknown device 'gpu'"),
-            (("--fold", "3"), r"--folds.*see pointdep reproduce theorem1 --help"),
-            (("-o", "x.npy"), "x.npy is a file"),
-        ],
-    )
-    def test_refused(self, refused, arguments, message):
-        refused(message, "reproduce", "theorem1", *arguments)
 
 
 @pytest.fixture
@@ -376,47 +338,38 @@ class TestWords:
             "device": "cpu",
             **own,
         }
-        options = []
-        for name, value in given.items():
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            options += [f"--{name.replace('_', '-')}", text]
         files = ("--audio", "audio.vec", "--text", "text.vec")
-        pointdep("reproduce", command, *files, *options, "--quiet")
+        pointdep("reproduce", command, *files, *as_words(given), "--quiet")
         assert asked == [settings(files=files, **given)]
         pointdep(*shlex.split(asked[0].command)[1:], "--quiet")
         assert asked[1] == asked[0]
         pointdep("reproduce", command, *files, "--quick", "--batch-size", 20, "--quiet")
         assert asked[2] == settings(**{**vars(settings(files=files).quick()), "batch_size": 20})
 
-    def test_table2(self, pointdep, folder, check_json):
+    @pytest.mark.parametrize(
+        ("command", "own", "head", "numbers"),
+        [
+            ("table2", ("--draws", 2), "method ", "matching"),
+            ("figure3", ("--folds", 2), "PMI, nats ", "pmi"),
+        ],
+    )
+    def test_whole(self, pointdep, folder, check_json, command, own, head, numbers):
         vectors = ("--audio", "audio.vec", "--text", "text.vec")
-        outcome = pointdep("reproduce", "table2", *vectors, *TINY_WORDS, "--draws", 2)
+        outcome = pointdep("reproduce", command, *vectors, *TINY_WORDS, *own)
         assert outcome.code == 0, outcome.err
         assert "s for 3 networks" in outcome.err
         assert outcome.out.startswith("This is not the paper's experiment")
-        assert "\n\nmethod " in outcome.out
+        assert f"\n\n{head}" in outcome.out
         assert "the verdicts are about this run alone" in outcome.out
-        assert outcome.out.endswith("written: table2\n")
-        kept = json.loads((folder / "table2" / "results.json").read_text())
-        data = ("--data", "words.npz", "--quiet", "--json", "-o", "again")
-        repeated = pointdep("reproduce", "table2", *data, *TINY_WORDS, "--draws", 2).json()
-        check_json("reproduce table2", repeated)
-        assert repeated["matching"] == kept["matching"]
-        assert repeated["output"] == "again"
-
-    def test_figure3(self, pointdep, folder, check_json):
-        data = ("--data", "words.npz", "--folds", 2)
-        outcome = pointdep("reproduce", "figure3", *data, *TINY_WORDS)
-        assert outcome.code == 0, outcome.err
-        assert "s for 3 networks" in outcome.err
-        assert outcome.out.startswith("This is not the paper's experiment")
-        assert "\n\nPMI, nats " in outcome.out
-        assert outcome.out.endswith("written: figure3\n")
-        kept = json.loads((folder / "figure3" / "results.json").read_text())
+        assert outcome.out.endswith(f"written: {command}\n")
+        kept = json.loads((folder / command / "results.json").read_text())
         again = shlex.split(kept["command"])[1:]
-        repeated = pointdep(*again, "--quiet", "--json").json()  # into the same folder
-        check_json("reproduce figure3", repeated)
-        assert repeated["pmi"] == kept["pmi"]
+        data = ("reproduce", command, "--data", "words.npz", *TINY_WORDS, *own, "-o", "again")
+        for words, place in ((again, command), (data, "again")):
+            repeated = pointdep(*words, "--quiet", "--json").json()
+            check_json(f"reproduce {command}", repeated)
+            assert repeated[numbers] == kept[numbers]
+            assert repeated["output"] == place
 
     @pytest.mark.parametrize("command", ["table2", "figure3"])
     def test_results_of_another_run_are_not_overwritten(self, refused, folder, command):

@@ -138,34 +138,26 @@ def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
     refused(r"pmi\.csv cannot be written: .* read-only", *command, "pmi.csv")
 
 
-def test_pairs_of_another_shape(refused, saved_model):
-    command = ("score", saved_model)
-    refused("X has 3 features, but .* expecting 2 features", *command, "y.npy", "y.npy")
-    refused("Y has 2 features, but .* expecting 3 features", *command, "x.npy", "x.npy")
-    np.save("short.npy", np.load("y.npy")[:-1])
-    refused("X has 200 rows, Y has 199 rows", *command, "x.npy", "short.npy")
-    with_nan = np.load("x.npy")
-    with_nan[3, 1] = np.nan
-    np.save("nan.npy", with_nan)
-    refused("X column 1 holds 1 NaN value.* row 3", *command, "nan.npy", "y.npy")
-
-
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-def test_a_category_unseen_in_training(refused, like_quick, pairs):
+def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs):
+    broken = pairs[0].copy()
+    broken[3, 1] = np.nan
+    np.save("nan.npy", broken)
+    np.save("short.npy", pairs[1][:-1])
+    for cause, files in (
+        ("X has 3 features, but .* expecting 2 features", ("y.npy", "y.npy")),
+        ("Y has 2 features, but .* expecting 3 features", ("x.npy", "x.npy")),
+        ("X has 200 rows, Y has 199 rows", ("x.npy", "short.npy")),
+        ("X column 1 holds 1 NaN value.* row 3", ("nan.npy", "y.npy")),
+    ):
+        refused(cause, "score", saved_model, *files)
     table = pd.DataFrame({"word": np.where(pairs[0][:, 0] > 0, "up", "down"), "y": pairs[1][:, 0]})
     like_quick().fit(table[["word"]], table[["y"]]).save("words")
     table.loc[[5, 9], "word"] = "sideways"
-    table.to_csv("pairs.csv", index=False)
-    options = ("--x-columns", "word", "--y-columns", "y")
-    refused(
-        r"X column 'word' holds 'sideways' in row 5, a category unseen in training \(2 such",
-        *("score", "words", "pairs.csv", *options),
-    )
-    table.rename(columns={"word": "term"}).to_csv("renamed.csv", index=False)
-    refused(
-        "X column 0 is 'term' but was 'word'",
-        *("score", "words", "renamed.csv", "--x-columns", "term", "--y-columns", "y"),
-    )
+    table.assign(term=table["word"]).to_csv("pairs.csv", index=False)
+    for column, cause in (("word", "'sideways' in row 5"), ("term", "'term' but was 'word'")):
+        columns = ("--x-columns", column, "--y-columns", "y")
+        refused(cause, "score", "words", "pairs.csv", *columns)
 
 
 def test_models_that_are_none(refused, saved_model, folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -110,15 +109,11 @@ def score_by_hand(loss: losses.ContrastiveLoss, critic: str, multiplier: float) 
 
     def score(x: Tensor, y: Tensor) -> Tensor:
         if unit:
-            x, y = x / math_norm(x), y / math_norm(y)
+            x, y = x / (x * x).sum() ** 0.5, y / (y * y).sum() ** 0.5
         value = multiplier * CRITICS[critic](x, y, weights)
         return value if clip is None else clip * torch.tanh(value / clip)
 
     return score
-
-
-def math_norm(x: Tensor) -> Tensor:
-    return (x * x).sum() ** 0.5
 
 
 def inner(x: Tensor, y: Tensor, _: dict[str, Tensor]) -> Tensor:
@@ -177,10 +172,6 @@ def default_multiplier(name: str, critic: str) -> float:
     if critic != "inner":
         return 1.0
     return {"cpc": 1 / 0.5, "drfc": 10.0, "rpc": 10.0}.get(name, 1 / 0.2)
-
-
-def is_close(a: Tensor, b: Tensor, tolerance: float = 1e-9) -> bool:
-    return math.isclose(float((a - b).abs().max()), 0.0, abs_tol=tolerance)
 
 
 class Distance(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -10,8 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.moments import identity_applies
+from pointdep.contrastive.losses import joined_batch, similarity
+from pointdep.contrastive.losses.joined_batch import JoinedBatch
 from pointdep.core import objectives
+from pointdep.core.blocked import sums
+from pointdep.core.critics.concat import ConcatCritic
+from pointdep.core.precision import full_float32
 from pointdep.errors import InputError
 
 from .losses_by_hand import (
@@ -96,24 +101,18 @@ def test_default_weights_are_the_core_ones():
         assert_same(loss(z1, z2), -objective(scores), [z1, z2])
 
 
-def test_nt_xent_is_cross_entropy():
+def test_usual_losses_are_cross_entropies():
+    """SimCLR's NT-Xent and CLIP's loss, up to the log of the number of candidates."""
     z1, z2 = pairs(9, 4)
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     logits = (z @ z.T / 0.3).masked_fill(torch.eye(18, dtype=torch.bool), -torch.inf)
-    expected = F.cross_entropy(logits, torch.arange(18).roll(9))
+    nt_xent = F.cross_entropy(logits, torch.arange(18).roll(9))
     loss = losses.CPCLoss(temperature=0.3, negatives="all")(z1, z2)
-    count = torch.tensor(17.0, dtype=torch.float64)
-    assert_same(loss + count.log(), expected, [z1, z2])
-
-
-def test_clip_loss_is_cross_entropy():
-    z1, z2 = pairs(9, 4)
+    assert_same(loss + math.log(17), nt_xent, [z1, z2])
     logits = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07
     labels = torch.arange(9)
-    expected = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
-    loss = losses.CPCLoss(temperature=0.07)(z1, z2)
-    count = torch.tensor(9.0, dtype=torch.float64)
-    assert_same(loss + count.log(), expected, [z1, z2])
+    clip = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
+    assert_same(losses.CPCLoss(temperature=0.07)(z1, z2) + math.log(9), clip, [z1, z2])
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -132,22 +131,35 @@ def test_blocks(name, negatives, rows):
             assert_same(values[0], values[1], [z1, z2, *loss.parameters()], 1e-10)
 
 
-def test_auto_blocks(monkeypatch):
-    from pointdep.contrastive.losses import cells
-
+@pytest.mark.parametrize("critic", ["inner", "concat"])
+def test_auto_blocks(critic, monkeypatch):
+    """Above so many numbers, the matrix is walked in blocks; only then is anything made twice."""
     z1, z2 = pairs(50)
-    whole = made("cpc")(z1, z2)
-    monkeypatch.setattr(cells, "_WHOLE", 1000)
-    monkeypatch.setattr(cells, "_BLOCK", 160)
     seen = []
-    score = losses.scores.Scores.cells
-    monkeypatch.setattr(
-        losses.scores.Scores, "cells", lambda s, a, c: seen.append(len(a)) or score(s, a, c)
-    )
-    parts = made("cpc")(z1, z2)
-    assert seen == [3] * 16 + [2]
+    made_matrix = sums._matmul if critic == "inner" else ConcatCritic.matrix
+
+    def watched(*given):
+        seen.append(given[-2].shape[-2])
+        return made_matrix(*given)
+
+    if critic == "inner":
+        monkeypatch.setattr(sums, "_matmul", watched)
+    else:
+        monkeypatch.setattr(ConcatCritic, "matrix", watched)
+    options = {"critic": critic, "dims": 3}
+    whole = made("cpc", **options)(z1, z2)
+    assert seen == [50]
+    monkeypatch.setattr(similarity, "_WHOLE", 1000)
+    width = made("cpc", **options).scores.critic.cell_width() if critic == "concat" else 1
+    monkeypatch.setattr(similarity, "_ROWS", 500 * width)
+    monkeypatch.setattr(similarity, "best_cells", lambda _: 500)
+    parts = made("cpc", **options)(z1, z2)
+    count = len(seen) - 1
+    assert count >= 5
+    loss = made("cpc", **options)
     assert_same(whole, parts, [z1, z2])
-    assert len(seen) > 17  # computed again in backward
+    assert len(seen) == 1 + 2 * count  # computed again in backward
+    torch.testing.assert_close(loss(z1.detach(), z2.detach()), whole.detach())
 
 
 @pytest.mark.parametrize("critic", ["inner", "bilinear", "separable"])
@@ -157,31 +169,16 @@ def test_identity(name, negatives, symmetric, critic, monkeypatch):
     z1, z2 = pairs(130, 4)
     options = {"critic": critic, "dims": 4, "negatives": negatives, "symmetric": symmetric}
     loss = made(name, learn_scale=True, **options)
-    used = []
-    monkeypatch.setattr(
-        losses.moments, "identity_applies", lambda c: used.append(identity_applies(c)) or used[-1]
-    )
-    crowded = torch.arange(130) % 2
-    few = torch.arange(130) // 3
-    for groups, applies in ((None, True), (few, True), (crowded, False)):
-        value = loss(z1, z2, groups)
-        assert used.pop() is applies
-        monkeypatch.setattr(losses.moments, "identity_applies", lambda _: False)
-        full = loss(z1, z2, groups)
+    applies, used = JoinedBatch.identity_applies, []
+    few, crowded = torch.arange(130) // 3, torch.arange(130) % 2
+    for groups, expected in ((None, True), (few, True), (crowded, False)):
         monkeypatch.setattr(
-            losses.moments,
-            "identity_applies",
-            lambda c: used.append(identity_applies(c)) or used[-1],
+            JoinedBatch, "identity_applies", lambda b: used.append(applies(b)) or used[-1]
         )
-        assert_same(value, full, [z1, z2, *loss.parameters()])
-
-
-def test_identity_chunks(monkeypatch):
-    z1, z2 = pairs(40, 4)
-    loss, groups = made("rpc"), torch.arange(40) // 3
-    whole = loss(z1, z2, groups)
-    monkeypatch.setattr(losses.moments, "_CHUNK", 28)
-    assert_same(whole, loss(z1, z2, groups), [z1, z2])
+        value = loss(z1, z2, groups)
+        assert used.pop() is expected
+        monkeypatch.setattr(JoinedBatch, "identity_applies", lambda _: False)
+        assert_same(value, loss(z1, z2, groups), [z1, z2, *loss.parameters()])
 
 
 def test_identity_in_float32():
@@ -196,8 +193,6 @@ def test_identity_in_float32():
 
 
 def test_tf32_setting_is_left_as_found():
-    from pointdep.core.precision import full_float32
-
     matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -224,7 +219,7 @@ def test_one_large_group_and_one_alone(monkeypatch):
         with pytest.raises(InputError, match="one group"):
             made(name)(z1, z2, torch.zeros(4, dtype=torch.int64))
     # As on a device, where the groups are not looked at.
-    monkeypatch.setattr(losses.cells.Cells, "_check_groups", lambda _: None)
+    monkeypatch.setattr(joined_batch, "_can_look", lambda _: False)
     for name, (negatives, symmetric) in itertools.product(LOSSES, LAYOUTS):
         loss = made(name, negatives=negatives, symmetric=symmetric)
         assert loss(z1, z2, torch.zeros(4, dtype=torch.int64)).isnan()
@@ -277,15 +272,11 @@ def test_dropout_in_a_critic_is_drawn_once():
             return super().forward(F.dropout(x, 0.5), y)
 
     z1, z2 = (torch.ones(8, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    values = []
-    for rows in (100, 8):
+    found = []
+    for rows, later in ((100, 0), (8, 0), (3, 0), (3, 1)):
         torch.manual_seed(0)
-        values.append(losses.PCCLoss(critic=Dropped(), block_size=rows)(z1, z2))
-    assert_same(values[0], values[1], [z1, z2])
-    torch.manual_seed(0)
-    parts = losses.PCCLoss(critic=Dropped(), block_size=3)(z1, z2)
-    torch.manual_seed(1)  # the state at backward is another one
-    first = gradients(parts, z1)
-    torch.manual_seed(0)
-    parts = losses.PCCLoss(critic=Dropped(), block_size=3)(z1, z2)
-    torch.testing.assert_close(first, gradients(parts, z1))
+        value = losses.PCCLoss(critic=Dropped(), block_size=rows)(z1, z2)
+        torch.manual_seed(later)  # the state at backward may be another one
+        found.append((value, *gradients(value, z1, z2)))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[2], found[3])

@@ -98,73 +98,81 @@ def test_shown():
     assert "lam=1.0, temperature=0.2" in repr(losses.DM1Loss())
 
 
-def test_misspelt_option_names_the_nearest():
-    with pytest.raises(TypeError, match=r"PCCLoss has no option 'temprature'; did you mean 'temp"):
-        losses.PCCLoss(temprature=0.1)
-    with pytest.raises(TypeError, match="did you mean 'alpha'"):
-        losses.DRFCLoss(alfa=0.1)
-    with pytest.raises(TypeError, match="did you mean 'block_size'"):
-        losses.DM1Loss(blocksize=3)
-    for name in ("scale", "scal"):
-        with pytest.raises(TypeError, match=r"did you mean 'temperature', which is 1 / scale"):
-            losses.DM1Loss(**{name: 5.0})
-    for name in ("temperature", "temprature"):
-        with pytest.raises(TypeError, match=r"did you mean 'scale', which is 1 / temperature"):
-            losses.DRFCLoss(**{name: 0.2})
-    with pytest.raises(TypeError, match="did you mean 'learn_scale'"):
-        losses.DM1Loss(learnscale=True)
+@pytest.mark.parametrize(
+    ("kind", "given", "nearest"),
+    [
+        (losses.PCCLoss, "temprature", "'temperature'"),
+        (losses.DRFCLoss, "alfa", "'alpha'"),
+        (losses.DM1Loss, "blocksize", "'block_size'"),
+        (losses.DM1Loss, "learnscale", "'learn_scale'"),
+        (losses.DM1Loss, "scale", "'temperature', which is 1 / scale"),
+        (losses.DM1Loss, "scal", "'temperature', which is 1 / scale"),
+        (losses.DRFCLoss, "temperature", "'scale', which is 1 / temperature"),
+        (losses.DRFCLoss, "temprature", "'scale', which is 1 / temperature"),
+    ],
+)
+def test_misspelt_option_names_the_nearest(kind, given, nearest):
+    with pytest.raises(TypeError, match=f"{kind.__name__}.*{given!r}.*{nearest}"):
+        kind(**{given: 0.1})
+
+
+def test_signature():
     shown = inspect.signature(losses.DM1Loss).parameters
     assert {"lam", "temperature", "negatives", "critic"} <= set(shown)
     assert shown["negatives"].default == "cross"
+    assert shown["lam"].default == 1.0
     assert "scale" not in shown
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.0}, "temperature=0.0 must be a positive number"),
-        ({"clip": -1}, "clip=-1 must be a positive number"),
+        ({"temperature": 0.0}, "temperature=0.0.*positive"),
+        ({"clip": -1}, "clip=-1.*positive"),
         ({"negatives": "al"}, "did you mean 'all'"),
-        ({"block_size": 0}, "block_size=0 must be at least 1"),
-        ({"critic": "bilinear"}, "needs dims="),
+        ({"block_size": 0}, "block_size=0"),
+        ({"critic": "bilinear"}, "dims="),
         ({"critic": "bilinaer"}, "did you mean 'bilinear'"),
-        ({"critic": "bilinear", "dims": (1, 2, 3)}, "must be one number, or two"),
-        ({"critic": (nn.Identity(),)}, "exactly two torch modules"),
-        ({"normalize": 3}, "normalize=3 must be true or false"),
-        ({"symmetric": None}, "symmetric=None must be true or false"),
+        ({"critic": "bilinear", "dims": (1, 2, 3)}, "dims=.*two"),
+        ({"critic": (nn.Identity(),)}, "two torch modules"),
+        ({"normalize": 3}, "normalize=3"),
+        ({"symmetric": None}, "symmetric=None"),
     ],
 )
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         losses.CPCLoss(**options)
-
-
-def test_bad_inputs():
-    loss = losses.CPCLoss()
-    z = torch.randn(4, 3)
-    for z1, z2, groups, message in (
-        (z[0], z, None, r"z1 must be a tensor of shape \(rows, columns\), got \(3,\)"),
-        (z, z[:2], None, "z1 has 4 rows and z2 has 2"),
-        (z[:1], z[:1], None, "one pair has no negatives: at least two rows"),
-        (z[:0], z[:0], None, "the batch is empty: at least two rows"),
-        (z[:, :0], z[:, :0], None, "z1 has no columns"),
-        (z, torch.randn(4, 5), None, "z1 has 3 columns and z2 has 5"),
-        (z, z, torch.zeros(3, dtype=torch.int64), r"it must be \(4,\)"),
-        (z, z, torch.zeros(4), "whole numbers"),
-    ):
-        with pytest.raises(InputError, match=message):
-            loss(z1, z2, groups)
-    with pytest.raises(InputError, match="z2 has 3 columns where"):
-        losses.PCCLoss(critic="bilinear", dims=(3, 5))(z, z)
     with pytest.raises(InputError, match="lam=0"):
         losses.DM1Loss(lam=0)
+
+
+Z = torch.zeros(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("z1", "z2", "groups", "message"),
+    [
+        (Z[0], Z, None, r"z1.*\(rows, columns\)"),
+        (Z, Z[:2], None, "z1 has 4 rows and z2 has 2"),
+        (Z[:1], Z[:1], None, "one pair"),
+        (Z[:0], Z[:0], None, "empty"),
+        (Z[:, :0], Z[:, :0], None, "z1 has no columns"),
+        (Z, torch.zeros(4, 5), None, "z1 has 3 columns and z2 has 5"),
+        (Z, Z, torch.zeros(3, dtype=torch.int64), r"groups.*\(4,\)"),
+        (Z, Z, torch.zeros(4), "groups.*whole numbers"),
+    ],
+)
+def test_bad_inputs(z1, z2, groups, message):
+    with pytest.raises(InputError, match=message):
+        losses.CPCLoss()(z1, z2, groups)
+
+
+def test_inputs_that_do_not_fit_dims():
     loss = losses.CPCLoss(critic="bilinear", dims=(3, 5))
-    for reference, message in (
-        (z, r"reference has 3 columns where dims=\(3, 5\) says 5"),
-        (torch.zeros(0, 5), "the reference is empty"),
-        (z[0], r"reference must be a tensor of shape \(rows, columns\)"),
-    ):
-        with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="z2 has 3 columns"):
+        loss(Z, Z)
+    for reference, message in ((Z, "3 columns"), (torch.zeros(0, 5), "empty"), (Z[0], "columns")):
+        with pytest.raises(InputError, match=f"reference.*{message}"):
             loss.set_reference(reference)
 
 
@@ -173,7 +181,7 @@ def test_bad_critics():
     for name, negatives in itertools.product(("drfc", "pcc"), ("cross", "all")):
         loss = made(name, critic=(nn.Linear(3, 4), nn.Linear(3, 2)), negatives=negatives).float()
         for call in (loss, loss.pmi, loss.pmi_matrix):
-            with pytest.raises(InputError, match="vectors of 4 and 2 numbers; an inner product"):
+            with pytest.raises(InputError, match="vectors of 4 and 2 numbers"):
                 call(z, z)
     for critic in (nn.Linear(3, 1), (nn.Linear(5, 2), nn.Linear(3, 2))):
         with pytest.raises(

@@ -46,17 +46,23 @@ def explicit(scores, weights):
     return eye, 1 - eye
 
 
-def cross_entropy_sum(logits, joint, product, pos_weight=None):
+def cross_entropy_sum(logits, joint, product):
     """PyTorch's cross-entropy, summed: J cells labelled 1, M cells labelled 0."""
-    both = torch.stack([logits, logits])
     labels = torch.stack([torch.ones_like(logits), torch.zeros_like(logits)])
+    weight = torch.stack([joint, product])
     return binary_cross_entropy_with_logits(
-        both,
-        labels,
-        weight=torch.stack([joint, product]),
-        pos_weight=pos_weight,
-        reduction="sum",
+        torch.stack([logits, logits]), labels, weight=weight, reduction="sum"
     )
+
+
+def mean(weights, values):
+    return (weights * values).sum() / weights.sum()
+
+
+def classifier(s, j, m):
+    """Minus the mean cross-entropy over all cells."""
+    n_j, n_m = j.sum(), m.sum()
+    return -cross_entropy_sum(s - (n_m / n_j).log(), j, m) / (n_j + n_m)
 
 
 def close(actual, expected):
@@ -64,34 +70,62 @@ def close(actual, expected):
 
 
 property_test = settings(max_examples=30, deadline=None)
-any_scores = given(weighted_scores())
 shifts = st.floats(-20.0, 20.0)
 
+# f(scores, joint, product, weights as the objectives take them) -> two values that are equal.
+IDENTITIES = {
+    "dm1 is nwj of shifted scores": lambda s, j, m, w: (
+        objectives.dm1(s, **w),
+        objectives.nwj(s + 1.0, **w),
+    ),
+    "pc is the classifier over all cells": lambda s, j, m, w: (
+        objectives.pc(s, **w),
+        classifier(s, j, m),
+    ),
+    "js is the balanced classifier": lambda s, j, m, w: (
+        objectives.js(s, **w),
+        2 * classifier(s, j / j.sum(), m / m.sum()),
+    ),
+    "pc is js if both samples weigh the same": lambda s, j, m, w: (
+        2 * objectives.pc(s, joint=j / j.sum(), product=m / m.sum()),
+        objectives.js(s, **w),
+    ),
+    "inference of js": lambda s, j, m, w: (
+        METHODS["js"].inference(s, **w),
+        1.0 + mean(j, s) - mean(m, s.exp()),
+    ),
+    "drf": lambda s, j, m, w: (objectives.drf(s, **w), mean(j, s) - mean(m, s**2) / 2),
+    "drf_relative without alpha": lambda s, j, m, w: (
+        METHODS["drf_relative"].configure(alpha=0.0).objective(s, **w),
+        objectives.drf(s, **w),
+    ),
+    "smile with a wide clip is dv": lambda s, j, m, w: (
+        METHODS["smile"].configure(tau=11.0).inference(s, **w),
+        objectives.dv(s, **w),
+    ),
+    "dm2 is dv and the log mean it holds down": lambda s, j, m, w: (
+        objectives.dm2(s, eta=0.7, **w),
+        objectives.dv(s, **w) + mean(m, s.exp()).log() - 0.7 * mean(m, s.exp()).log() ** 2,
+    ),
+}
 
+
+@pytest.mark.parametrize("name", IDENTITIES)
 @property_test
-@any_scores
-def test_dm1_is_nwj_of_shifted_scores(case):
+@given(weighted_scores())
+def test_identities(name, case):
     scores, weights = case
-    close(objectives.dm1(scores, **weights), objectives.nwj(scores + 1.0, **weights))
+    close(*IDENTITIES[name](scores, *explicit(scores, weights), weights))
 
 
 @property_test
-@given(weighted_scores(), st.floats(0.1, 10.0))
-def test_lambda_of_dm1_shifts_the_score(case, lam):
+@given(weighted_scores(), st.floats(0.1, 10.0), st.floats(0.0, 0.95))
+def test_identities_with_an_option(case, lam, alpha):
     scores, weights = case
     shifted = objectives.dm1(scores + math.log(lam), **weights)
     close(objectives.dm1(scores, lam=lam, **weights), shifted - math.log(lam) + lam - 1.0)
-
-
-@property_test
-@any_scores
-def test_js_is_the_balanced_classifier(case):
-    scores, weights = case
-    joint, product = explicit(scores, weights)
-    n_j, n_m = joint.sum(), product.sum()
-    total = n_j + n_m
-    loss = cross_entropy_sum(scores, joint, product, pos_weight=n_m / n_j) / total
-    close(objectives.js(scores, **weights), -(total / n_m) * loss)
+    relative = objectives.drf(scores, alpha=alpha, **weights)
+    close(relative, objectives.rpc(scores, a=0.0, b=alpha, c=1.0 - alpha, **weights))
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])
@@ -103,25 +137,6 @@ def test_js_and_pc_are_means_over_the_labelled_matrix(n):
     close(objectives.js(scores), -(n / (n - 1)) * balanced)
     plain = binary_cross_entropy_with_logits(scores - ratio.log(), labels)
     close(objectives.pc(scores), -plain)
-
-
-@property_test
-@any_scores
-def test_pc_is_the_classifier_over_all_cells(case):
-    scores, weights = case
-    joint, product = explicit(scores, weights)
-    n_j, n_m = joint.sum(), product.sum()
-    loss = cross_entropy_sum(scores - (n_m / n_j).log(), joint, product) / (n_j + n_m)
-    close(objectives.pc(scores, **weights), -loss)
-
-
-@property_test
-@any_scores
-def test_pc_is_js_where_both_samples_weigh_the_same(case):
-    scores, weights = case
-    joint, product = explicit(scores, weights)
-    equal = {"joint": joint / joint.sum(), "product": product / product.sum()}
-    close(2 * objectives.pc(scores, **equal), objectives.js(scores, **equal))
 
 
 @pytest.mark.parametrize("scale", [0.2, 9.0])
@@ -137,55 +152,13 @@ def test_optima_of_js_and_of_a_raw_classifier_differ_by_the_log_counts(scale):
 
 
 @property_test
-@any_scores
-def test_inference_of_js_is_nwj_of_shifted_scores(case):
-    scores, weights = case
-    joint, product = explicit(scores, weights)
-    value = METHODS["js"].inference(scores, **weights)
-    close(value, objectives.nwj(scores + 1.0, **weights))
-    e_j = (joint * scores).sum() / joint.sum()
-    e_m = (product * scores.exp()).sum() / product.sum()
-    close(value, 1.0 + e_j - e_m)
-
-
-@property_test
-@given(weighted_scores(), st.floats(0.0, 0.95))
-def test_relative_drf_is_a_special_case_of_rpc(case, alpha):
-    scores, weights = case
-    relative = objectives.drf(scores, alpha=alpha, **weights)
-    close(relative, objectives.rpc(scores, a=0.0, b=alpha, c=1.0 - alpha, **weights))
-
-
-@property_test
-@any_scores
-def test_relative_drf_without_alpha_is_drf(case):
-    scores, weights = case
-    joint, product = explicit(scores, weights)
-    e_j = (joint * scores).sum() / joint.sum()
-    e_m = (product * scores**2).sum() / product.sum()
-    plain = objectives.drf(scores, **weights)
-    close(plain, e_j - e_m / 2)
-    relative = METHODS["drf_relative"].configure(alpha=0.0).objective(scores, **weights)
-    assert relative.item() == plain.item()
-
-
-@property_test
 @given(weighted_scores(), shifts)
-def test_dv_ignores_a_constant(case, shift):
-    scores, weights = case
-    close(objectives.dv(scores + shift, **weights), objectives.dv(scores, **weights))
-
-
-@property_test
-@given(weighted_scores(), shifts)
-def test_nwj_does_not_ignore_it_and_dv_is_its_best_shift(case, shift):
-    """DV is NWJ at the best constant: never below it, and equal to it there."""
+def test_dv_ignores_a_constant_and_is_nwj_at_the_best_one(case, shift):
     scores, weights = case
     dv = objectives.dv(scores, **weights)
-    tolerance = 1e-9
-    assert objectives.nwj(scores + shift, **weights) <= dv + tolerance
-    _, product = explicit(scores, weights)
-    best = 1.0 - ((product * scores.exp()).sum() / product.sum()).log()
+    close(objectives.dv(scores + shift, **weights), dv)
+    assert objectives.nwj(scores + shift, **weights) <= dv + 1e-9
+    best = 1.0 - mean(explicit(scores, weights)[1], scores.exp()).log()
     close(objectives.nwj(scores + best, **weights), dv)
 
 
@@ -201,36 +174,6 @@ def test_cpc_does_not_ignore_a_function_of_y():
     scores = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = scores + torch.arange(5.0, dtype=torch.float64)
     assert abs(objectives.cpc(moved) - objectives.cpc(scores)) > 0.1
-
-
-@property_test
-@any_scores
-def test_smile_with_a_wide_clip_is_dv(case):
-    scores, weights = case
-    value = METHODS["smile"].configure(tau=11.0).inference(scores, **weights)
-    close(value, objectives.dv(scores, **weights))
-
-
-@property_test
-@any_scores
-def test_dm2_is_dv_and_the_log_mean_it_holds_down(case):
-    scores, weights = case
-    _, product = explicit(scores, weights)
-    log_mean = ((product * scores.exp()).sum() / product.sum()).log()
-    dv, dm2 = objectives.dv(scores, **weights), objectives.dm2(scores, eta=0.7, **weights)
-    close(dm2, dv + log_mean - 0.7 * log_mean**2)
-
-
-@property_test
-@given(matrices(6, 3, -4.0, 4.0), matrices(5, 3, -4.0, 4.0))
-def test_sum_of_squares_of_a_separable_score(g, h):
-    by_loop = sum(
-        sum(g[i, k].item() * h[j, k].item() for k in range(3)) ** 2
-        for i in range(6)
-        for j in range(5)
-    )
-    by_gram = ((g.T @ g) * (h.T @ h)).sum().item()
-    assert by_gram == pytest.approx(by_loop, rel=1e-10, abs=1e-10)
 
 
 def test_drf_of_a_separable_critic_from_gram_matrices():

@@ -48,7 +48,7 @@ def test_it_is_the_default():
 
 @pytest.mark.parametrize("link", ["score", "asinh"])
 def test_other_links_need_another_critic(link):
-    with pytest.raises(InputError, match=f"link='{link}': the default critic models log r"):
+    with pytest.raises(InputError, match=f"link='{link}': the critic 'auto' models log r"):
         auto(*pairs(), link=link)
 
 

@@ -223,7 +223,7 @@ class TestAnswers:
         np.testing.assert_array_equal(loaded.pmi(x, y), model.pmi(x, y))
         again = pickle.loads(pickle.dumps(model))
         np.testing.assert_array_equal(again.pmi(x, y), model.pmi(x, y))
-        assert not again.training_rows_.streamed
+        assert again.training_rows_ is None
 
 
 class TestAudit:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import pointdep
+from pointdep.data.tasks import make_task
 from pointdep.errors import InputError
 from pointdep.estimators.classical.catalogue import CLASSICAL
 from pointdep.experiments.bench import (
@@ -17,11 +21,15 @@ from pointdep.experiments.bench import (
     ResultFile,
     Run,
     check_estimator,
+    compare_information,
+    compare_pmi,
     make_estimator,
+    measure,
     open_folder,
     run_bench,
 )
 from pointdep.experiments.bench_report import draw, summarise, write_report
+from pointdep.inference.mutual_information import MIEstimate
 
 from . import fakes
 
@@ -79,22 +87,11 @@ class TestResults:
         assert failed[0].mi is failed[0].seconds is None
 
     def test_small_before_large_and_seed_by_seed(self, calls):
-        run_bench(SMALL)
-        assert [(rows, seed) for _, _, rows, seed in calls[::8]] == [
-            (20, 0),
-            (50, 0),
-            (20, 1),
-            (50, 1),
-        ]
-
-    def test_progress(self, calls):
         told = []
-
-        class Told:
-            def update(self, done, total, detail=""):
-                told.append((done, total, detail))
-
-        run_bench(SMALL, progress=Told())
+        shown = SimpleNamespace(update=lambda *words: told.append(words))
+        run_bench(SMALL, progress=shown)
+        order = [(rows, seed) for _, _, rows, seed in calls[::8]]
+        assert order == [(20, 0), (50, 0), (20, 1), (50, 1)]
         assert told[0] == (0, 32, "pc on 20 rows of gaussian-1")
         assert [done for done, _, _ in told] == list(range(32))
 
@@ -113,14 +110,12 @@ class TestFolder:
 
     @pytest.mark.parametrize(
         ("change", "new"),
-        [({"seeds": 3}, 2), ({"rows": (20, 50, 30)}, 4), ({"confidence": 0.9}, 8)],
+        [({"seeds": 3}, 4), ({"rows": (20, 50, 30)}, 4), ({"confidence": 0.9}, 8)],
     )
     def test_what_is_new_is_run(self, calls, tmp_path, change, new):
-        settings = {**vars(SMALL), "estimators": ("pc",), "seeds": 2}
-        run_bench(Bench(**{**settings, "rows": (20,)} if "seeds" in change else settings), tmp_path)
+        settings = {**vars(SMALL), "estimators": ("pc",)}
+        run_bench(Bench(**settings), tmp_path)
         calls.clear()
-        if "seeds" in change:
-            settings["rows"] = (20,)
         run_bench(Bench(**{**settings, **change}), tmp_path)
         assert len(calls) == new
 
@@ -144,16 +139,12 @@ class TestFolder:
             assert all(len(line) == len(COLUMNS) for line in csv.reader(path.open()))
 
     def test_each_result_is_there_when_its_run_ends(self, calls, tmp_path):
-        class EndedError(Exception):
-            pass
+        def end(done, total, detail=""):
+            if done == 3:
+                raise KeyboardInterrupt
 
-        class Ending:
-            def update(self, done, total, detail=""):
-                if done == 3:
-                    raise EndedError
-
-        with pytest.raises(EndedError):
-            run_bench(SMALL, tmp_path, Ending())
+        with pytest.raises(KeyboardInterrupt):
+            run_bench(SMALL, tmp_path, SimpleNamespace(update=end))
         assert len(ResultFile(tmp_path / "results.csv").results) == 3
 
     def test_foreign_files_are_refused(self, tmp_path):
@@ -240,9 +231,7 @@ class TestReport:
         named = [text.get_text() for text in figure.legends[0].get_texts()]
         assert named == ["pc", "dv", "ksg"]
 
-    def test_figure_without_any_answer(self, results, tmp_path):
-        failed = [result for result in results if result.failed]
-        write_report(SMALL, failed, tmp_path)
+        draw([result for result in results if result.failed])  # without any answer
 
 
 class TestNames:
@@ -290,3 +279,56 @@ class TestNames:
     def test_named_twice_is_run_once(self, calls):
         twice = Bench(tasks=("table", "table"), rows=(5, 5), seeds=1, device="cpu")
         assert len(run_bench(twice).results) == 1
+
+
+class TestComparisons:
+    def test_information(self):
+        reasons = []
+        squared = MIEstimate(1.0, 0.1, (0.9, 1.1), estimates="squared-loss mutual information")
+        assert compare_information(squared, 1.0, reasons) == {}
+        assert reasons == ["estimates the squared-loss mutual information"]
+        assert compare_information(MIEstimate(math.nan, 0.1, (0.0, 1.0)), 1.0, reasons) == {}
+        bare = compare_information(MIEstimate(1.5, math.inf, (-math.inf, math.inf)), 1.0, reasons)
+        assert bare == {"mi": 1.5, "error": 0.5}
+
+    def test_pmi(self):
+        true, reasons = np.array([0.0, 1.0, 2.0, 4.0]), []
+        found = compare_pmi(np.array([0.0, 2.0, 1.0, 4.0]), true, reasons)
+        assert found["pmi_rmse"] == pytest.approx(np.sqrt(0.5))
+        assert found["pmi_spearman"] == pytest.approx(1 - 6 * 2 / (4 * 15))
+        assert found["pmi_pearson"] == pytest.approx(np.corrcoef([0, 2, 1, 4], true)[0, 1])
+        score = compare_pmi(true / 100, true, reasons, nats=False)
+        assert score == {"pmi_spearman": pytest.approx(1), "pmi_pearson": pytest.approx(1)}
+        infinite = compare_pmi(np.array([-np.inf, 1.0, 2.0, 3.0]), true, reasons)
+        assert infinite == {"pmi_spearman": pytest.approx(1)}
+        assert compare_pmi(np.array([np.nan, 1.0, 2.0, 3.0]), true, reasons) == {}
+        assert reasons == ["1 of 4 PMI are infinite", "1 of 4 PMI are NaN"]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "reason"),
+    [
+        ("gaussian-1", "pc:bilinear", ""),
+        ("gaussian-1", "smi:bilinear", "estimates the squared-loss"),
+        ("gaussian-1", "cca", ""),
+        ("gaussian-1", "ksg", "method 'ksg' gives no PMI"),
+        ("gaussian-1", "phsic", "method 'phsic' gives no mutual information"),
+        ("gaussian-1", "counting", "method 'counting' counts pairs of categories"),
+        ("table", "counting", ""),
+    ],
+)
+def test_a_real_estimator(task, name, reason):
+    found = measure(Run(task, name, 60, 0, 0.9, "cpu", "1"))
+    assert found.reason.startswith(reason)
+    assert bool(found.reason) == bool(reason)
+    assert found.true_mi == make_task(task, 5).mutual_information
+    assert found.failed == (task == "gaussian-1" and name == "counting")
+    if found.mi is not None:
+        assert found.error == pytest.approx(found.mi - found.true_mi)
+        assert found.low < found.mi < found.high
+        assert found.covered == (found.low <= found.true_mi <= found.high)
+    assert (found.mi is None) == (name in {"smi:bilinear", "phsic"} or found.failed)
+    assert (found.pmi_spearman is None) == (name == "ksg" or found.failed)
+    assert (found.pmi_rmse is None) == (name in {"ksg", "phsic"} or found.failed)
+    if found.pmi_spearman is not None:
+        assert found.pmi_spearman > 0.5

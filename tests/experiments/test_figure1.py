@@ -1,9 +1,10 @@
-"""Figure 1 as one run of replicas, against one network after another trained by hand."""
+"""Figure 1 as one run of replicas, against networks trained by hand, and what it is reduced to."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
+from statistics import stdev
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,20 +13,27 @@ import torch
 
 from pointdep.core.critics import build_critic
 from pointdep.core.methods import PAPER_METHODS, get_method
-from pointdep.experiments import figure1 as run_module
+from pointdep.errors import InputError
+from pointdep.experiments import figure1
 from pointdep.experiments.figure1 import (
     Cell,
+    Curves,
     Figure1,
+    batch_means_error,
+    batches_of,
     cell_seed,
     expected_seconds,
+    halves,
     make_draw,
     make_engine,
     paper_method,
     resolved_precision,
     run_figure1,
+    summarise,
 )
 
 from .figure1_by_hand import infer, network, train
+from .figure1_curves import with_values
 
 CPU = torch.device("cpu")
 WHOLE = Figure1(iterations=50, hidden=(64, 64), batch_size=32, precision="float64", device="cpu")
@@ -34,55 +42,37 @@ LEVELS = (2.0, 4.0, 6.0, 8.0, 10.0)
 
 
 @pytest.fixture(scope="module")
-def whole():
-    """The twenty curves."""
-    return run_figure1(WHOLE)
-
-
-@pytest.fixture(scope="module")
 def small():
-    """The twenty curves, of smaller networks."""
+    """The twenty curves, of small networks."""
     return run_figure1(SMALL)
 
 
-def batches_of(settings, steps=None):
+def batches(settings, steps=None):
     """x: (cells, n, dim) and y of each step, as a run of these settings sees them."""
     _, draw = make_draw(settings, CPU, settings.precision)
     return [draw(torch.tensor([step])) for step in range(steps or settings.iterations)]
 
 
-class TestByHand:
-    """The whole run against loops that share none of its code."""
-
-    def test_all_cells(self, whole):
-        assert len(whole.cells) == 20
-        critic, batches = make_engine(WHOLE).critic, batches_of(WHOLE)
-        for replica, cell in enumerate(whole.cells):
-            by_hand = train(WHOLE, critic, replica, batches)
-            np.testing.assert_allclose(
-                whole.of(cell), by_hand, rtol=1e-9, atol=1e-9, err_msg=str(cell)
-            )
-
-    def test_the_separable_critic(self):
-        settings = replace(
-            WHOLE, critic="separable", methods=("cpc", "pc", "dm2", "drf"), embedding_dim=5
-        )
-        curves = run_figure1(settings)
-        critic, batches = make_engine(settings).critic, batches_of(settings)
-        for replica, cell in enumerate(curves.cells):
-            by_hand = train(settings, critic, replica, batches)
-            np.testing.assert_allclose(
-                curves.of(cell), by_hand, rtol=1e-9, atol=1e-9, err_msg=str(cell)
-            )
-
-    def test_values_are_of_the_weights_before_the_step(self, whole):
-        critic, (x, y) = make_engine(WHOLE).critic, batches_of(WHOLE, 1)[0]
+@pytest.mark.parametrize(
+    "settings",
+    [
+        WHOLE,
+        replace(WHOLE, critic="separable", methods=("cpc", "pc", "dm2", "drf"), embedding_dim=5),
+    ],
+    ids=["concat", "separable"],
+)
+def test_all_cells_by_hand(settings):
+    """The whole run against loops that share none of its code, its first values untrained."""
+    curves, critic, drawn = run_figure1(settings), make_engine(settings).critic, batches(settings)
+    assert len(curves.cells) == 2 * len(settings.methods)
+    for replica, cell in enumerate(curves.cells):
+        by_hand = train(settings, critic, replica, drawn)
+        close = {"rtol": 1e-9, "atol": 1e-9, "err_msg": str(cell)}
+        np.testing.assert_allclose(curves.of(cell), by_hand, **close)
+        x, y = (side[replica] for side in drawn[0])
         with torch.no_grad():
-            untrained = [
-                infer(cell.method, network(WHOLE, critic, replica)(x[replica], y[replica]))
-                for replica, cell in enumerate(WHOLE.cells)
-            ]
-        np.testing.assert_allclose(whole.values[0], untrained, rtol=1e-9)
+            untrained = infer(cell.method, network(settings, critic, replica)(x, y))
+        np.testing.assert_allclose(curves.of(cell)[0], untrained, **close)
 
 
 class TestCells:
@@ -91,10 +81,6 @@ class TestCells:
         assert len(fewer.cells) == 3
         for cell in fewer.cells:
             np.testing.assert_allclose(fewer.of(cell), small.of(cell), rtol=1e-9)
-
-    def test_have_curves_of_their_own(self, small):
-        # Even those that learn the same objective: networks and samples differ.
-        assert len({tuple(curve) for curve in small.values.T}) == 20
 
     def test_seeds(self, small):
         several = run_figure1(replace(SMALL, methods=("pc", "dv"), seeds=2))
@@ -106,12 +92,13 @@ class TestCells:
                 np.testing.assert_allclose(second, later.of(Cell(method, task, 1)), rtol=1e-9)
                 assert abs(first - second).min() > 1e-4
 
-    def test_weights_and_samples_of_all_cells_differ(self):
+    def test_weights_samples_and_curves_of_all_cells_differ(self, small):
         settings = replace(SMALL, seeds=2)
         weights = make_engine(settings).critic.x_half.weight.flatten(1)
-        x, y = batches_of(settings, 1)[0]
+        x, y = batches(settings, 1)[0]
         for drawn in (weights, x.flatten(1), y.flatten(1)):
             assert len(drawn.unique(dim=0)) == 40
+        assert len({tuple(curve) for curve in small.values.T}) == 20
 
     @pytest.mark.parametrize("critic", ["concat", "separable"])
     def test_pc_starts_at_the_logit_of_the_paper(self, critic):
@@ -121,19 +108,17 @@ class TestCells:
             critic, 20, 20, 20, hidden=(16, 16), embedding_dim=32, activation="relu"
         )
         plain.reset([torch.Generator().manual_seed(cell_seed(cell)) for cell in settings.cells])
-        x, y = batches_of(settings, 1)[0]
+        x, y = batches(settings, 1)[0]
         with torch.no_grad():
             raised = make_engine(settings).critic.matrix(x, y) - plain.double().matrix(x, y)
         for cell, amount in zip(settings.cells, raised, strict=True):
-            expected = math.log(15) if cell.method == "pc" else 0.0
-            torch.testing.assert_close(
-                amount, torch.full_like(amount, expected), rtol=0, atol=1e-6, msg=str(cell)
-            )
+            expected = torch.full_like(amount, math.log(15) if cell.method == "pc" else 0.0)
+            torch.testing.assert_close(amount, expected, rtol=0, atol=1e-6, msg=str(cell))
 
     def test_methods_are_those_of_the_paper(self):
-        assert paper_method("dm2") == get_method("dm2", {"corrected": False})
-        others = [key for key in PAPER_METHODS if key != "dm2"]
-        assert [paper_method(key) for key in others] == [get_method(key) for key in others]
+        for key in PAPER_METHODS:
+            expected = get_method(key, {"corrected": False} if key == "dm2" else {})
+            assert paper_method(key) == expected
 
 
 class TestDraw:
@@ -159,23 +144,14 @@ class TestDraw:
     def test_cubic_is_the_cube_of_what_the_gaussian_task_would_draw(self, monkeypatch):
         settings = Figure1(methods=("pc",), iterations=20, batch_size=50, device="cpu")
         # With one seed for both tasks, they have the same x and the same noise.
-        monkeypatch.setattr(run_module, "cell_seed", lambda cell: 7)
+        monkeypatch.setattr(figure1, "cell_seed", lambda cell: 7)
         for step in range(0, 20, 5):
             x, y = make_draw(settings, CPU, "float64")[1](torch.tensor([step]))
             assert torch.equal(x[0], x[1])
             torch.testing.assert_close(y[1], y[0] * y[0] * y[0])
 
     def test_every_batch_is_fresh(self):
-        xs = [x for x, _ in batches_of(SMALL, 6)]
-        assert len({x[3, 0, 0].item() for x in xs}) == 6
-
-
-def spoilt(settings, replica, value):
-    """The run where one replica starts from weights of this value."""
-    engine = make_engine(settings)
-    for parameter in engine.critic.parameters():
-        parameter.data[replica] = value
-    return engine.run(settings.iterations).values.numpy()
+        assert len({x[3, 0, 0].item() for x, _ in batches(SMALL, 6)}) == 6
 
 
 class TestBlowUps:
@@ -188,7 +164,10 @@ class TestBlowUps:
         settings = replace(SMALL, precision=precision, critic=critic)
         alone = run_figure1(settings).values
         for replica in (0, 13):
-            values = spoilt(settings, replica, value)
+            engine = make_engine(settings)
+            for parameter in engine.critic.parameters():
+                parameter.data[replica] = value
+            values = engine.run(settings.iterations).values.numpy()
             assert not np.isfinite(values[:, replica]).any()
             others = np.arange(20) != replica
             assert np.isfinite(values[:, others]).all()
@@ -219,49 +198,154 @@ class TestPrecision:
         np.testing.assert_allclose(rough.values[:, 0], exact.values[:, 0], atol=0.05)
         assert (rough.values != exact.values).any()  # it is not float32 under another name
 
-    def test_auto(self):
+    def test_which(self, small):
         auto, asked = replace(SMALL, precision="auto"), replace(SMALL, precision="tf32")
         assert resolved_precision(auto, CPU) == "float32"
         assert resolved_precision(auto, torch.device("cuda")) == "bf16"
         assert resolved_precision(asked, CPU) == "tf32"
-
-    def test_curves_say_what_was_used(self, small):
-        assert (small.device, small.precision) == ("cpu", "float64")
-        assert small.settings == SMALL
-        assert small.values.shape == (20, 20)
+        assert (small.device, small.precision, small.settings) == ("cpu", "float64", SMALL)
         assert small.train_seconds > 0
 
 
-class Paced:
-    """An engine whose steps take these seconds, one after another."""
-
-    def __init__(self, *seconds: float) -> None:
-        self.seconds, self.runs = seconds, 0
-
-    def run(self, steps: int) -> SimpleNamespace:
-        assert steps == 1
-        self.runs += 1
-        return SimpleNamespace(train_seconds=self.seconds[self.runs - 1])
-
-
 class TestExpectedSeconds:
-    @pytest.mark.parametrize("iterations", [20, 1000, 20_000])
-    def test_is_the_fastest_step_times_the_steps(self, iterations, monkeypatch):
+    @pytest.mark.parametrize(
+        ("seconds", "fastest"),
+        [((0.01, 0.5, 0.2, 0.3, 0.4, 0.25), 0.2), ((9.0, 2.0, 1.9), 1.9)],
+        ids=["all five", "not for long"],
+    )
+    @pytest.mark.parametrize("iterations", [20, 20_000])
+    def test_is_the_fastest_step_times_the_steps(self, seconds, fastest, iterations, monkeypatch):
         """The first, which is slow, or may be skipped in part, is not counted."""
-        engine = Paced(0.01, 0.5, 0.2, 0.3, 0.4, 0.25)
-        monkeypatch.setattr(run_module, "make_engine", lambda _: engine)
-        assert expected_seconds(Figure1(iterations=iterations)) == pytest.approx(0.2 * iterations)
-        assert engine.runs == 6
-
-    def test_does_not_take_long_itself(self, monkeypatch):
-        engine = Paced(9.0, 2.0, 1.9)
-        monkeypatch.setattr(run_module, "make_engine", lambda _: engine)
-        assert expected_seconds(Figure1(iterations=100)) == pytest.approx(190.0)
-        assert engine.runs == 3
+        left = list(seconds)
+        engine = SimpleNamespace(run=lambda steps: SimpleNamespace(train_seconds=left.pop(0)))
+        monkeypatch.setattr(figure1, "make_engine", lambda _: engine)
+        expected = pytest.approx(fastest * iterations)
+        assert expected_seconds(Figure1(iterations=iterations)) == expected
+        assert not left
 
     def test_here(self):
-        large = replace(SMALL, hidden=(64, 64), batch_size=32)
-        assert 0 < expected_seconds(SMALL) < expected_seconds(large)
-
-    def test_of_few_iterations(self):
         assert expected_seconds(replace(SMALL, levels=(2.0,), iterations=4)) > 0
+
+
+FEW = Figure1(
+    methods=("pc", "dv"), tasks=("cubic",), levels=(1.0, 3.0), iterations=8, seeds=2, seed=5
+)
+
+
+def made(**columns):
+    """Eight values a cell of FEW; cells that are not named are right."""
+    values = np.repeat(FEW.truth()[:, None], len(FEW.cells), axis=1)
+    for name, column in columns.items():
+        method, seed = name.split("_")
+        where = [(c.method, c.seed) for c in FEW.cells].index((method, int(seed)))
+        values[:, where] = column
+    return with_values(FEW, values)
+
+
+def pick(lines, **wanted):
+    (found,) = [
+        line for line in lines if all(getattr(line, name) == v for name, v in wanted.items())
+    ]
+    return found
+
+
+class TestHalves:
+    def test_only_the_second_half_counts(self):
+        lines = halves(made(pc_5=[99, 99, 0, 4, 99, 99, 2, 3]))
+        assert [(h.method, h.seed, h.level) for h in lines] == [
+            (method, seed, level)
+            for method in ("pc", "dv")
+            for seed in (5, 6)
+            for level in (1.0, 3.0)
+        ]
+        first, second = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
+        assert (first.bias, first.sd, first.iterations, first.not_finite) == (1.0, 2.0, 2, 0)
+        assert first.rmse == pytest.approx(math.sqrt(5))
+        assert (second.bias, second.sd, second.not_finite) == (-0.5, 0.5, 0)
+        assert second.rmse == pytest.approx(math.sqrt(0.5))
+
+    def test_not_finite(self):
+        lines = halves(made(pc_5=[1, 1, np.nan, 4, 3, 3, np.inf, -np.inf]))
+        one, none = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
+        assert (one.not_finite, one.bias, one.sd, one.rmse) == (1, 3.0, None, 3.0)
+        assert (none.not_finite, none.bias, none.sd, none.rmse) == (2, None, None, None)
+        assert none.bias_stderr is none.log_sd_stderr is None
+
+    def test_largest_numbers_of_float32(self):
+        big = float(np.finfo(np.float32).max)
+        found = pick(halves(made(dv_6=[1, 1, big, -big, 3, 3, 3, 3])), method="dv", seed=6, level=1)
+        assert found.sd == pytest.approx(big)
+        assert math.isfinite(found.rmse)
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize("big", [1e200, 1e308])
+    def test_what_overflows_is_unknown(self, big):
+        values = np.repeat(FEW.truth()[:, None], len(FEW.cells), axis=1)
+        values[2:4, :] = big
+        values[6:, :] = -big, -big / 2, big, big / 2
+        lines = halves(Curves(FEW, values, 1.0, 1.0, "cpu", "float64"))
+        for line in (*lines, *summarise(lines)):
+            numbers = [value for value in asdict(line).values() if isinstance(value, float)]
+            assert all(map(math.isfinite, numbers))
+            assert (line.rmse, line.not_finite) == (None, 0)
+        assert (lines[0].bias is None) == (big == 1e308)
+
+
+class TestSummary:
+    def test_over_seeds(self):
+        lines = summarise(
+            halves(made(pc_5=[0, 0, 0, 4, 3, 3, 3, 3], pc_6=[0, 0, 4, 6, 3, 3, 3, 3]))
+        )
+        assert len(lines) == 4
+        found = pick(lines, method="pc", level=1.0)
+        # Biases 1 and 4, standard deviations 2 and 1, mean squares 5 and 17.
+        assert (found.seeds, found.bias, found.sd) == (2, 2.5, 1.5)
+        assert (found.bias_stderr, found.rmse) == pytest.approx((1.5, math.sqrt(11)))
+        assert (found.blown_up, found.iterations, found.not_finite) == (0, 4, 0)
+
+    def test_a_seed_that_blew_up(self):
+        lines = summarise(halves(made(pc_5=[1, 1, 1, 1, 3, np.nan, np.nan, np.nan])))
+        found = pick(lines, method="pc", level=3.0)
+        assert (found.seeds, found.blown_up, found.not_finite) == (2, 1, 2)
+        assert (found.bias, found.sd, found.rmse) == (0.0, 0.0, 0.0)
+        assert found.bias_stderr is None  # one seed does not tell what differs between them
+        lost = [1, 1, 1, 1, np.nan, np.nan, np.nan, np.nan]
+        found = pick(summarise(halves(made(pc_5=lost, pc_6=lost))), method="pc", level=3.0)
+        assert found.bias is found.sd is found.rmse is found.bias_stderr is None
+
+    def test_one_seed_has_the_error_of_its_batch_means(self):
+        settings = Figure1(methods=("pc",), tasks=("cubic",), levels=(0.0,), iterations=80)
+        values = np.random.default_rng(0).normal(size=(80, 1))
+        (half,) = halves(with_values(settings, values))
+        (line,) = summarise([half])
+        assert line.bias_stderr == half.bias_stderr
+        means = values[40:, 0].reshape(20, 2).mean(1)
+        assert half.bias_stderr == pytest.approx(stdev(means) / math.sqrt(20), rel=1e-5)
+        squares = np.square(values[40:, 0] - values[40:, 0].mean())
+        variances = squares.reshape(20, 2).mean(1)
+        expected = stdev(variances) / math.sqrt(20) / (2 * squares.mean())
+        assert half.log_sd_stderr == pytest.approx(expected, rel=1e-5)
+
+
+def test_batch_means():
+    rng = np.random.default_rng(0)
+    # Each draw stands for ten iterations: 60 independent ones in 600.
+    draws = [rng.normal(size=60) for _ in range(200)]
+    errors = [batch_means_error(np.repeat(draw, 10)) for draw in draws]
+    assert np.mean(errors) == pytest.approx(np.std([draw.mean() for draw in draws]), rel=0.15)
+    assert batch_means_error(np.arange(9.0)) is None
+    means = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    expected = stdev(means) / math.sqrt(5)
+    assert batch_means_error(np.repeat(means, 2)) == pytest.approx(expected)
+    assert [batches_of(count) for count in (2, 10, 39, 40, 2000)] == [1, 5, 19, 20, 20]
+
+
+def test_settings():
+    Figure1(iterations=20)
+    with pytest.raises(InputError, match="iterations=19 must be at least 20"):
+        Figure1(iterations=19)
+    assert Figure1(seeds=3, seed=4, precision="float32", device="cpu").departures == ""
+    assert Figure1().quick().departures == (
+        "iterations 5000, not 20000; batch size 32, not 128; hidden 64, 64, not 512, 512; "
+        "learning rate 0.002, not 0.001"
+    )

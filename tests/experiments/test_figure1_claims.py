@@ -1,15 +1,17 @@
-"""Every verdict of every claim, each reached by a run that is made for it."""
+"""Numbers with their noise, and every verdict of every claim by a run that is made for it."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pointdep.core.methods import PAPER_METHODS
-from pointdep.experiments.figure1_claims import STATEMENTS, judge_figure1
+from pointdep.experiments.figure1_claims import STATEMENTS, Estimate, Evidence, judge_figure1
 
 from .figure1_curves import REFERENCE, blow_up, make_curves
 
@@ -239,30 +241,25 @@ class TestBlowUps:
 
     def test_of_the_js_objective(self):
         even = make_curves(SAME_NOISE)
-        assert judged(even)["m"].verdict == "cannot tell"
         js = blow_up(blow_up(even, "variational", after=0.9), "smile", "cubic", after=0.5)
         claim = judged(js)["m"]
         assert claim.verdict == "holds"
         assert claim.findings[0].note == "not finite, values: variational 100"
-        for lost in (blow_up(even, "variational", after=0.9), blow_up(js, "pc", after=0.9)):
+        for lost in (even, blow_up(even, "variational", after=0.9), blow_up(js, "pc", after=0.9)):
             assert judged(lost)["m"].verdict == "cannot tell"  # on one task, or PC as well
         # An overflow where JS infers is none of its objective.
-        overflow = judged(blow_up(even, "js", value=-np.inf))["m"]
-        assert [finding.supports for finding in overflow.findings] == [None, None]
-        assert [finding.value for finding in overflow.findings] == pytest.approx(
-            [1.0] * 2, abs=1e-3
-        )
+        overflow = judged(blow_up(even, "js", value=-np.inf))["m"].findings
+        assert [finding.supports for finding in overflow] == [None, None]
+        assert [finding.value for finding in overflow] == pytest.approx([1.0] * 2, abs=1e-3)
 
-    def test_at_the_top_does_not_flatter(self):
-        calm = judged(make_curves())["g1"]
+    def test_at_the_top_do_not_flatter_and_enormous_values_are_a_bias(self):
+        assert judged(make_curves())["g1"].verdict == "holds"
         lost = judged(blow_up(make_curves(), "smile", after=0.9))["g1"]
-        assert (calm.verdict, lost.verdict) == ("holds", "cannot tell")
+        assert lost.verdict == "cannot tell"
         assert "smile, gaussian blew up" in lost.because
-
-    def test_enormous_values_are_a_bias(self):
-        claim = judged(blow_up(make_curves(), "dm1", after=0.9, value=-1e30))["g1"]
-        assert claim.verdict == "does not hold"
-        assert "cpc against dm1, gaussian 0.00 [0.00, 0.00]" in claim.because
+        enormous = judged(blow_up(make_curves(), "dm1", after=0.9, value=-1e30))["g1"]
+        assert enormous.verdict == "does not hold"
+        assert "cpc against dm1, gaussian 0.00 [0.00, 0.00]" in enormous.because
 
 
 class TestClaims:
@@ -294,40 +291,35 @@ class TestClaims:
     )
     def test_cpc_is_an_exception_where_either_falls(self, shape, grow):
         claim = judged(make_curves({"cpc": shape}))["c2"]
-        assert claim.verdict == "holds"
-        assert claim.because == f"2 of 2 say so ({grow})"
+        assert (claim.verdict, claim.because) == ("holds", f"2 of 2 say so ({grow})")
 
     def test_both_grow_on_a_curve(self):
         claims = judged(make_curves(tasks=("cubic",)))
         found = {finding.about: finding for finding in claims["ab"].findings}
-        assert found["pc, cubic"].supports is True
-        assert found["pc, cubic"].value == 2
+        assert (found["pc, cubic"].supports, found["pc, cubic"].value) == (True, 2)
         assert (found["dm2, cubic"].supports, found["dm2, cubic"].value) == (False, 1)
-        bias_slope, sd_slope = (
+        one, other = (
             next(f for f in claims[key].findings if f.about == "dm2, cubic") for key in ("a", "b")
         )
         assert found["dm2, cubic"].note == (
-            f"|bias| {bias_slope.value:.2f} [{bias_slope.low:.2f}, {bias_slope.high:.2f}]; "
-            f"log sd {sd_slope.value:.2f} [{sd_slope.low:.2f}, {sd_slope.high:.2f}]"
+            f"|bias| {one.value:.2f} [{one.low:.2f}, {one.high:.2f}]; "
+            f"log sd {other.value:.2f} [{other.low:.2f}, {other.high:.2f}]"
         )
         # Most have larger bias and most larger variance, and yet not most have both.
-        apart = bias(FALLING, *OTHERS[:3]) | sd(SINKING, *OTHERS[3:6])
-        claims = judged(make_curves(apart))
-        assert [claims[key].verdict for key in ("a", "b", "ab")] == [
+        apart = judged(make_curves(bias(FALLING, *OTHERS[:3]) | sd(SINKING, *OTHERS[3:6])))
+        assert [apart[key].verdict for key in ("a", "b", "ab")] == [
             *("holds", "holds", "does not hold")
         ]
 
     def test_one_task_is_enough_for_what_is_not_about_tasks(self):
-        verdicts = {key: claim.verdict for key, claim in judged(make_curves()).items()}
-        alone = judged(make_curves(tasks=("cubic",)))
-        assert {key: claim.verdict for key, claim in alone.items()} == verdicts
+        both, alone = (judge_figure1(make_curves(**s)) for s in ({}, {"tasks": ("cubic",)}))
+        assert [claim.verdict for claim in alone] == [claim.verdict for claim in both]
 
     def test_methods_that_are_not_the_papers(self):
         shapes = {"rpc": ((9.0,) * 5, (0.001,) * 5)}
-        methods = (*PAPER_METHODS, "rpc")
-        with_more = judge_figure1(make_curves(shapes, methods=methods, tasks=("gaussian",)))
-        without = judge_figure1(make_curves(tasks=("gaussian",)))
-        assert [c.verdict for c in with_more] == [c.verdict for c in without]
+        more = make_curves(shapes, methods=(*PAPER_METHODS, "rpc"), **GAUSSIAN)
+        without = judge_figure1(make_curves(**GAUSSIAN))
+        assert [c.verdict for c in judge_figure1(more)] == [c.verdict for c in without]
 
     def test_two_seeds_that_differ_tell_little(self):
         curves = make_curves(seeds=2)
@@ -342,3 +334,181 @@ class TestClaims:
             json.dumps(asdict(claim), allow_nan=False)
             assert claim.rule
             assert claim.findings
+
+
+class TestEstimate:
+    def test_difference_is_welch(self):
+        rng = np.random.default_rng(0)
+        one, other = rng.normal(1.0, 1.0, 4), rng.normal(0.0, 3.0, 9)
+        made = [
+            Estimate(values.mean(), values.std(ddof=1) / math.sqrt(len(values)), len(values) - 1)
+            for values in (one, other)
+        ]
+        expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+        found = made[0].minus(made[1]).measured()
+        assert (found.low, found.high) == pytest.approx(tuple(expected))
+
+    def test_without_an_interval(self):
+        clear = Estimate(1.0, 0.1, 19)
+        without = Estimate(1.0, math.inf, math.inf, "one seed left")
+        assert without.measured().above() is clear.minus(without).measured().above() is None
+        assert clear.minus(without).why == without.minus(clear).why == "one seed left"
+        assert clear.minus(clear).why == ""
+        sure = Estimate(1.0, 0.0, 1).minus(Estimate(0.0, 0.0, 1))
+        assert sure.measured().above() is True
+
+
+CPC, PC, DV, DM2 = ((name, "gaussian") for name in ("cpc", "pc", "dv", "dm2"))
+GAUSSIAN = {"tasks": ("gaussian",)}
+
+
+def evidence_of(shapes=None, **settings):
+    return Evidence(make_curves(shapes, **GAUSSIAN, **settings))
+
+
+class TestEvidence:
+    def test_mean_over_levels(self):
+        found = evidence_of().larger("bias", CPC, DM2)
+        assert found.value == pytest.approx(11.31 / 5 - 1.19 / 5, abs=1e-5)
+        assert found.low < found.value < found.high
+        assert found.supports is True
+
+    @pytest.mark.parametrize("seeds", [1, 3])
+    def test_ratio_of_mean_bias(self, seeds):
+        evidence = evidence_of(seeds=seeds)
+        ratio = (0.16 + 0.70 + 1.83 + 3.39 + 5.23) / (0.43 + 0.34 + 0.16 + 0.09 + 0.17)  # 9.5
+        for times, supports in ((1.0, True), (2.0, True), (8.0, True), (12.0, False)):
+            found = evidence.larger("log bias", CPC, DM2, times=times)
+            assert found.value == pytest.approx(ratio, rel=1e-4)
+            assert found.low < found.value < found.high
+            assert found.supports is supports
+
+    def test_error_of_a_ratio(self):
+        """By the delta method with one seed: that of the mean over the mean."""
+        evidence = evidence_of(methods=("pc",))
+        weights = {2.0: 0.5, 4.0: 0.5}
+        mean, log = (evidence.estimate(q, PC, weights) for q in ("bias", "log bias"))
+        assert log.value == pytest.approx(math.log(mean.value))
+        assert log.stderr == pytest.approx(mean.stderr / mean.value)
+
+    def test_ratio_of_standard_deviations(self):
+        found = evidence_of().larger("spread", ("dm1", "gaussian"), PC)
+        sds = [np.log(REFERENCE[method][1]).mean() for method in ("dm1", "pc")]
+        assert found.value == pytest.approx(math.exp(sds[0] - sds[1]), rel=1e-4)
+        assert 1 < found.low < found.value < found.high
+        constant = evidence_of({"cpc": ((-1.0,) * 5, (0.0,) * 5)})
+        assert constant.larger("spread", PC, CPC).supports is True
+
+    def test_slope_is_least_squares(self):
+        evidence, levels = evidence_of(), (2, 4, 6, 8, 10)
+        found = evidence.trend("bias", DM2)
+        expected = stats.linregress(levels, np.abs(REFERENCE["dm2"][0])).slope
+        assert found.value == pytest.approx(expected, abs=1e-5)
+        assert found.supports is False
+        variance = evidence.trend("spread", ("nwj", "gaussian"), above=1.0, times=2.0)
+        expected = stats.linregress(levels, 2 * np.log(REFERENCE["nwj"][1])).slope
+        assert variance.value == pytest.approx(expected, rel=1e-4)
+        assert variance.levels == ()
+
+    def test_slope_over_the_highest_levels(self):
+        found = evidence_of().trend("spread", DV, times=2.0, highest=3)
+        expected = stats.linregress((6, 8, 10), 2 * np.log(REFERENCE["dv"][1][2:])).slope
+        assert found.value == pytest.approx(expected, rel=1e-4)
+        assert found.levels == ()  # all that it should be over
+        lost = Evidence(blow_up(make_curves(**GAUSSIAN), "dv", after=0.9))
+        found = lost.trend("spread", DV, highest=3)
+        assert (found.value, found.supports, found.note) == (None, None, "not finite")
+        assert lost.trend("spread", DV).levels == (2.0, 4.0, 6.0, 8.0)
+        few = evidence_of(levels=(2.0, 4.0))
+        assert few.trend("spread", DV, highest=3).missing == ("3 levels",)
+
+    def test_error_over_seeds(self):
+        curves = make_curves(methods=("pc",), seeds=3, **GAUSSIAN)
+        shifts = (0.0, 0.2, 0.7)
+        for column, shift in enumerate(shifts):
+            curves.values[:, column] -= shift
+        found = Evidence(curves).estimate("bias", PC, {2.0: 1.0})
+        assert found.value == pytest.approx(0.09 + 0.3, abs=1e-5)
+        assert found.stderr == pytest.approx(np.std(shifts, ddof=1) / math.sqrt(3), rel=1e-4)
+        assert found.freedom == 2
+
+    def test_error_of_one_seed(self):
+        evidence = evidence_of(methods=("pc",))
+        one, other, both = (
+            evidence.estimate("spread", PC, weights)
+            for weights in ({2.0: 1.0}, {4.0: 1.0}, {2.0: 0.5, 4.0: 0.5})
+        )
+        assert both.stderr == pytest.approx(math.hypot(one.stderr, other.stderr) / 2)
+        assert one.stderr > 0
+        assert one.freedom == both.freedom == 19
+
+    @pytest.mark.parametrize(("iterations", "freedom"), [(100, 4), (140, 6), (143, 6), (2000, 19)])
+    def test_freedom_of_a_short_run(self, iterations, freedom):
+        """One less than the batch means, of two values at least, of the shortest half."""
+        evidence = evidence_of(methods=("pc",), iterations=iterations)
+        weights = dict.fromkeys(evidence.settings.levels, 0.2)
+        for quantity in ("bias", "log bias", "spread"):
+            found = evidence.estimate(quantity, PC, weights)
+            assert found.freedom == freedom
+            assert 0 < found.stderr < math.inf
+
+    def test_too_few_iterations(self):
+        evidence = evidence_of(iterations=90)
+        for quantity in ("bias", "log bias", "spread"):
+            found = evidence.larger(quantity, CPC, PC)
+            assert found.value is not None
+            assert (found.low, found.high, found.supports) == (None, None, None)
+            assert found.note == "too few iterations"
+        assert evidence.trend("bias", CPC).note == "too few iterations"
+
+    def test_one_seed_left_of_several(self):
+        """Its batch means know nothing of what differs from seed to seed."""
+        curves = blow_up(make_curves(seeds=2, **GAUSSIAN), "dv", after=0.9, seeds=(1,))
+        evidence = Evidence(curves)
+        found = evidence.estimate("bias", DV, {10.0: 1.0})
+        assert (found.stderr, found.why) == (math.inf, "one seed left")
+        compared = evidence.larger("bias", DV, DM2)
+        assert compared.value > 0.5
+        assert (compared.supports, compared.note) == (None, "one seed left")
+        assert (compared.low, compared.high) == (None, None)
+        # Each level has two seeds of three, and only one has both levels.
+        three = make_curves(methods=("pc",), seeds=3, **GAUSSIAN)
+        three.values[:200, 0] = three.values[-200:, 1] = np.nan
+        found = Evidence(three).estimate("bias", PC, {2.0: 0.5, 10.0: 0.5})
+        assert found.why == "one seed left"
+
+    def test_levels_that_blew_up_are_left_out(self):
+        evidence = Evidence(blow_up(make_curves(**GAUSSIAN), "dv", after=0.7))
+        assert evidence.levels_of(DV, PC) == (2.0, 4.0, 6.0)
+        found = evidence.larger("bias", DV, PC)
+        assert found.value == pytest.approx((1.12 - 0.51) / 3, abs=1e-5)
+        assert (found.supports, found.note, found.levels) == (True, "", (2.0, 4.0, 6.0))
+
+    def test_what_blew_up_is_never_the_better(self):
+        evidence = Evidence(blow_up(make_curves(**GAUSSIAN), "pc", after=0.7))
+        found = evidence.larger("bias", CPC, PC)
+        assert found.value > 0.5
+        assert found.low > 0
+        assert found.supports is None
+        assert (found.note, found.levels) == ("pc, gaussian blew up", (2.0, 4.0, 6.0))
+        assert evidence.larger("bias", PC, CPC).supports is None
+        falling = blow_up(make_curves(**GAUSSIAN), "dm2", after=0.9)
+        assert Evidence(falling).trend("bias", DM2).supports is None
+
+    def test_most_seeds_must_be_finite(self):
+        curves = make_curves(methods=("pc", "dv"), seeds=3, **GAUSSIAN)
+        once = Evidence(blow_up(curves, "dv", after=0.5, seeds=(1,)))
+        assert once.levels_of(DV) == (2.0, 4.0, 6.0, 8.0, 10.0)
+        assert once.estimate("bias", DV, {10.0: 1.0}).freedom == 1
+        twice = Evidence(blow_up(curves, "dv", after=0.5, seeds=(1, 2)))
+        assert twice.levels_of(DV) == (2.0, 4.0)
+
+    def test_what_is_not_there(self):
+        evidence = Evidence(blow_up(make_curves(methods=("pc", "dv"), **GAUSSIAN), "dv"))
+        absent = evidence.larger("bias", ("js", "gaussian"), ("pc", "cubic"))
+        assert (absent.value, absent.supports) == (None, None)
+        assert absent.missing == ("js", "the cubic task")
+        lost = evidence.larger("bias", DV, PC)
+        assert (lost.supports, lost.note, lost.missing) == (None, "not finite", ())
+        alone = evidence_of(methods=("pc",), levels=(2.0,))
+        assert alone.trend("bias", PC).missing == ("2 levels",)

@@ -1,39 +1,46 @@
-"""The folder of a run, and its text for a terminal."""
+"""The folder of a run of Figure 1, its text for a terminal, and its figure."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import pointdep
-from pointdep.errors import InputError
 from pointdep.experiments.figure1 import Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import judge_figure1
 from pointdep.experiments.figure1_report import (
+    draw,
     markdown_claims,
     markdown_table,
-    read_curves,
+    smooth,
     text_claims,
     text_table,
-    write_again,
     write_curves,
+    write_figure,
     write_report,
 )
 
 from .figure1_curves import blow_up, make_curves, with_values
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from figure1_again import write_again
+
 
 @pytest.fixture(scope="module")
 def curves():
-    """Two seeds, of which curves end as nan, inf and -inf."""
+    """Two seeds, of which curves end as nan, inf and -inf, one has a gap and one is far away."""
     made = make_curves(seeds=2, seed=3)
     made = blow_up(made, "dv", "cubic", after=0.66)
     made = blow_up(made, "nwj", after=0.97, value=-np.inf)
+    made = blow_up(made, "smile", after=0.9, value=-3e38, seeds=(4,))
+    made.values[500, 2] = np.inf  # js, gaussian, seed 3
     return blow_up(made, "dm1", after=0.9, value=np.inf, seeds=(4,))
 
 
@@ -45,12 +52,6 @@ def folder(curves, tmp_path_factory):
 
 
 class TestFolder:
-    def test_files(self, folder):
-        assert {path.name for path in folder.iterdir()} == {
-            *("figure1.png", "figure1.svg", "figure1.pdf", "figure1.json"),
-            *("curves.csv", "table.csv", "table.md", "claims.md"),
-        }
-
     def test_curves_come_back(self, folder, curves):
         read = pd.read_csv(folder / "curves.csv")
         assert list(read.columns[:3]) == ["iteration", "truth", "cpc gaussian seed 3"]
@@ -79,9 +80,8 @@ class TestFolder:
             for line in lines
         }
         mean = found["cpc", "gaussian", 6.0, "mean"]
-        assert float(mean["bias"]) == pytest.approx(-1.83, abs=1e-5)
-        assert float(mean["sd"]) == pytest.approx(0.12, abs=1e-5)
-        assert float(mean["rmse"]) == pytest.approx(np.hypot(1.83, 0.12), abs=1e-5)
+        measured = [float(mean[name]) for name in ("bias", "sd", "rmse")]
+        assert measured == pytest.approx([-1.83, 0.12, np.hypot(1.83, 0.12)], abs=1e-5)
         assert float(found["cpc", "gaussian", 6.0, "4"]["bias"]) == pytest.approx(-1.83, abs=1e-5)
         lost = found["dv", "cubic", 10.0, "mean"]
         assert (lost["bias"], lost["sd"], lost["rmse"], lost["not_finite"]) == ("", "", "", "200")
@@ -103,13 +103,9 @@ class TestFolder:
         assert content["settings"]["precision"] == content["settings"]["device"] == "auto"
         assert (content["settings"]["seeds"], content["settings"]["seed"]) == (2, 3)
         assert content["settings"]["levels"] == [2, 4, 6, 8, 10]
-        assert content["times"] == {
-            "setup_seconds": 1.5,
-            "train_seconds": 40.0,
-            "ms_per_iteration": 40.0,
-        }
-        assert len(content["summary"]) == 100
-        assert len(content["by_seed"]) == 200
+        times = {"setup_seconds": 1.5, "train_seconds": 40.0, "ms_per_iteration": 40.0}
+        assert content["times"] == times
+        assert (len(content["summary"]), len(content["by_seed"])) == (100, 200)
         lost = [line for line in content["summary"] if line["bias"] is None]
         assert [(line["method"], line["level"]) for line in lost] == [("dv", 8), ("dv", 10)]
         verdicts = {claim["key"]: claim["verdict"] for claim in content["claims"]}
@@ -128,84 +124,62 @@ class TestFolder:
         assert "MI 2, 4, 6 only" in page
 
 
-@pytest.fixture(scope="module", params=[1e200, -1.7e308])
-def enormous(request, tmp_path_factory):
+@pytest.mark.parametrize("value", [1e200, -1.7e308])
+def test_enormous_values(value, folder, tmp_path):
+    """Finite in float64, though their squares are not."""
     made = make_curves(iterations=200)
     values = made.values.astype(np.float64)
-    values[150:, 3] = request.param  # dv, gaussian
-    curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
-    folder = tmp_path_factory.mktemp("enormous")
-    write_report(curves, folder)
-    return curves, folder
-
-
-class TestEnormousValues:
-    """Finite in float64, though their squares are not."""
-
-    def test_all_files(self, enormous, folder):
-        _, made = enormous
-        assert {path.name for path in made.iterdir()} == {path.name for path in folder.iterdir()}
-        content = json.loads((made / "figure1.json").read_text(), parse_constant=pytest.fail)
-        unknown = [
-            (line["method"], line["level"]) for line in content["summary"] if line["rmse"] is None
-        ]
-        assert unknown == [("dv", 8), ("dv", 10)]
-
-    def test_tables(self, enormous):
-        lines = summarise(halves(enormous[0]))
-        for text in (text_table(lines), markdown_table(lines)):
-            row = next(line for line in text.splitlines() if "dv" in line and "/" not in line)
-            assert row.replace("|", " ").split()[-2:] == ["-", "-"]
-            assert "- where no value is finite, or the statistic is not." in text
-            assert "left out" not in text
-            assert "inf" not in text.replace("infer", "")
-
-    def test_it_is_not_the_better_one(self, enormous):
-        claims = {claim.key: claim for claim in judge_figure1(enormous[0])}
-        assert "dv, gaussian blew up" in claims["n2"].because
+    values[150:, 3] = value  # dv, gaussian
+    lines, claims = write_report(
+        Curves(made.settings, values, 1.0, 2.0, "cpu", "float64"), tmp_path
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
+    content = json.loads((tmp_path / "figure1.json").read_text(), parse_constant=pytest.fail)
+    unknown = [line for line in content["summary"] if line["rmse"] is None]
+    assert [(line["method"], line["level"]) for line in unknown] == [("dv", 8), ("dv", 10)]
+    for text in (text_table(lines), markdown_table(lines)):
+        row = next(line for line in text.splitlines() if "dv" in line and "/" not in line)
+        assert row.replace("|", " ").split()[-2:] == ["-", "-"]
+        assert "- where no value is finite, or the statistic is not." in text
+        assert "left out" not in text
+        assert "inf" not in text.replace("infer", "")
+    assert "dv, gaussian blew up" in {claim.key: claim for claim in claims}["n2"].because
 
 
 class TestStored:
-    def test_curves(self, folder, curves):
-        read = read_curves(folder)
-        assert read.settings == curves.settings
-        assert read.values.dtype == curves.values.dtype
-        assert np.allclose(read.values, curves.values, rtol=1e-5, atol=0, equal_nan=True)
-        assert (read.setup_seconds, read.train_seconds) == (1.5, 40.0)
-        assert read.precision == "float32"
+    """benchmarks/figure1_again.py"""
 
     def test_judged_again(self, curves, tmp_path):
         # Made-up seeds are alike to the last digit, unlike any that were drawn.
         shifts = np.random.default_rng(0).normal(scale=0.01, size=len(curves.cells))
         drawn = with_values(curves.settings, curves.values + shifts)
-        write_report(drawn, tmp_path)
-        first, again = judge_figure1(drawn), judge_figure1(read_curves(tmp_path))
-        assert [claim.verdict for claim in again] == [claim.verdict for claim in first]
-        for one, other in zip(first, again, strict=True):
+        _, first = write_report(drawn, tmp_path)
+        read = write_again(tmp_path, tmp_path / "again")
+        assert read.settings == curves.settings
+        assert read.values.dtype == curves.values.dtype
+        assert (read.setup_seconds, read.train_seconds, read.precision) == (1.5, 40.0, "float32")
+        for one, other in zip(first, judge_figure1(read), strict=True):
+            assert one.verdict == other.verdict
             for before, after in zip(one.findings, other.findings, strict=True):
                 assert (before.about, before.supports) == (after.about, after.supports)
-                if before.value is None:
-                    assert after.value is None
-                else:
-                    assert after.value == pytest.approx(before.value, rel=1e-3, abs=1e-4)
+                close = before.value and pytest.approx(before.value, rel=1e-3, abs=1e-4)
+                assert after.value == close
 
     def test_float64(self, tmp_path):
         made = make_curves(methods=("pc", "cpc"), iterations=20, hidden=(3,), precision="float64")
         values = made.values.astype(np.float64)
         values[0, 0], values[1, 0] = 1e200, np.inf
-        curves = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
-        write_report(curves, tmp_path)
-        read = read_curves(tmp_path)
-        assert read.settings == curves.settings
+        write_report(Curves(made.settings, values, 1.0, 2.0, "cpu", "float64"), tmp_path)
+        read = write_again(tmp_path, tmp_path / "again")
+        assert read.settings == made.settings
         assert read.values.dtype == np.float64
         assert np.allclose(read.values, values, rtol=1e-5, atol=0)
 
-    def test_written_again(self, folder, tmp_path):
-        """Where and with what it ran is kept, not what it is written again with."""
-        stored = tmp_path / "stored"
+    def test_where_it_ran_is_kept(self, folder, tmp_path):
+        stored, content = tmp_path / "stored", json.loads((folder / "figure1.json").read_text())
         stored.mkdir()
-        (stored / "curves.csv").write_bytes((folder / "curves.csv").read_bytes())
-        content = json.loads((folder / "figure1.json").read_text())
+        lines = (folder / "curves.csv").read_text().splitlines()
+        (stored / "curves.csv").write_text("\n".join(lines) + "\n")
         run = {
             "versions": {"python": "3.0", "torch": "0.1"},
             "device": "an abacus",
@@ -218,22 +192,12 @@ class TestStored:
         assert again["run"] == run
         for name in ("command", "settings", "times"):
             assert again[name] == content[name]
-        assert (tmp_path / "again" / "claims.md").read_text().count("\n## ") == 25
-        curves = (folder / "curves.csv").read_bytes()
-        assert (tmp_path / "again" / "curves.csv").read_bytes() == curves
-
-    def test_refused(self, folder, tmp_path):
-        with pytest.raises(InputError, match=r"figure1.json is missing: give the folder of"):
-            read_curves(tmp_path)
-        content = json.loads((folder / "figure1.json").read_text())
-        (tmp_path / "figure1.json").write_text(json.dumps(content))
-        with pytest.raises(InputError, match=r"curves.csv is missing"):
-            read_curves(tmp_path)
-        lines = (folder / "curves.csv").read_text().splitlines()
+        written = (tmp_path / "again" / "curves.csv").read_bytes()
+        assert written == (stored / "curves.csv").read_bytes()
         for other in (lines[:-1], [lines[0].replace("pc cubic", "pc conic"), *lines[1:]]):
-            (tmp_path / "curves.csv").write_text("\n".join(other))
-            with pytest.raises(InputError, match="not of one run"):
-                read_curves(tmp_path)
+            (stored / "curves.csv").write_text("\n".join(other))
+            with pytest.raises(ValueError, match="not of one run"):
+                write_again(stored, tmp_path / "again")
 
 
 class TestText:
@@ -248,11 +212,9 @@ class TestText:
         assert "-2.77/2.18*" in text
         assert "means over 2 seeds, RMSE is over all their values" in " ".join(text.split())
         assert "not finite were left out" in text
-
-    def test_table_of_a_quiet_run(self):
-        text = text_table(summarise(halves(make_curves(methods=("pc",)))))
-        assert "*" not in text
-        assert "one seed" in text
+        quiet = text_table(summarise(halves(make_curves(methods=("pc",)))))
+        assert "*" not in quiet
+        assert "one seed" in quiet
 
     def test_width(self, curves):
         huge = blow_up(curves, "variational", after=0.9, value=-3e38)
@@ -276,38 +238,103 @@ class TestText:
         assert "| dm1 | -0.08/0.18 | -0.20/0.28 | -0.52/0.49 | -1.29/0.89 | -2.77/2.18\\* |" in text
         assert "## Cubic task, RMSE" in text
 
-    def test_what_was_not_run_is_only_named(self):
-        made = make_curves(methods=("pc",), tasks=("gaussian",))
-        text = text_claims(judge_figure1(made), made.settings)
-        assert "CPC has the smallest variance" not in text
-        assert re.search(r"Not run, and therefore open: .*\be\b", text)
-
-    def test_other_settings_than_the_papers_are_said(self):
-        made = make_curves(methods=("cpc", "pc"))
-        for text in (
-            text_claims(judge_figure1(made), made.settings),
-            markdown_claims(judge_figure1(made), made.settings),
-        ):
-            filled = " ".join(text.split())
+    def test_claims(self):
+        made = make_curves(methods=("cpc", "pc"), tasks=("gaussian",))
+        claims = judge_figure1(made)
+        text = text_claims(claims, made.settings)
+        assert 'c1  holds          "The only exception is CPC' in text
+        assert "JS has larger variance" not in text
+        assert re.search(r"Not run, and therefore open: .*\bj\b", " ".join(text.split()))
+        verdicts = [claim.verdict for claim in claims if claim.source != "pointdep"]
+        holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
+        for page in (text, markdown_claims(claims, made.settings)):
+            filled = " ".join(page.split())
+            assert f"Of the paper's 24 claims, {holds} hold, {fails} do not hold, and" in filled
+            assert "Ours: p cannot tell." in filled
             assert "not the paper's settings, and the verdicts are about this run alone" in filled
             assert "methods cpc, pc, not cpc, nwj, js" in filled
             assert "Of one seed" in filled
 
-    def test_claims(self, curves):
-        text = text_claims(judge_figure1(curves), curves.settings)
-        assert 'e   cannot tell    "CPC has the smallest variance" (main text)' in text
-        assert "p   holds          DM II, read out as the paper prints it" in text
-        filled = " ".join(text.split())
-        verdicts = [claim.verdict for claim in judge_figure1(curves) if claim.source != "pointdep"]
-        holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
-        assert f"Of the paper's 24 claims, {holds} hold, {fails} do not hold, and" in filled
-        assert "Ours: p holds." in filled
+
+@pytest.fixture(scope="module")
+def figure(curves):
+    return draw(curves)
 
 
-def test_departures():
-    assert Figure1(seeds=3, seed=4, precision="float32", device="cpu").departures == ""
-    quick = Figure1().quick().departures
-    assert quick == (
-        "iterations 5000, not 20000; batch size 32, not 128; hidden 64, 64, not 512, 512; "
-        "learning rate 0.002, not 0.001"
-    )
+class TestFigure:
+    def test_two_rows_of_five(self, figure):
+        places = [axis.get_subplotspec() for axis in figure.axes]
+        assert [(p.rowspan.start, p.colspan.start) for p in places] == [
+            (row, column) for row in range(2) for column in range(5)
+        ]
+        titles = [axis.get_title() for axis in figure.axes]
+        assert titles[:2] == ["CPC (InfoNCE)", "NWJ"]
+        assert titles[-1] == "Density-Ratio Fitting"
+        assert {(axis.get_ylim(), axis.get_xlim()) for axis in figure.axes} == {
+            ((0, 12), (0, 1000))
+        }
+        (legend,) = figure.legends
+        assert [t.get_text() for t in legend.get_texts()] == ["Gaussian", "Cubic", "true MI"]
+
+    def test_curves_of_a_panel(self, figure, curves):
+        axis = figure.axes[6]
+        (truth,) = [line for line in axis.lines if line.get_label() == "true MI"]
+        assert np.array_equal(truth.get_ydata(), curves.settings.truth())
+        assert truth.get_color() == "black"
+        raw = [line for line in axis.lines if line.get_rasterized()]
+        assert len(raw) == 2  # of the first seed, for each task
+        cell = next(c for c in curves.cells if (c.method, c.task) == ("pc", "cubic"))
+        assert np.array_equal(raw[1].get_ydata(), curves.of(cell))
+        assert raw[0].get_color() != raw[1].get_color()
+        assert len(axis.lines) == 1 + 2 + 2 * 2  # truth, raw, a smooth curve each seed
+
+    def test_ceiling_is_on_cpc_alone(self, figure):
+        dashed = [[line for line in a.lines if line.get_linestyle() == "--"] for a in figure.axes]
+        assert [len(found) for found in dashed] == [1] + [0] * 9
+        assert dashed[0][0].get_ydata()[0] == pytest.approx(np.log(128))
+        assert [text.get_text() for text in figure.axes[0].texts] == ["log(batch size)"]
+
+    def test_what_blew_up_is_said(self, figure):
+        told = {axis.get_title(): [t.get_text() for t in axis.texts] for axis in figure.axes[1:]}
+        assert told["DV (MINE)"] == ["cubic: not finite from 660 in 2 of 2 seeds"]
+        assert told["JS"][0].startswith("gaussian: not finite 1 times")
+        assert "off the axis" in told["SMILE"][0]
+        assert not told["Density-Ratio Fitting"]
+        crosses = [line for line in figure.axes[3].lines if line.get_marker() == "x"]
+        assert [line.get_xdata()[0] for line in crosses] == [660, 660]
+
+    def test_as_many_panels_as_methods(self):
+        figure = draw(make_curves({"rpc": ((0,) * 5, (0,) * 5)}, methods=("pc", "rpc", "cpc")))
+        assert len(figure.axes) == 3
+        methods = ("pc", "dv", "cpc", "js", "nwj", "drf", "smile")
+        figure = draw(make_curves(methods=methods, tasks=("cubic",), levels=(2.0, 5.0)))
+        named = [axis.get_xlabel() for axis in figure.axes]
+        assert named == ["", "", *["iteration"] * 5]  # under each column
+        assert figure.axes[0].get_ylim() == (0, 6)
+
+    def test_smooth(self):
+        values = np.random.default_rng(0).normal(size=20_000)
+        for iterations, span in ((20_000, 200), (5000, 50)):
+            own = values[:iterations]
+            expected = pd.Series(own).ewm(span=span).mean().to_numpy()
+            assert np.array_equal(smooth(own, Figure1(iterations=iterations)), expected)
+        # Span 3 is a weight of 1/2: (2 + 4 / 2) / (1 + 1 / 2) and so on.
+        made = smooth(np.array([4.0, 2.0, np.nan, np.inf]), Figure1(iterations=300))
+        assert made[:2] == pytest.approx([4.0, 4 / 1.5])
+        assert np.isnan(made[2:]).all()
+
+    @pytest.mark.slow
+    def test_same_curves_same_files(self, curves, tmp_path):
+        first, second = tmp_path / "a", tmp_path / "b"
+        for folder in (first, second):
+            folder.mkdir()
+            write_figure(curves, folder)
+        names = ["figure1.pdf", "figure1.png", "figure1.svg"]
+        assert sorted(path.name for path in first.iterdir()) == names
+        for name in names:
+            assert (first / name).read_bytes() == (second / name).read_bytes()
+        assert (first / "figure1.png").read_bytes().startswith(b"\x89PNG")
+        assert (first / "figure1.pdf").read_bytes().startswith(b"%PDF")
+        svg = (first / "figure1.svg").read_bytes()
+        assert svg.count(b"<image") == 10  # the raw curves of each panel
+        assert len(svg) < 1_500_000

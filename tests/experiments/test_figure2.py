@@ -135,6 +135,12 @@ class TestSentences:
         far = verdicts("simclr", cpc=up(0.9), pcc=down(0.88), drfc=down(0.91))
         assert (far["c"], far["f1"], far["f2"]) == (NOT, HOLDS, HOLDS)
 
+    def test_without_a_common_seed_it_cannot_be_told(self):
+        curves = [curve("cpc", 0, 0.9), curve("drfc", 1, 0.95)]
+        claims = {c.key: c for c in judge_claims(Experiment("simclr"), curves, MANY)}
+        assert claims["f1"].verdict == OPEN
+        assert "no seed in common" in claims["f1"].because
+
     def test_density_matching(self):
         good = {"cpc": up(0.85), "pcc": up(0.84), "drfc": up(0.87)}
         assert verdicts("shallow", **good, dm1=down(0.8), dm2=NONE)["d"] == HOLDS

@@ -35,39 +35,41 @@ from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images,
 SHALLOW = Experiment("shallow", objectives=("cpc", "drfc"), **TINY)
 
 
-def pairs_of(jobs):
-    return [pair for settings in jobs.values() for pair in settings.runs]
-
-
 @given(
-    st.lists(st.sampled_from(OBJECTIVES), min_size=1, unique=True),
-    st.integers(1, 12),
-    st.integers(1, 40) | st.none(),
+    st.sets(st.tuples(st.sampled_from(OBJECTIVES[:4]), st.integers(3, 7))),
+    st.permutations(OBJECTIVES[:4]),
+    st.integers(1, 20) | st.none(),
     st.sampled_from(("shallow", "simclr")),
 )
-def test_every_objective_and_seed_once(tmp_path_factory, objectives, seeds, together, part):
-    asked = Experiment(part, objectives=tuple(objectives), seeds=seeds, seed=3, together=together)
-    jobs = jobs_left(asked, tmp_path_factory.getbasetemp() / "empty")
-    pairs = pairs_of(jobs)
-    assert sorted(pairs) == sorted((o, s) for o in objectives for s in range(3, 3 + seeds))
-    if part == "simclr":
-        assert len(jobs) == len(pairs)
-    elif together is None:
-        assert len(jobs) == 1
-    else:
-        assert max(len(settings.runs) for settings in jobs.values()) <= together
+@settings(deadline=None)
+def test_what_is_left_is_trained_once_and_nothing_else(done, order, together, part):
+    asked = Experiment(part, objectives=tuple(order), seeds=5, seed=3, together=together)
+    with TemporaryDirectory() as folder:
+        for pair in done:
+            write_run(Path(folder), asked, {pair: [0.9]}, data={"name": asked.dataset})
+        jobs = jobs_left(asked, Path(folder))
+        swapped = jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
+    every = {(objective, seed) for objective in OBJECTIVES[:4] for seed in range(3, 8)}
+    sizes = [len(job.runs) for job in jobs.values()]
+    assert sorted(pair for job in jobs.values() for pair in job.runs) == sorted(every - done)
+    assert jobs == swapped  # asked for in whatever order
+    assert all(size <= (1 if part == "simclr" else together or 20) for size in sizes)
+    assert together or done or part == "simclr" or len(jobs) == 1
 
 
-def test_what_others_ran_is_not_run_again(tmp_path):
-    asked = Experiment("shallow", seeds=3)
-    write_run(tmp_path, asked, {(o, s): [0.9] for o in ("cpc", "pcc", "drfc") for s in (0, 1)})
-    ((name, left),) = jobs_left(asked, tmp_path).items()
-    assert (name, left.seeds) == ("cpc+pcc+drfc-2", (2,))
-    ((name, left),) = jobs_left(
-        replace(asked, objectives=("cpc", "dm1"), seeds=2), tmp_path
-    ).items()
-    assert (name, left.objectives) == ("dm1-0-1", ("dm1",))
-    assert jobs_left(replace(asked, seeds=2), tmp_path) == {}
+@pytest.mark.parametrize(
+    ("done", "changed", "left"),
+    [
+        ((0, 1), {}, ["cpc+pcc+drfc-2-3"]),
+        ((0, 1), {"objectives": ("cpc", "dm1"), "seeds": 2}, ["dm1-0-1"]),
+        ((0, 1), {"seeds": 2}, []),
+        ((0, 2), {"objectives": ("cpc", "dm1")}, ["dm1-0+2", "cpc+dm1-1+3"]),  # an L shape
+    ],
+)
+def test_names_of_what_is_left(tmp_path, done, changed, left):
+    asked = Experiment("shallow", seeds=4)
+    write_run(tmp_path, asked, {(o, s): [0.9] for o in ("cpc", "pcc", "drfc") for s in done})
+    assert list(jobs_left(replace(asked, **changed), tmp_path)) == left
 
 
 @pytest.mark.parametrize(
@@ -96,30 +98,6 @@ def test_options_of_an_objective_that_is_not_asked_for(tmp_path):
     write_run(tmp_path, Experiment("shallow", objectives=drfc), {("drfc", 3): [0.9]})
     with pytest.raises(InputError, match="other loss options for drfc: remove one"):
         read_runs(tmp_path, Experiment("shallow", objectives=("cpc", "pcc")))
-
-
-@given(
-    st.sets(st.tuples(st.sampled_from(OBJECTIVES[:4]), st.integers(0, 4))),
-    st.permutations(OBJECTIVES[:4]),
-    st.integers(1, 20) | st.none(),
-)
-@settings(deadline=None)
-def test_what_is_left_is_trained_once_and_nothing_else(done, order, together):
-    asked = Experiment("shallow", objectives=tuple(order), seeds=5, together=together)
-    with TemporaryDirectory() as folder:
-        for pair in done:
-            write_run(Path(folder), asked, {pair: [0.9]})
-        jobs = jobs_left(asked, Path(folder))
-        swapped = jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
-    every = {(objective, seed) for objective in OBJECTIVES[:4] for seed in range(5)}
-    assert sorted(pairs_of(jobs)) == sorted(every - done)
-    assert jobs == swapped  # asked for in whatever order
-
-
-def test_an_l_shape_is_two_rectangles(tmp_path):
-    asked = Experiment("shallow", seeds=4)
-    write_run(tmp_path, asked, {("cpc", seed): [0.9] for seed in (0, 2)})
-    assert list(jobs_left(asked, tmp_path)) == ["pcc+drfc-0+2", "cpc+pcc+drfc-1+3"]
 
 
 @pytest.mark.parametrize(
@@ -296,27 +274,22 @@ class TestBaseline:
         asked = replace(SHALLOW, seeds=1, objectives=("cpc",), **changed)
         return run_experiment(asked, folder, load, device="cpu")
 
-    def test_of_another_part(self, tmp_path):
-        found = self.train(tmp_path)
-        write_pixels(replace(found.pixels, **WHOLE, accuracy=0.01), tmp_path)
-        assert self.train(tmp_path) == found
-        assert read_pixels(tmp_path) == found.pixels
-
-    def test_of_as_many_other_images(self, tmp_path):
-        found = self.train(tmp_path)
-        origin = {**found.pixels.origin, "data": {**found.data, "source": "others"}}
-        write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path)
-        (tmp_path / "pd_pixels.json").write_text("{}")
-        assert self.train(tmp_path) == found
-        assert not (tmp_path / "pd_pixels.json").exists()
-
-    def test_before_any_run(self, tmp_path):
-        """The images are read to train, so that they are known."""
-        found = self.train(tmp_path / "one")
-        (tmp_path / "two").mkdir()
-        origin = {**found.pixels.origin, "data": {**found.data, "lossy": True}}
-        write_pixels(replace(found.pixels, origin=origin, accuracy=0.01), tmp_path / "two")
-        assert self.train(tmp_path / "two").pixels == found.pixels
+    @pytest.mark.parametrize("changed", [WHOLE, {"source": "others"}, {"lossy": True}])
+    @pytest.mark.parametrize("before", ["runs", "no runs"])
+    def test_of_another_part_or_as_many_other_images(self, tmp_path, changed, before):
+        """Without runs the images are read to train, so that they are known."""
+        found = self.train(tmp_path / "runs")
+        (tmp_path / "no runs").mkdir()
+        folder, pixels = tmp_path / before, replace(found.pixels, accuracy=0.01)
+        if changed is WHOLE:
+            pixels = replace(pixels, **WHOLE)
+        else:
+            origin = {**pixels.origin, "data": {**found.data, **changed}}
+            pixels = replace(pixels, origin=origin)
+        write_pixels(pixels, folder)
+        (folder / "pd_pixels.json").write_text("{}")
+        assert self.train(folder).pixels == read_pixels(folder) == found.pixels
+        assert not (folder / "pd_pixels.json").exists()
 
     def test_a_file_without_origin_is_taken_where_nothing_contradicts(self, tmp_path):
         found = self.train(tmp_path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pointdep import PointwiseDependency
 from pointdep.core.methods import get_method
-from pointdep.core.rank_map import RankMap
+from pointdep.core.transforms import RankMap
 from pointdep.data import stored_pairs
 from pointdep.data.encoder import SideEncoder
 from pointdep.data.row_source import ArrayRows, ColumnMoments

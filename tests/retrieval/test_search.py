@@ -53,19 +53,23 @@ def without_faiss(monkeypatch):
     monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
 
 
-@pytest.mark.parametrize("queries", ["x", "y"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("critic", CRITICS)
-def test_as_sorting_all_pairs(critic, method, queries):
-    model = fitted(method, critic)
-    x, y = new_pairs(critic, 60)
-    x = x[:35]
-    matrix, order = sorted_matrix(model, x, y, queries)
-    asked, given = sides(queries, x, y)
-    for options in ({}, {"exact": True}, {"shortlist": len(given) - 1}):
+def assert_searches(model, asked, given, queries, *all_options):
+    """As sorting all pairs."""
+    matrix, order = sorted_matrix(model, *sides(queries, asked, given), queries)
+    for options in all_options:
         found = model.retrieve(asked, given, K, queries=queries, **options)
         assert_best(found, matrix, order)
         assert found.exact or (found.recall == 1.0 and found.recall_queries == len(asked))
+
+
+@pytest.mark.parametrize("queries", ["x", "y"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("critic", CRITICS)
+def test_critics(critic, method, queries):
+    x, y = new_pairs(critic, 60)
+    asked, given = sides(queries, x[:35], y)
+    options = {}, {"exact": True}, {"shortlist": len(given) - 1}
+    assert_searches(fitted(method, critic), asked, given, queries, *options)
 
 
 @pytest.mark.parametrize("queries", ["x", "y"])
@@ -73,11 +77,7 @@ def test_as_sorting_all_pairs(critic, method, queries):
 @pytest.mark.parametrize("method", ["drf", "cpc"])
 def test_links(method, link, queries):
     model = fit(method=method, link=link, critic="separable")
-    x, y = new_pairs()
-    matrix, order = sorted_matrix(model, x, y, queries)
-    asked, given = sides(queries, x, y)
-    found = model.retrieve(asked, given, K, queries=queries, shortlist=len(given) - 1)
-    assert_best(found, matrix, order)
+    assert_searches(model, *sides(queries, *new_pairs()), queries, {"shortlist": 29})
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
@@ -92,13 +92,9 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
         (inner_product, "_QUERIES", 3),
     ):
         monkeypatch.setattr(module, name, size)
-    model = fitted(LOUD, critic)
-    x, y = new_pairs(critic, 50)
+    model, pair = fitted(LOUD, critic), new_pairs(critic, 50)
     for queries in "xy":
-        matrix, order = sorted_matrix(model, x, y, queries)
-        for options in ({}, {"shortlist": 49}):
-            found = model.retrieve(*sides(queries, x, y), K, queries=queries, **options)
-            assert_best(found, matrix, order)
+        assert_searches(model, *sides(queries, *pair), queries, {}, {"shortlist": 49})
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
@@ -114,10 +110,9 @@ def test_one_replica_on_prepared_rows(critic):
 
 
 def test_all_candidates_can_be_asked_for():
-    model = fitted("pc", "separable")
     x, y = new_pairs()
-    found = model.retrieve(x, y, len(y))
-    np.testing.assert_array_equal(np.sort(found.indices, axis=1), [np.arange(len(y))] * len(x))
+    found = fitted("pc", "separable").retrieve(x, y, len(y))
+    assert (np.sort(found.indices, axis=1) == np.arange(len(y))).all()
 
 
 class TestTies:
@@ -316,15 +311,8 @@ class TestRefused:
 
 
 def test_what_a_person_reads():
-    found = Retrieved(
-        np.array([[3, 1], [0, 2]]),
-        np.array([[1.5, 0.1], [0.0, -2.0]], np.float32),
-        exact=True,
-        recall=None,
-        recall_queries=0,
-        searched="all pairs",
-        candidates=4,
-    )
+    numbers, pmi = np.array([[3, 1], [0, 2]]), np.array([[1.5, 0.1], [0.0, -2.0]], np.float32)
+    found = Retrieved(numbers, pmi, True, None, 0, "all pairs", 4)
     assert found.without_partner == 1
     assert str(found) == (
         "The best 2 of 4 candidates for each of 2 queries, by all pairs (exact); 1 queries have "

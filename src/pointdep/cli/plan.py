@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
-    from pointdep.planning.plan import Cost, Plan
+    from pointdep.workflow.plan import Plan
 
 Rows = Annotated[str, typer.Argument(metavar="ROWS", help="Pairs, as 1e6 or 1_000_000.")]
 Dims = Annotated[
@@ -21,9 +22,7 @@ Dims = Annotated[
 ]
 Gpu = Annotated[
     bool,
-    typer.Option(
-        "--gpu", help="On one GPU instead of a CPU; the constants are of one NVIDIA H200."
-    ),
+    typer.Option("--gpu", help="Plan for the GPU of this machine; if it has none, for one H200."),
 ]
 Epochs = Annotated[
     int | None,
@@ -40,7 +39,7 @@ Cores = Annotated[
     int | None,
     typer.Option(
         "--cores",
-        help="Of a CPU; the constants are of one and two.",
+        help="Cores of the CPU; more than this machine has are extrapolated.",
         show_default="those of this machine",
     ),
 ]
@@ -56,16 +55,16 @@ def plan(
     cores: Cores = None,
     json: options.Json = False,
 ) -> None:
-    """What fit, score, audit and retrieve will take: time, memory, and the most of it.
+    """Expected time and memory of fit, score, audit and retrieve, and what takes longest.
 
     For instance:  pointdep plan 1e6 512 --epochs 10
 
-    From measured constants (docs/plan.md), for columns of numbers, the default critic and files
-    that are read as fast as they are worked on.
+    A dry run of up to half a minute measures this machine on a few synthetic rows. The plan is for
+    columns of numbers, the default critic, and files that can be read as fast as they are used.
     """
-    from pointdep.planning.plan import plan as planned
+    from pointdep.workflow.plan import plan as make_plan
 
-    found = planned(
+    found = make_plan(
         parse_rows(rows),
         parse_dims(dims),
         gpu=gpu,
@@ -106,78 +105,48 @@ def parse_dims(text: str) -> tuple[int, int]:
 def as_json(found: Plan) -> dict[str, Any]:
     """The content of `--json`."""
     shape = found.shape
+    costs = [
+        {
+            **asdict(one),
+            "bottleneck": one.bottleneck,
+            "share": one.share,
+            "parts": [{"part": part, "seconds": value} for part, value in one.parts.items()],
+        }
+        for one in found.costs.values()
+    ]
     return {
-        "rows": shape.rows,
         "dims": [shape.x_dim, shape.y_dim],
-        "epochs": shape.epochs,
-        "folds": shape.folds,
-        "queries": shape.queries,
-        "device": found.device,
-        "machine": found.machine,
-        "cores": found.cores,
-        "streamed": found.streamed,
-        "costs": [_cost_as_json(one) for one in found.costs.values()],
+        **{name: getattr(shape, name) for name in ("rows", "epochs", "folds", "queries")},
+        **{name: getattr(found, name) for name in ("device", "machine", "cores", "streamed")},
+        "costs": costs,
         "advice": list(found.advice),
-    }
-
-
-def _cost_as_json(one: Cost) -> dict[str, Any]:
-    return {
-        "command": one.command,
-        "seconds": one.seconds,
-        "gib": one.gib,
-        "gpu_gib": one.gpu_gib,
-        "bottleneck": one.bottleneck,
-        "share": one.share,
-        "parts": [{"part": part, "seconds": value} for part, value in one.parts.items()],
-        "within": one.within,
-        "memory_within": one.memory_within,
     }
 
 
 def print_plan(found: Plan) -> None:
     """For a person."""
-    from pointdep.planning.advice import duration, size
-    from pointdep.planning.memory import MEASURED_FOLDS
+    from pointdep.workflow.plan import duration, size
 
-    shape = found.shape
-    many = "s" if found.cores > 1 else ""
-    place = "one GPU" if found.device == "gpu" else f"{found.cores} core{many} of a CPU"
+    shape, costs = found.shape, found.costs.values()
+    cores = f"{found.cores} core{'s' if found.cores > 1 else ''} of a CPU"
+    place = "one GPU" if found.device == "gpu" else cores
     columns = f"{shape.x_dim} + {shape.y_dim} columns"
     print(f"{shape.rows:,} pairs of {columns}, {shape.folds} folds, {shape.epochs} epochs, {place}")
     print()
-    head = ["", "time", "memory", *(["of the GPU"] if found.device == "gpu" else []), "most of it"]
-    table = [head]
-    for one in found.costs.values():
-        gpu = [] if one.gpu_gib is None else [size(one.gpu_gib)]
-        most = f"{one.bottleneck}, {one.share:.0%}"
-        table.append([one.command, duration(one.seconds), size(one.gib), *gpu, most])
-    widths = [max(len(row[k]) for row in table) for k in range(len(head))]
-    for row in table:
-        print(
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    title = "memory + GPU" if found.device == "gpu" else "memory"
+    print(f"{'':10}{'time':10}{title:22}longest part")
+    for one in costs:
+        memory = " + ".join(size(gib) for gib in (one.gib, one.gpu_gib) if gib is not None)
+        longest = f"{one.bottleneck}, {one.share:.0%}"
+        print(f"{one.command:10}{duration(one.seconds):10}{memory:22}{longest}")
     print()
-    worst = _rounded_up(max(one.within for one in found.costs.values()))
-    memory = ", ".join(
-        f"{_rounded_up(one.memory_within):g} ({one.command})" for one in found.costs.values()
-    )
-    machine, guess = found.machine, ""
-    if found.device == "cpu" and found.cores > 1:
-        machine = machine.replace("one core", "one and two cores")
-        guess = "; more cores are a guess" if found.cores > 2 else ""
-    folds = "" if shape.folds == MEASURED_FOLDS else f"; memory with {MEASURED_FOLDS} folds"
+    sure = "; ".join(f"{one.command} {one.within:.1f} and {one.memory_within:.1f}" for one in costs)
     print_rows(
         {
-            "audit": "with its fit",
-            "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}{folds}",
-            "how sure": f"held-out times were within a factor {worst:g}, memory within {memory}; "
-            f"measured on {machine}{guess}. Another machine, slow disks and "
-            "another number of epochs change it in proportion.",
-            "so": " ".join(found.advice),
+            "audit": "includes its fit",
+            "retrieve": f"{min(shape.queries, shape.rows):,} queries among {shape.rows:,}",
+            "how sure": f"measured on {found.machine}; earlier plans were within these factors of "
+            f"time and memory: {sure}. Slow disks and another number of epochs change it.",
+            "advice": " ".join(found.advice),
         }
     )
-
-
-def _rounded_up(factor: float) -> float:
-    return math.ceil(10 * factor) / 10

@@ -119,17 +119,13 @@ class _OwnSum(torch.autograd.Function):
 class _AllSum(torch.autograd.Function):
     @staticmethod
     def forward(_: Any, tensor: Tensor) -> Tensor:
-        return _summed(tensor)
+        total = tensor.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
 
     @staticmethod
     def backward(_: Any, gradient: Tensor) -> Tensor:
         return all_sum(gradient)
-
-
-def _summed(tensor: Tensor) -> Tensor:
-    total = tensor.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total)
-    return total
 
 
 def _on_nccl(tensor: Tensor) -> bool:

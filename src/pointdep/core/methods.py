@@ -76,8 +76,8 @@ class Method:
     key: str
     name: str
     objective: Objective
-    read_out: ReadOut = identity
-    inverse: ReadOut = identity
+    read_out: ReadOut = field(default_factory=lambda: identity)
+    inverse: ReadOut = field(default_factory=lambda: identity)
     inference: Objective = None  # type: ignore[assignment]  # set below
     identifies: str = "r"
     learning: str = ""
@@ -93,7 +93,7 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.inference is None:
-            from pointdep.core.inferences import mean_of
+            from pointdep.core.readouts import mean_of
 
             object.__setattr__(self, "inference", mean_of(self.read_out))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
@@ -205,7 +205,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     "js": {
         "name": "JS",
         "objective": "objectives.js",
-        "inference": "inferences.js",
+        "inference": "readouts.js_inference",
         "learning": "-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1)",
         "inferring": "1 + E_J[s] - E_M[exp s]",
         "uses_product": True,

@@ -1,38 +1,41 @@
-"""Products of matrices at the full precision of float32, whatever the user allows elsewhere."""
+"""The type and precision of numbers: half precision, autocast, TF32, and torch's transforms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
 
+HALF = (torch.float16, torch.bfloat16)
 
-def gram(rows: Tensor) -> Tensor:
-    """rows' rows, (..., n, d) -> (..., d, d), without TF32 in value and gradient.
 
-    A sum over all cells stands on these few numbers: TF32's three digits would be all it has.
+def no_autocast(tensor: Tensor) -> torch.autocast:
+    """Autocast off on the tensor's device: scores in bfloat16 have two or three digits."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def raised(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in one type: float32 where they are in half precision or whole numbers."""
+    dtype = torch.float32
+    for tensor in tensors:
+        if tensor.dtype not in HALF and tensor.is_floating_point():
+            dtype = torch.promote_types(dtype, tensor.dtype)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def transformed() -> bool:
+    """Whether a transform of `torch.func` is under way."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def own_functions_apply() -> bool:
+    """Whether our autograd functions may stand for plain operations.
+
+    torch.compile fuses plain ones by itself, and the transforms of `torch.func` need them.
     """
-    if not rows.is_cuda:
-        return rows.mT @ rows
-    product: Tensor = Gram.apply(rows)  # type: ignore[no-untyped-call]
-    return product
-
-
-class Gram(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        with full_float32():
-            return rows.mT @ rows
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        rows: Tensor = ctx.saved_tensors[0]
-        with full_float32():
-            return rows @ (gradient + gradient.mT)
+    return not (torch.compiler.is_compiling() or transformed())
 
 
 @contextmanager
@@ -48,11 +51,11 @@ def matmul_precision(setting: str) -> Iterator[None]:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """TF32 off in CUDA's matrix products, however it was turned on; as it was afterwards."""
+    """TF32 off in CUDA's matrix products, however it was turned on; restored afterwards."""
     matmul = torch.backends.cuda.matmul
     try:
         legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set by `fp32_precision`, beside which the older setting is unreadable
+    except RuntimeError:  # set by `fp32_precision`, which makes the older setting unreadable
         legacy = "highest"
     if legacy != "highest":
         torch.set_float32_matmul_precision("highest")

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from pointdep.core.blocked import InnerScores
 from pointdep.core.critics.base import Critic
 from pointdep.core.methods import Method
-from pointdep.core.rank_map import RankMap
-from pointdep.core.transforms import CanonicalMap, Standardizer
+from pointdep.core.transforms import CanonicalMap, RankMap, Standardizer
 from pointdep.errors import unknown_name
 
 LINKS = ("score", "log_ratio", "asinh")

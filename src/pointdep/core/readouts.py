@@ -1,4 +1,4 @@
-"""Read-outs (score -> log r) and their inverses (log r -> score), elementwise.
+"""Read-outs (score -> log r) and their inverses, elementwise; inferences that are no objective.
 
 What a score still lacks after its read-out - a constant for `dv`, a function of x for `cpc` - is
 named by `Method.reference` and removed by the estimator with what it stored at fitting.
@@ -6,10 +6,15 @@ named by `Method.reference` and removed by the estimator with what it stored at 
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from pointdep.core import objectives
 
 
 def nwj(scores: Tensor) -> Tensor:
@@ -82,3 +87,30 @@ def rpc_inverse(
 
 def _rpc_score(ratio: float, a: float, b: float, c: float) -> float:
     return (ratio - a) / (b * ratio + c)
+
+
+def mean_of(read_out: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """E_J[read_out(s)], Eq. (7): the plug-in estimate, with the options of the read-out."""
+
+    def plug_in(
+        scores: Tensor,
+        *,
+        joint: Tensor | None = None,
+        product: Tensor | None = None,
+        **options: Any,
+    ) -> Tensor:
+        del product  # part of the common signature; the plug-in needs joint samples only
+        return objectives.joint_mean(read_out(scores, **options), joint)
+
+    # Methods bind the options that a function names, so the read-out's are named here too.
+    own = list(inspect.signature(plug_in).parameters.values())[:-1]
+    options = list(inspect.signature(read_out).parameters.values())[1:]
+    plug_in.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    return plug_in
+
+
+def js_inference(
+    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
+) -> Tensor:
+    """The bound of `js`, NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
+    return objectives.nwj(scores + 1.0, joint=joint, product=product)

@@ -14,9 +14,8 @@ import torch
 from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
-from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import Standardizer
+from pointdep.core.transforms import RankMap, Standardizer
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions

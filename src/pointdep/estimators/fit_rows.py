@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.linear import Canonical
-from pointdep.core.rank_map import RankMap
 from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import RankMap
 from pointdep.data.encoder import EncodedRows
 from pointdep.data.raw import group_codes
 from pointdep.data.row_source import ColumnMoments, RowSource

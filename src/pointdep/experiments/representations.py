@@ -240,7 +240,8 @@ def _loss(model: str, objective: str) -> tuple[Callable[..., Any], dict[str, Any
         # Options of the read-out alone train nothing.
         takes = inspect.signature(method.objective).parameters
         return method.configure, {k: v for k, v in method.options.items() if k in takes}
-    from pointdep.contrastive.pretraining.deep import LOSSES, GlobalToLocal
+    from pointdep.contrastive.losses import LOSSES
+    from pointdep.contrastive.pretraining.deep import GlobalToLocal
 
     simclr = model == "simclr"
     make: Callable[..., Any] = LOSSES[objective] if simclr else partial(GlobalToLocal, objective)

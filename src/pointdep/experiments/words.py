@@ -259,10 +259,8 @@ def mean(values: Floats) -> Measured:
     return Measured(middle, middle - error, middle + error, n)
 
 
-def agrees(own: Measured | None, paper: float, n: int) -> bool | None:
+def agrees(own: Measured, paper: float, n: int) -> bool:
     """Whether the paper's share of n differs from ours by no more than chance explains."""
-    if own is None:
-        return None
     pooled = (own.value * own.n + paper * n) / (own.n + n)
     spread = math.sqrt(pooled * (1.0 - pooled) * (1.0 / own.n + 1.0 / n))
     return abs(own.value - paper) <= Z * spread

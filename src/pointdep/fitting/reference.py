@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pointdep.core.objectives import product_log_mean_exp
 from pointdep.core.ratio import RatioModel
-from pointdep.core.weights import product_log_mean_exp
 from pointdep.errors import MEANINGS, Flag
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split

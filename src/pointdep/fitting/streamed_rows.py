@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.linear import Canonical, CrossMoments, canonical_from_moments, part_count
-from pointdep.core.rank_map import RankMap
+from pointdep.core.transforms import RankMap
 from pointdep.data.encoder import SideEncoder
 from pointdep.data.raw import Array
 from pointdep.data.row_source import ColumnMoments, RowSource, ahead, require_finite_piece

@@ -1,10 +1,15 @@
-"""The concat critic against a plain perceptron on [x, y]."""
+"""The concat critic against a plain perceptron on [x, y]; its pass over cells against autograd."""
+
+from __future__ import annotations
+
+import math
 
 import pytest
 import torch
 from torch import nn
 
-from pointdep.core.critics import ACTIVATIONS, ConcatCritic
+from pointdep.core.critics import ACTIVATIONS, concat
+from pointdep.core.critics.concat import ConcatCritic, one_part_a_thread, pair_scores
 
 from .kinds import draw
 
@@ -85,3 +90,239 @@ def test_scores_rise_by_exactly_the_amounts(hidden, pair_dtype):
     torch.testing.assert_close(after[0] - before[0], amounts[:, None, None].expand(3, 6, 4))
     torch.testing.assert_close(after[1] - before[1], amounts[:, None].expand(3, 4))
     assert all(parameter.requires_grad for parameter in critic.parameters())
+
+
+# Replicas, rows of x, rows of y, units of the first layer and of the second.
+SHAPES = [(1, 4, 4, 5, 3), (3, 6, 6, 4, 7), (2, 5, 8, 6, 6), (4, 7, 2, 3, 5), (2, 1, 1, 1, 1)]
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+NAMES = ("hx", "hy", "weight", "bias", "last weight", "last bias")
+
+
+def make(shape, dtype=torch.float64):
+    """hx, hy and the four weights, all different in every replica."""
+    replicas, rows, columns, hidden, outputs = shape
+    shapes = (
+        (replicas, rows, hidden),
+        (replicas, columns, hidden),
+        (replicas, hidden, outputs),
+        (replicas, 1, outputs),
+        (replicas, outputs, 1),
+        (replicas, 1, 1),
+    )
+    drawn = [draw(*size, seed=number) for number, size in enumerate(shapes)]
+    drawn[2] /= math.sqrt(hidden)
+    return [tensor.to(dtype).requires_grad_() for tensor in drawn]
+
+
+def plain(hx, hy, weight, bias, last_weight, last_bias):
+    """Scores by one perceptron a replica, a cell at a time in the rows of one matrix."""
+    scores = []
+    for r in range(len(hx)):
+        first = torch.relu(hx[r][:, None, :] + hy[r][None, :, :])
+        second = torch.relu(first @ weight[r] + bias[r])
+        scores.append((second @ last_weight[r] + last_bias[r]).squeeze(-1))
+    return torch.stack(scores)
+
+
+def with_gradients(function, tensors, grad):
+    """The scores, and the gradients of the six inputs, of sum(scores * grad)."""
+    scores = function(*tensors)
+    return scores.detach(), torch.autograd.grad(scores, tensors, grad)
+
+
+def both(tensors, dtype=torch.float64):
+    """Ours and the plain one: scores and gradients."""
+    grad = draw(len(tensors[0]), tensors[0].shape[1], tensors[1].shape[1], seed=9)
+    grad = grad.to(tensors[0].dtype)
+    ours = with_gradients(lambda *t: pair_scores(dtype, *t), tensors, grad)
+    return ours, with_gradients(plain, tensors, grad)
+
+
+def off(found, wanted):
+    """The distance, in units of the wanted one's norm."""
+    return ((found - wanted).norm() / wanted.norm()).item()
+
+
+class TestAgainstAutograd:
+    @every_shape
+    def test_scores_and_all_gradients(self, shape):
+        tensors = make(shape)
+        (scores, grads), (wanted_scores, wanted_grads) = both(tensors)
+        assert scores.shape == shape[:3]
+        torch.testing.assert_close(scores, wanted_scores, rtol=1e-10, atol=1e-10)
+        for name, tensor, found, wanted in zip(NAMES, tensors, grads, wanted_grads, strict=True):
+            assert found.shape == tensor.shape
+            torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10, msg=name)
+
+    @pytest.mark.parametrize("shape", SHAPES[:3], ids=str)
+    def test_finite_differences(self, shape):
+        assert torch.autograd.gradcheck(lambda *t: pair_scores(torch.float64, *t), make(shape))
+
+    @every_shape
+    def test_all_replicas_at_once(self, shape, monkeypatch):
+        """The way of a GPU, less its compiler."""
+        monkeypatch.setattr(concat, "_compiled", lambda function: function)
+        tensors, grad = make(shape), draw(*shape[:3], seed=9)
+        found = with_gradients(lambda *t: concat._AllAtOnce.apply(torch.float64, *t), tensors, grad)
+        wanted = with_gradients(plain, tensors, grad)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+    @pytest.mark.parametrize("few", [1, 2, 3, 5, 9])
+    def test_a_few_replicas_after_another(self, few, monkeypatch):
+        monkeypatch.setattr(concat, "_CACHED", few * 4 * 6 * 3)
+        parts, forward = [], concat._forward
+
+        def count(dtype, *tensors):
+            parts.append(len(tensors[0]))
+            return forward(dtype, *tensors)
+
+        monkeypatch.setattr(concat, "_forward", count)
+        found, wanted = both(make((5, 4, 6, 3, 7)))
+        assert parts == [min(few, 5 - first) for first in range(0, 5, few)]
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+    def test_inputs_and_gradient_that_are_not_contiguous(self):
+        tensors = [t.detach().mT.contiguous().mT.requires_grad_() for t in make((2, 6, 5, 4, 3))]
+        assert not any(t.is_contiguous() for t in tensors[:3])
+        grad = draw(2, 5, 6, seed=9).mT
+        found = with_gradients(lambda *t: pair_scores(torch.float64, *t), tensors, grad)
+        wanted = with_gradients(plain, tensors, grad)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+    def test_gradient_is_zero_at_the_kinks(self):
+        """As autograd has it: a unit at exactly zero learns nothing."""
+        tensors = [torch.zeros_like(t).requires_grad_() for t in make((1, 3, 3, 2, 2))]
+        (_, grads), (_, wanted) = both(tensors)
+        torch.testing.assert_close(grads, wanted, rtol=0, atol=0)
+        assert [bool(g.any()) for g in grads] == [False] * 5 + [True]
+
+
+class TestPrecision:
+    def test_bf16_is_roughly_right(self):
+        tensors = make((2, 24, 24, 64, 64), torch.float32)
+        (scores, grads), (wanted_scores, wanted_grads) = both(tensors, torch.bfloat16)
+        assert scores.dtype == torch.float32
+        assert 0 < off(scores, wanted_scores) < 1e-2
+        for name, found, wanted in zip(NAMES, grads, wanted_grads, strict=True):
+            assert found.dtype == torch.float32
+            assert off(found, wanted) < 8e-2, name
+        # The last bias' gradient is a sum of what came in; the others come of products.
+        assert off(grads[-1], wanted_grads[-1]) < 1e-5
+        assert min(off(*pair) for pair in zip(grads[:5], wanted_grads[:5], strict=True)) > 1e-4
+
+    def test_float32(self):
+        (scores, grads), (wanted_scores, wanted_grads) = both(
+            make((2, 24, 24, 64, 64), torch.float32), torch.float32
+        )
+        assert off(scores, wanted_scores) < 1e-6
+        assert max(off(*pair) for pair in zip(grads, wanted_grads, strict=True)) < 1e-4
+
+
+class TestReplicas:
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("number", range(6), ids=NAMES)
+    def test_one_that_is_not_a_number_leaves_the_others_alone(self, number, dtype):
+        tensors = make((3, 5, 5, 4, 6), torch.float32 if dtype != torch.float64 else dtype)
+        (scores, grads), _ = both(tensors, dtype)
+        tensors[number].data[1] = torch.nan
+        (spoilt_scores, spoilt_grads), _ = both(tensors, dtype)
+        assert spoilt_scores[1].isnan().all()
+        for found, wanted in ((spoilt_scores, scores), *zip(spoilt_grads, grads, strict=True)):
+            assert torch.equal(found[[0, 2]], wanted[[0, 2]])
+
+    def test_each_is_as_alone(self):
+        tensors = make((3, 5, 7, 4, 6))
+        (scores, grads), _ = both(tensors)
+        grad = draw(3, 5, 7, seed=9)
+        for r in range(3):
+            alone = [t.detach()[r : r + 1].clone().requires_grad_() for t in tensors]
+            found = with_gradients(
+                lambda *t: pair_scores(torch.float64, *t), alone, grad[r : r + 1]
+            )
+            torch.testing.assert_close(found[0][0], scores[r])
+            torch.testing.assert_close(found[1], tuple(g[r : r + 1] for g in grads))
+
+
+class TestInTheCritic:
+    def make(self, **options):
+        critic = ConcatCritic(2, 3, 5, **{"hidden": (6, 4), "activation": "relu", **options})
+        critic.reset([torch.Generator().manual_seed(seed) for seed in (0, 1)])
+        return critic.double()
+
+    def test_the_same_as_without(self):
+        critic, x, y = self.make(), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
+        grad = draw(2, 6, 4, seed=3)
+        wanted = critic.matrix(x, y)
+        wanted_grads = torch.autograd.grad(wanted, tuple(critic.parameters()), grad)
+        critic.pair_dtype = torch.float64
+        found = critic.matrix(x, y)
+        assert type(found.grad_fn) is not type(wanted.grad_fn)
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+        grads = torch.autograd.grad(found, tuple(critic.parameters()), grad)
+        torch.testing.assert_close(grads, wanted_grads, rtol=1e-10, atol=1e-10)
+
+    @pytest.mark.parametrize(
+        "options", [{"hidden": (6,)}, {"hidden": (6, 4, 3)}, {"activation": "silu"}], ids=str
+    )
+    def test_other_networks_go_the_plain_way(self, options):
+        critic, x, y = self.make(**options), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
+        wanted = critic.matrix(x, y)
+        critic.pair_dtype = torch.bfloat16
+        assert not critic.fusable
+        assert torch.equal(critic.matrix(x, y), wanted)
+
+    def test_more_dimensions_go_the_plain_way(self):
+        critic, x, y = self.make(), draw(2, 3, 6, 3, seed=1), draw(2, 3, 4, 5, seed=2)
+        wanted = critic.matrix(x, y)
+        critic.pair_dtype = torch.bfloat16
+        assert critic.fusable
+        assert torch.equal(critic.matrix(x, y), wanted)
+
+
+class TestOnePartAThread:
+    @pytest.fixture
+    def threads(self):
+        before = torch.get_num_threads()
+        yield torch.set_num_threads
+        torch.set_num_threads(before)
+
+    @pytest.mark.parametrize("few", [1, 2])
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_as_without(self, few, count, threads, monkeypatch):
+        monkeypatch.setattr(concat, "_CACHED", few * 6 * 4 * 3)
+        tensors = make((5, 6, 4, 3, 7))
+        threads(1)
+        (scores, grads), _ = both(tensors)
+        threads(count)
+        with one_part_a_thread():
+            (found_scores, found_grads), _ = both(tensors)
+        assert torch.equal(scores, found_scores)
+        assert all(map(torch.equal, grads, found_grads))
+
+    def test_each_has_one_thread_and_the_number_is_as_before(self, threads, monkeypatch):
+        threads(3)
+        seen = []
+
+        def forward(*part):
+            seen.append((torch.get_num_threads(), torch.is_grad_enabled()))
+            return original(*part)
+
+        original = concat._forward
+        monkeypatch.setattr(concat, "_forward", forward)
+        monkeypatch.setattr(concat, "_CACHED", 1)
+        with one_part_a_thread():
+            assert torch.get_num_threads() == 1
+            pair_scores(torch.float64, *make((4, 5, 5, 3, 3)))
+        assert seen == [(1, False)] * 4
+        assert torch.get_num_threads() == 3
+        pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
+        assert seen[4:] == [(3, False)]
+
+    def test_what_goes_wrong_in_one_is_raised(self, threads, monkeypatch):
+        threads(2)
+        monkeypatch.setattr(concat, "_CACHED", 1)
+        tensors = make((3, 5, 5, 4, 3))
+        tensors[2] = tensors[2][:, :2]
+        with pytest.raises(RuntimeError, match="batch2"), one_part_a_thread():
+            pair_scores(torch.float64, *tensors)
+        assert torch.get_num_threads() == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,8 @@ from pointdep.contrastive import losses
 from pointdep.contrastive.distributed import all_sum, gather, row_counts, world
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
-from pointdep.contrastive.losses import collapse
+from pointdep.contrastive.losses import LOSSES
+from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe
 from pointdep.contrastive.views import (
@@ -28,17 +29,6 @@ from pointdep.contrastive.views import (
 from pointdep.core.methods import get_method
 from pointdep.data.images import ImageSet
 from pointdep.errors import Flag, InputError, unknown_name
-
-LOSSES: Mapping[str, type[losses.ContrastiveLoss]] = {
-    "cpc": losses.CPCLoss,
-    "pcc": losses.PCCLoss,
-    "drfc": losses.DRFCLoss,
-    "variational": losses.VariationalLoss,
-    "dm1": losses.DM1Loss,
-    "dm2": losses.DM2Loss,
-    "rpc": losses.RPCLoss,
-}
-"""The loss of each objective."""
 
 _RISE = 0.1  # share of a SimCLR run in which the rate rises
 _RISE_STEPS = 500  # the same for AMDIM, in steps
@@ -201,7 +191,7 @@ class AMDIM(TwoViewRecipe):
         first, second = (self.encoder(_laid_out(view)) for view in views)
         cost = self.costs(first, second, cells=cells).total
         features = torch.cat([first.one, second.one]).detach()
-        self.spread.copy_(collapse.spread(features.float()))
+        self.spread.copy_(spread(features.float()))
         classifiers = (self.linear, self.perceptron)
         both = labels.repeat(2)
         entropies = [F.cross_entropy(one(features).float(), both) for one in classifiers]
@@ -236,7 +226,7 @@ class AMDIM(TwoViewRecipe):
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        if self.spread.item() >= collapse.UNTOUCHED:
+        if self.spread.item() >= FREE_SPREAD:
             return ()
         return (Flag("collapsed", (0,), "the features of all images are the same"),)
 

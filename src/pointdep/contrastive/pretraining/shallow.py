@@ -14,13 +14,13 @@ from torch import Tensor
 
 from pointdep.contrastive.distributed import gather
 from pointdep.contrastive.encoders.realnvp import RealNVP
-from pointdep.contrastive.losses import collapse
-from pointdep.contrastive.losses.precision import no_autocast
+from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.views import halves
 from pointdep.core.critics.layers import ReplicaLinear
 from pointdep.core.methods import Method, get_method
+from pointdep.core.precision import no_autocast
 from pointdep.core.ratio import MethodGroups
 from pointdep.data.images import ImageSet
 from pointdep.errors import Flag, InputError
@@ -78,7 +78,7 @@ class Shallow(Recipe):
         with no_autocast(upper):
             scores = self.product(upper) @ lower.transpose(-1, -2)
         with torch.no_grad():
-            self.spread.copy_(torch.minimum(collapse.spread(upper), collapse.spread(lower)))
+            self.spread.copy_(torch.minimum(spread(upper), spread(lower)))
         return -self.groups.apply(lambda method, part: method.objective(part), scores)
 
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
@@ -107,7 +107,7 @@ class Shallow(Recipe):
     @property
     def flags(self) -> tuple[Flag, ...]:
         noticed = (
-            ("collapsed", self.spread < collapse.UNTOUCHED, "the codes of all images are the same"),
+            ("collapsed", self.spread < FREE_SPREAD, "the codes of all images are the same"),
             ("diverged", ~self.spread.isfinite(), "the codes are not finite"),
         )
         found = []

@@ -1,144 +1,268 @@
-"""The walk over blocks of inner-product scores, and the gradients that are gathered on it."""
+"""The walk over a large matrix of scores: which cells at a time, of what weight, by which kernels.
+
+Matrices of scores come as (L, n, m): L matrices of n rows and m columns. A block is a rectangle of
+cells in some of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from pointdep.core.blocked.blocks import Block, blocks
-from pointdep.core.blocked.cells import Elementwise
-from pointdep.core.blocked.weights import CellWeights
+from pointdep.errors import InputError
+
+# One block of scores should stay in the cache until the products that use it are done: 1 MiB of
+# float32 for each thread of a CPU. A GPU's block, 256 MiB, is larger than its cache, because each
+# block keeps the host busy for half a millisecond (benchmarks/results/blocked_objectives.json).
+_CPU_CELLS, _MOST_THREADS = 1 << 18, 16
+_GPU_CELLS = 1 << 26
+_MANY = 4  # blocks of one size: worth compiling the steps on them
+_COPIES = 4  # of a block alive at a time
+_SHARE = 8  # at most an eighth of the free memory
+_LEAST_BITS = 16  # 256 KiB of float32 are always available
+
+
+class Block(NamedTuple):
+    """A rectangle of cells in some of the matrices."""
+
+    matrices: slice
+    rows: slice
+    columns: slice
+    common: bool = False  # one of many of this size
+
+
+def best_cells(device: torch.device) -> int:
+    """Cells of a block that suit the caches of the device."""
+    if device.type == "cuda":
+        return _GPU_CELLS
+    return _CPU_CELLS * min(torch.get_num_threads(), _MOST_THREADS)
+
+
+def cells_at_hand(device: torch.device, itemsize: int) -> int:
+    """`best_cells`, or fewer if there is little free memory."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        # Memory that torch has reserved and does not use is free too.
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    else:
+        try:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, OSError, ValueError):  # a system that does not say
+            free = 1 << 30
+    allowed = free // (_SHARE * _COPIES * itemsize)
+    # A power of two, so that small changes of the free memory do not change the block.
+    return min(best_cells(device), 1 << max(_LEAST_BITS, allowed.bit_length() - 1))
+
+
+def block_sizes(matrices: int, rows: int, columns: int, cells: int) -> tuple[int, int, int]:
+    """Whole matrices if one is small, else nearly square pieces of one."""
+    if rows * columns <= cells:
+        return min(matrices, cells // (rows * columns)), rows, columns
+    # A power of two, of which the usual batch sizes are multiples.
+    side = 1 << (math.isqrt(cells).bit_length() - 1)
+    wide = min(columns, side if rows >= side else max(1, cells // rows))
+    return 1, min(rows, max(1, cells // wide)), wide
+
+
+def blocks(matrices: int, rows: int, columns: int, cells: int) -> Iterator[Block]:
+    """All cells of matrices of this size, about `cells` at a time; the last ones are smaller."""
+    size = block_sizes(matrices, rows, columns, cells)
+    full = (matrices // size[0]) * (rows // size[1]) * (columns // size[2])
+    for m in spans(matrices, size[0]):
+        for r in spans(rows, size[1]):
+            for c in spans(columns, size[2]):
+                found = tuple(part.stop - part.start for part in (m, r, c))
+                yield Block(m, r, c, found == size and full >= _MANY)
+
+
+def spans(total: int, size: int) -> list[slice]:
+    """Slices of `size` that cover `total`."""
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is summed, over which cells, and how many of them at a time.
+class Pairs:
+    """Row i and column i are a pair, of weight `rows[..., i]` (1 if omitted)."""
 
-    link: what makes scores of inner products, None where they are the scores.
-    shift: (L,), taken off the scores.
+    rows: Tensor | None = None
+
+    def __getitem__(self, index: Any) -> Pairs:
+        return Pairs(_at(self.rows, index))
+
+
+@dataclass(frozen=True)
+class Others:
+    """Cell (i, j) is a sample of the product if i and j differ, and so do their ids.
+
+    Its weight is `rows[..., i] * rows[..., j]`, 1 if they are omitted. Both: (..., n).
     """
 
-    weights: CellWeights
-    cells: int
-    link: Elementwise | None = None
-    function: Elementwise | None = None
-    shift: Tensor | None = None
+    rows: Tensor | None = None
+    ids: Tensor | None = None
+
+    def __getitem__(self, index: Any) -> Others:
+        return Others(_at(self.rows, index), _at(self.ids, index))
+
+    def exist(self) -> Tensor:
+        """Whether any cell has weight, (...,); requires rows or ids."""
+        rows, ids = self.rows, self.ids
+        if ids is None:
+            assert rows is not None
+            ids = torch.arange(rows.shape[-1], device=rows.device).expand_as(rows)
+        kept = torch.ones_like(ids, dtype=torch.bool) if rows is None else rows > 0
+        ends = torch.iinfo(torch.long)
+        lowest = torch.where(kept, ids.long(), ends.max).amin(-1)
+        return lowest < torch.where(kept, ids.long(), ends.min).amax(-1)
 
 
-class Factors:
-    """The rows that make the scores, and the walk over blocks of them."""
+def _at(tensor: Tensor | None, index: Any) -> Tensor | None:
+    return None if tensor is None else tensor[index]
+
+
+class CellWeights(Protocol):
+    """Weights of the cells of L matrices that are never written down as matrices."""
+
+    def block(self, at: Block) -> Tensor | None:
+        """Weights or a mask that broadcast against the block; None if all are one."""
+
+    def row_sums(self) -> Tensor:
+        """(L, n), whole numbers or float64."""
+
+
+class OtherCells:
+    """Cells whose row and column differ in their ids: `Others`, of matrices of any shape.
+
+    x: (L, n, ...) gives size and device. rows: (L, n), of square matrices, or None. ids: those of
+    the rows, (L, n), and of the columns, (L, m); without them the id of row or column i is
+    i modulo `period`, which is n unless given.
+    """
 
     def __init__(
-        self, x: Tensor, y: Tensor, own_x: Tensor | None, own_y: Tensor | None, job: Job
+        self,
+        x: Tensor,
+        rows: Tensor | None = None,
+        ids: tuple[Tensor, Tensor] | None = None,
+        period: int | None = None,
     ) -> None:
-        self.x, self.y, self.job = x.detach(), y.detach(), job
-        self.own_x, self.own_y = (None if own is None else own.detach() for own in (own_x, own_y))
-        # What a step has to add to the inner products, or to what the link makes of them.
-        self.last_x, self.last_y = (self.own_x, self.own_y) if job.link is None else (None, None)
-        if job.shift is not None:
-            down = -job.shift.to(x.dtype).unsqueeze(-1).expand(x.shape[:2])
-            self.last_x = down if self.last_x is None else self.last_x + down
+        self.shape, self.device, self.rows, self.ids = x.shape[:2], x.device, rows, ids
+        self.period = period or x.shape[1]
 
-    def walk(self) -> Iterator[Scored]:
-        shape = (len(self.x), self.x.shape[1], self.y.shape[1])
-        # Scores in bfloat16 have two or three digits.
-        with torch.autocast(self.x.device.type, enabled=False):
-            for at in blocks(*shape, self.job.cells):
-                yield Scored(self, at)
+    def block(self, at: Block) -> Tensor | None:
+        mask = self._mask(at)
+        if self.rows is None:
+            return mask
+        rows, columns = self.rows[at.matrices, at.rows], self.rows[at.matrices, at.columns]
+        weights = rows.unsqueeze(-1) * columns.unsqueeze(-2)
+        return weights if mask is None else weights * mask
 
-
-class Scored:
-    """One block: the rows and columns that meet in it, and what becomes of their products."""
-
-    def __init__(self, factors: Factors, at: Block) -> None:
-        self.at, self.link, self._factors = at, factors.job.link, factors
-        self.x, self.y = self._rows(factors.x), self._columns(factors.y)
-        self.weights = factors.job.weights.block(at)
-        self.base: Tensor | None = None
-
-    @property
-    def compiled(self) -> bool:
-        """Whether steps are compiled: on a GPU, for blocks of which there are many."""
-        return self.at.common and self.x.is_cuda
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Matrices, rows and columns."""
-        return len(self.x), self.x.shape[1], self.y.shape[1]
-
-    def linked(self) -> Tensor:
-        """The inner products, (l, r, c); where there is a link, what it makes of them."""
-        inner = _product(self.x, self.y)
-        if self.link is None:
-            return inner
-        if self._factors.own_x is not None:
-            inner += self._rows(self._factors.own_x).unsqueeze(-1)
-        if self._factors.own_y is not None:
-            inner += self._columns(self._factors.own_y).unsqueeze(-2)
-        with torch.enable_grad():
-            self.base = inner.requires_grad_()
-            return self.link(self.base)
-
-    def sides(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """What a step has still to add to rows and to columns, and the weights."""
-        last_x, last_y = self._factors.last_x, self._factors.last_y
-        return (
-            None if last_x is None else self._rows(last_x),
-            None if last_y is None else self._columns(last_y),
-            self.weights,
+    def _mask(self, at: Block) -> Tensor | None:
+        if self.ids is not None:
+            rows, columns = self.ids[0][at.matrices, at.rows], self.ids[1][at.matrices, at.columns]
+            return rows.unsqueeze(-1) != columns.unsqueeze(-2)
+        # Few blocks have a cell of equal ids, and the others need no mask.
+        least, most = at.rows.start - at.columns.stop + 1, at.rows.stop - at.columns.start - 1
+        if most // self.period * self.period < least:
+            return None
+        rows, columns = (
+            torch.arange(part.start, part.stop, device=self.device) % self.period
+            for part in (at.rows, at.columns)
         )
+        return (rows[:, None] != columns).unsqueeze(0)
 
-    def back(self, scores: Tensor, slopes: Tensor) -> Tensor:
-        """From slopes of the scores to slopes of the inner products."""
-        assert self.base is not None
-        (slopes,) = torch.autograd.grad(scores, self.base, slopes)
-        return slopes if self.weights is None else torch.where(self.weights > 0, slopes, 0.0)
+    def row_sums(self) -> Tensor:
+        if self.ids is None:
+            if self.rows is None:
+                return torch.full(self.shape, self.shape[1] - 1, device=self.device)
+            rows = self.rows.double()
+            return rows * (rows.sum(-1, keepdim=True) - rows)
+        order, first, last = self.alike()
+        if self.rows is None:
+            return self.ids[1].shape[-1] - (last - first)
+        rows = self.rows.double()
+        until = torch.nn.functional.pad(rows.gather(-1, order).cumsum(-1), (1, 0))
+        return rows * (until[:, -1:] - (until.gather(-1, last) - until.gather(-1, first)))
 
-    def _rows(self, tensor: Tensor) -> Tensor:
-        return tensor[self.at.matrices, self.at.rows]
-
-    def _columns(self, tensor: Tensor) -> Tensor:
-        return tensor[self.at.matrices, self.at.columns]
-
-
-class Gradients:
-    """Gradients of x, y, own_x and own_y, of those that are wanted, in the making."""
-
-    def __init__(self, factors: Factors, wanted: tuple[bool, ...]) -> None:
-        inputs = (factors.x, factors.y, factors.own_x, factors.own_y)
-        self.tensors = [
-            torch.zeros_like(tensor) if tensor is not None and needed else None
-            for tensor, needed in zip(inputs, wanted, strict=False)
-        ]
-
-    def add(self, block: Scored, scores: Tensor, slopes: Tensor, rows: Tensor | None) -> None:
-        """What a block adds. slopes: (l, r, c) of its scores; rows: their sums, if known."""
-        if block.base is not None:
-            slopes, rows = block.back(scores, slopes), None
-        x, y, own_x, own_y = self.tensors
-        at = block.at
-        if x is not None:
-            _accumulate(x[at.matrices, at.rows], slopes, block.y)
-        if y is not None:
-            _accumulate(y[at.matrices, at.columns], slopes.mT, block.x)
-        if own_x is not None:
-            own_x[at.matrices, at.rows] += slopes.sum(-1) if rows is None else rows
-        if own_y is not None:
-            own_y[at.matrices, at.columns] += slopes.sum(-2)
+    def alike(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Columns in the order of their ids, (L, m), and where in it those of a row's id begin and
+        end, (L, n) each; the host need not wait for any of it."""
+        assert self.ids is not None
+        ids, (ordered, order) = self.ids[0].contiguous(), self.ids[1].sort(-1)
+        first, last = (torch.searchsorted(ordered, ids, right=right) for right in (False, True))
+        return order, first, last
 
 
-def _product(x: Tensor, y: Tensor) -> Tensor:
-    """(l, r, e), (l, c, e) -> (l, r, c)."""
-    if len(x) == 1:  # the plain product has the better kernels
-        return (x[0] @ y[0].T).unsqueeze(0)
-    return x @ y.mT
+class Dense:
+    """Weights that the caller holds, as a view of (R, G, n, m) with R G = L."""
+
+    def __init__(self, weights: Tensor, shape: tuple[int, ...], parts: int) -> None:
+        """weights: broadcast against scores of this shape, (..., parts n, m)."""
+        try:
+            weights = weights.expand(shape)
+        except RuntimeError:
+            raise InputError(
+                f"weights of shape {tuple(weights.shape)} do not fit scores of shape {shape}"
+            ) from None
+        self.weights: Tensor = weights.reshape(-1, parts, shape[-2] // parts, shape[-1])
+
+    def block(self, at: Block) -> Tensor:
+        part = self.weights[:, :, at.rows, at.columns]
+        if part.shape[0] == part.shape[1] == 1:
+            return part[0]
+        numbers = torch.arange(at.matrices.start, at.matrices.stop, device=part.device)
+        return part[numbers // part.shape[1], numbers % part.shape[1]]
+
+    def row_sums(self) -> Tensor:
+        return self.weights.sum(-1, dtype=torch.float64).flatten(0, 1)
+
+    def diagonal(self) -> Tensor:
+        """Of weights that are on the diagonal alone: (R, G, n)."""
+        found = self.weights.diagonal(dim1=-2, dim2=-1)
+        if int(self.weights.count_nonzero()) != int(found.count_nonzero()):
+            raise InputError(
+                "cpc without a matrix of scores takes joint weights on the diagonal alone"
+            )
+        return found
 
 
-def _accumulate(place: Tensor, left: Tensor, right: Tensor) -> None:
-    if len(place) == 1:
-        place[0].addmm_(left[0], right[0])
-    else:
-        place.baddbmm_(left, right)
+Step = Callable[..., Any]
+_numbers = itertools.count()
+
+
+@cache
+def compiled_step(step: FunctionType, option: Any, shape: tuple[int, ...]) -> Step:
+    """step(option, ...) by torch.compile; as it is, from the day that fails on this machine."""
+    # torch counts how often a function was compiled and gives up at eight, so each combination of
+    # option and block shape has a function of its own.
+    name = f"{step.__name__}_{'x'.join(map(str, shape))}_{next(_numbers)}"
+    own = FunctionType(step.__code__.replace(co_name=name), step.__globals__, name)
+    run: Step = torch.compile(own, dynamic=False)
+
+    def safely(*tensors: Tensor | None) -> Any:
+        nonlocal run
+        try:
+            return run(option, *tensors)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a missing compiler, driver or Triton raises
+            if run is step:
+                raise
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            warnings.warn(
+                f"torch.compile failed ({lines[0]}): large batches are computed more slowly",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            run = step
+        return run(option, *tensors)
+
+    return safely

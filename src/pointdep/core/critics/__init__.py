@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP
     from pointdep.core.critics.user import EncoderCritic, ModuleCritic
 
-_HOME = {
-    **{"Critic": "base", "ConcatCritic": "concat", "EncoderCritic": "user", "ModuleCritic": "user"},
-    **{"BilinearCritic": "inner", "InnerProductCritic": "inner", "SeparableCritic": "inner"},
-    **{"ACTIVATIONS": "layers", "ReplicaLinear": "layers", "ReplicaMLP": "layers"},
-    **{"build_critic": "build", "critic_class": "build", "replica_generators": "build"},
-}
+_HOMES = ("base", "build", "concat", "inner", "layers", "user")
 
 __all__ = [
     "ACTIVATIONS",
@@ -46,9 +41,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in __all__:
+        for home in _HOMES:
+            module = importlib.import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _make(name: str, entry: Any) -> type[Critic]:

@@ -54,9 +54,9 @@ class Critic(nn.Module):
     torch.Size([2, 4, 6])
     """
 
-    # What it is given: columns as normal scores of their ranks, and the map of each side.
-    ranked = False
+    ranked = False  # it is given columns as normal scores of their ranks
     side_map: type[Standardizer] | type[CanonicalMap] = Standardizer
+    """How the columns of each side are prepared."""
     # What it is and gives.
     models_log_ratio = False  # whatever the method, its output is log r
     default_activation = "silu"  # where it is left to the critic

@@ -1,4 +1,4 @@
-"""The default critic of wide data: a closed form and two towers, mixed."""
+"""The default critics: a Gaussian closed form, and a network or two towers beside it."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,89 @@ import torch
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.critics.auto import ResidualCritic, TowersCritic
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
+from pointdep.errors import InputError
 
-from .kinds import X_DIM, Y_DIM, build, draw
+from .kinds import KINDS, X_DIM, Y_DIM, build, draw, x_dim, y_dim
 
 R = 3
+
+
+def canonical_sides(rows=6, others=6):
+    return draw(R, rows, x_dim("auto"), seed=1), draw(R, others, y_dim("auto"), seed=2)
+
+
+def silenced():
+    critic = build("auto", R)
+    critic.silence()
+    return critic
+
+
+class TestResidual:
+    """The closed form, and a perceptron beside it."""
+
+    def test_silenced_it_is_the_gaussian_log_ratio(self):
+        critic, (x, y) = silenced(), canonical_sides(6, 6)
+        k = min(X_DIM, Y_DIM)
+        matrix, pairs = critic.matrix(x, y), critic.pairs(x, y)
+        for r in range(R):
+            for i in range(6):
+                for j in range(6):
+                    wanted = gaussian_log_ratio(x[r, i, :k], y[r, j, :k], critic.correlations[r])
+                    torch.testing.assert_close(matrix[r, i, j], wanted)
+            torch.testing.assert_close(pairs[r], matrix[r].diagonal())
+        torch.testing.assert_close(critic.closed_form(x, y), matrix)
+
+    def test_what_the_network_says_is_added(self):
+        loud, quiet, (x, y) = build("auto", R), silenced(), canonical_sides(4, 5)
+        assert loud.net.matrix(x, y).abs().min() > 0
+        torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))
+        wanted = loud.net.pairs(x, y[:, :4])
+        torch.testing.assert_close(loud.pairs(x, y[:, :4]) - quiet.pairs(x, y[:, :4]), wanted)
+
+    def test_without_correlations_and_network_all_pairs_are_independent(self):
+        critic, (x, y) = silenced(), canonical_sides()
+        critic.correlations = torch.zeros_like(critic.correlations)
+        assert torch.equal(critic.matrix(x, y), torch.zeros(R, 6, 6, dtype=torch.float64))
+
+    def test_it_starts_from_the_closed_form(self):
+        critic = ResidualCritic(2, X_DIM, Y_DIM, hidden=(8, 6)).double()
+        critic.correlations += 0.5
+        critic.reset(replica_generators(5, 2))
+        x, y = canonical_sides()
+        torch.testing.assert_close(critic.matrix(x[:2], y[:2]), critic.closed_form(x[:2], y[:2]))
+        first, other = critic.net.x_half.first.weight
+        assert first.any()
+        assert not torch.equal(first, other)
+        alone = ResidualCritic(1, X_DIM, Y_DIM, hidden=(8, 6)).double()
+        alone.reset(replica_generators(5, 2)[1:])
+        torch.testing.assert_close(alone.net.x_half.first.weight[0], other)
+        assert critic.informed
+
+    def test_only_the_network_is_trained(self):
+        critic, (x, y) = build("auto", R), canonical_sides()
+        assert all(name.startswith("net.") for name, _ in critic.named_parameters())
+        x.requires_grad_()
+        critic.matrix(x, y).square().sum().backward()
+        assert all(p.grad is not None and p.grad.any() for p in critic.parameters())
+        assert critic.correlations.grad is None
+        assert not critic.correlations.requires_grad
+
+    def test_a_silent_network_learns_at_its_last_layer_first(self):
+        """Or it would never start."""
+        critic, (x, y) = silenced(), canonical_sides()
+        critic.matrix(x, y).square().sum().backward()
+        last = critic.net.rest.layers[-1]
+        assert last.weight.grad.any()
+        assert not critic.net.x_half.first.weight.grad.any()
+
+    def test_selected_replicas_keep_their_correlations(self):
+        critic = build("auto", R)
+        chosen = critic.select([2, 0])
+        torch.testing.assert_close(chosen.correlations, critic.correlations[[2, 0]])
+        chosen.silence()
+        chosen.correlations.zero_()
+        assert critic.correlations.all()
+        assert critic.net.rest.layers[-1].weight.any()
 
 
 def sides(rows=6, others=6):
@@ -114,13 +193,6 @@ class TestReplicas:
         chosen.x_weight.zero_()
         torch.testing.assert_close(critic.matrix(x, y), wanted)
 
-    def test_all_of_it_is_saved(self):
-        critic = build("auto, wide", R)
-        again = TowersCritic(R, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4).double().eval()
-        again.load_state_dict(critic.state_dict())
-        x, y = sides()
-        assert torch.equal(again.matrix(x, y), critic.matrix(x, y))
-
     @pytest.mark.parametrize(("x_dim", "y_dim"), [(3, 5), (5, 3), (4, 4)])
     def test_canonical_coordinates_as_they_are_found(self, x_dim, y_dim):
         """log r of the rows themselves, by the covariance of canonical coordinates."""
@@ -193,6 +265,17 @@ class TestTraining:
 
 
 def test_built_by_name():
+    critic = build_critic("auto", 2, 4, 3)
+    assert isinstance(critic, ResidualCritic)
+    assert [layer.weight.shape[1] for layer in critic.net.rest.layers] == [256, 64]
+    assert critic.correlations.shape == (2, 3)
+    concat = build_critic("concat", 2, 4, 3)
+    assert [layer.weight.shape[1] for layer in concat.rest.layers] == [256, 256]
+    with pytest.raises(InputError, match="hidden='wide' must be 'auto' or layer widths"):
+        build_critic("auto", 2, 4, 3, hidden="wide")
+
+
+def test_built_by_name_for_wide_data():
     critic = build_critic("auto", 2, 30, 40, hidden=(16, 8), embedding_dim=5, wide=True)
     assert isinstance(critic, TowersCritic)
     assert critic.correlations.shape == (2, 30)
@@ -202,3 +285,13 @@ def test_built_by_name():
     assert isinstance(build_critic("auto", 2, 30, 40), ResidualCritic)
     scores = np.asarray(build_critic("auto", 1, 30, 30, wide=True).mixture)
     np.testing.assert_array_equal(scores, [[0.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("kind", ["auto", "auto, wide"])
+def test_all_of_it_is_saved(kind):
+    critic, again = build(kind, R), KINDS[kind](R).double()
+    for buffer in again.buffers():
+        buffer.zero_()
+    again.load_state_dict(critic.state_dict())
+    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
+    assert torch.equal(again.matrix(x, y), critic.matrix(x, y))

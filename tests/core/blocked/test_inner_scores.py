@@ -193,7 +193,7 @@ def test_nothing_of_the_size_of_the_matrix(name, weights):
 def test_quadratic_objectives_walk_over_no_cells(name, monkeypatch):
     drawn = draw((2,), 30, 4, own=2)
     expected = CASES[name](drawn.matrix)
-    monkeypatch.delattr("pointdep.core.blocked.scores.cell_sums")
+    monkeypatch.delattr("pointdep.core.blocked.inner_scores.cell_sums")
     torch.testing.assert_close(CASES[name](drawn.inner), expected)
 
 
@@ -207,30 +207,43 @@ def test_half_precision_and_autocast():
             torch.testing.assert_close(objective(half.to(torch.float32)), whole)
 
 
-def test_second_derivatives_are_refused():
-    drawn = draw()
-    for objective in (objectives.js, objectives.cpc):
-        with pytest.raises(InputError, match="no second derivatives"):
-            torch.autograd.grad(objective(drawn.inner), drawn.inputs, create_graph=True)
+@pytest.mark.parametrize("name", NAMES)
+def test_second_derivatives(name):
+    """Also of one tensor on both sides, and by torch.func."""
+    drawn = draw(n=5, e=2, cells=6, weights="rows and ids", own=1)
+
+    def value(*inputs):
+        return CASES[name](InnerScores(*inputs, cells=6), **drawn.inner_weights)
+
+    assert torch.autograd.gradgradcheck(value, drawn.inputs)
+    x = drawn.inputs[0]
+    assert torch.autograd.gradgradcheck(lambda z: CASES[name](InnerScores(z, z, cells=6)), (x,))
+    if name in ("js", "pc", "cpc", "drf"):  # the others look at their reference
+        expected = torch.autograd.grad(value(*drawn.inputs), x)[0]
+        found = torch.func.grad(value)(*(part.detach() for part in drawn.inputs))
+        torch.testing.assert_close(found, expected)
 
 
-def test_bad_input():
-    x = torch.zeros(4, 3)
-    for other in (torch.zeros(4, 2), torch.zeros(2, 4, 3)):
-        with pytest.raises(InputError, match="no inner products"):
-            InnerScores(x, other)
-    with pytest.raises(InputError, match="4 rows of x and 5 of y are not pairs"):
-        objectives.js(InnerScores(x, torch.zeros(5, 3)))
-    with pytest.raises(InputError, match="batch of one pair"):
-        objectives.pc(InnerScores(x[:1], x[:1]))
-    with pytest.raises(InputError, match=r"weights of shape \(4, 3\) do not fit"):
-        objectives.pc(InnerScores(x, x), product=torch.ones(4, 3))
-    with pytest.raises(InputError, match="on the diagonal alone"):
-        objectives.cpc(InnerScores(x, x), joint=torch.ones(4, 4))
-    with pytest.raises(InputError, match="get no gradient"):
-        InnerScores(x, x) - torch.ones((), requires_grad=True)
-    with pytest.raises(InputError, match="go with InnerScores"):
-        objectives.pc(torch.zeros(4, 4), joint=Pairs(torch.ones(4)), product=Others())
+@pytest.mark.parametrize(
+    ("refused", "cause"),
+    [
+        (lambda x: InnerScores(x, torch.zeros(4, 2)), "no inner products"),
+        (lambda x: InnerScores(x, torch.zeros(2, 4, 3)), "no inner products"),
+        (lambda x: objectives.js(InnerScores(x, torch.zeros(5, 3))), "4 rows of x and 5 of y"),
+        (lambda x: objectives.pc(InnerScores(x[:1], x[:1])), "one pair"),
+        (
+            lambda x: objectives.pc(InnerScores(x, x), product=torch.ones(4, 3)),
+            "weights",
+        ),
+        (lambda x: objectives.cpc(InnerScores(x, x), joint=torch.ones(4, 4)), "joint.*diagonal"),
+        (lambda x: InnerScores(x, x) - torch.ones((), requires_grad=True), "no gradient"),
+        (lambda x: (InnerScores(x, x) - torch.ones(())).linked(torch.exp), "link"),
+        (lambda x: objectives.pc(x @ x.T, joint=Pairs(), product=Others()), "InnerScores"),
+    ],
+)
+def test_bad_input(refused, cause):
+    with pytest.raises(InputError, match=cause):
+        refused(torch.zeros(4, 3))
 
 
 def test_rectangular_with_dense_weights():
@@ -241,3 +254,43 @@ def test_rectangular_with_dense_weights():
         if name != "cpc":
             ours = CASES[name](InnerScores(x, y, cells=7), joint, product)
             torch.testing.assert_close(ours, CASES[name](x @ y.T, joint, product))
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weights", ["none", "dense"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_on_a_gpu(name, weights, dtype):
+    drawn = draw((2,), 333, 16, cells=1 << 14, weights=weights, own=1, dtype=dtype, scale=0.5)
+    inputs = [tensor.detach().cuda().requires_grad_() for tensor in drawn.inputs]
+    lean, full = (
+        {k: w.cuda() if isinstance(w, torch.Tensor) else w for k, w in given.items()}
+        for given in (drawn.inner_weights, drawn.weights)
+    )
+    matrix = inputs[0] @ inputs[1].mT + inputs[2].unsqueeze(-1)
+    there = drawn._replace(
+        inner=InnerScores(*inputs, cells=drawn.inner.cells),
+        inner_weights=lean,
+        matrix=matrix,
+        weights=full,
+        inputs=inputs,
+    )
+    assert_same(CASES[name], there, 1e-5 if dtype == torch.float32 else 1e-10)
+
+
+@needs_gpu
+def test_blocks_by_the_memory_of_the_gpu():
+    x, y = (torch.randn(9000, 32, device="cuda") / 3 for _ in range(2))
+    x.requires_grad_()
+    groups = torch.arange(9000, device="cuda") // 3
+    differ = (groups[:, None] != groups).float()
+    for objective in (objectives.pc, objectives.cpc, objectives.dv):
+        ours = objective(InnerScores(x, y), product=Others(ids=groups))
+        theirs = objective(x @ y.T, joint=torch.eye(9000, device="cuda"), product=differ)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+        gradients = [torch.autograd.grad(value, x)[0] for value in (ours, theirs)]
+        bound = 1e-5 * float(gradients[1].abs().max())
+        torch.testing.assert_close(*gradients, rtol=0, atol=bound)

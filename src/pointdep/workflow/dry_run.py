@@ -1,0 +1,251 @@
+"""What the real code takes on a few synthetic rows: the process behind `pointdep plan`.
+
+    python -m pointdep.workflow.dry_run '{"asked": {"rows": 1000000, ...}, "gpu": false, ...}'
+
+An audit of few rows holds a fit of one epoch, and a longer fit of the same rows tells what an epoch
+takes. Audits of more rows follow while there is time, then scores and searches. The last line it
+prints is the JSON of a `Measured`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import json
+import math
+import sys
+import threading
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pointdep.auditing.audit import audit
+from pointdep.core.methods import get_method
+from pointdep.errors import PointdepWarning
+from pointdep.estimators import assembly, fit_rows
+from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+from pointdep.fitting.batches import TrainingOptions
+from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
+
+# More rows are tried while they would end before _GROW_S, and scored until that takes _SCORE_S. On
+# a machine that does other work it may take minutes; after _END_S it is given up.
+_GROW_S, _SCORE_S, _END_S, _GROWTH, _STEPS, _WARM_COLUMNS = 14.0, 0.5, 300.0, 3, 20, 64
+_FEW_ROWS, _MORE_ROWS, _FEW_NUMBERS = 500, 2_000, 2**18  # at first, by the numbers in a row
+_PAIRS = 20, 2_000  # queries and candidates of which all pairs are scored
+_CPU_BATCH = 256  # a larger one is no faster per row on a CPU, and needs more rows
+
+# Beyond these the closed form alone takes minutes: they are measured, and scaled by powers of the
+# columns, (fixed, each). Eigenvectors are cubic, most of a network is linear.
+_MOST_COLUMNS, _MOST_FOLDS = 512, 5
+_POWERS = {"start": (0, 0), "preparation": (3, 1.5), "training": (0, 1), "gib": (0.5, 1)}
+_OF_EACH_FOLD = ("preparation", "score", "retrieve", "search", "pair")
+
+# The memory of a few rows is that of the libraries. These are the bytes for each number, and of an
+# audit for each row, that larger jobs added: benchmarks/results/cost_model_cpu.json.
+_NUMBER_BYTES = {"fit gib": 20, "score gib": 27, "retrieve gib": 27}
+_CHECKED_BYTES = 18_700
+# Factors of time and of memory within which plans were: benchmarks/results/plan.json.
+_WITHIN = {"fit": (1.5, 1.5), "score": (1.5, 1.5), "audit": (2.0, 1.5), "retrieve": (2.0, 1.5)}
+
+
+class DryRun:
+    """Measurements for one shape; `points` holds seconds or GiB by name and rows."""
+
+    def __init__(self, asked: Mapping[str, Any], gpu: bool, cores: int, spawned: float) -> None:
+        self.asked, self.gpu, self.cores, self.spawned = Shape(**asked), gpu, cores, spawned
+        self.columns = max(self.asked.x_dim, self.asked.y_dim)
+        self.dims = [min(dim, _MOST_COLUMNS) for dim in (self.asked.x_dim, self.asked.y_dim)]
+        self.dry = replace(self.asked, folds=min(max(self.asked.folds, 2), _MOST_FOLDS))
+        self.least_rows = min(max(_FEW_NUMBERS // sum(self.dims), _FEW_ROWS), _MORE_ROWS)
+        self.streamed = self.asked.streamed(fit_rows.IN_MEMORY)
+        # For one core, seconds of the processor, which other work on the machine does not lengthen.
+        self.clock = time.process_time if cores == 1 and not gpu else time.time
+        self.points: dict[str, dict[int, float]] = defaultdict(dict)
+        self.empty_gib = _anonymous_gib()
+        self._choose()
+
+    def _choose(self) -> None:
+        """The layers and batches that the estimator chooses for the rows that were asked about."""
+        asked, method = self.asked, get_method("pc", None)
+        wide = assembly.is_wide(method, self.columns)
+        self.hidden = asked.hidden or assembly.choose_hidden(
+            "auto", "auto", asked.rows, wide=self.columns if wide else 0
+        )
+        settings = assembly.CriticSettings("auto", self.hidden, 64, "auto", "auto", wide)
+        limit = {"largest": fit_rows.LARGEST_BATCH} if self.streamed else {}
+        trained = max(2, round(asked.train_share * asked.rows))
+        batch, _ = assembly.batch_shape(settings, method, trained, "auto", "auto", **limit)
+        here = self.gpu and torch.cuda.is_available()
+        self.facts: dict[str, Any] = {
+            "in_memory": fit_rows.IN_MEMORY,
+            "batch": batch,
+            "least_steps": 1 if self.streamed else TrainingOptions(2, 2).min_steps,
+            "gpu": torch.cuda.get_device_name() if here else None,
+        }
+
+    def run(self) -> Measured:
+        """Measure, and make laws of what was measured."""
+        warnings.simplefilter("ignore", PointdepWarning)  # of few rows
+        if self.gpu and self.facts["gpu"] is None:
+            return Measured("", {}, self.facts, {})
+        dims, self.dims = self.dims, [min(dim, _WARM_COLUMNS) for dim in self.dims]
+        self._audit("fit", 100, batch=8)  # what a process pays once belongs to its start
+        self.dims, self.empty_gib = dims, _anonymous_gib()
+        self.points.clear()
+        spawned = 0.0 if self.clock is time.process_time else self.spawned
+        self.points["start"][0] = self.clock() - spawned
+        self._answer(self._train())
+        doubt = LESS_SURE ** ((self.columns > _MOST_COLUMNS) + (self.asked.folds > _MOST_FOLDS))
+        within = {name: (doubt * a, doubt * b) for name, (a, b) in _WITHIN.items()}
+        cores = "one core" if self.cores == 1 else f"{self.cores} cores"
+        laws = {name: self._law(name) for name in self.points}
+        return Measured(self.facts["gpu"] or f"{cores} of this machine", laws, self.facts, within)
+
+    def _train(self) -> Any:
+        """Fits and audits; the last model."""
+        dry, least_steps, points = self.dry, self.facts["least_steps"], self.points
+        batch = self.facts["batch"] if self.gpu else min(self.facts["batch"], _CPU_BATCH)
+        rows = max(self.least_rows, math.ceil(1.1 * batch / dry.train_share))
+        first = replace(dry, rows=rows).visits(batch, least_steps)
+        steps = _STEPS * (1 if max(self.dims) > _WARM_COLUMNS else 3)  # they take little
+        seen, more = {rows: first}, max(1, round(steps * batch * dry.folds / first))
+        fitted = self._audit("fit", rows, batch)
+        self._audit("longer fit", rows, batch, epochs=1 + more)
+        epochs_s = points["longer fit"][rows] - points["fit"][rows]
+        points["training"][round(more * first)] = max(epochs_s, 1e-6)
+        took = 0.0
+        while len(seen) < 2 or time.time() - self.spawned + _GROWTH * took < _GROW_S:
+            began, rows = time.time(), _GROWTH * rows
+            # Small batches, so that the epoch that is subtracted below is little of the fit.
+            small = max(8, int(min(batch, dry.train_share * rows / _STEPS)) // 8 * 8)
+            seen[rows] = replace(dry, rows=rows).visits(small, least_steps)
+            fitted = self._audit("fit", rows, small)
+            took = time.time() - began
+        for rows, visits in seen.items():
+            epoch_s = epochs_s / more * visits / first
+            points["preparation"][rows] = max(0.0, points["fit"][rows] - epoch_s)
+            points["judging"][rows] = points["audit"][rows] - points["fit"][rows]
+        return fitted
+
+    def _audit(self, name: str, rows: int, batch: int, epochs: int = 1) -> Any:
+        """A fit, measured by its name, in an audit if it has one epoch; the model."""
+        timed, fitted = self._timed, []
+
+        class Timed(PointwiseDependency):
+            """An audit fits a copy of its model: only the class can tell how long that takes."""
+
+            def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
+                fitted.append(timed(name, rows, lambda: super(Timed, self).fit(X, Y, groups)))
+                return self
+
+        model = Timed(
+            folds=self.dry.folds,
+            hidden=self.hidden,
+            embedding_dim=self.dry.embedding_dim,
+            batch_size=batch,
+            max_epochs=epochs,
+            patience=epochs,
+            stream=self.streamed,
+            device="cuda" if self.gpu else "cpu",
+            random_state=0,
+            progress=False,
+        )
+        x, y = self._pairs(rows)
+        if epochs == 1:
+            self._timed("audit", rows, lambda: audit(x, y, model=model))
+        else:
+            model.fit(x, y)
+        return fitted[-1]
+
+    def _answer(self, fitted: Any) -> None:
+        """Scores and searches, of more rows until they take a while."""
+        rows, scores = _FEW_ROWS, self.points["score"]
+        how = {"k": 10, "shortlist": 10, "measure_recall": False}
+        while len(scores) < 2 or scores[rows] < _SCORE_S:
+            rows *= _GROWTH
+            x, y = self._pairs(rows)
+            self._timed("score", rows, partial(pair_columns, fitted, x, y))
+            index = self._timed("retrieve", rows, partial(fitted.index, y))
+            self._timed("search", rows, partial(fitted.retrieve, x[:SEARCHED], index, **how))
+        queries, candidates = _PAIRS
+        narrow = self.columns <= NARROW
+        pairs = partial(fitted.pmi_matrix, x[:queries], y[:candidates]) if narrow else int
+        self._timed("pair", queries * candidates, pairs)
+
+    def _pairs(self, rows: int) -> tuple[Any, Any]:
+        """z with |z|, of which a network soon knows more than the closed form."""
+        random = np.random.default_rng(rows)
+        z = random.standard_normal((rows, 2), np.float32)
+        x, y = (
+            side[:, np.arange(dim) % 2] + 0.3 * random.standard_normal((rows, dim), np.float32)
+            for dim, side in zip(self.dims, (z, np.abs(z)), strict=True)
+        )
+        return x.astype(np.float16), y.astype(np.float16)
+
+    def _timed(self, name: str, rows: int, work: Callable[[], Any]) -> Any:
+        """What the work returns; its seconds and its peak memory are points at `rows`."""
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
+        if self.gpu:
+            torch.cuda.reset_peak_memory_stats()
+        peaks, ended = [_anonymous_gib()], threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.01):
+                peaks.append(_anonymous_gib())
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        began = self.clock()
+        found = work()
+        self.points[name][rows] = self.clock() - began
+        ended.set()
+        watching.join()
+        # What earlier work left behind is not this work's.
+        self.points[f"{name} gib"][rows] = max(peaks) - max(0.0, peaks[0] - self.empty_gib)
+        if self.gpu:
+            self.points[f"{name} gpu gib"][rows] = torch.cuda.max_memory_allocated() / 2**30
+        print("measured", flush=True)
+        return found
+
+    def _law(self, name: str) -> tuple[float, float]:
+        """Through the points of fewest and of most rows, for the asked columns and folds."""
+        points = sorted(self.points[name].items())
+        (few, low), (many, high) = points[0], points[-1]
+        each = max(0.0, (high - low) / (many - few)) if many > few else high / max(few, 1)
+        if name in _NUMBER_BYTES:
+            each = _NUMBER_BYTES[name] * sum(self.dims) / 2**30
+        elif name == "audit gib":
+            each = _CHECKED_BYTES / 2**30
+        fixed = max(0.0, low - each * few)
+        wider = max(1.0, self.columns / _MOST_COLUMNS)
+        by_fixed, by_each = _POWERS.get(name.rsplit(maxsplit=1)[-1], (1, 1.5))
+        folds = self.asked.folds / self.dry.folds if name in _OF_EACH_FOLD else 1.0
+        return folds * fixed * wider**by_fixed, folds * each * wider**by_each
+
+
+def _anonymous_gib() -> float:
+    """Memory of this process without mapped files; if that is unknown, the peak of all of it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = status.read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) / 2**20
+    import resource
+
+    unit = 2**30 if sys.platform == "darwin" else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(_END_S, exit=True)
+    print(json.dumps(asdict(DryRun(**json.loads(sys.argv[1])).run())))
