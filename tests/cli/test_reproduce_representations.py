@@ -150,15 +150,15 @@ class TestFigure2:
 
     def test_interrupted_and_continued(self, pointdep, folder, monkeypatch):
         whole = pointdep(*SHALLOW, "--together", 3, "-o", "whole", "--json").json()
-        write = loop.write_snapshot
+        write = loop.write_checkpoint
 
-        def killed(path, state, fingerprint):
-            write(path, state, fingerprint)
+        def killed(path, kind, fingerprint, state):
+            write(path, kind, fingerprint, state)
             if (path.parent.name, state["step"]) == ("cpc+pcc+drfc-1", 4):
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(loop, "_SHARE_OF_WRITING", 1e9)
-        monkeypatch.setattr(loop, "write_snapshot", killed)
+        monkeypatch.setattr(loop, "write_checkpoint", killed)
         command = (*SHALLOW, "--together", 3, "--checkpoint-every", 0, "-o", "ended", "--json")
         ended = pointdep(*command)
         assert (ended.code, ended.err) == (130, f"pointdep: interrupted; {KEPT}")
@@ -166,7 +166,7 @@ class TestFigure2:
         assert [run["name"] for run in left["runs"]] == ["cpc+pcc+drfc-0"]
         assert (folder / "ended" / "figure.png").exists()
         assert "| D-RFC |" in (folder / "ended" / "report.md").read_text()
-        monkeypatch.setattr(loop, "write_snapshot", write)
+        monkeypatch.setattr(loop, "write_checkpoint", write)
         other = pointdep(*command[:-1], "--objectives", "cpc", "--seed", 7)
         stray = "ended/runs/cpc+pcc+drfc-1 is unfinished, and not of this command: --objectives "
         assert other.err == (

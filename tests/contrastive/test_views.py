@@ -145,26 +145,6 @@ def test_hue_at_the_corners_of_the_circle():
         np.testing.assert_allclose(jitter.apply(cube, drawn)[0].numpy(), expected, atol=1e-5)
 
 
-def test_whole_turns_of_colour():
-    """A third of the circle sends red to green to blue, a half to the complement."""
-    jitter = ColourJitter(0, 0, 0, 0.5, p=1.0)
-    red = torch.zeros(1, 3, 2, 2)
-    red[:, 0] = 1
-    third = jitter.apply(red, torch.tensor([[1, 1, 1, 1, 1 / 3]]))
-    assert third[0, :, 0, 0].tolist() == pytest.approx([0, 1, 0], abs=1e-6)
-    half = jitter.apply(red, torch.tensor([[1, 1, 1, 1, 0.5]]))
-    assert half[0, :, 0, 0].tolist() == pytest.approx([0, 1, 1], abs=1e-6)
-
-
-def test_blur_is_kornia_s():
-    filters = pytest.importorskip("kornia.filters")
-    images = some_images(n=4, height=24, width=30)
-    sigma = torch.tensor([0.1, 0.7, 1.3, 2.0])
-    drawn = torch.stack((torch.ones(4), sigma), 1)
-    expected = filters.gaussian_blur2d(images, (5, 5), sigma[:, None].expand(4, 2), "reflect")
-    torch.testing.assert_close(Blur(kernel=5).apply(images, drawn), expected, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize(
     "operation",
     [
@@ -180,15 +160,6 @@ def test_never_applied_or_without_effect(operation):
     torch.testing.assert_close(
         views, images, atol=0 if getattr(operation, "p", 1) == 0 else 1e-6, rtol=0
     )
-
-
-def test_flip_twice_and_grey_twice():
-    images, always = some_images(), torch.ones(12, 1)
-    assert torch.equal(Flip().apply(Flip().apply(images, always), always), images)
-    grey = Grey().apply(images, always)
-    assert torch.equal(grey[:, 0], grey[:, 1])
-    assert torch.equal(grey[:, 0], grey[:, 2])
-    torch.testing.assert_close(Grey().apply(grey, always), grey, atol=2e-4, rtol=0)
 
 
 def test_bytes_are_scaled():

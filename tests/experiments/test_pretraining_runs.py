@@ -173,20 +173,20 @@ class TestRun:
         asked = replace(SHALLOW, together=2)
         whole = self.train(tmp_path / "whole", asked)
         steps, ends = [], {"cpc+drfc-1": 8}
-        train_step, write = loop.Training.train_step, loop.write_snapshot
+        train_step, write = loop.Training.train_step, loop.write_checkpoint
 
         def noting(self):
             steps.append(self.step)
             return train_step(self)
 
-        def killed(path, state, fingerprint):
-            write(path, state, fingerprint)
+        def killed(path, kind, fingerprint, state):
+            write(path, kind, fingerprint, state)
             if state["step"] == ends.get(path.parent.name):
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(loop, "_SHARE_OF_WRITING", 1e9)
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "write_snapshot", killed)
+            patch.setattr(loop, "write_checkpoint", killed)
             with pytest.raises(KeyboardInterrupt):
                 self.train(tmp_path / "ended", asked, checkpoint_every=0)
         assert [c.seed for c in merged(read_runs(tmp_path / "ended", asked))] == [0, 0]

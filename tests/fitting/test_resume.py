@@ -50,7 +50,7 @@ def checkpoint(killed, tmp_path):
 
 def epoch_of(path):
     with safe_open(str(path), framework="pt") as file:
-        return json.loads(file.metadata()["state"])["epoch"]
+        return dict(json.loads(file.metadata()["state"])["items"])["epoch"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

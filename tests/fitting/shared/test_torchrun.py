@@ -71,7 +71,7 @@ def test_a_killed_process(after_a_kill, folder):
     assert (folder / "dead").read_text() == f"1 {killed.EPOCH}"
     assert not (folder / "state").exists()
     with safe_open(folder / "kept", framework="pt") as file:
-        epoch = json.loads(file.metadata()["state"])["epoch"]
+        epoch = dict(json.loads(file.metadata()["state"])["items"])["epoch"]
     assert killed.EPOCH - 1 <= epoch <= killed.EPOCH
     model = PointwiseDependency.load(folder / "restarted", device="cpu")
     assert len(model.history_) > killed.EPOCH
