@@ -48,7 +48,7 @@ def broken(value):
         (lambda: from_embeddings(np.zeros((60, 2)), np.zeros((61, 2))), "inconsistent numbers"),
         (lambda: from_embeddings(["a"] * 60, ["b"] * 60), "holds strings"),
         (lambda: CalibratedDependency("separable").fit(*embeddings(60)), "unknown critic"),
-        (lambda: CalibratedDependency().fit(embeddings(60)[0]), "Y is missing"),
+        (lambda: CalibratedDependency().fit(embeddings(60)[0]), "target y is None"),
     ],
 )
 def test_input_errors(call, message):
@@ -74,17 +74,15 @@ def test_an_option_that_is_misspelt():
         CalibratedDependency(normalise=False)
 
 
-def test_few_pairs_are_flagged():
-    with pytest.warns(FitWarning, match="few_pairs: .*by 100 pairs"):
-        model = from_logits(logits(), progress=False)
-    assert [flag.name for flag in model.flags_] == ["few_pairs"]
-    assert "few_pairs" in model.mutual_information().warnings[0]
-
-
-def test_few_groups_are_flagged():
-    with pytest.warns(FitWarning, match="few_pairs: .*by 75 groups") as told:
-        from_logits(logits(300), groups=np.arange(300) // 4, progress=False)
+@pytest.mark.parametrize(
+    ("rows", "groups", "by"), [(100, None, "100 pairs"), (300, np.arange(300) // 4, "75 groups")]
+)
+def test_few_pairs_are_flagged(rows, groups, by):
+    with pytest.warns(FitWarning, match=f"few_pairs: .*by {by}") as told:
+        model = from_logits(logits(rows), groups=groups, progress=False)
     assert {one.filename for one in told} == {__file__}  # who called is told where
+    assert "few_pairs" in [flag.name for flag in model.flags_]
+    assert "few_pairs" in model.mutual_information().warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -107,29 +105,21 @@ def test_copies_are_flagged():
     assert "duplicated_rows" not in [flag.name for flag in model.flags_]
 
 
-class TestAsked:
-    @pytest.fixture
-    def model(self):
-        return from_logits(logits(300), progress=False)
-
-    def test_rows_that_are_not_in_the_matrix(self, model):
-        for rows in ([300], [-1], [0.5]):
-            with pytest.raises(InputError, match="rows are 0 to 299: for other pairs use read_out"):
-                model.pmi(rows, [0])
-
-    def test_reference_only_where_there_are_queries(self, model):
-        with pytest.raises(InputError, match="takes no reference"):
-            model.read_out(logits(), logits())
-        queries = from_logits(logits(300), loss="softmax_one_sided", progress=False)
-        with pytest.raises(InputError, match="needs reference"):
-            queries.read_out(logits())
-        with pytest.raises(InputError, match="same queries in their rows"):
-            queries.read_out(logits(), logits(50))
-
-    def test_logits_that_are_none(self, model):
-        with pytest.raises(InputError, match="logits holds NaN"):
-            model.read_out([1.0, np.nan])
-
-    def test_shuffles(self, model):
-        with pytest.raises(InputError, match="was trained elsewhere"):
-            model.mutual_information(shuffles=9)
+@pytest.mark.parametrize(
+    ("loss", "ask", "said"),
+    [
+        *(
+            ("sigmoid", lambda m, row=row: m.pmi([row], [0]), "0 to 299: .* read_out")
+            for row in (300, -1, 0.5)
+        ),
+        ("sigmoid", lambda m: m.read_out(logits(), logits()), "takes no reference"),
+        ("softmax_one_sided", lambda m: m.read_out(logits()), "needs reference"),
+        ("softmax_one_sided", lambda m: m.read_out(logits(), logits(50)), "same queries"),
+        ("sigmoid", lambda m: m.read_out([1.0, np.nan]), "logits holds NaN"),
+        ("sigmoid", lambda m: m.mutual_information(shuffles=9), "shuffles .* trained elsewhere"),
+    ],
+)
+def test_what_may_not_be_asked(loss, ask, said):
+    model = from_logits(logits(300), loss=loss, progress=False)
+    with pytest.raises(InputError, match=said):
+        ask(model)

@@ -57,12 +57,6 @@ def test_labels_against_scikit_learn(k):
         assert found == pytest.approx(wanted, abs=0.005)
 
 
-def test_the_default_is_five_neighbours():
-    x, y, _ = gaussians(200)
-    assert fit("ksg", x, y).method_.options == {"k": 5}
-    np.testing.assert_array_equal(fit("ksg", x, y).mi_values_, fit("ksg", x, y, k=5).mi_values_)
-
-
 def test_gaussians():
     x, y, _ = gaussians(3000)
     found = fit("ksg", x, y).mutual_information()
@@ -76,14 +70,9 @@ def test_labels():
         assert fit("ksg", *data).mutual_information().nats == pytest.approx(pmi.mean(), abs=0.06)
 
 
-def test_the_error_is_that_of_the_estimate():
-    runs = [fit("ksg", *gaussians(300, seed=s)[:2]).mutual_information() for s in range(80)]
-    spread = np.std([run.nats for run in runs])
-    assert np.mean([run.stderr for run in runs]) == pytest.approx(spread, rel=0.25)
-
-
-def test_the_error_with_labels_is_that_of_the_estimate():
-    runs = [fit("ksg", *labelled(300, seed=s)[:2]).mutual_information() for s in range(80)]
+@pytest.mark.parametrize("draw", [gaussians, labelled])
+def test_the_error_is_that_of_the_estimate(draw):
+    runs = [fit("ksg", *draw(300, seed=s)[:2]).mutual_information() for s in range(80)]
     spread = np.std([run.nats for run in runs])
     assert np.mean([run.stderr for run in runs]) == pytest.approx(spread, rel=0.25)
 
@@ -136,12 +125,23 @@ def test_some_ties_are_broken():
     )
 
 
-def test_many_ties_are_refused():
-    x, y, _ = gaussians(500)
-    with pytest.raises(InputError, match=r"9\d% of the rows of Y equal.*discrete_y=True"):
-        fit("ksg", x, np.round(y[:, 0], 1))
-    with pytest.raises(InputError, match=r"of the rows of X equal another.*discrete_x=True"):
-        fit("ksg", np.repeat(x[:250], 2, axis=0), y)
+X, Y, _ = gaussians(500)
+LABELS = labelled(100)[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ((X, np.round(Y[:, 0], 1)), r"9\d% of the rows of Y .*discrete_y=True"),
+        ((np.repeat(X[:250], 2, axis=0), Y), "rows of X .*discrete_x=True"),
+        ((LABELS, LABELS), "counting"),
+        ((X[:6], Y[:6]), "k=5 .* at least 7"),
+    ],
+)
+def test_what_is_refused(data, said):
+    with pytest.raises(InputError, match=said):
+        fit("ksg", *data)
+    assert fit("ksg", X[:6], Y[:6], k=4).n_rows_ == 6
 
 
 def test_no_pmi_and_why():
@@ -151,18 +151,3 @@ def test_no_pmi_and_why():
         with pytest.raises(InputError, match=r"'ksg' gives no .*no function of a pair"):
             ask(x, y)
     assert not hasattr(model, "oof_pmi_")
-    with pytest.raises(InputError, match="gives no out-of-fold PMI"):
-        _ = model.oof_pmi_
-
-
-def test_two_sides_of_labels_are_refused():
-    labels, _, _ = labelled(100)
-    with pytest.raises(InputError, match="counting"):
-        fit("ksg", labels, labels)
-
-
-def test_too_few_rows():
-    x, y, _ = gaussians(6)
-    with pytest.raises(InputError, match="k=5 needs n_samples of at least 7"):
-        fit("ksg", x, y)
-    assert fit("ksg", x, y, k=4).n_rows_ == 6

@@ -13,6 +13,7 @@ from pointdep.estimators.classical.catalogue import MOST_CENTRES, get_classical
 def test_keys():
     assert set(CLASSICAL) == {"counting", "phsic", "ulsif", "likelihood", "ksg", "cca"}
     assert all(key == method.key for key, method in CLASSICAL.items())
+    assert set(core.WITHOUT_NETWORKS) == set(CLASSICAL)
     assert not set(CLASSICAL) & set(core.METHODS)
 
 

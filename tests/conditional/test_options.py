@@ -85,24 +85,22 @@ def test_methods(method):
     assert np.isfinite([found.nats, found.stderr]).all()
 
 
-class TestGroups:
-    def test_rows_of_one_group_count_once(self):
-        """Each row five times over is no more than once, where the groups say so."""
-        data = [np.repeat(side, 5, axis=0) for side in triples(60)]
-        groups = np.repeat([f"g{i}" for i in range(60)], 5)
-        model = fit(*data, groups=groups)
-        assert_same_splits(model)
-        codes = np.repeat(np.arange(60), 5)
-        for split in model.joint_.training_rows_.paired.splits:
-            assert not set(codes[split.report]) & set(codes[split.train])
-        values = (model.joint_.oof_values_ - model.marginal_.oof_values_)[::5]
-        found = model.mutual_information().stderr
-        assert found >= values.std(ddof=1) / np.sqrt(60) - 1e-6
-        given = [side[:100] for side in data]
-        apart = model.mutual_information(*given)
-        together = model.mutual_information(*given, groups=groups[:100])
-        assert together.nats == apart.nats
-        assert together.stderr > apart.stderr
+def test_rows_of_one_group_count_once():
+    """Each row five times over is no more than once, where the groups say so."""
+    data = [np.repeat(side, 5, axis=0) for side in triples(60)]
+    groups = np.repeat([f"g{i}" for i in range(60)], 5)
+    model = fit(*data, groups=groups)
+    assert_same_splits(model)
+    for split in model.joint_.training_rows_.paired.splits:
+        assert not set(groups[split.report]) & set(groups[split.train])
+    values = (model.joint_.oof_values_ - model.marginal_.oof_values_)[::5]
+    found = model.mutual_information().stderr
+    assert found >= values.std(ddof=1) / np.sqrt(60) - 1e-6
+    given = [side[:100] for side in data]
+    apart = model.mutual_information(*given)
+    together = model.mutual_information(*given, groups=groups[:100])
+    assert together.nats == apart.nats
+    assert together.stderr > apart.stderr
 
 
 class TestScikitLearn:
@@ -114,12 +112,8 @@ class TestScikitLearn:
         model.set_params(estimator__folds=4, random_state=9)
         assert model.estimator.folds == 4
         assert model.random_state == 9
-        assert set(model.get_params(deep=False)) == {
-            "estimator",
-            "discrete_z",
-            "random_state",
-            "progress",
-        }
+        names = {"estimator", "discrete_z", "random_state", "progress"}
+        assert set(model.get_params(deep=False)) == names
         assert ConditionalDependency().get_params()["estimator"] is None
 
     def test_clone(self):
@@ -159,12 +153,8 @@ class TestFiles:
     def test_saving_and_loading(self, z, tmp_path):
         model = fit(X, Y, z, groups=GROUPS)
         model.save(tmp_path / "model")
-        assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
-            "joint",
-            "marginal",
-            "model.json",
-            "weights.safetensors",
-        ]
+        files = {"joint", "marginal", "model.json", "weights.safetensors"}
+        assert {p.name for p in (tmp_path / "model").iterdir()} == files
         again = ConditionalDependency.load(tmp_path / "model")
         np.testing.assert_array_equal(again.oof_pmi_, model.oof_pmi_)
         np.testing.assert_array_equal(again.pmi(X, Y, z), model.pmi(X, Y, z))

@@ -133,16 +133,12 @@ def print_plan(found: Plan) -> None:
     columns = f"{shape.x_dim} + {shape.y_dim} columns"
     print(f"{shape.rows:,} pairs of {columns}, {shape.folds} folds, {shape.epochs} epochs, {place}")
     print()
-    on_gpu = ["on the GPU"] if found.device == "gpu" else []
-    table = [["", "time", "memory", *on_gpu, "longest part"]]
+    title = "memory + GPU" if found.device == "gpu" else "memory"
+    print(f"{'':10}{'time':10}{title:22}longest part")
     for one in costs:
-        memory = [size(gib) for gib in (one.gib, one.gpu_gib) if gib is not None]
+        memory = " + ".join(size(gib) for gib in (one.gib, one.gpu_gib) if gib is not None)
         longest = f"{one.bottleneck}, {one.share:.0%}"
-        table.append([one.command, duration(one.seconds), *memory, longest])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+        print(f"{one.command:10}{duration(one.seconds):10}{memory:22}{longest}")
     print()
     sure = "; ".join(f"{one.command} {one.within:.1f} and {one.memory_within:.1f}" for one in costs)
     print_rows(

@@ -64,7 +64,7 @@ def _flag(name: str, help_text: str) -> Any:
     return Annotated[bool, typer.Option(name, help=help_text)]
 
 
-def _output(help_text: str, kind: Any = Path) -> Any:
+def _output(kind: Any, help_text: str) -> Any:
     return Annotated[kind, typer.Option("--output", "-o", help=help_text)]
 
 
@@ -125,7 +125,7 @@ def _say(text: str) -> None:
 
 @_takes(
     {
-        "output": _output("File for the table, in Markdown.", Path | None),
+        "output": _output(Path | None, "File for the table, in Markdown."),
         "json": options.Json,
     },
     None,
@@ -146,7 +146,7 @@ def table1(given: Given) -> None:
     )
 
 
-_FOLDER = _output("Folder for figure and numbers.")
+_FOLDER = _output(Path, "Folder for figure and numbers.")
 _FIGURE1 = {
     "methods": _names("the ten of the paper", "Names, comma separated."),
     "tasks": _names("gaussian,cubic", "gaussian, cubic or both."),
@@ -434,9 +434,9 @@ def _representations(**own: Any) -> Given:
             "folder, whoever ran them.",
         ),
         "output": _output(
+            Path | None,
             "Folder for runs, figure and numbers. The same command goes on from what is there, "
             "and finished runs of others are merged.",
-            Path | None,
         ),
         **_SHOWN,
     }

@@ -1,4 +1,4 @@
-"""Canonical coordinates of two sides, and how far their correlations hold on other rows."""
+"""Linear models: canonical coordinates of two sides, and logistic regression."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # The closed form of log r for Gaussian pairs.
@@ -253,3 +254,53 @@ def _analyse_moments(moments: CrossMoments, x_dim: int) -> Canonical:
     )
     mean = moments.mean
     return Canonical(mean[:x_dim], mean[x_dim:], x_white @ u, y_white @ vt.T, correlations)
+
+
+# Logistic regression of joint against product samples on a few columns, by Newton's method.
+
+_STEPS, _HALVINGS, _PRECISION = 60, 30, 1e-9
+_RIDGE = 1e-10  # of the Hessian's trace, so that columns that are all but alike can be solved
+
+
+def fit_logistic(
+    columns: Tensor, joint: Tensor, product: Tensor, *, start: Tensor, offset: float = 0.0
+) -> Tensor | None:
+    """Weights (k,) of sigmoid(columns @ weights + offset); None where no finite fit exists.
+
+    columns: (N, k) float64; joint, product: (N,), the weights of a cell as either kind of sample.
+    """
+
+    def value_at(weights: Tensor) -> float:
+        logit = columns @ weights + offset
+        return -float(joint @ F.softplus(-logit) + product @ F.softplus(logit))
+
+    weights: Tensor = start
+    value = value_at(start)
+    for _ in range(_STEPS):
+        belongs, _, hessian = logistic_curvature(columns, joint + product, weights, offset=offset)
+        gradient = columns.T @ (joint - (joint + product) * belongs)
+        step, failed = torch.linalg.solve_ex(hessian, gradient)
+        if bool(failed) or not bool(step.isfinite().all()):
+            return None
+        for _ in range(_HALVINGS):
+            new = value_at(weights + step)
+            if new >= value:
+                break
+            step = step / 2
+        gain, weights, value = new - value, weights + step, new
+        if value > -_PRECISION * float(joint.sum()):
+            return None  # no cell is in doubt: any larger weights would do as well
+        if gain <= _PRECISION * abs(value):
+            return weights
+    return None
+
+
+def logistic_curvature(
+    columns: Tensor, total: Tensor, weights: Tensor, *, offset: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """P(joint) of each cell, its variance times the cell's weight `total`, and the Hessian."""
+    belongs = torch.sigmoid(columns @ weights + offset)
+    spread = total * belongs * (1 - belongs)
+    hessian = columns.T @ (columns * spread.unsqueeze(1))
+    ridge = _RIDGE * hessian.trace() * torch.eye(len(weights), dtype=columns.dtype)
+    return belongs, spread, hessian + ridge

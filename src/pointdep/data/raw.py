@@ -74,15 +74,19 @@ class RawSide:
         return self.numeric[:, index]
 
 
-def require_same_length(x: RawSide, y: RawSide, groups: Any = None) -> None:
-    """Row i of X belongs with row i of Y (and of groups), so their lengths must agree."""
+def require_same_length(
+    x: RawSide, y: RawSide, groups: Any = None, z: RawSide | None = None
+) -> None:
+    """Row i of X belongs with row i of Y (and of Z and groups), so their lengths must agree."""
     lengths = {"X": x.rows, "Y": y.rows}
+    if z is not None:
+        lengths["Z"] = z.rows
     if groups is not None:
         lengths["groups"] = len(groups)
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
         raise InputError(
-            f"inconsistent numbers of samples: {listed}; row i of each must describe the same pair"
+            f"inconsistent numbers of samples: {listed}; row i of each must describe the same case"
         )
 
 
@@ -160,13 +164,18 @@ def missing_category(count: int, row: int, name: str, side: str) -> InputError:
 # Group ids: which rows are not independent draws.
 
 
-def group_codes(groups: Any) -> NDArray[np.int64] | None:
-    """(n,) whole numbers, equal where the given ids are equal; None stays None."""
+def group_codes(groups: Any, rows: int | None = None) -> NDArray[np.int64] | None:
+    """(n,) whole numbers, equal where the given ids are equal; None stays None.
+
+    rows: how many there must be, if that is known.
+    """
     if groups is None:
         return None
     values = np.asarray(groups)
     if values.ndim != 1:
         raise InputError(f"groups has shape {values.shape}: give one value per row, (n,)")
+    if rows is not None and len(values) != rows:
+        raise InputError(f"groups has {len(values)} rows but X and Y have {rows}")
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise InputError("groups holds NaN: give every row a group")
     if values.dtype.kind == "O" and not all(isinstance(v, str | int | np.integer) for v in values):

@@ -328,7 +328,7 @@ def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSou
     return ArrayRows(table.block, table.names, table.named)
 
 
-def warn_of_other_order(x: Any, y: Any) -> None:
+def warn_of_other_order(x: Any, y: Any, name: str = "Y") -> None:
     """Rows are paired by position: one pandas index in two orders is likely a mistake."""
     indexes: list[Any] = [getattr(side, "index", None) for side in (x, y)]
     if any(not hasattr(index, "sort_values") for index in indexes):
@@ -338,8 +338,8 @@ def warn_of_other_order(x: Any, y: Any) -> None:
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
         warn_caller(
-            "X and Y have the same index in another order, and rows are paired by position: align "
-            "them first, as with Y.loc[X.index]",
+            f"X and {name} have the same index in another order, and rows are paired by position: "
+            f"align them first, as with {name}.loc[X.index]",
             DataWarning,
         )
 

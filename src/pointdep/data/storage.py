@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,15 @@ def put_in_place(new: Path, path: Path, aside: Path) -> None:
         raise
 
 
-def check_target(path: Path) -> None:
-    """Refuse, before any work is done, a place where a model cannot be written."""
+def check_target(path: Path, parts: Collection[str] = ()) -> None:
+    """Refuse, before any work is done, a place where a model cannot be written.
+
+    parts: models that it holds as folders.
+    """
     if path.is_file():
         raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
     if path.is_dir():
-        require_replaceable(path, {_ABOUT, _WEIGHTS}, _read_about, "a model")
+        require_replaceable(path, {_ABOUT, _WEIGHTS, *parts}, _read_about, "a model")
     parent = path.resolve().parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"

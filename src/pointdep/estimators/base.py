@@ -5,14 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from pointdep.data.raw import group_codes
+from pointdep.data.sides import (
+    RawSide,
+    SideEncoder,
+    as_side,
+    require_same_length,
+    warn_of_other_order,
+)
 from pointdep.display.html_repr import card
+from pointdep.errors import InputError
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from pointdep.data.encoder import SideEncoder
+
+def read_pairs(
+    X: Any, Y: Any, groups: Any, discrete: tuple[bool | None, bool | None]
+) -> tuple[RawSide, RawSide, NDArray[np.int64] | None]:
+    """Rows to fit on: both sides, as many of each, and their groups as numbers."""
+    raw_x = as_side(X, "X", discrete=discrete[0])
+    raw_y = as_side(Y, "Y", discrete=discrete[1])
+    warn_of_other_order(X, Y)
+    codes = group_codes(groups)
+    require_same_length(raw_x, raw_y, codes)
+    return raw_x, raw_y, codes
 
 
 class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
@@ -28,6 +48,13 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+    def _require_y(self, Y: Any) -> None:
+        if Y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: call "
+                "fit(X, Y) with two arrays of paired rows"
+            )
 
     def _set_features(self, encoder: SideEncoder) -> None:
         """scikit-learn's attributes of X."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pointdep.data import storage
-from pointdep.data.sides import RawSide, SideEncoder
+from pointdep.data.sides import RawSide
 from pointdep.errors import (
     MEANINGS,
     FitWarning,
     Flag,
     InputError,
-    ModelFileError,
     names_nearest_option,
     require_whole,
     unknown_name,
+    warn_caller,
 )
+from pointdep.estimators import persistence
 from pointdep.estimators.calibrated_model import (
     CalibratedCritic,
     assembled,
-    bias_of,
     calibrated_model,
     critic_of,
     stderr_of,
@@ -48,14 +46,13 @@ from pointdep.estimators.embeddings import (
     require_exact,
     row_kind,
 )
-from pointdep.estimators.fit_rows import FitRows, PairedRows
+from pointdep.estimators.fit_rows import FitRows
 from pointdep.estimators.permutation import PermutationNull
 from pointdep.estimators.pointwise import ANSWER_SEED, Array32, PointwiseDependency, some_rows
 from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import show
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
-from pointdep.inference.checks import RatioCheck
 from pointdep.inference.out_of_fold import out_of_fold
 
 # What makes a calibration doubtful.
@@ -94,13 +91,6 @@ def reference_flags(size: int, pmi: NDArray[np.float32]) -> list[Flag]:
         "right one. Give more pairs"
     )
     return [Flag("reference_too_small", (), message)]
-
-
-def check_flags(check: RatioCheck) -> list[Flag]:
-    """Whether held-out pairs speak against the ratio."""
-    if check.passed or not check.conclusive:
-        return []
-    return [Flag("check_fails", (), f"{MEANINGS['check_fails']}. {check.verdict}")]
 
 
 LOSSES = ("sigmoid", "softmax", "softmax_one_sided")
@@ -171,22 +161,18 @@ class CalibratedDependency(PointwiseDependency):
 
         X, Y: rows as the critic takes them; groups: (n,), as of `PointwiseDependency.fit`.
         """
-        return self._fitted(X, Y, groups)
-
-    def _fitted(self, X: Any, Y: Any, groups: Any) -> CalibratedDependency:
-        """The same, with warnings on behalf of the function that called the caller."""
-        self._calibrate(X, Y, groups)
-        for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=3)
-        return self
-
-    def _calibrate(self, X: Any, Y: Any, groups: Any) -> None:
+        self._require_y(Y)
         side = self._query_side()
-        if Y is None:
-            raise InputError("Y is missing: call fit(X, Y) with two arrays of paired rows")
         for_function = callable(self.critic)
         self._kinds = row_kind(X, for_function), row_kind(Y, for_function)
-        rows = self._read_pairs(X, Y, groups)
+        require_whole("folds", self.folds, least=2)
+        how: dict[str, Any] = {"seed": self._seed(), "device": self._device()}
+        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
+        if isinstance(self.critic, str) and rows.x.shape[1] != rows.y.shape[1]:
+            raise InputError(
+                f"X has {rows.x.shape[1]} columns and Y {rows.y.shape[1]}: embeddings must be of "
+                "one space"
+            )
         source = self._source().to(rows.x.device)
         if isinstance(source, Table):
             source.name_rows(rows.x, rows.y, rows.codes)
@@ -212,9 +198,10 @@ class CalibratedDependency(PointwiseDependency):
         self.oof_values_[found.rows] += len(rows.x) * found.influence.reported.numpy()
         self.groups_, self.training_rows_ = rows.codes, FitRows(rows).kept()
         count = draws(rows.codes, len(rows.x))
-        self.bias_, self.jackknife_ = bias_of(found, count), rows.jackknife_factor()
+        resolution = math.sqrt(found.weights.shape[1] / 2) / count
+        self.bias_ = FittingBias(closed_form=max(found.gap, 0.0), resolution=resolution)
+        self.jackknife_ = rows.jackknife_factor()
         self.history_: list[Any] = []
-        reference = critic_of(model).reference
         copies = groups is None and not isinstance(source, Table)
         self.flags_ = (
             *(duplicate_flags(rows.x, rows.y) if copies else ()),
@@ -225,10 +212,16 @@ class CalibratedDependency(PointwiseDependency):
                 count=count,
                 grouped=groups is not None,
             ),
-            *reference_flags(len(reference), held.pmi),
+            *reference_flags(len(critic_of(model).reference), held.pmi),
             *held.flags,
-            *check_flags(self.check()),
         )
+        check = self.check()
+        if check.conclusive and not check.passed:
+            message = f"{MEANINGS['check_fails']}. {check.verdict}"
+            self.flags_ = (*self.flags_, Flag("check_fails", (), message))
+        for flag in self.flags_:
+            warn_caller(str(flag), FitWarning)
+        return self
 
     def read_out(self, logits: Any, reference: Any = None) -> Array32:
         """log r of other logits of the same model, of any shape.
@@ -257,7 +250,7 @@ class CalibratedDependency(PointwiseDependency):
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; a function of yours is not in it, `load` takes it again."""
         check_is_fitted(self, "model_")
-        save(self, Path(path))
+        _save(self, Path(path))
 
     def _found(self) -> list[tuple[str, object]]:
         slope = f"{self.slope_:.3g} +- {self.slope_stderr_:.2g}, shift {self.shift_:.3g}"
@@ -302,34 +295,11 @@ class CalibratedDependency(PointwiseDependency):
             "shuffles fit the model again, and this one was trained elsewhere: leave them out"
         )
 
-    def _read_pairs(self, X: Any, Y: Any, groups: Any) -> PairedRows:
-        require_whole("folds", self.folds, least=2)
-        how: dict[str, Any] = {"seed": self._seed(), "device": self._device()}
-        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
-        if isinstance(self.critic, str) and rows.x.shape[1] != rows.y.shape[1]:
-            raise InputError(
-                f"X has {rows.x.shape[1]} columns and Y {rows.y.shape[1]}: embeddings must be of "
-                "one space"
-            )
-        return rows
-
     def _device(self) -> torch.device:
         if self.device != "auto" or not callable(self.critic):
             return pick_device(self.device)
         weights = list(self.critic.parameters())[:1] if isinstance(self.critic, nn.Module) else []
         return weights[0].device if weights else torch.device("cpu")
-
-    def _encode(
-        self, X: Any, Y: Any, *, paired: bool = True
-    ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
-        check_is_fitted(self, "model_")
-        x, y = (
-            flat(v, kind, name) for v, kind, name in zip((X, Y), self._kinds, "XY", strict=True)
-        )
-        found = super()._encode(x, y, paired=paired)
-        for raw, kind, name in zip(found[2:], self._kinds, "XY", strict=True):
-            require_exact(raw, kind, name)
-        return found
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
         kind, name = self._kinds["xy".index(side)], side.upper()
@@ -351,53 +321,47 @@ def _numbers(values: Any, name: str) -> Tensor:
 
 # A calibrated model as a folder; a function of the user's is brought again.
 
-KIND = "calibrated"
 _PARAMS = ("loss", "queries", "scale", "normalize", "folds")
 _BUFFERS = ("weights", "reference", "part", "influence", "names")
 
 
-def save(estimator: Any, path: Path) -> None:
-    """Write a calibrated estimator."""
-    critic = estimator.model_.critic
-    seed = estimator.random_state
-    about = {
-        "kind": KIND,
+def _save(estimator: CalibratedDependency, path: Path) -> None:
+    critic = critic_of(estimator.model_)
+    about, tensors = persistence.fitted_parts(estimator)
+    about |= {
+        "kind": "calibrated",
         "params": {name: getattr(estimator, name) for name in _PARAMS}
-        | {"random_state": int(seed) if isinstance(seed, int | np.integer) else None},
+        | {"random_state": persistence.plain_seed(estimator.random_state)},
         "source": type(critic.source).__name__.lower(),
         "temperature": float(critic.temperature),
         "rows_are": [[list(kind.shape), kind.whole] for kind in estimator._kinds],
-        "encoder_x": estimator.encoder_x_.to_dict(),
-        "encoder_y": estimator.encoder_y_.to_dict(),
-        "rows": estimator.n_rows_,
-        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
-        "bias": asdict(estimator.bias_),
-        "jackknife": estimator.jackknife_,
     }
-    tensors: dict[str, Tensor] = {name: getattr(critic, name) for name in _BUFFERS}
+    tensors |= {name: getattr(critic, name) for name in _BUFFERS}
     tensors["seen"] = estimator.model_.seen
-    tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
-    tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
     if isinstance(critic.source, Table):
-        tensors["logits"], tensors["named"] = critic.source.logits, critic.source.names
-    if estimator.groups_ is not None:
-        tensors["groups"] = torch.from_numpy(estimator.groups_)
+        tensors |= {"logits": critic.source.logits, "named": critic.source.names}
     storage.write_model(path, about, tensors)
 
 
-def load(path: Path, *, critic: Any = None, device: str = "auto") -> Any:
+def load(
+    about: dict[str, Any], tensors: dict[str, Tensor], path: Path, *, critic: Any, device: str
+) -> CalibratedDependency:
     """The estimator that `save` wrote, with the user's function where it had one."""
-
-    about, tensors = storage.read_model(path)
-    if about.get("kind") != KIND:
-        raise ModelFileError(f"{path} is a fitted model: read it with PointwiseDependency.load")
-    try:
-        own = _critic(about["source"], tensors, critic, path)
+    if about.get("source") == "function" and not callable(critic):
+        raise InputError(
+            f"{path} was calibrated with your own function: give it again as load(path, critic=...)"
+        )
+    if about.get("source") != "function" and critic is not None:
+        raise InputError(f"{path} needs no function: leave `critic` out")
+    with persistence.reading(path):
+        own = {"function": critic, "embeddings": "inner"}.get(about["source"])
+        if own is None:
+            own = tensors["logits"].numpy()
         made = CalibratedDependency(own, **about["params"], device=device)
         of_x, of_y = (RowKind(tuple(shape), whole) for shape, whole in about["rows_are"])
         made._kinds = of_x, of_y
-        encoder_x, encoder_y = (SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy")
-        place, source = made._device(), made._source()
+        persistence.set_fitted_parts(made, about, tensors)
+        source = made._source()
         if isinstance(source, Table):
             source.names.copy_(tensors["named"])
         calibrated = CalibratedCritic(
@@ -406,33 +370,12 @@ def load(path: Path, *, critic: Any = None, device: str = "auto") -> Any:
             queries=made._query_side(),
             temperature=float(about["temperature"]),
         )
-        model = assembled(calibrated, encoder_x.dim, encoder_y.dim)
+        model = assembled(calibrated, made.encoder_x_.dim, made.encoder_y_.dim)
         model.seen.copy_(tensors["seen"])
-        made._set_fitted(model.to(place), encoder_x, encoder_y, int(about["rows"]))
-        made._set_slope()
-        made.oof_pmi_, made.oof_values_ = (
-            tensors[name].numpy() for name in ("oof_pmi", "oof_values")
-        )
-        made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
-        made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
-        made.bias_, made.jackknife_ = FittingBias(**about["bias"]), float(about["jackknife"])
-        made.history_ = []
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    made._set_fitted(model.to(made._device()), made.encoder_x_, made.encoder_y_, made.n_rows_)
+    made._set_slope()
+    made.history_ = []
     return made
-
-
-def _critic(source: str, tensors: dict[str, Tensor], given: Any, path: Path) -> Any:
-    if source == "function":
-        if not callable(given):
-            raise InputError(
-                f"{path} was calibrated with your own function: give it again as "
-                "load(path, critic=...)"
-            )
-        return given
-    if given is not None:
-        raise InputError(f"{path} needs no function: leave `critic` out")
-    return "inner" if source == "embeddings" else tensors["logits"].numpy()
 
 
 # `from_embeddings` and `from_logits`: PMI by the model you already have.
@@ -468,7 +411,7 @@ def from_embeddings(
         random_state=random_state,
         device=device,
         progress=progress,
-    )._fitted(X, Y, groups)
+    ).fit(X, Y, groups)
 
 
 def from_logits(
@@ -512,4 +455,4 @@ def from_logits(
         random_state=random_state,
         device=device,
         progress=progress,
-    )._fitted(X, Y, groups)
+    ).fit(X, Y, groups)

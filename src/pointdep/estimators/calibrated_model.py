@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +24,6 @@ from pointdep.estimators.calibration import (
 )
 from pointdep.estimators.embeddings import Source
 from pointdep.estimators.fit_rows import PairedRows
-from pointdep.inference.bias import FittingBias
 
 # A critic that is not trained: logits from elsewhere, moved and stretched to log r.
 
@@ -141,10 +139,9 @@ class CalibratedCritic(Critic):
     def _of_queries(self, rows: Tensor) -> Tensor:
         """The same of queries alone: (n, d) -> (R, n)."""
         step = max(1, _CELLS // max(1, len(self.reference)))
-        return torch.cat([self._of_some(part) for part in torch.split(rows, step)], 1)
-
-    def _of_some(self, rows: Tensor) -> Tensor:
-        return self._from_levels(self._levels(*self._with_reference(rows))).to(rows)
+        parts = torch.split(rows, step)
+        found = [self._from_levels(self._levels(*self._with_reference(part))) for part in parts]
+        return torch.cat(found, 1).to(rows)
 
     def _with_reference(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of queries (n, d) with the reference, and which of them count: (n, N) each."""
@@ -228,12 +225,6 @@ def critic_of(model: RatioModel) -> CalibratedCritic:
     """What `assembled` was given."""
     assert isinstance(model.critic, CalibratedCritic)
     return model.critic
-
-
-def bias_of(found: Calibration, count: int) -> FittingBias:
-    """count: independent draws, rows or groups, that calibrated."""
-    resolution = math.sqrt(found.weights.shape[1] / 2) / count
-    return FittingBias(closed_form=max(found.gap, 0.0), resolution=resolution)
 
 
 def stderr_of(influences: Tensor, critic: CalibratedCritic) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.linear import fit_logistic, logistic_curvature
 from pointdep.errors import InputError
-from pointdep.estimators.embeddings import Source, fold_of
+from pointdep.estimators.embeddings import Source
 from pointdep.fitting.splits import Rows, Split
 from pointdep.inference.mutual_information import standard_error
 
@@ -131,14 +131,6 @@ class LogitMatrix:
     others: Tensor
     levelled: bool
 
-    def first(self, rows: int) -> LogitMatrix:
-        """Of the first rows alone."""
-        return LogitMatrix(self.values[:rows, :rows], self.others[:rows, :rows], self.levelled)
-
-    def parts(self, columns: Tensor, temperature: float) -> Tensor:
-        """What of some candidates enters the levels (`parts_of`)."""
-        return parts_of(self.values[:, columns], self.others[:, columns], temperature)
-
     def level(self, parts: list[Tensor], temperature: float) -> Tensor:
         """(n, COUNT), zero without parts."""
         if not parts:
@@ -187,11 +179,9 @@ class LogitMatrix:
         )
 
 
-# Logistic regression of belonging together on a few columns, by Newton's method.
+# Logistic regression of belonging together on a few columns.
 
-_STEPS, _HALVINGS, _PRECISION = 60, 30, 1e-9
 _ALIKE = 1e-9  # of the spread of the logits: a column that varies less is constant
-RIDGE = 1e-10  # of the Hessian's trace, so that columns that are all but alike can be solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,35 +225,13 @@ def fit_log_ratio(
     made to weigh e^odds times as much as joint ones, so that the classifier is undecided, and looks
     closest, where log r = odds. None where no finite fit exists.
     """
-    product = product * (math.exp(odds) * joint.sum() / product.sum())
-    weights: Tensor = start
-    value = _value(columns, joint, product, odds, start)
-    for _ in range(_STEPS):
-        belongs = torch.sigmoid(columns @ weights - odds)
-        spread = (joint + product) * belongs * (1 - belongs)
-        gradient = columns.T @ (joint - (joint + product) * belongs)
-        hessian = columns.T @ (columns * spread.unsqueeze(1))
-        ridge = RIDGE * hessian.trace() * torch.eye(len(weights), dtype=columns.dtype)
-        step, failed = torch.linalg.solve_ex(hessian + ridge, gradient)
-        if bool(failed) or not bool(step.isfinite().all()):
-            return None
-        for _ in range(_HALVINGS):
-            tried = weights + step
-            new = _value(columns, joint, product, odds, tried)
-            if new >= value:
-                break
-            step = step / 2
-        gain, weights, value = new - value, weights + step, new
-        if value > -_PRECISION * float(joint.sum()):
-            return None  # no cell is in doubt: any larger weights would do as well
-        if gain <= _PRECISION * abs(value):
-            return weights
-    return None
+    product = _weighed(joint, product, odds)
+    return fit_logistic(columns, joint, product, offset=-odds, start=start)
 
 
-def _value(columns: Tensor, joint: Tensor, product: Tensor, odds: float, weights: Tensor) -> float:
-    logit = columns @ weights - odds
-    return -float(joint @ F.softplus(-logit) + product @ F.softplus(logit))
+def _weighed(joint: Tensor, product: Tensor, odds: float) -> Tensor:
+    """Weights of the product samples, e^odds times as much in all as the joint ones."""
+    return product * (math.exp(odds) * joint.sum() / product.sum())
 
 
 # How a calibration moves with the weight of each of its rows: the infinitesimal jackknife.
@@ -314,7 +282,11 @@ def influence(matrix: LogitMatrix, fits: list[FoldFit], temperature: float) -> I
     reported = torch.einsum("f,fnk,fk->n", shares, moved, means)
     if matrix.levelled:
         # What the levels do to the weights, and in the last place to the reported pairs themselves.
-        direct = [_of_reported(fit) for fit in fits]
+        left_out = [(~fit.rows).double() for fit in fits]
+        direct = [
+            (own / own.sum()).view(-1, 1, 1) * (BY_LEVEL @ fit.weights).view(-1, 1)
+            for own, fit in zip(left_out, fits, strict=True)
+        ]
         asked = torch.stack([torch.cat(both, -1) for both in zip(of_levels, direct, strict=True)])
         used = torch.stack([fit.rows for fit in fits])
         level = torch.stack([fit.level for fit in fits])
@@ -329,13 +301,12 @@ def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
     """Of the weights of one calibration, by its rows, (n, k), and by its levels, (n, COUNT, k)."""
     cells, scaled = fit.cells, Scaled.of(fit.design)
     z, weights = scaled.values, scaled.inward(fit.weights)
-    product = cells.product * (math.exp(fit.odds) * cells.joint.sum() / cells.product.sum())
-    belongs = torch.sigmoid(z @ weights - fit.odds)
-    spread = (cells.joint + product) * belongs * (1 - belongs)
-    hessian = z.T @ (z * spread.unsqueeze(1))
-    ridge = RIDGE * hessian.trace() * torch.eye(len(hessian), dtype=z.dtype)
+    product = _weighed(cells.joint, cells.product, fit.odds)
+    belongs, spread, hessian = logistic_curvature(
+        z, cells.joint + product, weights, offset=-fit.odds
+    )
     # Weights of the user's columns, by the gradient of the fit in its own.
-    outward = torch.linalg.inv(hessian + ridge) @ scaled.outward.T
+    outward = torch.linalg.inv(hessian) @ scaled.outward.T
     of_joint = _centred((1 - belongs).unsqueeze(1) * z, cells.joint)
     of_product = _centred(belongs.unsqueeze(1) * z, product)
     gradient = z.new_zeros(rows, z.shape[1])
@@ -348,10 +319,8 @@ def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
     left = z.new_zeros(rows).index_add_(
         0, cells.row, cells.joint - (cells.joint + product) * belongs
     )
-    of_levels = left.view(-1, 1, 1) * by_level - (by_level @ weights).view(-1, 1) * bent.unsqueeze(
-        1
-    )
-    return gradient @ outward, of_levels @ outward
+    own = (by_level @ weights).view(-1, 1) * bent.unsqueeze(1)
+    return gradient @ outward, (left.view(-1, 1, 1) * by_level - own) @ outward
 
 
 def _centred(values: Tensor, weight: Tensor) -> Tensor:
@@ -360,16 +329,11 @@ def _centred(values: Tensor, weight: Tensor) -> Tensor:
     return weight * (values - (weight * values).sum(0) / weight.sum())
 
 
-def _of_reported(fit: FoldFit) -> Tensor:
-    """Of the mean log r of the rows left out, by their levels: (n, COUNT, 1)."""
-    left_out = (~fit.rows).double()
-    return (left_out / left_out.sum()).view(-1, 1, 1) * (BY_LEVEL @ fit.weights).view(-1, 1)
-
-
 _MOST_ROWS = 4096  # all pairs of so many rows are looked at
 _ROUNDS, _SETTLED = 8, 0.02  # of finding the temperature, and the change that ends it
 _SETTLING_ROWS = 512
 _CLEAR = 3.0  # standard errors
+_CELLS = 1 << 24  # logits computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,14 +375,21 @@ def calibrate(
     """
     some = np.random.default_rng([seed, 31]).permutation(len(x))[:_MOST_ROWS]
     index = torch.from_numpy(some).to(x.device)
-    logits = _all_logits(source, x[index], y[index])
+    step = max(1, _CELLS // len(index))
+    parts = torch.split(x[index], step)
+    logits = torch.cat([source.matrix(part, y[index]).float().cpu() for part in parts])
     names = some if codes is None else codes[some]
     others = torch.from_numpy(names[:, None] != names)
     if not bool(others.any()):
         raise InputError("groups leaves no two rows of different groups to set against each other")
-    fold = fold_of(splits, len(x))[some]
+    of_row = np.full(len(x), -1, dtype=np.int64)
+    for number, split in enumerate(splits):
+        of_row[split.report] = number
+    fold = of_row[some]
     matrix = LogitMatrix(logits.T if queries == "y" else logits, others, queries is not None)
-    temperature = _find_temperature(matrix.first(_SETTLING_ROWS), seed) if queries else 1.0
+    few = (slice(_SETTLING_ROWS),) * 2
+    first = replace(matrix, values=matrix.values[few], others=others[few])
+    temperature = _find_temperature(first, seed) if queries else 1.0
     fits = _fit_folds(matrix, torch.from_numpy(fold), len(splits), temperature, seed)
     found = Calibration(
         torch.stack([fit.weights for fit in fits]),
@@ -430,7 +401,17 @@ def calibrate(
         _gap(matrix, fits),
         _spread(fits[0]),
     )
-    return _no_reversal(found)
+    # Logits that say nothing give log r = 0; such as say the opposite are an error.
+    mean = float(found.weights[:, 0].mean())
+    if mean > 0:
+        return found
+    if mean < -_CLEAR * summed_stderr(found.influence.weights.mean(0)[:, 0], found.names):
+        raise InputError(
+            "pairs have lower logits than mismatched pairs: are these distances (give their "
+            "negative), or are the rows of one side in another order?"
+        )
+    none = Influence(0 * found.influence.weights, 0 * found.influence.reported)
+    return replace(found, weights=0 * found.weights, influence=none, gap=0.0)
 
 
 def _fit_folds(
@@ -438,7 +419,7 @@ def _fit_folds(
 ) -> list[FoldFit]:
     """A calibration for each fold, by the rows of the others."""
     parts = [
-        matrix.parts(fold == number, temperature)
+        parts_of(matrix.values[:, fold == number], matrix.others[:, fold == number], temperature)
         for number in range(folds if matrix.levelled else 0)
     ]
     level = matrix.level(parts, temperature)
@@ -481,29 +462,19 @@ def _find_temperature(matrix: LogitMatrix, seed: int) -> float:
 
 def _fitted(design: Tensor, cells: Cells, odds: float, start: Tensor) -> Tensor:
     """Weights of the columns of a design, of which the second is one."""
-    _require_overlap(design[:, 0], cells)
+    values, pairs = design[:, 0], cells.joint > 0
+    if float(values.max() - values.min()) <= 0:
+        raise InputError("the logits are all the same (up to a function of the query)")
     scaled = Scaled.of(design)
     found = fit_log_ratio(
         scaled.values, cells.joint, cells.product, odds=odds, start=scaled.inward(start)
     )
-    if found is None:
-        raise InputError(_SEPARATED)
+    if found is None or float(values[pairs].min()) > float(values[~pairs].max()):
+        raise InputError(
+            "the logits tell all pairs from all mismatched pairs, so that nothing says how large "
+            "log r is: give more held-out pairs"
+        )
     return scaled.outward @ found
-
-
-_SEPARATED = (
-    "the logits tell all pairs from all mismatched pairs, so that nothing says how large log r is: "
-    "give more held-out pairs"
-)
-
-
-def _require_overlap(values: Tensor, cells: Cells) -> None:
-    """Refuse pairs that no mismatched pair comes near to, and logits that are all the same."""
-    pairs = cells.joint > 0
-    if float(values.max() - values.min()) <= 0:
-        raise InputError("the logits are all the same (up to a function of the query)")
-    if float(values[pairs].min()) > float(values[~pairs].max()):
-        raise InputError(_SEPARATED)
 
 
 def _gap(matrix: LogitMatrix, fits: list[FoldFit]) -> float:
@@ -518,27 +489,7 @@ def _spread(fit: FoldFit) -> float:
     return float((weight @ (values - weight @ values).square()).sqrt())
 
 
-def _no_reversal(found: Calibration) -> Calibration:
-    """Logits that say nothing give log r = 0; such as say the opposite are an error."""
-    mean = float(found.weights[:, 0].mean())
-    if mean > 0:
-        return found
-    if mean < -_CLEAR * summed_stderr(found.influence.weights.mean(0)[:, 0], found.names):
-        raise InputError(
-            "pairs have lower logits than mismatched pairs: are these distances (give their "
-            "negative), or are the rows of one side in another order?"
-        )
-    none = Influence(0 * found.influence.weights, 0 * found.influence.reported)
-    return replace(found, weights=0 * found.weights, influence=none, gap=0.0)
-
-
 def summed_stderr(influences: Tensor, names: NDArray[np.int64]) -> float:
     """Of what rows have these influences on, (m,); names: (m,), their groups."""
     values = influences.double().numpy()
     return standard_error(len(values) * values, names)
-
-
-def _all_logits(source: Source, x: Tensor, y: Tensor) -> Tensor:
-    """(n, n) float32 on the CPU."""
-    rows = max(1, (1 << 24) // len(y))
-    return torch.cat([source.matrix(part, y).float().cpu() for part in torch.split(x, rows)])

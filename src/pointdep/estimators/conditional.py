@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import tempfile
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +15,16 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pointdep.core.methods import METHODS, Method, get_method
+from pointdep.core.methods import METHODS, get_method
 from pointdep.data import storage
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import RawSide, SideEncoder, as_side, warn_of_other_order
+from pointdep.data.sides import (
+    RawSide,
+    SideEncoder,
+    as_side,
+    require_same_length,
+    warn_of_other_order,
+)
 from pointdep.errors import (
     DataWarning,
     FitWarning,
@@ -29,8 +33,10 @@ from pointdep.errors import (
     ModelFileError,
     PointdepWarning,
     names_nearest_option,
+    warn_caller,
 )
 from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.persistence import plain_seed, reading
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.mutual_information import Array, MIEstimate, estimate, standard_error
@@ -50,16 +56,6 @@ class Conditions:
     y: SideEncoder
     z: SideEncoder
 
-    @classmethod
-    def fit(cls, raw_y: RawSide, raw_z: RawSide) -> Conditions:
-        """Learn the columns; warns of constant ones, and refuses what cannot be learned from."""
-        return cls(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
-
-    @property
-    def discrete_both(self) -> bool | None:
-        """What `discrete_y` is for Y and Z together: all categories, all numbers, or by type."""
-        return self.y.discrete if self.y.discrete is self.z.discrete else None
-
     def read(self, Y: Any, Z: Any) -> tuple[RawSide, RawSide]:
         """New rows of both sides, checked."""
         found = []
@@ -77,72 +73,36 @@ class Conditions:
 
         y, z = _columns(raw_y, self.y), _columns(raw_z, self.z)
         frames = []
-        for columns in ((*y, *z), z):
+        for columns in (y + z, z):
             frame = pd.DataFrame(dict(enumerate(values for _, values in columns)))
             frame.columns = pd.Index([name for name, _ in columns])  # which need not be distinct
             frames.append(frame)
         return frames[0], frames[1]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything needed to read again, in JSON's types."""
-        return {"y": self.y.to_dict(), "z": self.z.to_dict()}
 
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Conditions:
-        """What to_dict described."""
-        return cls(SideEncoder.from_dict(saved["y"]), SideEncoder.from_dict(saved["z"]))
-
-
-def _columns(raw: RawSide, encoder: SideEncoder) -> tuple[tuple[str, Any], ...]:
+def _columns(raw: RawSide, encoder: SideEncoder) -> list[tuple[str, Any]]:
     """(name, (rows,) values) of each column, categories declared as such.
 
     Columns of a table keep the names they had in fit, those of an array are "Y0", "Y1", ...
     """
-    return tuple(
-        (
-            name if encoder.named else f"{encoder.side}{position}",
-            _column(raw.column(position), category=raw.category_mask[position]),
-        )
-        for position, name in enumerate(encoder.names)
-    )
-
-
-def _column(values: Any, *, category: bool) -> Any:
     import pandas as pd
 
-    if category:
-        return pd.Categorical(values)
-    # Booleans here were declared numbers, and would be read as categories again.
-    return values.astype(np.uint8) if values.dtype.kind == "b" else values
-
-
-def require_same_lengths(**lengths: int) -> None:
-    """Row i of X belongs with row i of Y, of Z and of groups."""
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
-        raise InputError(
-            f"inconsistent numbers of samples: {listed}; row i of each must describe the same case"
-        )
-
-
-def warn_of_other_orders(X: Any, Y: Any, Z: Any) -> None:
-    """Rows belong together by position: one pandas index in two orders is likely a mistake."""
-    for name, side in (("Y", Y), ("Z", Z)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DataWarning)
-            warn_of_other_order(X, side)
-        if caught:
-            warnings.warn(
-                f"X and {name} have the same index in another order, and rows belong together by "
-                f"position: align them first, as with {name}.loc[X.index]",
-                DataWarning,
-                stacklevel=3,
-            )
+    found = []
+    for position, name in enumerate(encoder.names):
+        values: Any = raw.column(position)
+        if raw.category_mask[position]:
+            values = pd.Categorical(values)
+        elif values.dtype.kind == "b":
+            # Booleans here were declared numbers, and would be read as categories again.
+            values = values.astype(np.uint8)
+        found.append((name if encoder.named else f"{encoder.side}{position}", values))
+    return found
 
 
 # The two fits whose difference is taken: alike in everything but the data.
 
 JOINT, MARGINAL = "joint", "marginal"
+_KIND = "conditional"  # the key under which model.json says what is only found here
 FIT_OF = {JOINT: "X with (Y, Z)", MARGINAL: "X with Z"}
 _PROOF = 2.0  # standard errors
 
@@ -154,7 +114,13 @@ def make_parts(
     given = PointwiseDependency() if estimator is None else estimator
     if not isinstance(given, PointwiseDependency):
         raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
-    _require_mean_of_pmi(get_method(given.method, given.method_options))
+    method = get_method(given.method, given.method_options)
+    if not method.is_mean_of_pmi:
+        allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
+        raise InputError(
+            f"method {method.key!r} does not infer the mean of PMI over rows, so that its "
+            f"difference is no conditional mutual information: choose from {', '.join(allowed)}"
+        )
     if not isinstance(given.critic, str | type):
         raise InputError(
             "the estimator has a critic of your own, which takes a y of one width, but it is "
@@ -171,22 +137,13 @@ def make_parts(
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }
-    parts = {}
-    for part in FIT_OF:
-        file = given.checkpoint
-        checkpoint = None if file is None else Path(f"{file}.{part}")
-        parts[part] = clone(given).set_params(**shared, checkpoint=checkpoint)
-    return parts
-
-
-def _require_mean_of_pmi(method: Method) -> None:
-    if method.is_mean_of_pmi:
-        return
-    allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
-    raise InputError(
-        f"method {method.key!r} does not infer the mean of PMI over rows, so that its difference "
-        f"is no conditional mutual information: choose from {', '.join(allowed)}"
-    )
+    file = given.checkpoint
+    return {
+        part: clone(given).set_params(
+            **shared, checkpoint=None if file is None else Path(f"{file}.{part}")
+        )
+        for part in FIT_OF
+    }
 
 
 class SplitOnce:
@@ -292,14 +249,15 @@ class ConditionalDependency(DependencyEstimator):
         raw_y = as_side(Y, "Y", discrete=given.discrete_y)
         raw_z = as_side(Z, "Z", discrete=self.discrete_z)
         codes = group_codes(groups)
-        grouped = {} if codes is None else {"groups": len(codes)}
-        require_same_lengths(X=raw_x.rows, Y=raw_y.rows, Z=raw_z.rows, **grouped)
-        warn_of_other_orders(X, Y, Z)
+        require_same_length(raw_x, raw_y, codes, raw_z)
+        warn_of_other_order(X, Y)
+        warn_of_other_order(X, Z, "Z")
         SideEncoder.fit(raw_x, "X")  # for its warnings, which the two fits keep to themselves
-        conditions = Conditions.fit(raw_y, raw_z)
+        conditions = Conditions(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
         yz, z = conditions.tables(raw_y, raw_z)
-        parts[JOINT].set_params(discrete_y=conditions.discrete_both)
-        parts[MARGINAL].set_params(discrete_y=conditions.z.discrete)
+        of_y, of_z = conditions.y.discrete, conditions.z.discrete
+        parts[JOINT].set_params(discrete_y=of_y if of_y is of_z else None)  # None: by type
+        parts[MARGINAL].set_params(discrete_y=of_z)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PointdepWarning)  # said here, of the right side
             parts[JOINT].fit(X, yz, groups=codes)
@@ -308,7 +266,7 @@ class ConditionalDependency(DependencyEstimator):
             model.set_params(cv=given.cv)  # rather than these splits, which are of these rows
         self._set_fitted(parts[JOINT], parts[MARGINAL], conditions)
         for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=2)
+            warn_caller(str(flag), FitWarning)
         return self
 
     def pmi(self, X: Any, Y: Any, Z: Any) -> Array32:
@@ -324,11 +282,10 @@ class ConditionalDependency(DependencyEstimator):
             if not issubclass(one.category, DataWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         if any(issubclass(one.category, DataWarning) for one in caught):
-            warnings.warn(
+            warn_caller(
                 "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
                 "extrapolation (outside(X, Y, Z) says which)",
                 DataWarning,
-                stacklevel=2,
             )
         return values
 
@@ -361,9 +318,8 @@ class ConditionalDependency(DependencyEstimator):
             self.joint_.bias_, self.marginal_.bias_, values, codes
         )
         if X is not None or Y is not None or Z is not None:
-            values, codes = self.pmi(X, Y, Z).astype(np.float64), group_codes(groups)
-            grouped = {} if codes is None else {"groups": len(codes)}
-            require_same_lengths(X=len(values), **grouped)
+            values = self.pmi(X, Y, Z).astype(np.float64)
+            codes = group_codes(groups, len(values))
             correction, doubt = 0.0, math.hypot(correction, doubt)
         return estimate(
             values,
@@ -378,14 +334,50 @@ class ConditionalDependency(DependencyEstimator):
     def save(self, path: str | Path) -> None:
         """Write both models, and how Y and Z are read, as one folder of safetensors and JSON."""
         check_is_fitted(self, "joint_")
-        save(self, Path(path))
+        path = Path(path)
+        storage.check_target(path, FIT_OF)
+        given, seed = self.estimator, self.random_state
+        if seed is None and given is not None:
+            seed = given.random_state
+        about = {
+            # The options that the two models do not hold.
+            "params": {
+                "discrete_y": None if given is None else given.discrete_y,
+                "discrete_z": self.discrete_z,
+                "random_state": plain_seed(seed),
+            },
+            "sides": {"y": self.conditions_.y.to_dict(), "z": self.conditions_.z.to_dict()},
+        }
+        with storage.replaced_folder(path) as new:
+            parts = {part: new.with_name(part) for part in FIT_OF}
+            self.joint_.save(parts[JOINT])
+            self.marginal_.save(parts[MARGINAL])
+            about["sha256"] = {part: _digest(place) for part, place in parts.items()}
+            storage.write_model(new, {_KIND: about}, {})
+            for part, place in parts.items():
+                place.replace(new / part)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> ConditionalDependency:
         """Read what `save` wrote."""
-        params, joint, marginal, conditions = load(Path(path), device=device)
-        made = cls(**params)
-        made._set_fitted(joint, marginal, conditions)
+        path = Path(path)
+        about, _ = storage.read_model(path)
+        if _KIND not in about:
+            raise ModelFileError(
+                f"{path} is a model of pairs: read it with PointwiseDependency.load"
+            )
+        with reading(path):
+            saved = about[_KIND]
+            params, digests = dict(saved["params"]), {p: saved["sha256"][p] for p in FIT_OF}
+            discrete_y = params.pop("discrete_y")
+            conditions = Conditions(*(SideEncoder.from_dict(saved["sides"][s]) for s in "yz"))
+        models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
+        for part, digest in digests.items():
+            if _digest(path / part) != digest:
+                raise ModelFileError(f"{path / part} belongs to another model than {path}")
+        prototype = clone(models[JOINT]).set_params(discrete_y=discrete_y, random_state=None)
+        made = cls(prototype, **params)
+        made._set_fitted(models[JOINT], models[MARGINAL], conditions)
         return made
 
     def _found(self) -> list[tuple[str, object]]:
@@ -413,86 +405,10 @@ class ConditionalDependency(DependencyEstimator):
             raise InputError("X, Y and Z are all needed: a row has three parts")
         raw_x = as_side(X, "X", discrete=self.joint_.encoder_x_.discrete)
         raw_y, raw_z = self.conditions_.read(Y, Z)
-        require_same_lengths(X=raw_x.rows, Y=raw_y.rows, Z=raw_z.rows)
+        require_same_length(raw_x, raw_y, z=raw_z)
         return self.conditions_.tables(raw_y, raw_z)
-
-
-# A folder with the two models in it, and how Y and Z are read.
-
-_KIND = "conditional"  # the key under which model.json says what is only found here
-_ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
-
-
-def save(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator beside its place and move it there, as one folder."""
-    _check_target(path)
-    path = path.resolve()
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-            parts = {part: Path(scratch, part) for part in FIT_OF}
-            for part, place in parts.items():
-                getattr(estimator, f"{part}_").save(place)
-            new, old = Path(scratch, "new"), Path(scratch, "old")
-            about = {
-                "params": _params(estimator),
-                "sides": estimator.conditions_.to_dict(),
-                "sha256": {part: _digest(place) for part, place in parts.items()},
-            }
-            storage.write_model(new, {_KIND: about}, {})
-            for part, place in parts.items():
-                place.replace(new / part)
-            storage.put_in_place(new, path, aside=old)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def load(
-    path: Path, *, device: str
-) -> tuple[dict[str, Any], PointwiseDependency, PointwiseDependency, Conditions]:
-    """The constructor's options, the joint and the marginal model, and how Y and Z are read."""
-    about, _ = storage.read_model(path)
-    if _KIND not in about:
-        raise ModelFileError(f"{path} is a model of pairs: read it with PointwiseDependency.load")
-    try:
-        saved = about[_KIND]
-        params, discrete_y = dict(saved["params"]), saved["params"]["discrete_y"]
-        conditions = Conditions.from_dict(saved["sides"])
-        digests = {part: saved["sha256"][part] for part in FIT_OF}
-    except (KeyError, TypeError, InputError) as error:
-        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
-    models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
-    for part, digest in digests.items():
-        if _digest(path / part) != digest:
-            raise ModelFileError(f"{path / part} belongs to another model than {path / _ABOUT}")
-    del params["discrete_y"]
-    prototype = clone(models[JOINT]).set_params(discrete_y=discrete_y, random_state=None)
-    return {"estimator": prototype, **params}, models[JOINT], models[MARGINAL], conditions
-
-
-def _params(estimator: Any) -> dict[str, Any]:
-    """The options that the two models do not hold, as JSON."""
-    given, seed = estimator.estimator, estimator.random_state
-    if seed is None and given is not None:
-        seed = given.random_state
-    return {
-        "discrete_y": None if given is None else given.discrete_y,
-        "discrete_z": estimator.discrete_z,
-        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
-    }
 
 
 def _digest(part: Path) -> str:
     """Of the file that holds the digests of all else of a model."""
-    return hashlib.sha256((part / _ABOUT).read_bytes()).hexdigest()
-
-
-def _check_target(path: Path) -> None:
-    """As for any model, but a folder that holds one of these, and no more, may be replaced."""
-    if path.is_dir() and {e.name for e in path.iterdir()} == {_ABOUT, _WEIGHTS, *FIT_OF}:
-        try:
-            about, _ = storage.read_model(path)
-        except ModelFileError:
-            about = {}
-        if _KIND in about:
-            return
-    storage.check_target(path)
+    return hashlib.sha256((part / storage.MODEL_FILES[0]).read_bytes()).hexdigest()

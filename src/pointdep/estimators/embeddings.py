@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +11,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pointdep.data.raw import group_codes
 from pointdep.data.sides import (
     RawSide,
     SideEncoder,
-    as_side,
-    require_same_length,
-    warn_of_other_order,
 )
 from pointdep.errors import InputError
+from pointdep.estimators.base import read_pairs
 from pointdep.estimators.fit_rows import PairedRows, encode_rows
-from pointdep.fitting.splits import Rows, Split, make_splits
+from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.checks import FEWEST_ROWS
 
 # Rows as an outside model takes them: neither scaled nor told apart from categories.
@@ -67,14 +64,6 @@ def require_exact(raw: RawSide, kind: RowKind, side: str) -> None:
         )
 
 
-def fold_of(splits: Sequence[Split], rows: int) -> Rows:
-    """(n,): the split that reports each row."""
-    fold = np.full(rows, -1, dtype=np.int64)
-    for number, split in enumerate(splits):
-        fold[split.report] = number
-    return fold
-
-
 def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
     """How many independent draws there are: groups, or rows where each is its own."""
     return rows if codes is None else len(np.unique(codes))
@@ -91,15 +80,10 @@ def read_rows(
     device: torch.device,
 ) -> PairedRows:
     """Check, split and encode the pairs that are to calibrate."""
-    raw_x, raw_y = (
-        as_side(flat(values, kind, name), name, discrete=False)
-        for values, kind, name in zip((X, Y), kinds, "XY", strict=True)
-    )
-    warn_of_other_order(X, Y)
+    X, Y = (flat(side, kind, name) for side, kind, name in zip((X, Y), kinds, "XY", strict=True))
+    raw_x, raw_y, codes = read_pairs(X, Y, groups, (False, False))
     for raw, kind, name in zip((raw_x, raw_y), kinds, "XY", strict=True):
         require_exact(raw, kind, name)
-    codes = group_codes(groups)
-    require_same_length(raw_x, raw_y, codes)
     splits = [
         Split(np.sort(np.concatenate([s.train, s.stop])), s.stop[:0], s.report)
         for s in make_splits(raw_x.rows, folds=folds, groups=codes, seed=seed)

@@ -31,14 +31,13 @@ from pointdep.data.row_source import ColumnMoments, RowSource
 from pointdep.data.sides import (
     RawSide,
     SideEncoder,
-    as_side,
     as_source,
-    require_same_length,
     side_digest,
     warn_of_other_order,
 )
 from pointdep.data.stored_pairs import PairSource
 from pointdep.errors import Flag, InputError
+from pointdep.estimators.base import read_pairs
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.data_flags import CopyCount, duplicate_flags, shared_column
 from pointdep.fitting.engine import is_lean
@@ -381,11 +380,7 @@ def hold_rows(
     processes: Processes = ALONE,
 ) -> FitRows:
     """Check, split and encode rows that are all held in memory."""
-    raw_x = as_side(X, "X", discrete=discrete[0])
-    raw_y = as_side(Y, "Y", discrete=discrete[1])
-    warn_of_other_order(X, Y)
-    codes = group_codes(groups)
-    require_same_length(raw_x, raw_y, codes)
+    raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete)
     splits = make_splits(
         raw_x.rows, folds=folds, cv=cv, groups=codes, stop_fraction=stop_fraction, seed=seed
     )

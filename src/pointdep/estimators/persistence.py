@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,31 +22,56 @@ from pointdep.estimators import assembly
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
 
-# Models of other rooms, by the kind that their folder names.
-_READERS = {"calibrated": "pointdep.estimators.calibrated"}
+
+def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What all models of pairs have found, as JSON and tensors."""
+    about = {
+        "encoder_x": estimator.encoder_x_.to_dict(),
+        "encoder_y": estimator.encoder_y_.to_dict(),
+        "rows": estimator.n_rows_,
+        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
+        "bias": asdict(estimator.bias_),
+        "jackknife": estimator.jackknife_,
+    }
+    arrays = {"oof_pmi": estimator.oof_pmi_, "oof_values": estimator.oof_values_}
+    if estimator.groups_ is not None:
+        arrays["groups"] = estimator.groups_
+    return about, {name: torch.from_numpy(values) for name, values in arrays.items()}
+
+
+def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Give an estimator what `fitted_parts` took of another, but for its model."""
+    made.encoder_x_, made.encoder_y_ = (
+        SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy"
+    )
+    made.n_rows_ = int(about["rows"])
+    made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
+    made.bias_, made.jackknife_ = FittingBias(**about["bias"]), float(about["jackknife"])
+    made.oof_pmi_, made.oof_values_ = tensors["oof_pmi"].numpy(), tensors["oof_values"].numpy()
+    made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say of a folder that lacks something which one it is."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
 
 
 def save(estimator: Any, path: Path) -> None:
     """Write a fitted estimator as a folder."""
-    about = {
+    about, tensors = fitted_parts(estimator)
+    about |= {
         "params": estimator.fit_params_,
         "hidden": estimator.hidden_,
         "wide": estimator.model_.critic.wide,
-        "encoder_x": estimator.encoder_x_.to_dict(),
-        "encoder_y": estimator.encoder_y_.to_dict(),
-        "rows": estimator.n_rows_,
         "replicas": estimator.n_replicas_,
-        "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
         "history": estimator.history_,
-        "bias": asdict(estimator.bias_),
-        "jackknife": estimator.jackknife_,
         "digests": estimator.digests_,
     }
-    tensors = {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
-    tensors["oof_pmi"] = torch.from_numpy(estimator.oof_pmi_)
-    tensors["oof_values"] = torch.from_numpy(estimator.oof_values_)
-    if estimator.groups_ is not None:
-        tensors["groups"] = torch.from_numpy(estimator.groups_)
+    tensors |= {f"model.{name}": t for name, t in estimator.model_.state_dict().items()}
     storage.write_model(path, about, tensors)
 
 
@@ -56,37 +82,28 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         raise ModelFileError(
             f"{path} is an encoder of `pointdep pretrain`: read it with contrastive.load_encoder"
         )
-    if about.get("kind") in _READERS:
-        reader = importlib.import_module(_READERS[about["kind"]])
-        return reader.load(path, critic=critic, device=device)
-    try:
+    if about.get("kind") == "calibrated":
+        from pointdep.estimators import calibrated  # which imports this module
+
+        return calibrated.load(about, tensors, path, critic=critic, device=device)
+    with reading(path):
         params = dict(about["params"])
         METHODS.require_here(params["method"], path)
         get_method(params["method"], params["method_options"])
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
-        encoder_x = SideEncoder.from_dict(about["encoder_x"])
-        encoder_y = SideEncoder.from_dict(about["encoder_y"])
-        made.hidden_ = _hidden(about["hidden"])
-        rows, replicas = int(about["rows"]), int(about["replicas"])
+        set_fitted_parts(made, about, tensors)
+        made.hidden_, replicas = _hidden(about["hidden"]), int(about["replicas"])
         wide = bool(about.get("wide", False))  # early models have no such entry
-        made.history_ = about["history"]
-        made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
-        made.oof_pmi_ = tensors["oof_pmi"].numpy()
-        made.oof_values_ = tensors["oof_values"].numpy()
-        made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
-        made.fit_params_ = about["params"]
-        made.bias_ = FittingBias(**about["bias"])
-        made.jackknife_ = float(about["jackknife"])
+        made.history_, made.fit_params_ = about["history"], about["params"]
         digests = about.get("digests")  # early models and streamed fits have none
         made.digests_ = None if digests is None else tuple(digests)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
-    settings = replace(made._critic_settings(rows, 0), hidden=made.hidden_, wide=wide)
-    model = assembly.make_model(settings, method, replicas, encoder_x.dim, encoder_y.dim)
+    settings = replace(made._critic_settings(made.n_rows_, 0), hidden=made.hidden_, wide=wide)
+    widths = made.encoder_x_.dim, made.encoder_y_.dim
+    model = assembly.make_model(settings, method, replicas, *widths)
     _load_weights(model, tensors, path)
-    made._set_fitted(model.to(pick_device(device)), encoder_x, encoder_y, rows)
+    made._set_fitted(model.to(pick_device(device)), made.encoder_x_, made.encoder_y_, made.n_rows_)
     return made
 
 
@@ -97,11 +114,15 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     kept["hidden"] = plain_hidden(estimator.hidden)
     options = estimator.method_options
     kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
-    seed = estimator.random_state
-    kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    kept["random_state"] = plain_seed(estimator.random_state)
     for name in ("cv", "checkpoint", "device", "distributed", "progress"):
         kept.pop(name)
     return {name: _plain(value) for name, value in kept.items()}
+
+
+def plain_seed(seed: Any) -> int | None:
+    """A seed as JSON knows it; a generator has none."""
+    return int(seed) if isinstance(seed, int | np.integer) else None
 
 
 def plain_hidden(hidden: Any) -> Any:

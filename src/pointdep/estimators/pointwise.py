@@ -205,11 +205,7 @@ class PointwiseDependency(DependencyEstimator):
         groups: (n,), for rows that are not independent draws (several captions of one image): rows
         of one group stay on one side of every split and are never each other's product samples.
         """
-        if Y is None:
-            raise InputError(
-                "PointwiseDependency requires y to be passed, but the target y is None: call "
-                "fit(X, Y) with two arrays of paired rows"
-            )
+        self._require_y(Y)
         require_whole("reference_size", self.reference_size)
         if self.checkpoint is not None and self.random_state is None:
             raise InputError(
@@ -635,8 +631,12 @@ class PointwiseDependency(DependencyEstimator):
         """
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
-        _, ids = group_ids(groups, len(x))
-        return shuffled_log_likelihood(self.model_, x, y, seed=ANSWER_SEED, groups=ids)
+        return shuffled_log_likelihood(
+            lambda a, b: score_pairs(self.model_, x[a], y[b]).numpy(),
+            len(x),
+            seed=ANSWER_SEED,
+            groups=group_codes(groups, len(x)),
+        )
 
     def _score(self, x: Tensor, y: Tensor) -> Tensor:
         with show("scoring", enabled=self.progress) as progress:
@@ -653,8 +653,7 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
-        raw_x = as_side(X, "X", discrete=self.encoder_x_.discrete)
-        raw_y = as_side(Y, "Y", discrete=self.encoder_y_.discrete)
+        raw_x, raw_y = self._read_side(X, "x"), self._read_side(Y, "y")
         self.encoder_x_.check(raw_x)
         self.encoder_y_.check(raw_y)
         if paired:
@@ -742,13 +741,14 @@ class PointwiseDependency(DependencyEstimator):
             )
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
-        codes, _ = group_ids(groups, len(x))
+        codes = group_codes(groups, len(x))
         return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
 
     def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
         """The method's inference on given rows as pseudo-values, (n,)."""
         x, y, _, _ = self._encode(X, Y)
-        _, ids = group_ids(groups, len(x))
+        codes = group_codes(groups, len(x))
+        ids = None if codes is None else torch.from_numpy(codes)
         rows = np.arange(len(x))
         return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
 
@@ -940,16 +940,6 @@ def _all_of_pairs(
     outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
     npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
     return pmi, npmi, stderr, outside.cpu().numpy()
-
-
-def group_ids(groups: Any, rows: int) -> tuple[NDArray[np.int64] | None, Tensor | None]:
-    """The groups of given rows, as numbers, for numpy and for torch."""
-    codes = group_codes(groups)
-    if codes is None:
-        return None, None
-    if len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes, torch.from_numpy(codes)
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ _BUDGET = 1 << 22  # numbers alive at a time
 _MATRIX_BUDGET = 1 << 25  # each pass over the rows embeds all candidates anew: few passes
 _SILENT = Silent()
 Array32 = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 
 def score_pairs(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Tensor:
@@ -97,24 +98,29 @@ def balanced_log_likelihood(joint: NDArray[np.floating], product: NDArray[np.flo
 
 
 def shuffled_log_likelihood(
-    model: RatioModel, x: Tensor, y: Tensor, *, seed: int, groups: Tensor | None = None
+    score: Callable[[Rows, Rows], NDArray[np.floating]],
+    rows: int,
+    *,
+    seed: int,
+    groups: Rows | None = None,
 ) -> float:
-    """The same on the pairs x: (n, dx), y: (n, dy) and on shifts of y against x.
+    """The same on n pairs and on shifts of y against x.
 
-    groups: (n,); rows of one group are not set against each other.
+    score: log r, (n,), of the rows of x and of y with these numbers, (n,) each. groups: (n,); rows
+    of one group are not set against each other.
     """
-    if len(x) < 2:
+    if rows < 2:
         raise InputError("score needs at least two rows, to shuffle them against each other")
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
-    x, y = x[order], y[order]
-    shifts = range(1, min(_SHUFFLES, len(x) - 1) + 1)
-    product = torch.stack([score_pairs(model, x, y.roll(k, 0)) for k in shifts])
-    if groups is not None:
-        ids = groups[order]
-        product = product[torch.stack([ids != ids.roll(k, 0) for k in shifts])]
-        if not len(product):
-            raise InputError("score found no two rows of different groups to compare")
-    return balanced_log_likelihood(score_pairs(model, x, y).numpy(), product.flatten().numpy())
+    order = np.random.default_rng(seed).permutation(rows)
+    names = order if groups is None else groups[order]
+    product = []
+    for shift in range(1, min(_SHUFFLES, rows - 1) + 1):
+        mismatched = names != np.roll(names, shift)
+        product.append(score(order, np.roll(order, shift))[mismatched])
+    shuffled = np.concatenate(product)
+    if not len(shuffled):
+        raise InputError("score found no two rows of different groups to compare")
+    return balanced_log_likelihood(score(order, order), shuffled)
 
 
 # Normalised PMI: PMI / -log p(x,y), in [-1, 1].

@@ -10,6 +10,7 @@ prints is the JSON of a `Measured`.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import json
 import math
@@ -35,9 +36,9 @@ from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
 
-# More rows are tried while they would end before _GROW_S, and scored until that takes _SCORE_S.
-_GROW_S, _SCORE_S, _GROWTH, _STEPS = 14.0, 0.5, 3, 20
-_WARM_COLUMNS = 64
+# More rows are tried while they would end before _GROW_S, and scored until that takes _SCORE_S. On
+# a machine that does other work it may take minutes; after _END_S it is given up.
+_GROW_S, _SCORE_S, _END_S, _GROWTH, _STEPS, _WARM_COLUMNS = 14.0, 0.5, 300.0, 3, 20, 64
 _FEW_ROWS, _MORE_ROWS, _FEW_NUMBERS = 500, 2_000, 2**18  # at first, by the numbers in a row
 _PAIRS = 20, 2_000  # queries and candidates of which all pairs are scored
 _CPU_BATCH = 256  # a larger one is no faster per row on a CPU, and needs more rows
@@ -64,10 +65,8 @@ class DryRun:
         self.columns = max(self.asked.x_dim, self.asked.y_dim)
         self.dims = [min(dim, _MOST_COLUMNS) for dim in (self.asked.x_dim, self.asked.y_dim)]
         self.dry = replace(self.asked, folds=min(max(self.asked.folds, 2), _MOST_FOLDS))
-        by_width = _FEW_NUMBERS // sum(self.dims)
-        self.least_rows = min(max(by_width, _FEW_ROWS), _MORE_ROWS)
+        self.least_rows = min(max(_FEW_NUMBERS // sum(self.dims), _FEW_ROWS), _MORE_ROWS)
         self.streamed = self.asked.streamed(fit_rows.IN_MEMORY)
-        self.device = "cuda" if gpu else "cpu"
         # For one core, seconds of the processor, which other work on the machine does not lengthen.
         self.clock = time.process_time if cores == 1 and not gpu else time.time
         self.points: dict[str, dict[int, float]] = defaultdict(dict)
@@ -102,14 +101,14 @@ class DryRun:
         self._audit("fit", 100, batch=8)  # what a process pays once belongs to its start
         self.dims, self.empty_gib = dims, _anonymous_gib()
         self.points.clear()
-        self.points["start"][0] = self.clock() - (0 if self.cores == 1 else self.spawned)
+        spawned = 0.0 if self.clock is time.process_time else self.spawned
+        self.points["start"][0] = self.clock() - spawned
         self._answer(self._train())
         doubt = LESS_SURE ** ((self.columns > _MOST_COLUMNS) + (self.asked.folds > _MOST_FOLDS))
         within = {name: (doubt * a, doubt * b) for name, (a, b) in _WITHIN.items()}
-        machine = self.facts["gpu"] or f"{self.cores} core(s) of this machine"
-        return Measured(
-            machine, {name: self._law(name) for name in self.points}, self.facts, within
-        )
+        cores = "one core" if self.cores == 1 else f"{self.cores} cores"
+        laws = {name: self._law(name) for name in self.points}
+        return Measured(self.facts["gpu"] or f"{cores} of this machine", laws, self.facts, within)
 
     def _train(self) -> Any:
         """Fits and audits; the last model."""
@@ -156,7 +155,7 @@ class DryRun:
             max_epochs=epochs,
             patience=epochs,
             stream=self.streamed,
-            device=self.device,
+            device="cuda" if self.gpu else "cpu",
             random_state=0,
             progress=False,
         )
@@ -248,4 +247,5 @@ def _anonymous_gib() -> float:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(_END_S, exit=True)
     print(json.dumps(asdict(DryRun(**json.loads(sys.argv[1])).run())))

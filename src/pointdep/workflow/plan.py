@@ -12,7 +12,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,8 +28,7 @@ COMMANDS = ("fit", "score", "audit", "retrieve")
 # fewer, which a network on pairs learns for longer.
 _EPOCHS, _EPOCHS_NARROW, NARROW = 20, 60, 25
 
-# The dry run limits itself: it ends long before this, with so many measurements.
-_END_S, _MEASUREMENTS = 300.0, 13
+_MEASUREMENTS = 13  # of a dry run, about
 SEARCHED = 1_000  # queries of the search that is measured
 
 # Shares of each command that a second core divides: benchmarks/results/cost_model_cores.json.
@@ -225,9 +223,9 @@ def plan(
     Examples
     --------
     >>> from pointdep import plan
-    >>> found = plan(10**6, (8, 4), epochs=10)
+    >>> found = plan(10**6, 512, gpu=True)
     >>> list(found.costs), found.streamed
-    (['fit', 'score', 'audit', 'retrieve'], False)
+    (['fit', 'score', 'audit', 'retrieve'], True)
     """
     sides = (dims, dims) if isinstance(dims, int) else tuple(dims)
     if len(sides) != 2:
@@ -241,13 +239,14 @@ def plan(
     known = measure(shape, gpu=gpu, cores=min(cores, here))
     if not known.laws:
         known = _h200(shape, known.facts)
-    beyond = (min(cores, here), cores) if not gpu else (1, 1)
-    costs = {name: _cost(name, shape, known, gpu, beyond) for name in COMMANDS}
+    planned = min(cores, here) if gpu else cores
+    costs = {name: _cost(name, shape, known, gpu, (min(cores, here), planned)) for name in COMMANDS}
+    scaled = f", scaled to {planned} cores" if planned > here else ""
     in_memory = known.facts["in_memory"]
     return Plan(
         shape,
         "gpu" if gpu else "cpu",
-        known.machine,
+        known.machine + scaled,
         cores,
         shape.streamed(in_memory),
         costs,
@@ -265,8 +264,8 @@ def _cost(command: str, shape: Shape, known: Measured, gpu: bool, cores: tuple[i
     parts = {name: faster * seconds for name, seconds in _parts(command, shape, known)}
     parts[START] = known.at("start", 0)
     ordered = dict(sorted(parts.items(), key=lambda item: -item[1]))
-    gib = _gib(command, shape, known)
-    gpu_gib = _gpu_gib(command, shape, known) if gpu else None
+    gib = _gib(command, "gib", shape, known)
+    gpu_gib = _gib(command, "gpu gib", shape, known) if gpu else None
     return Cost(command, sum(parts.values()), gib, gpu_gib, ordered, within, memory_within)
 
 
@@ -288,31 +287,25 @@ def _parts(command: str, shape: Shape, known: Measured) -> Iterator[tuple[str, f
         yield "scoring", known.at("pair", min(queries * rows, listed + answered))
 
 
-def _gib(command: str, shape: Shape, known: Measured) -> float:
-    """Peak memory of the process, which grows with the rows that it holds."""
+def _gib(command: str, memory: str, shape: Shape, known: Measured) -> float:
+    """Peak memory, of the process ("gib") or the GPU ("gpu gib"), by the rows that are held."""
     rows, in_memory = shape.rows, known.facts["in_memory"]
-    held, large = rows, shape.streamed(in_memory)
-    if command == "score":
-        held, large = _SCORED_NUMBERS // shape.width, rows * shape.width > in_memory
-    elif command != "retrieve":
-        held = min(_SAMPLE_ROWS, _SAMPLE_NUMBERS // shape.width)
-    held = min(rows, held) if large else rows
-    every = _ROW_BYTES[command] * rows / 2**30 if held < rows else 0.0
+    law = f"{command} {memory}"
+    in_parts = command == "score" and rows * shape.width > in_memory
+    streamed = command in ("fit", "audit") and shape.streamed(in_memory)
+    if in_parts:
+        held = min(rows, _SCORED_NUMBERS // shape.width)
+    elif streamed and memory == "gpu gib":
+        held = rows if known.laws[law][1] * rows <= _RESIDENT_GIB else 0
+    else:
+        held = min(rows, _SAMPLE_ROWS, _SAMPLE_NUMBERS // shape.width) if streamed else rows
     if command != "audit":
-        return known.at(f"{command} gib", held) + every
-    checking = known.at("audit gib", min(held, _CHECKED_ROWS)) + every
-    return max(checking, _gib("fit", shape, known))
-
-
-def _gpu_gib(command: str, shape: Shape, known: Measured) -> float:
-    """The same of the GPU, which keeps all rows of a fit that it has room for."""
-    rows, in_memory = shape.rows, known.facts["in_memory"]
-    fixed, each = known.laws[f"{command} gpu gib"]
-    if command == "score" and rows * shape.width > in_memory:
-        rows = min(rows, _SCORED_NUMBERS // shape.width)
-    elif command in ("fit", "audit") and shape.streamed(in_memory) and each * rows > _RESIDENT_GIB:
-        rows = 0
-    return fixed + each * rows
+        least = 0.0
+    else:
+        least = _gib("fit", memory, shape, known)
+        held = min(held, _CHECKED_ROWS) if memory == "gib" else held
+    every = _ROW_BYTES[command] * rows / 2**30 if memory == "gib" and (in_parts or streamed) else 0
+    return max(least, known.at(law, held) + every)
 
 
 def _h200(shape: Shape, facts: Mapping[str, Any]) -> Measured:
@@ -380,16 +373,13 @@ def measure(shape: Shape, *, gpu: bool, cores: int) -> Measured:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    late = threading.Timer(_END_S, process.kill)
-    late.start()
-    done, line = 0, "it took too long"
+    done, line = 0, ""
     try:
         with show("dry run", left="about") as progress:
             for line in process.stdout or ():
                 done += line == "measured\n"
                 progress.update(min(done, _MEASUREMENTS), _MEASUREMENTS, "measurements")
     finally:
-        late.cancel()
         process.kill()
         process.wait()
     if not line.startswith("{"):

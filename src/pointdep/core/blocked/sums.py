@@ -38,7 +38,8 @@ def softplus(scores: Tensor) -> Tensor:
     return -F.logsigmoid(-scores)
 
 
-@dataclass(frozen=True)
+# eq=False: torch.compile asks for the hash of one that it has not filled yet.
+@dataclass(frozen=True, eq=False)
 class Quadratic:
     """linear * s + square * s^2."""
 

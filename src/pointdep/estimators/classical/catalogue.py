@@ -7,37 +7,48 @@ import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pointdep.errors import InputError, require_whole, unknown_name
-from pointdep.estimators.classical import cca, counting, ksg, likelihood, phsic, ulsif
-from pointdep.estimators.classical.prepared import Array, Side
-
-Check = Callable[[str, Any], None]
+from pointdep.estimators.classical import kernels, ksg, likelihood, plug_in
+from pointdep.estimators.classical.prepared import Array, PairModel, Side
 
 MOST_CENTRES = 1000
 """Kernel matrices have a column per centre: more than this is no longer a quick comparison."""
 
 
-class PairModel(Protocol):
-    """What a fit gives: PMI (or a score) of pairs, and MI where it is not the mean out of fold."""
+@dataclass(frozen=True)
+class Rule:
+    """What an option must be: one of these words, or a positive number in this range.
 
-    def pairs(self, x: Side, y: Side) -> Array:
-        """(n,) of paired rows."""
-        ...
+    whole: no fractions; optional: None will do; zero: so will 0; most, below: the range's end, with
+    it and without it.
+    """
 
-    def matrix(self, x: Side, y: Side) -> Array:
-        """(n, m) of every x with every y."""
-        ...
+    words: tuple[str, ...] = ()
+    whole: bool = False
+    optional: bool = False
+    zero: bool = False
+    most: float = math.inf
+    below: float = math.inf
 
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """(n,) values of the fitted rows whose mean is the MI; None for PMI out of fold."""
-        ...
-
-
-def _anything(x: Side, y: Side) -> None:
-    """Every kind of side will do."""
-    del x, y
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a wrong value of the option `name`."""
+        if value is None and self.optional:
+            return
+        if self.words:
+            if not isinstance(value, str) or value not in self.words:
+                raise unknown_name(f"option {name}", value, self.words)
+            return
+        if self.whole:
+            require_whole(name, value)
+        else:
+            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not real or not math.isfinite(value) or value < 0 or (value == 0 and not self.zero):
+                raise InputError(f"option {name}={value!r} must be a positive number")
+        if value > self.most or value >= self.below:
+            end = f"at most {self.most}" if value > self.most else f"below {self.below:g}"
+            raise InputError(f"option {name}={value!r} must be {end}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +64,7 @@ class ClassicalMethod:
     pmi: what `pmi` gives: log r in "nats", a "score" that only ranks pairs, or "none".
     options: option names and their values.
     checks: what each option must be.
-    accepts: refuses sides that the method is not for.
+    accepts: refuses sides that the method is not for; None if it takes every kind.
     fit: ``(x, y, *, seed, **options) -> PairModel``; None where there is nothing to fit.
     local: ``(x, y, *, seed, progress, **options) -> (n,)``, values whose mean is the MI of these
         very rows.
@@ -67,8 +78,8 @@ class ClassicalMethod:
     estimates: str = "mutual information"
     pmi: Literal["nats", "score", "none"] = "nats"
     options: Mapping[str, Any] = field(default_factory=dict)
-    checks: Mapping[str, Check] = field(default_factory=dict, repr=False)
-    accepts: Callable[[Side, Side], None] = field(default=_anything, repr=False)
+    checks: Mapping[str, Rule] = field(default_factory=dict, repr=False)
+    accepts: Callable[[Side, Side], None] | None = field(default=None, repr=False)
     fit: Callable[..., PairModel] | None = field(default=None, repr=False)
     local: Callable[..., Array] | None = field(default=None, repr=False)
     dense: bool = False
@@ -85,44 +96,8 @@ class ClassicalMethod:
         for name, value in options.items():
             if name not in self.options:
                 raise unknown_name(f"option of method {self.key!r}", name, self.options)
-            self.checks[name](name, value)
+            self.checks[name].check(name, value)
         return replace(self, options={**self.options, **options})
-
-
-def _whole(most: float = math.inf) -> Check:
-    def check(name: str, value: Any) -> None:
-        require_whole(name, value)
-        if value > most:
-            raise InputError(f"option {name}={value!r} must be at most {most}")
-
-    return check
-
-
-def _number(*, zero: bool = False, below: float = math.inf) -> Check:
-    def check(name: str, value: Any) -> None:
-        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-            raise InputError(f"option {name}={value!r} must be a positive number")
-        if value >= below:
-            raise InputError(f"option {name}={value!r} must be below {below:g}")
-
-    return check
-
-
-def _or_none(inner: Check) -> Check:
-    def check(name: str, value: Any) -> None:
-        if value is not None:
-            inner(name, value)
-
-    return check
-
-
-def _one_of(*allowed: str) -> Check:
-    def check(name: str, value: Any) -> None:
-        if not isinstance(value, str) or value not in allowed:
-            raise unknown_name(f"option {name}", value, allowed)
-
-    return check
 
 
 _TABLE = (
@@ -138,11 +113,11 @@ _TABLE = (
         cannot="anything about numbers; little about categories with few rows per pair",
         options={"smoothing": 0.5, "correction": "miller_madow"},
         checks={
-            "smoothing": _number(zero=True),
-            "correction": _one_of("miller_madow", "none", "out_of_fold"),
+            "smoothing": Rule(zero=True),
+            "correction": Rule(("miller_madow", "none", "out_of_fold")),
         },
-        accepts=counting.check,
-        fit=counting.fit,
+        accepts=plug_in.require_categories,
+        fit=plug_in.count,
     ),
     ClassicalMethod(
         key="phsic",
@@ -156,8 +131,8 @@ _TABLE = (
         cannot="nats: its score ranks pairs and has no scale of PMI, so neither r nor MI follow",
         pmi="score",
         options={"features": 200, "bandwidth": 1.0},
-        checks={"features": _whole(MOST_CENTRES), "bandwidth": _number()},
-        fit=phsic.fit,
+        checks={"features": Rule(whole=True, most=MOST_CENTRES), "bandwidth": Rule()},
+        fit=kernels.fit_phsic,
         dense=True,
     ),
     ClassicalMethod(
@@ -171,12 +146,12 @@ _TABLE = (
         cannot="PMI below log floor; much in many dimensions, where kernels see few neighbours",
         options={"centres": 200, "bandwidth": None, "ridge": None, "floor": 1e-4},
         checks={
-            "centres": _whole(MOST_CENTRES),
-            "bandwidth": _or_none(_number()),
-            "ridge": _or_none(_number()),
-            "floor": _number(below=1.0),
+            "centres": Rule(whole=True, most=MOST_CENTRES),
+            "bandwidth": Rule(optional=True),
+            "ridge": Rule(optional=True),
+            "floor": Rule(below=1.0),
         },
-        fit=ulsif.fit,
+        fit=kernels.fit_ulsif,
         dense=True,
     ),
     ClassicalMethod(
@@ -191,9 +166,9 @@ _TABLE = (
         cannot="densities far from a few Gaussians; sides that mix numbers and categories",
         options={"components": None, "max_components": 5, "ridge": 1e-6},
         checks={
-            "components": _or_none(_whole()),
-            "max_components": _whole(),
-            "ridge": _number(),
+            "components": Rule(whole=True, optional=True),
+            "max_components": Rule(whole=True),
+            "ridge": Rule(),
         },
         accepts=likelihood.check,
         fit=likelihood.fit,
@@ -209,7 +184,7 @@ _TABLE = (
         cannot="PMI: its terms belong to rows, not to pairs; it reads too low in many dimensions",
         pmi="none",
         options={"k": 5},
-        checks={"k": _whole()},
+        checks={"k": Rule(whole=True)},
         accepts=ksg.check,
         local=ksg.local_values,
     ),
@@ -223,8 +198,8 @@ _TABLE = (
         ),
         cannot="any dependence that is not linear",
         options={"correction": "wishart"},
-        checks={"correction": _one_of("wishart", "none", "out_of_fold")},
-        fit=cca.fit,
+        checks={"correction": Rule(("wishart", "none", "out_of_fold"))},
+        fit=plug_in.fit_gaussian,
         dense=True,
     ),
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import as_side, require_same_length, side_digest, warn_of_other_order
-from pointdep.errors import MEANINGS, FitWarning, Flag, InputError, names_nearest_option
-from pointdep.estimators.base import DependencyEstimator
-from pointdep.estimators.classical.catalogue import ClassicalMethod, PairModel, get_classical
-from pointdep.estimators.classical.prepared import Array, Codes, Side, SideReader
+from pointdep.data.sides import as_side, require_same_length, side_digest
+from pointdep.errors import (
+    MEANINGS,
+    FitWarning,
+    Flag,
+    InputError,
+    names_nearest_option,
+    warn_caller,
+)
+from pointdep.estimators.base import DependencyEstimator, read_pairs
+from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
+from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits
 from pointdep.inference.mutual_information import (
@@ -25,18 +31,13 @@ from pointdep.inference.mutual_information import (
     normal_quantile,
     standard_error,
 )
-from pointdep.inference.scoring import balanced_log_likelihood
-
-if TYPE_CHECKING:
-    pass
-
+from pointdep.inference.scoring import shuffled_log_likelihood
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
 
 Array32 = NDArray[np.float32]
 
 _ROWS, _COLUMNS = 1024, 4096  # of a tile: what is alive at a time
-_SHUFFLES = 8  # product samples per row
 _SEED = 0  # answers about given rows do not depend on the state of any generator
 
 
@@ -61,26 +62,6 @@ def matrix_values(model: PairModel, x: Side, y: Side, progress: Progress) -> Arr
             values[rows, columns] = model.matrix(part, y.take(columns))
         progress.update(min(first + _ROWS, len(x)), len(x), "rows")
     return values
-
-
-def shuffled_score(
-    model: PairModel, x: Side, y: Side, groups: Codes | None, progress: Progress
-) -> float:
-    """Minus the log-loss of sigmoid(log r) on the pairs and on shifts of y against x."""
-    if len(x) < 2:
-        raise InputError("score needs at least two rows, to shuffle them against each other")
-    order = np.random.default_rng(_SEED).permutation(len(x))
-    x, y = x.take(order), y.take(order)
-    ids = order if groups is None else groups[order]
-    product = []
-    for shift in range(1, min(_SHUFFLES, len(x) - 1) + 1):
-        other = np.roll(np.arange(len(x)), shift)
-        values = pair_values(model, x, y.take(other), progress)
-        product.append(values[ids != ids[other]])
-    shuffled = np.concatenate(product)
-    if not shuffled.size:
-        raise InputError("score found no two rows of different groups to compare")
-    return balanced_log_likelihood(pair_values(model, x, y, progress), shuffled)
 
 
 def mean_estimate(
@@ -174,24 +155,18 @@ class ClassicalDependency(DependencyEstimator):
         groups: (n,), for rows that are not independent draws: rows of one group stay on one side of
         every split, and the standard error counts groups.
         """
-        if Y is None:
-            raise InputError(
-                "ClassicalDependency requires y to be passed, but the target y is None: call "
-                "fit(X, Y) with two arrays of paired rows"
-            )
+        self._require_y(Y)
         method = get_classical(self.method, self.method_options)
-        raw_x = as_side(X, "X", discrete=self.discrete_x)
-        raw_y = as_side(Y, "Y", discrete=self.discrete_y)
-        warn_of_other_order(X, Y)
-        codes = group_codes(groups)
-        require_same_length(raw_x, raw_y, codes)
+        discrete = self.discrete_x, self.discrete_y
+        raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
         x, y = (
             reader.read(raw, dense=method.dense)
             for reader, raw in zip(readers, (raw_x, raw_y), strict=True)
         )
-        method.accepts(x, y)
+        if method.accepts is not None:
+            method.accepts(x, y)
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, seed, progress)
         self.method_, self.groups_, self.seed_, self.n_rows_ = method, codes, seed, len(x)
@@ -199,7 +174,7 @@ class ClassicalDependency(DependencyEstimator):
         self.digests_ = side_digest(raw_x), side_digest(raw_y)
         self._set_features(self.reader_x_.encoder)
         for flag in self.flags_:
-            warnings.warn(str(flag), FitWarning, stacklevel=2)
+            warn_caller(str(flag), FitWarning)
         return self
 
     @property
@@ -260,7 +235,12 @@ class ClassicalDependency(DependencyEstimator):
             )
         x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
         with show("scoring", enabled=self.progress) as progress:
-            return shuffled_score(self.model_, x, y, _codes_of(groups, len(x)), progress)
+            return shuffled_log_likelihood(
+                lambda a, b: pair_values(self.model_, x.take(a), y.take(b), progress),
+                len(x),
+                seed=_SEED,
+                groups=group_codes(groups, len(x)),
+            )
 
     def _found(self) -> list[tuple[str, object]]:
         about: list[tuple[str, object]] = [("method", self.method_.key)]
@@ -310,14 +290,14 @@ class ClassicalDependency(DependencyEstimator):
     def _of_rows(self, X: Any, Y: Any, groups: Any) -> tuple[Array, Codes | None]:
         """(n,) values of given rows whose mean is their mutual information, and their groups."""
         x, y = self._sides(X, Y)
-        codes = _codes_of(groups, len(x))
-        if self.method_.local is not None:
-            _refuse_groups(self.method_, codes)
+        codes = group_codes(groups, len(x))
+        method = self.method_
+        if method.local is not None:
+            _refuse_groups(method, codes)
         with show("scoring", enabled=self.progress) as progress:
-            if self.method_.local is not None:
-                options = {"seed": self.seed_, "progress": progress, **self.method_.options}
-                return self.method_.local(x, y, **options), codes
-            return pair_values(self.model_, x, y, progress), codes
+            if method.local is None:
+                return pair_values(self.model_, x, y, progress), codes
+            return method.local(x, y, seed=self.seed_, progress=progress, **method.options), codes
 
     def _sides(
         self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
@@ -347,18 +327,18 @@ class ClassicalDependency(DependencyEstimator):
 def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]:
     """Whether values sit at a limit of the method: uLSIF's floor, a perfect correlation, zero."""
     known = held[~np.isnan(held)]
-    if getattr(model, "at_limit", False):
-        message = "Y is in some direction a linear function of X, and the true value infinite"
-        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
     limit = np.log(method.options["floor"]) if "floor" in method.options else -np.inf
     share = float((known <= limit).mean())
-    if share > _MANY_AT_LIMIT:
+    if getattr(model, "at_limit", False):
+        message = "Y is in some direction a linear function of X, and the true value infinite"
+    elif share > _MANY_AT_LIMIT:
         message = (
             f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give; "
             "PointwiseDependency() has no such limit"
         )
-        return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
-    return ()
+    else:
+        return ()
+    return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
 
 
 def _refuse_groups(method: ClassicalMethod, codes: Codes | None) -> None:
@@ -367,14 +347,6 @@ def _refuse_groups(method: ClassicalMethod, codes: Codes | None) -> None:
             f"method {method.key!r} takes the neighbours of a row from its own group, which makes "
             "anything look dependent: give one row of each group, or use PointwiseDependency()"
         )
-
-
-def _codes_of(groups: Any, rows: int) -> Codes | None:
-    """The groups of given rows, as numbers."""
-    codes = group_codes(groups)
-    if codes is not None and len(codes) != rows:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {rows}")
-    return codes
 
 
 def row_values(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pointdep.errors import InputError
-from pointdep.estimators.classical.prepared import Array, Codes, Side
+from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side
 
 # A mixture of Gaussians, any part of which has an exact density.
 
@@ -81,7 +81,7 @@ def fit_mixture(
 
 
 @dataclass(frozen=True, eq=False)
-class JointMixture:
+class JointMixture(PairModel):
     """A mixture of Gaussians for (x, y); its marginals are mixtures too, and exact.
 
     dx: columns of x, the first of the mixture's.
@@ -93,48 +93,31 @@ class JointMixture:
 
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log r of each pair."""
-        left, right = self._cross(x.values, y.values)
-        own_x, own_y, alone_x, alone_y = self._alone(x.values, y.values)
-        joint = own_x + own_y - np.einsum("cnd,cnd->cn", left, right)
-        return self.mixture.mix(joint) - alone_x - alone_y
+        alone_x, alone_y = self._alone(x.values, y.values)
+        return self.mixture.log_density(np.hstack([x.values, y.values])) - alone_x - alone_y
 
     def matrix(self, x: Side, y: Side) -> Array:
-        """(n, m) log r of every x with every y."""
-        left, right = self._cross(x.values, y.values)
-        own_x, own_y, alone_x, alone_y = self._alone(x.values, y.values)
-        joint = own_x[:, :, None] + own_y[:, None, :] - left @ right.transpose(0, 2, 1)
-        return self.mixture.mix(joint) - alone_x[:, None] - alone_y[None, :]
-
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """None: on the fitted rows the likelihood reads too high."""
-        del x, y
-        return None
-
-    def _alone(self, x: Array, y: Array) -> tuple[Array, Array, Array, Array]:
-        """What does not join the sides: its part of log N(x, y), (c, n), and log p, (n,), of both.
-
-        Half of the constant of log N(x, y) goes with each side.
-        """
+        """(n, m) log r of every x with every y: only the cross term joins the two sides."""
         one, other = slice(None, self.dx), slice(self.dx, None)
         precision = np.linalg.inv(self.mixture.covariances)
-        constant = 0.5 * log_constant(self.mixture.covariances)[:, None]
-        own = []
-        for values, part in ((x, one), (y, other)):
-            centred = values - self.mixture.means[:, None, part]
-            quadratic = (centred @ precision[:, part, part] * centred).sum(-1)
-            own.append(constant - 0.5 * quadratic)
-        alone = self.mixture.log_density(x, one), self.mixture.log_density(y, other)
-        return own[0], own[1], *alone
+        centred_x = x.values - self.mixture.means[:, None, one]
+        centred_y = y.values - self.mixture.means[:, None, other]
+        own_x = (centred_x @ precision[:, one, one] * centred_x).sum(-1)
+        own_y = (centred_y @ precision[:, other, other] * centred_y).sum(-1)
+        cross = (centred_x @ precision[:, one, other]) @ centred_y.transpose(0, 2, 1)
+        joint = -0.5 * (own_x[:, :, None] + own_y[:, None, :]) - cross
+        joint += log_constant(self.mixture.covariances)[:, None, None]
+        alone_x, alone_y = self._alone(x.values, y.values)
+        return self.mixture.mix(joint) - alone_x[:, None] - alone_y[None, :]
 
-    def _cross(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """(c, n, dy) and (c, m, dy), whose inner products join the sides in -log N(x, y)."""
-        precision = np.linalg.inv(self.mixture.covariances)[:, : self.dx, self.dx :]
-        means = self.mixture.means[:, None]
-        return (x - means[..., : self.dx]) @ precision, y - means[..., self.dx :]
+    def _alone(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """(n,) log p(x) and (m,) log p(y)."""
+        density = self.mixture.log_density
+        return density(x, slice(None, self.dx)), density(y, slice(self.dx, None))
 
 
 @dataclass(frozen=True, eq=False)
-class LabelMixtures:
+class LabelMixtures(PairModel):
     """A mixture of Gaussians per label: PMI = log p(v|label) - log sum_l p(l) p(v|l).
 
     densities: one per label; None for a label that did not come, about which nothing is known: its
@@ -156,11 +139,6 @@ class LabelMixtures:
         labels, values = self._sides(x, y)
         table = self._table(values)[:, labels]
         return table.T if self.labels_first else table
-
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """None: on the fitted rows the likelihood reads too high."""
-        del x, y
-        return None
 
     def _sides(self, x: Side, y: Side) -> tuple[Codes, Array]:
         labels, other = (x, y) if self.labels_first else (y, x)

@@ -40,6 +40,26 @@ class Side:
         return replace(self, values=self.values[rows], codes=codes)
 
 
+class PairModel:
+    """What a fit gives: PMI (or a score) of pairs, and MI where it is not the mean out of fold."""
+
+    def pairs(self, x: Side, y: Side) -> Array:
+        """(n,) of paired rows."""
+        raise NotImplementedError
+
+    def matrix(self, x: Side, y: Side) -> Array:
+        """(n, m) of every x with every y."""
+        raise NotImplementedError
+
+    def mi_values(self, x: Side, y: Side) -> Array | None:
+        """(n,) values of the fitted rows whose mean is the MI.
+
+        None for PMI out of fold: on the fitted rows most methods read too high.
+        """
+        del x, y
+        return None
+
+
 @dataclass(frozen=True, eq=False)
 class SideReader:
     """Turns raw rows into a `Side`, the same way in fit and after.
@@ -65,7 +85,11 @@ class SideReader:
 
     def read(self, raw: RawSide, *, dense: bool) -> Side:
         """dense: whether a side of categories needs its one-hot columns."""
-        self._check_width(raw)
+        if raw.width != len(self.encoder.names):
+            raise InputError(
+                f"{self.encoder.side} has {raw.width} features, but ClassicalDependency is "
+                f"expecting {len(self.encoder.names)} features as input"
+            )
         if not self.seen:
             mixed = bool(self.encoder.categories)
             return Side(self.encoder.encode(raw).astype(np.float64), mixed=mixed)
@@ -89,13 +113,6 @@ class SideReader:
                 )
         return known
 
-    def _check_width(self, raw: RawSide) -> None:
-        if raw.width != len(self.encoder.names):
-            raise InputError(
-                f"{self.encoder.side} has {raw.width} features, but ClassicalDependency is "
-                f"expecting {len(self.encoder.names)} features as input"
-            )
-
 
 def _column_codes(encoder: SideEncoder, raw: RawSide) -> list[tuple[Codes, int]]:
     """Per category column that varies: (n,) code of each row, and the number of categories."""
@@ -103,31 +120,3 @@ def _column_codes(encoder: SideEncoder, raw: RawSide) -> list[tuple[Codes, int]]
         (column.codes(raw.column(at), encoder.side).astype(np.int64), column.values.size)
         for at, column in zip(encoder.category_at, encoder.categories, strict=True)
     ]
-
-
-# What the kernel methods share: centres, and the width of a Gaussian kernel.
-
-_MEDIAN_ROWS = 1000  # distances between more rows change their median little
-
-
-def pick_rows(rows: int, count: int, random: np.random.Generator) -> Codes:
-    """At most `count` of the row numbers, without repeats."""
-    chosen: Codes = np.sort(random.choice(rows, size=min(rows, count), replace=False))
-    return chosen
-
-
-def median_distance(values: Array, random: np.random.Generator) -> float:
-    """The median heuristic for values: (n, d): of the distances between rows that differ."""
-    from scipy.spatial.distance import pdist
-
-    distances = pdist(values[pick_rows(len(values), _MEDIAN_ROWS, random)])
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if distances.size else 1.0
-
-
-def gaussian_kernel(values: Array, centres: Array, width: float) -> Array:
-    """exp(-|v - c|^2 / (2 width^2)): (n, d), (b, d) -> (n, b)."""
-    from sklearn.metrics.pairwise import rbf_kernel
-
-    kernel: Array = rbf_kernel(values, centres, gamma=0.5 / width**2)
-    return kernel

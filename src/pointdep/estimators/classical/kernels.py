@@ -1,21 +1,92 @@
-"""uLSIF (Kanamori, Hido, Sugiyama, 2009): least squares for the ratio in a basis of kernels."""
+"""Kernel methods: pointwise HSIC, and least squares for the ratio (uLSIF)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from pointdep.estimators.classical.prepared import (
-    Array,
-    Codes,
-    Side,
-    gaussian_kernel,
-    median_distance,
-    pick_rows,
-)
+from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side
+
+# What the kernel methods share: centres, and the width of a Gaussian kernel.
+
+_MEDIAN_ROWS = 1000  # distances between more rows change their median little
+
+
+def pick_rows(rows: int, count: int, random: np.random.Generator) -> Codes:
+    """At most `count` of the row numbers, without repeats."""
+    chosen: Codes = np.sort(random.choice(rows, size=min(rows, count), replace=False))
+    return chosen
+
+
+def median_distance(values: Array, random: np.random.Generator) -> float:
+    """The median heuristic for values: (n, d): of the distances between rows that differ."""
+    from scipy.spatial.distance import pdist
+
+    distances = pdist(values[pick_rows(len(values), _MEDIAN_ROWS, random)])
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if distances.size else 1.0
+
+
+# Pointwise HSIC (Yokoi et al., 2018): how much a pair adds to the covariance of two kernels.
+
+
+@dataclass(frozen=True, eq=False)
+class PHSICModel(PairModel):
+    """PHSIC(x, y) = (f(x) - mean_x)' C (g(y) - mean_y) in features f: (bx,), g: (by,).
+
+    mean_x: (bx,), mean_y: (by,) and covariance: (bx, by) are those of the fitted rows.
+    """
+
+    features_x: Any
+    features_y: Any
+    mean_x: Array
+    mean_y: Array
+    covariance: Array
+
+    def pairs(self, x: Side, y: Side) -> Array:
+        """(n,) PHSIC of each pair."""
+        left, right = self._sides(x, y)
+        scores: Array = np.einsum("nb,nb->n", left, right)
+        return scores
+
+    def matrix(self, x: Side, y: Side) -> Array:
+        """(n, m) PHSIC of every x with every y."""
+        left, right = self._sides(x, y)
+        scores: Array = left @ right.T
+        return scores
+
+    def _sides(self, x: Side, y: Side) -> tuple[Array, Array]:
+        """(n, by) and (m, by), whose inner products are the scores."""
+        left = (self.features_x.transform(x.values) - self.mean_x) @ self.covariance
+        return left, self.features_y.transform(y.values) - self.mean_y
+
+
+def fit_phsic(x: Side, y: Side, *, seed: int, features: int, bandwidth: float) -> PHSICModel:
+    """Features of at most `features` landmarks a side; all rows as landmarks is the exact kernel.
+
+    The landmarks are drawn at random (Nystroem), where the paper of PHSIC picks them greedily
+    (incomplete Cholesky): the same approximation of the kernel matrix with another choice of rows.
+    """
+    from sklearn.kernel_approximation import Nystroem
+
+    random = np.random.default_rng(seed)
+    maps, rows = [], []
+    for side in (x, y):
+        width = bandwidth * median_distance(side.values, random)
+        landmarks = min(features, len(side))
+        made = Nystroem(gamma=0.5 / width**2, n_components=landmarks, random_state=seed)
+        rows.append(made.fit_transform(side.values))
+        maps.append(made)
+    means = [side.mean(0) for side in rows]
+    covariance = (rows[0] - means[0]).T @ (rows[1] - means[1]) / len(x)
+    return PHSICModel(maps[0], maps[1], means[0], means[1], covariance)
+
+
+# uLSIF (Kanamori, Hido, Sugiyama, 2009): least squares for the ratio in a basis of kernels.
 
 BANDWIDTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # times the median distance of each side
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -24,7 +95,7 @@ _BLOCK = 4096  # rows of the kernel matrices alive at a time
 
 
 @dataclass(frozen=True, eq=False)
-class KernelRatio:
+class KernelRatio(PairModel):
     """r(x, y) = sum_l weights_l k(x, centres_x_l) k(y, centres_y_l).
 
     centres_x: (b, dx), centres_y: (b, dy), weights: (b,); widths of the two kernels.
@@ -38,22 +109,22 @@ class KernelRatio:
 
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log of r, or of the floor where r is below it."""
-        return self._log((self._x(x) * self._y(y)) @ self.weights)
+        near_x, near_y = self.kernels(x, y)
+        return self._log((near_x * near_y) @ self.weights)
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) log r of every x with every y."""
-        return self._log((self._x(x) * self.weights) @ self._y(y).T)
+        near_x, near_y = self.kernels(x, y)
+        return self._log((near_x * self.weights) @ near_y.T)
 
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """None: on the fitted rows the ratio reads too high."""
-        del x, y
-        return None
+    def kernels(self, x: Side, y: Side) -> tuple[Array, Array]:
+        """exp(-|v - c|^2 / (2 width^2)) of rows and centres: (n, b) and (m, b)."""
+        from sklearn.metrics.pairwise import rbf_kernel
 
-    def _x(self, x: Side) -> Array:
-        return gaussian_kernel(x.values, self.centres_x, self.widths[0])
-
-    def _y(self, y: Side) -> Array:
-        return gaussian_kernel(y.values, self.centres_y, self.widths[1])
+        return (
+            rbf_kernel(x.values, self.centres_x, gamma=0.5 / self.widths[0] ** 2),
+            rbf_kernel(y.values, self.centres_y, gamma=0.5 / self.widths[1] ** 2),
+        )
 
     def _log(self, ratio: Array) -> Array:
         logs: Array = np.log(np.maximum(ratio, self.floor))
@@ -82,7 +153,7 @@ class _Sums:
         return H, self.cross[parts].sum(0) / rows
 
 
-def fit(
+def fit_ulsif(
     x: Side,
     y: Side,
     *,
@@ -114,7 +185,7 @@ def fit(
     model = _empty(x, y, chosen, medians, best[1], floor)
     H, h = _sums(model, x, y, np.zeros(len(x), dtype=np.int64)).moments([0])
     weights = np.linalg.solve(H + best[2] * np.eye(len(h)), h).astype(np.float64)
-    return KernelRatio(model.centres_x, model.centres_y, model.widths, weights, floor)
+    return replace(model, weights=weights)
 
 
 def _empty(
@@ -134,7 +205,7 @@ def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> _Sums:
         rows = np.flatnonzero(part_of == part)
         for first in range(0, len(rows), _BLOCK):
             block = rows[first : first + _BLOCK]
-            kx, ky = basis._x(x.take(block)), basis._y(y.take(block))
+            kx, ky = basis.kernels(x.take(block), y.take(block))
             gram_x[part] += kx.T @ kx
             gram_y[part] += ky.T @ ky
             cross[part] += np.einsum("nb,nb->b", kx, ky)

@@ -1,13 +1,74 @@
-"""uLSIF, against loops over all pairs and a grid searched by hand."""
+"""Kernel methods, against the kernel matrices they stand for and a grid searched by hand."""
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
-from pointdep.errors import FitWarning
-from pointdep.estimators.classical import ulsif
+from pointdep.errors import FitWarning, InputError
+from pointdep.estimators.classical import kernels
 from pointdep.estimators.classical.prepared import Side
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
+
+
+def direct(x, y, new_x, new_y):
+    """1/n sum_i k(x, x_i) l(y, y_i), both kernels centred, by loops over kernel values."""
+
+    def centred(rows, new):
+        distances = np.array([np.linalg.norm(a - b) for a in rows for b in rows])
+        width = np.median(distances[distances > 0])
+
+        def kernel(one, other):
+            return np.array(
+                [[np.exp(-np.square(a - b).sum() / (2 * width**2)) for b in other] for a in one]
+            )
+
+        gram, cross = kernel(rows, rows), kernel(new, rows)
+        return cross - gram.mean(0) - cross.mean(1, keepdims=True) + gram.mean()
+
+    return (centred(x, new_x) * centred(y, new_y)).mean(1)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_all_rows_as_landmarks_is_the_kernel(new):
+    x, y, _ = gaussians(50)
+    other = gaussians(20, seed=1)[:2] if new else (x, y)
+    model = fit("phsic", x, y, features=50)
+    scaled = [
+        [(v - a.mean(0)) / a.std(0) for v in (a, b)] for a, b in zip((x, y), other, strict=True)
+    ]
+    wanted = direct(scaled[0][0], scaled[1][0], scaled[0][1], scaled[1][1])
+    np.testing.assert_allclose(model.pmi(*other), wanted, atol=1e-6)
+
+
+def test_it_ranks_pairs():
+    x, y, pmi = gaussians(1000)
+    model = fit("phsic", x, y)
+    assert spearmanr(model.oof_pmi_, pmi).statistic > 0.5
+    fresh = gaussians(1000, seed=1)
+    assert spearmanr(model.pmi(*fresh[:2]), fresh[2]).statistic > 0.5
+
+
+def test_few_landmarks_are_close_to_all():
+    x, y, _ = gaussians(400)
+    few, all_of_them = fit("phsic", x, y, features=60), fit("phsic", x, y, features=400)
+    assert np.corrcoef(few.pmi(x, y), all_of_them.pmi(x, y))[0, 1] > 0.99
+
+
+def test_phsic_of_labels():
+    labels, values, pmi = labelled(800)
+    assert spearmanr(fit("phsic", values, labels).oof_pmi_, pmi).statistic > 0.5
+
+
+def test_no_nats_and_why():
+    x, y, _ = gaussians(100)
+    model = fit("phsic", x, y)
+    for rows in ((), (x, y)):
+        with pytest.raises(InputError, match="no scale of PMI"):
+            model.mutual_information(*rows)
+    with pytest.raises(InputError, match="has no log-loss"):
+        model.score(x, y)
+    assert model.mi_values_ is None
 
 
 def slow_moments(model, x, y):
@@ -34,7 +95,7 @@ def slow_moments(model, x, y):
 def test_the_weights_solve_the_normal_equations():
     x, y, _ = gaussians(40)
     options = {"centres": 6, "bandwidth": 0.8, "ridge": 0.1, "floor": 1e-4}
-    model = ulsif.fit(Side(x), Side(y), seed=0, **options)
+    model = kernels.fit_ulsif(Side(x), Side(y), seed=0, **options)
     H, h = slow_moments(model, x, y)
     np.testing.assert_allclose((H + 0.1 * np.eye(6)) @ model.weights, h, rtol=1e-9)
 
@@ -42,15 +103,15 @@ def test_the_weights_solve_the_normal_equations():
 def test_bandwidth_and_ridge_are_cross_validated():
     x, y, _ = gaussians(60)
     sides, options = (Side(x), Side(y)), {"centres": 8, "floor": 1e-4}
-    found = ulsif.fit(*sides, seed=3, bandwidth=None, ridge=None, **options)
+    found = kernels.fit_ulsif(*sides, seed=3, bandwidth=None, ridge=None, **options)
     # The same draws as in the fit: centres, two medians, then the parts.
     random = np.random.default_rng(3)
     random.choice(60, size=8, replace=False)
     random.choice(60, size=60, replace=False), random.choice(60, size=60, replace=False)
     part = random.permutation(60) % 3
     best = None
-    for scale in ulsif.BANDWIDTHS:
-        basis = ulsif.fit(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
+    for scale in kernels.BANDWIDTHS:
+        basis = kernels.fit_ulsif(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
         moments = [
             (
                 slow_moments(basis, x[part != p], y[part != p]),
@@ -58,19 +119,19 @@ def test_bandwidth_and_ridge_are_cross_validated():
             )
             for p in range(3)
         ]
-        for ridge in ulsif.RIDGES:
+        for ridge in kernels.RIDGES:
             loss = 0.0
             for (H, h), (held_H, held_h) in moments:
                 weights = np.linalg.solve(H + ridge * np.eye(8), h)
                 loss += 0.5 * weights @ held_H @ weights - held_h @ weights
             if best is None or loss < best[0]:
                 best = (loss, scale, ridge)
-    wanted = ulsif.fit(*sides, seed=3, bandwidth=best[1], ridge=best[2], **options)
+    wanted = kernels.fit_ulsif(*sides, seed=3, bandwidth=best[1], ridge=best[2], **options)
     assert found.widths == wanted.widths
     np.testing.assert_allclose(found.weights, wanted.weights)
 
 
-def test_gaussians():
+def test_ulsif_of_gaussians():
     x, y, pmi = gaussians(2000, (0.8,))
     model = fit("ulsif", x, y)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.9
@@ -87,7 +148,7 @@ def test_independent_sides():
     assert found.nats == pytest.approx(0, abs=0.05)
 
 
-def test_labels():
+def test_ulsif_of_labels():
     labels, values, pmi = labelled(1500)
     model = fit("ulsif", values, labels)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.85
@@ -96,7 +157,7 @@ def test_labels():
 
 def test_the_floor_is_a_floor_and_flagged():
     x, y, _ = gaussians(300, (0.9,))
-    with pytest.warns(FitWarning, match="least PMI that the method can give"):
+    with pytest.warns(FitWarning, match="least PMI"):
         model = fit("ulsif", x, y, floor=0.5)
     assert model.oof_pmi_.min() == pytest.approx(np.log(0.5))
     assert model.pmi_matrix(x[:50], y[:50]).min() == pytest.approx(np.log(0.5))
