@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from pointdep.contrastive import losses
+from pointdep.contrastive.pretraining.protocols import METHOD_OF
 from pointdep.errors import InputError
 
 from .losses_by_hand import LOSSES, Distance, assert_same, made, pairs
@@ -114,6 +115,10 @@ def test_shown():
 def test_misspelt_option_names_the_nearest(kind, given, nearest):
     with pytest.raises(TypeError, match=f"{kind.__name__}.*{given!r}.*{nearest}"):
         kind(**{given: 0.1})
+
+
+def test_names_of_pretraining():
+    assert {name: loss.method_key for name, loss in losses.LOSSES.items()} == METHOD_OF
 
 
 def test_signature():
