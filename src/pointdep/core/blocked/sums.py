@@ -278,7 +278,8 @@ class _CellSums(torch.autograd.Function):
             del block, slopes  # or they live until the next block is scored
         ctx.save_for_backward(x, y, *walk.gradients)
         ctx.job, ctx.option = job, function
-        return totals.sum(-1, dtype=torch.float64).to(x.dtype)
+        wide = x.dtype if x.device.type == "mps" else torch.float64  # which Apple's GPUs lack
+        return totals.sum(-1, dtype=wide).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Optional, ...]:
