@@ -1,15 +1,18 @@
-"""The losses written as loops over single cells, from the equations and without the library."""
+"""The losses from whole matrices: scores by the critics' equations, objectives by `core`.
+
+The objectives themselves are held against plain loops in `tests/core`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses
+from pointdep.core import objectives
 
-Score = Callable[[Tensor, Tensor], Tensor]
 LOSSES = {
     "cpc": (losses.CPCLoss, {}),
     "pcc": (losses.PCCLoss, {}),
@@ -21,107 +24,56 @@ LOSSES = {
 }
 """Each loss with options away from their defaults."""
 
-Anchor = tuple[Tensor, list[Tensor]]  # the score of its positive, those of its negatives
+OBJECTIVES = {"pcc": objectives.js, "variational": objectives.js, "drfc": objectives.drf}
+DEFAULTS = {"cpc": 1 / 0.5, "drfc": 10.0, "rpc": 10.0}  # multipliers of the inner product
 
 
 def loss_by_hand(
     name: str,
-    score: Score,
+    loss: losses.ContrastiveLoss,
+    critic: str,
     z1: Tensor,
     z2: Tensor,
     groups: Sequence[int] | None,
-    negatives: str,
-    symmetric: bool,
 ) -> Tensor:
-    """Minus the objective, cell by cell; score takes two vectors."""
-    groups = list(range(len(z1))) if groups is None else list(groups)
-    rows = anchors_of(score, z1, z2, groups, negatives, symmetric)
-    if name == "cpc" and negatives == "cross" and symmetric:
-        columns = anchors_of(lambda y, x: score(x, y), z2, z1, groups, "cross", symmetric)
-        return -0.5 * (cpc(rows) + cpc(columns))
-    if name == "cpc":
-        return -cpc(rows)
-    positive = [own for own, _ in rows]
-    product = [s for _, others in rows for s in others]
-    return -OBJECTIVES[name](positive, product)
+    """Minus the objective of the matrix of scores under weights written out."""
+    n, both = len(z1), loss.negatives == "all"
+    ids = torch.arange(n) if groups is None else torch.tensor(groups)
+    joint = torch.eye(n, dtype=torch.float64)
+    x, y = z1, z2
+    if both:
+        joint = torch.eye(2 * n, dtype=torch.float64).roll(n, 0)
+        x = y = torch.cat([z1, z2])
+        ids = ids.repeat(2)
+    product = (ids[:, None] != ids).double()
+    scores = matrix_by_hand(name, loss, critic, x, y)
+    if both and not loss.symmetric:
+        scores, joint, product = scores[:n], joint[:n], product[:n]
+    objective = OBJECTIVES.get(name) or getattr(objectives, name)
+    value = -objective(scores, joint=joint, product=product, **LOSSES[name][1])
+    if name == "cpc" and loss.symmetric and not both:
+        value = (value - objective(scores.T, joint=joint, product=product)) / 2
+    return value
 
 
-def anchors_of(
-    score: Score, z1: Tensor, z2: Tensor, groups: list[int], negatives: str, symmetric: bool
-) -> list[Anchor]:
-    n = len(z1)
-    views = [z1, z2]
-    found = []
-    for v in [0, 1] if negatives == "all" and symmetric else [0]:
-        for i in range(n):
-            others = []
-            for w in [0, 1] if negatives == "all" else [1]:
-                for j in range(n):
-                    if groups[i] != groups[j]:
-                        others.append(score(views[v][i], views[w][j]))
-            found.append((score(views[v][i], views[1 - v][i]), others))
-    return found
-
-
-def cpc(anchors: list[Anchor]) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64)
-    for own, others in anchors:
-        shares = sum(s.exp() for s in [own, *others]) / (1 + len(others))
-        total = total + own - torch.log(shares)
-    return total / len(anchors)
-
-
-def js(positive: list[Tensor], product: list[Tensor]) -> Tensor:
-    return mean([-torch.log1p((-s).exp()) for s in positive]) - mean(
-        [torch.log1p(s.exp()) for s in product]
-    )
-
-
-def dm1(positive: list[Tensor], product: list[Tensor]) -> Tensor:
-    return mean(positive) - 0.7 * (mean([s.exp() for s in product]) - 1)
-
-
-def dm2(positive: list[Tensor], product: list[Tensor]) -> Tensor:
-    return mean(positive) - 1.3 * torch.log(mean([s.exp() for s in product])) ** 2
-
-
-def drf(positive: list[Tensor], product: list[Tensor]) -> Tensor:
-    squares = 0.1 * mean([s * s for s in positive]) + 0.9 * mean([s * s for s in product])
-    return mean(positive) - squares / 2
-
-
-def rpc(positive: list[Tensor], product: list[Tensor]) -> Tensor:
-    squares = 0.05 * mean([s * s for s in positive]) + 0.8 * mean([s * s for s in product])
-    return mean(positive) - 0.9 * mean(product) - squares / 2
-
-
-OBJECTIVES = {"pcc": js, "variational": js, "dm1": dm1, "dm2": dm2, "drfc": drf, "rpc": rpc}
-
-
-def mean(values: list[Tensor]) -> Tensor:
-    return torch.stack(values).sum() / len(values)
-
-
-def score_by_hand(loss: losses.ContrastiveLoss, critic: str, multiplier: float) -> Score:
-    """The score of two vectors, from the critic's weights."""
+def matrix_by_hand(
+    name: str, loss: losses.ContrastiveLoss, critic: str, x: Tensor, y: Tensor
+) -> Tensor:
+    """The scores of all pairs, from the critic's weights. x: (n, d1), y: (m, d2)."""
     weights = dict(loss.scores.named_parameters())
-    unit, clip = loss.scores.normalize, loss.scores.clip
-
-    def score(x: Tensor, y: Tensor) -> Tensor:
-        if unit:
-            x, y = x / (x * x).sum() ** 0.5, y / (y * y).sum() ** 0.5
-        value = multiplier * CRITICS[critic](x, y, weights)
-        return value if clip is None else clip * torch.tanh(value / clip)
-
-    return score
+    if loss.scores.normalize:
+        x, y = (z / (z * z).sum(1, keepdim=True) ** 0.5 for z in (x, y))
+    multiplier = DEFAULTS.get(name, 1 / 0.2) if critic == "inner" else 1.0
+    value, clip = multiplier * CRITICS[critic](x, y, weights), loss.scores.clip
+    return value if clip is None else clip * torch.tanh(value / clip)
 
 
 def inner(x: Tensor, y: Tensor, _: dict[str, Tensor]) -> Tensor:
-    return (x * y).sum()
+    return x @ y.T
 
 
 def bilinear(x: Tensor, y: Tensor, w: dict[str, Tensor]) -> Tensor:
-    return x @ w["critic.product.weight"][0] @ y + w["critic.bias"][0, 0]
+    return x @ w["critic.product.weight"][0] @ y.T + w["critic.bias"][0, 0]
 
 
 def perceptron(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
@@ -134,14 +86,14 @@ def perceptron(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
 
 
 def separable(x: Tensor, y: Tensor, w: dict[str, Tensor]) -> Tensor:
-    codes = perceptron(x, w, "x_tower"), perceptron(y, w, "y_tower")
-    return codes[0] @ codes[1] + w["critic.bias"][0, 0]
+    return perceptron(x, w, "x_tower") @ perceptron(y, w, "y_tower").T + w["critic.bias"][0, 0]
 
 
 def concat(x: Tensor, y: Tensor, w: dict[str, Tensor]) -> Tensor:
     first = torch.cat([w["critic.x_half.weight"][0], w["critic.y_half.weight"][0]])
-    hidden = torch.cat([x, y]) @ first + w["critic.x_half.bias"][0, 0]
-    return perceptron(hidden * torch.sigmoid(hidden), w, "rest")[0]
+    pairs = torch.cat([x.repeat_interleave(len(y), 0), y.repeat(len(x), 1)], 1)
+    hidden = pairs @ first + w["critic.x_half.bias"][0, 0]
+    return perceptron(hidden * torch.sigmoid(hidden), w, "rest").view(len(x), len(y))
 
 
 CRITICS = {"inner": inner, "bilinear": bilinear, "separable": separable, "concat": concat}
@@ -150,10 +102,9 @@ CRITICS = {"inner": inner, "bilinear": bilinear, "separable": separable, "concat
 def pairs(n: int, d: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Dependent rows in float64, with gradients."""
     generator = torch.Generator().manual_seed(seed)
-    shared = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    z1 = shared + 0.5 * torch.randn(n, d, generator=generator, dtype=torch.float64)
-    z2 = shared + 0.5 * torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return z1.requires_grad_(), z2.requires_grad_()
+    shared, *noise = torch.randn(3, n, d, generator=generator, dtype=torch.float64)
+    z1, z2 = ((shared + 0.5 * part).requires_grad_() for part in noise)
+    return z1, z2
 
 
 def made(name: str, **options: object) -> losses.ContrastiveLoss:
@@ -166,12 +117,6 @@ def made(name: str, **options: object) -> losses.ContrastiveLoss:
             if key.endswith("bias"):
                 parameter.add_(0.3)
     return loss
-
-
-def default_multiplier(name: str, critic: str) -> float:
-    if critic != "inner":
-        return 1.0
-    return {"cpc": 1 / 0.5, "drfc": 10.0, "rpc": 10.0}.get(name, 1 / 0.2)
 
 
 class Distance(nn.Module):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep.core.blocked import Others, sums, walk
@@ -19,6 +19,7 @@ from .test_inner_scores import assert_same
 COMPILE = torch.compile
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.integers(1, 3000))
 def test_every_cell_once(matrices, rows, columns, cells):
     count = torch.zeros(matrices, rows, columns)
@@ -61,6 +62,7 @@ def test_whether_there_are_others():
     assert Others(torch.tensor([0.0, 3.0, 0.0])).exist().item() is False
 
 
+@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 14), st.booleans(), st.booleans())
 def test_other_cells(n, m, period, with_ids, with_rows):
     """Blocks and sums of rows against the mask of the whole matrix."""
@@ -101,7 +103,7 @@ def compiled(monkeypatch):
 
 
 def test_objectives_of_compiled_blocks(compiled):
-    for name in ("pc", "cpc", "dv", "drf"):
+    for name in ("pc", "cpc", "dv", "drf"):  # with ids, drf walks cells too
         for weights in ("none", "rows and ids"):
             assert_same(CASES[name], draw((2,), 19, 3, cells=64, weights=weights, own=1), 1e-10)
     # Sums alone, and sums with slopes, of three functions; log sums and their slopes.

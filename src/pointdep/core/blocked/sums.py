@@ -38,13 +38,20 @@ def softplus(scores: Tensor) -> Tensor:
     return -F.logsigmoid(-scores)
 
 
-# eq=False: torch.compile asks for the hash of one that it has not filled yet.
 @dataclass(frozen=True, eq=False)
 class Quadratic:
     """linear * s + square * s^2."""
 
     linear: float
     square: float
+
+    # Equal ones share a compiled step. Not the dataclass's own hash, which torch.compile may ask
+    # for before the fields are there.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quadratic) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
 
     def __call__(self, scores: Tensor) -> Tensor:
         if not self.square:
@@ -271,7 +278,8 @@ class _CellSums(torch.autograd.Function):
             del block, slopes  # or they live until the next block is scored
         ctx.save_for_backward(x, y, *walk.gradients)
         ctx.job, ctx.option = job, function
-        return totals.sum(-1, dtype=torch.float64).to(x.dtype)
+        wide = x.dtype if x.device.type == "mps" else torch.float64  # which Apple's GPUs lack
+        return totals.sum(-1, dtype=wide).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Optional, ...]:
