@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import pointdep
@@ -133,3 +134,17 @@ def test_examples_in_docstrings():
     tried = doctest.testmod(objectives)
     assert tried.attempted >= 4
     assert tried.failed == 0
+
+
+def test_one_estimate_imports_what_it_needs(tmp_path):
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    np.save(tmp_path / "x.npy", x)
+    code = (
+        "import sys; from pointdep.cli.app import run; "
+        "run(['mi', 'x.npy', 'x.npy', '-q', '--max-epochs', '1', '--json']); "
+        "print(len([m for m in sys.modules if m.split('.')[0] == 'pointdep']))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert int(told.stdout.splitlines()[-1]) <= 90

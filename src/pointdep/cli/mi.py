@@ -17,6 +17,7 @@ from pointdep.cli.show import (
     print_estimate,
     print_json,
 )
+from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -66,13 +67,11 @@ def mi(
     """
     check_figure(check_plot)
     x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
-    from pointdep.estimators.classical.catalogue import CLASSICAL
-
     check_unit(method, bits)
     wants_check = check or check_plot is not None
     asked: dict[str, Any] = {"confidence": settings.confidence}
     model: Any
-    if method in CLASSICAL:
+    if method in WITHOUT_NETWORKS:
         given = {"shuffles": shuffles, "check": check, "check_plot": check_plot}
         refuse_for_classical(method, [name for name, value in given.items() if value])
         model = settings.classical(method, quiet=quiet)
@@ -100,10 +99,11 @@ def _columns(side: Any) -> int:
 
 def check_unit(method: str, bits: bool) -> None:
     """Refuse before the fit what has no mutual information, or none in bits."""
-    from pointdep.core.methods import METHODS
-    from pointdep.estimators.classical.catalogue import CLASSICAL
+    known: Any = METHODS.get(method)
+    if known is None:
+        from pointdep.estimators.classical.catalogue import CLASSICAL
 
-    known = CLASSICAL.get(method) or METHODS.get(method)
+        known = CLASSICAL.get(method)
     if known is None:
         measuring = [name for name, one in CLASSICAL.items() if one.estimates]
         raise unknown_name("method", method, [*METHODS, *measuring])

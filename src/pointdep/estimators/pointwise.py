@@ -68,14 +68,14 @@ from pointdep.inference.scoring import (
     shuffled_log_likelihood,
 )
 from pointdep.inference.verdicts import Origin
-from pointdep.retrieval import search
-from pointdep.retrieval.candidate_index import CandidateIndex, read_index
-from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from pointdep.inference.out_of_fold import HeldOut
+    from pointdep.retrieval.candidate_index import CandidateIndex
+    from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
+    from pointdep.retrieval.search import Retrieved
 
 
 Array32 = NDArray[np.float32]
@@ -472,7 +472,7 @@ class PointwiseDependency(DependencyEstimator):
         index: str = "flat",
         shortlist: int | None = None,
         measure_recall: bool = True,
-    ) -> search.Retrieved:
+    ) -> Retrieved:
         """The k candidates of highest PMI for each row of X, best first.
 
         Critics that are an inner product are searched exactly, unless `index` says otherwise. With
@@ -515,6 +515,8 @@ class PointwiseDependency(DependencyEstimator):
         (5, 2)
         """
         check_is_fitted(self, "model_")
+        from pointdep.retrieval import search
+
         return search.retrieve(
             self.model_,
             self._encode_side,
@@ -547,6 +549,8 @@ class PointwiseDependency(DependencyEstimator):
             To be given to `retrieve`, or saved with `save(path)`.
         """
         check_is_fitted(self, "model_")
+        from pointdep.retrieval import search
+
         return search.index_candidates(
             self.model_,
             self._encode_side,
@@ -570,6 +574,8 @@ class PointwiseDependency(DependencyEstimator):
             As `index` made it.
         """
         check_is_fitted(self, "model_")
+        from pointdep.retrieval.candidate_index import read_index
+
         return read_index(Path(path), self.model_)
 
     def retrieval_metrics(
@@ -607,6 +613,8 @@ class PointwiseDependency(DependencyEstimator):
             The metrics, with `to_dict()` for JSON.
         """
         check_is_fitted(self, "model_")
+        from pointdep.retrieval import search
+
         return search.model_metrics(
             self.model_,
             self._encode_side,
