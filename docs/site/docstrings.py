@@ -1,16 +1,18 @@
 """Docstrings of this code base as Markdown, for mkdocstrings.
 
 ``name, name : what it is``, with or without a heading such as Parameters above it, becomes a list;
-without that the lines of a list would run together in one paragraph.
+without that the lines of a list would run together in one paragraph. Examples become code blocks.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 import griffe
 
+_EXAMPLE = re.compile(r"^>>> .*\n(?:.+(?:\n|\Z))*", re.M)  # up to an empty line
 _ITEM = re.compile(r"^( *)((?:\w+)(?:, \w+)*) ?: (?=\S)")
 _TITLE = re.compile(r"^(\w[^\n]*)\n-{3,}$", re.M)
 _PAGE = re.compile(r"\bdocs/(\w+)\.md\b")
@@ -19,6 +21,7 @@ _PAGE = re.compile(r"\bdocs/(\w+)\.md\b")
 def as_markdown(text: str) -> str:
     """The same text with its headings in bold and its lists as lists."""
     text = _TITLE.sub(r"**\1**\n", text)
+    text = _EXAMPLE.sub(lambda found: textwrap.indent(found[0], "    "), text)
     made: list[str] = []
     inside = False  # a list
     for line in text.split("\n"):
