@@ -74,9 +74,12 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
     # A small job before it pays what a process pays once.
     few = PointwiseDependency(max_epochs=1, progress=False, **options).fit(x[:500], y[:500])
     if command in ("score", "retrieve"):
-        narrow = (256, 64) if job.rows >= 50_000 else (128, 64)
-        layers = narrow if job.dim <= 25 else "auto"  # those of a fit on all rows
-        few.set_params(max_epochs=3, hidden=layers).fit(x[:3_000], y[:3_000])
+        # The layers are those of a fit on all rows, and narrow data take a while to show a network
+        # its use, without which a search is much quicker.
+        rows, epochs, layers = 3_000, 3, "auto"
+        if job.dim <= 25:
+            rows, epochs, layers = 20_000, 8, (256, 64) if job.rows >= 50_000 else (128, 64)
+        few.set_params(max_epochs=epochs, hidden=layers).fit(x[:rows], y[:rows])
     else:
         pointdep.audit(x[:500], y[:500], model=few)
     work: dict[str, Callable[[], Any]] = {
@@ -92,6 +95,7 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
         began = clock()
         work[command]()
         seconds = clock() - began
+    print(few.model_.answered)
     on_gpu = torch.cuda.max_memory_allocated() / 2**30 if gpu else 0.0
     return {"seconds": seconds, "gib": memory.peak, "gpu_gib": on_gpu}
 
@@ -119,7 +123,13 @@ def compared(job: Job, gpu: bool) -> dict[str, Any]:
         measured = json.loads(done.stdout.splitlines()[-1])
         ratios = {name: planned[name] / measured[name] for name in planned}
         result[command] = {"planned": planned, "measured": measured, "ratio": ratios}
-        print(command, job, {name: round(ratio, 2) for name, ratio in ratios.items()}, flush=True)
+        print(
+            command,
+            job,
+            done.stdout.splitlines()[0],
+            {name: round(ratio, 2) for name, ratio in ratios.items()},
+            flush=True,
+        )
     return result
 
 

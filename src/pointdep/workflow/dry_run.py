@@ -49,10 +49,11 @@ _MOST_COLUMNS, _MOST_FOLDS = 512, 5
 _POWERS = {"start": (0, 0), "preparation": (3, 1.5), "training": (0, 1), "gib": (0.5, 1)}
 _OF_EACH_FOLD = ("preparation", "score", "retrieve", "search", "pair")
 
-# The memory of a few rows is that of the libraries. These are the bytes for each number, and of an
-# audit for each row, that larger jobs added: benchmarks/results/cost_model_cpu.json.
-_NUMBER_BYTES = {"fit gib": 20, "score gib": 27, "retrieve gib": 27}
-_CHECKED_BYTES = 18_700
+# The memory of a few rows is that of the libraries. These are the bytes that each number of larger
+# jobs added, each row of a fit and fold (of wide data, of narrow data), and each row of an audit:
+# benchmarks/results/cost_model_cpu.json.
+_NUMBER_BYTES = {"fit gib": 14, "score gib": 27, "retrieve gib": 27}
+_FOLD_BYTES, _FOLD_BYTES_NARROW, _CHECKED_BYTES = 1_700, 110, 18_700
 # Factors of time and of memory within which plans were: benchmarks/results/plan.json.
 _WITHIN = {"fit": (1.5, 1.5), "score": (1.5, 1.5), "audit": (2.0, 1.5), "retrieve": (2.0, 1.5)}
 
@@ -182,12 +183,16 @@ class DryRun:
         self._timed("pair", queries * candidates, pairs)
 
     def _pairs(self, rows: int) -> tuple[Any, Any]:
-        """z with |z|, of which a network soon knows more than the closed form."""
+        """Four factors, two of which have lost their sign on the other side.
+
+        A network soon knows more of them than the closed form, which is not useless either: so
+        every part of the critic is used.
+        """
         random = np.random.default_rng(rows)
-        z = random.standard_normal((rows, 2), np.float32)
+        z = random.standard_normal((rows, 4), np.float32)
         x, y = (
-            side[:, np.arange(dim) % 2] + 0.3 * random.standard_normal((rows, dim), np.float32)
-            for dim, side in zip(self.dims, (z, np.abs(z)), strict=True)
+            side[:, np.arange(dim) % 4] + 0.3 * random.standard_normal((rows, dim), np.float32)
+            for dim, side in zip(self.dims, (z, np.hstack([z[:, :2], abs(z[:, 2:])])), strict=True)
         )
         return x.astype(np.float16), y.astype(np.float16)
 
@@ -225,6 +230,9 @@ class DryRun:
         each = max(0.0, (high - low) / (many - few)) if many > few else high / max(few, 1)
         if name in _NUMBER_BYTES:
             each = _NUMBER_BYTES[name] * sum(self.dims) / 2**30
+        if name == "fit gib":
+            narrow = self.columns <= NARROW
+            each += self.dry.folds * (_FOLD_BYTES_NARROW if narrow else _FOLD_BYTES) / 2**30
         elif name == "audit gib":
             each = _CHECKED_BYTES / 2**30
         fixed = max(0.0, low - each * few)
