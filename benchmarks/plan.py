@@ -76,7 +76,8 @@ def run(command: str, job: Job, gpu: bool) -> dict[str, float]:
     if command in ("score", "retrieve"):
         # The layers are those of a fit on all rows, and narrow data take a while to show a network
         # its use, without which a search is much quicker.
-        rows, epochs, layers = 3_000, 3, "auto"
+        layers: Any = "auto"
+        rows, epochs = 3_000, 3
         if job.dim <= 25:
             rows, epochs, layers = 20_000, 8, (256, 64) if job.rows >= 50_000 else (128, 64)
         few.set_params(max_epochs=epochs, hidden=layers).fit(x[:rows], y[:rows])

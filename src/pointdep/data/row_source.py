@@ -7,15 +7,16 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pointdep.data.raw import Array, column_label
 from pointdep.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rows = NDArray[np.int64]
 
@@ -188,6 +189,8 @@ class ColumnMoments:
 
 def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int) -> None:
     """InputError naming column and row, of rows: (n, width) from this row on, with NaN or inf."""
+    import torch
+
     if bool(torch.isfinite(rows.sum())) or bool(torch.isfinite(rows).all()):
         return
     row, column = torch.nonzero(~torch.isfinite(rows))[0].tolist()

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.linear import fit_logistic, logistic_curvature
 from pointdep.errors import InputError
 
 Array = NDArray[np.float64]
@@ -215,6 +214,8 @@ def _upper_half(blocks: Blocks, axis: int) -> Tensor | None:
 # How an estimated log-ratio would have to be moved and stretched to be right (Cox, 1958).
 
 _REACH = 20.0  # nats, or the spread of joint pairs: beyond it a pair has no more leverage
+_STEPS = 50
+_LONGEST_STEP = np.array([5.0, 0.5])
 
 
 @dataclass(frozen=True)
@@ -249,23 +250,18 @@ def recalibrate(blocks: Blocks, center: float, offset: float = 0.0) -> Recalibra
     center however poor the estimate. None where no finite fit exists.
     """
     score = (blocks.log_ratio - center).clamp(*_reach(blocks, center))
-    odds, cells = math.exp(center - offset), blocks.pairs | blocks.others
-    if float(score[cells].max() - score[cells].min()) <= 0:
-        return None
-    columns = torch.stack([torch.ones_like(score), score], -1)
-    joint, product = blocks.joint[cells], odds * blocks.product[cells]
-    fitted = fit_logistic(columns[cells], joint, product, start=score.new_tensor([0.0, 1.0]))
+    odds = math.exp(center - offset)
+    fitted = _newton(blocks, score, odds)
     if fitted is None:
         return None
-    inverse = torch.linalg.inv(logistic_curvature(columns[cells], joint + product, fitted)[2])
-    shift, slope = fitted.tolist()
-    belongs = torch.sigmoid(columns @ fitted)
+    (shift, slope), inverse = fitted
+    belongs = torch.sigmoid(shift + slope * score)
     influence = []
     for feature in (torch.ones_like(score), score):
         of_joint = blocks.of_joint(((1 - belongs) * feature)[blocks.pairs])[1]
         of_product = blocks.of_product(belongs * feature)[1]
         influence.append(of_joint - odds * of_product)
-    errors = np.sqrt(np.square(inverse.numpy() @ np.stack(influence)).sum(1))
+    errors = np.sqrt(np.square(inverse @ np.stack(influence)).sum(1))
     return Recalibration(center, shift - offset, float(errors[0]), slope, float(errors[1]))
 
 
@@ -273,6 +269,34 @@ def _reach(blocks: Blocks, center: float) -> tuple[float, float]:
     drawn = blocks.log_ratio[blocks.pairs].numpy()
     low, high = np.quantile(drawn[np.isfinite(drawn)], [0.01, 0.99])
     return min(-_REACH, low - center), max(_REACH, high - center)
+
+
+def _newton(blocks: Blocks, score: Tensor, odds: float) -> tuple[tuple[float, float], Array] | None:
+    """The coefficients, and the inverse of the Hessian there."""
+    cells = blocks.pairs | blocks.others
+    score, joint = score[cells], blocks.joint[cells]
+    weight = joint + odds * blocks.product[cells]
+    if float(score.max() - score.min()) <= 0:
+        return None
+    shift, slope = 0.0, 1.0
+    for _ in range(_STEPS):
+        belongs = torch.sigmoid(shift + slope * score)
+        error = joint - weight * belongs
+        spread = weight * belongs * (1 - belongs)
+        gradient = np.array([error.sum().item(), error.dot(score).item()])
+        leverage = spread * score
+        h0, h1, h2 = (v.item() for v in (spread.sum(), leverage.sum(), leverage.dot(score)))
+        hessian = np.array([[h0, h1], [h1, h2]])
+        if not h0 * h2 - h1 * h1 > 1e-12 * h0 * h2:
+            return None
+        inverse: Array = np.linalg.inv(hessian)
+        # Bounded, so that the first steps from a poor log r do not overshoot.
+        step = inverse @ gradient
+        step = step / max(1.0, float(np.abs(step / _LONGEST_STEP).max()))
+        shift, slope = shift + float(step[0]), slope + float(step[1])
+        if np.abs(step).max() < 1e-8:
+            return (shift, slope), inverse
+    return None
 
 
 # The reliability curve of the classifier sigmoid(log r): what it says against what is seen.
