@@ -18,6 +18,7 @@ LINKS = ("score", "log_ratio", "asinh")
 """What a critic's output t stands for: the method's score, log r, or r - 1/r."""
 
 _ROWS = 1 << 16  # mapped at a time
+_CELL_NUMBERS = 1 << 22  # alive at a time
 _MARGIN = 1.0  # nats of log r
 _SCORE_MARGIN = 0.75  # of a rank map: about one standard deviation past the last value
 
@@ -107,6 +108,12 @@ class RatioModel(nn.Module):
     def raw_matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """The critic's output. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
         return self.critic.matrix(self.x_map(x), self.y_map(y))
+
+    def raw_blocks(self, x: Tensor, y: Tensor) -> Tensor:
+        """`raw_matrix` of x: (R, G, n, dx), y: (R, G, n, dy), a few blocks of G at a time."""
+        width = self.critic.cell_width() * self.replicas * y.shape[2] ** 2
+        parts = (torch.split(side, max(1, _CELL_NUMBERS // width), 1) for side in (x, y))
+        return torch.cat([self.raw_matrix(*part) for part in zip(*parts, strict=True)], 1)
 
     def inner_scores(self, x: Tensor, y: Tensor) -> InnerScores:
         """`raw_matrix` of a separable critic, without the matrix.
@@ -243,7 +250,7 @@ class RatioModel(nn.Module):
         if not self.reference.shape[1]:
             return offset
         y = self.y_map(self.reference)
-        rows = max(1, (1 << 22) // (self.replicas * y.shape[1]))
+        rows = max(1, _CELL_NUMBERS // (self.replicas * y.shape[1]))
         normaliser = torch.cat(
             [
                 torch.logsumexp(self._read_out(self.critic.matrix_in_blocks(part, y)), -1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pointdep.core.critics.base import Critic
+from pointdep.core.critics.base import Critic, Factors
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.critics.layers import SideNet
@@ -208,7 +208,7 @@ class TowersCritic(_ClosedFormCritic):
             return self.towers.matrix(*self._dropped(x, y))
         return super().matrix(x, y)
 
-    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def factors(self, x: Tensor, y: Tensor) -> Factors:
         if self.training:
             return self.towers.factors(*self._dropped(x, y))
         return super().factors(x, y)

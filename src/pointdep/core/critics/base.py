@@ -15,6 +15,9 @@ from pointdep.core.transforms import CanonicalMap, Standardizer
 if TYPE_CHECKING:
     from pointdep.core.linear import Canonical
 
+Factors = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+"""Vectors of x and of y, whose inner products are scores, and the terms of x and of y alone."""
+
 
 class Critic(nn.Module):
     """R critics in one: x and y carry a leading replica dimension, and so does every parameter.
@@ -72,6 +75,7 @@ class Critic(nn.Module):
     pair_dtype: torch.dtype | None = None
     # Of a batch that several processes share: its rows, and which of them are given here.
     batch_part: tuple[int, slice] | None = None
+    copies: nn.ModuleList  # one module per replica, if it is not stacked
     correlations: Tensor  # (R, k), the canonical correlations of a closed form
 
     def __init__(self, replicas: int) -> None:
@@ -105,12 +109,9 @@ class Critic(nn.Module):
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of all pairs. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
-        vector_x, vector_y, own_x, own_y = self.factors(x, y)
-        scores = vector_x @ vector_y.transpose(-1, -2)
-        scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
-        return scores if own_y is None else scores + own_y.unsqueeze(-2)
+        return inner_matrix(*self.factors(x, y))
 
-    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def factors(self, x: Tensor, y: Tensor) -> Factors:
         """What `matrix` is made of: vectors of x and of y, and the terms of each alone.
 
         x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, e), (R, ..., m, e), (R, ..., n) and
@@ -196,3 +197,12 @@ class Critic(nn.Module):
             if isinstance(part, Critic):
                 part.replicas = len(replicas)
         return chosen
+
+
+def inner_matrix(
+    vector_x: Tensor, vector_y: Tensor, own_x: Tensor | None, own_y: Tensor | None
+) -> Tensor:
+    """The scores of `Factors`: (R, ..., n, e), (R, ..., m, e) -> (R, ..., n, m)."""
+    scores = vector_x @ vector_y.transpose(-1, -2)
+    scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
+    return scores if own_y is None else scores + own_y.unsqueeze(-2)
