@@ -13,7 +13,7 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.fitting.batches import TrainingOptions
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.splits import Split, make_splits
@@ -55,9 +55,12 @@ def options(**changed: object) -> TrainingOptions:
 
 
 def engine(model: RatioModel, data: tuple[Tensor, Tensor], settings=None, **extra) -> Engine:
+    """extra: splits and codes of the rows, and what `Engine` takes."""
     splits = extra.pop("splits", None) or make_splits(len(data[0]), folds=model.replicas, seed=1)
     extra.setdefault("progress", Silent())
-    return Engine(model, *data, splits, settings or options(), **extra)
+    settings = settings or options()
+    own = SplitRows(*data, splits, extra.pop("codes", None), settings.seed)
+    return Engine(model, own, settings, **extra)
 
 
 def disjoint_splits(n: int, replicas: int) -> list[Split]:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.fitting.batches import RowBatches, different_groups, held_out_cells
+from pointdep.fitting.batches import RowBatches, TrainingOptions, different_groups, held_out_cells
 
 X = torch.arange(200.0).view(100, 2)
 Y = -torch.arange(300.0).view(100, 3)
@@ -15,7 +15,7 @@ GROUPS = torch.arange(100) // 5
 
 
 def batches(parts=PARTS, seed=3, **changed):
-    return RowBatches(X, Y, parts, **{"batch_size": 16, "block": 4, "seed": seed, **changed})
+    return RowBatches(X, Y, parts, TrainingOptions(16, 4, seed=seed), **changed)
 
 
 def test_a_pure_function_of_seed_replica_and_step():

@@ -81,7 +81,7 @@ def test_without_the_running_average_the_last_weights_are_judged():
     run = engine(model_of(["pc"]), DATA, settings, splits=disjoint_splits(120, 1))
     model = run.full.select([0])
     optimizer = torch.optim.AdamW(model.critic.parameters(), lr=1e-2, weight_decay=0.0)
-    for index in run.batches.indices(0, run.steps, [0]):
+    for index in run.batches.indices(0, run.batches.steps(4), [0]):
         cells = run.batches.cells(index)
         scores = model.raw_matrix(cells.x, cells.y).flatten(1, 2)
         optimizer.zero_grad()
@@ -94,9 +94,9 @@ def test_without_the_running_average_the_last_weights_are_judged():
 
 
 def test_an_epoch_is_a_pass_but_not_too_short():
-    run = engine(model_of(["pc"] * 2), DATA, options(min_steps=1))
-    assert run.steps == round(np.mean([len(r) / 16 for r in run.batches.rows]))
-    assert engine(model_of(["pc"] * 2), DATA, options(min_steps=9)).steps == 9
+    run = engine(model_of(["pc"] * 2), DATA)
+    assert run.batches.steps(1) == round(np.mean([len(r) / 16 for r in run.batches.rows]))
+    assert run.batches.steps(9) == 9
 
 
 def test_a_batch_larger_than_the_rows_is_refused():
@@ -118,7 +118,9 @@ def test_groups_reach_the_batches_and_the_held_out_rows():
     number = torch.arange(120)
     codes = number % 8
     groups = make_splits(120, folds=2, groups=codes.numpy())
-    run = engine(model_of(["pc"] * 2), (number[:, None] + 0 * x, y), groups=codes, splits=groups)
+    run = engine(
+        model_of(["pc"] * 2), (number[:, None] + 0 * x, y), codes=codes.numpy(), splits=groups
+    )
     batch = run.batches.cells(run.batches.indices(0, 1, [0, 1])[0])
     for cells in (batch, run.held_out):
         who = codes[cells.x[..., 0].long()]

@@ -12,7 +12,7 @@ from pointdep.core.methods import METHODS
 from pointdep.core.ratio import LINKS, RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.fitting import engine as module
-from pointdep.fitting.batches import Cells, LeanCells, held_out_cells, lean_held_out_cells
+from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import make_splits
 
 from .helpers import X_DIM, Y_DIM, disjoint_splits, engine, model_of, options, rows
@@ -28,7 +28,7 @@ def trained(make, monkeypatch, most_cells, **extra):
     run = engine(make(), DATA, extra.pop("settings", SETTINGS), **extra)
     lean = most_cells == 0
     assert run.batches.lean == lean
-    assert isinstance(run.held_out, LeanCells if lean else Cells)
+    assert run.held_out.lean == lean
     history = run.run().history
     return [p.detach().clone() for p in run.full.critic.parameters()], history
 
@@ -81,9 +81,12 @@ def test_links(link, monkeypatch):
 @pytest.mark.parametrize("key", ["pc", "cpc", "drf", "mine"])
 def test_groups(key, monkeypatch):
     codes = torch.arange(120) % 12
-    splits = make_splits(120, folds=2, groups=codes.numpy())
+    splits = make_splits(120, folds=2, codes=codes.numpy().numpy())
     assert_same_training(
-        lambda: model_of([key] * 2, critic="separable"), monkeypatch, groups=codes, splits=splits
+        lambda: model_of([key] * 2, critic="separable"),
+        monkeypatch,
+        codes=codes.numpy(),
+        splits=splits,
     )
 
 
@@ -96,7 +99,7 @@ def test_a_batch_of_one_group_sits_a_step_out(key, monkeypatch):
     assert_same_training(
         lambda: model_of([key] * 2, critic="separable"),
         monkeypatch,
-        groups=codes,
+        codes=codes.numpy(),
         splits=splits,
         settings=settings,
     )
@@ -106,7 +109,7 @@ def test_small_batches_and_other_critics_are_laid_out():
     settings = options(batch_size=40, block=40)
     small = engine(model_of(["pc"] * 2, critic="separable"), DATA, settings)
     assert not small.batches.lean
-    assert isinstance(small.held_out, Cells)
+    assert not small.held_out.lean
     assert [build_critic(c, 1, 2, 2).separable for c in ("concat", "auto")] == [False, False]
     assert all(build_critic(c, 1, 2, 2).separable for c in ("separable", "bilinear", "inner"))
     assert build_critic("auto", 1, 2, 2, wide=True).separable
@@ -117,7 +120,7 @@ def test_large_batches_are_not():
     settings = options(batch_size=2100, block=2100, max_epochs=1, min_steps=1)
     run = engine(model_of(["js"] * 2, critic="separable"), data, settings)
     assert run.batches.lean
-    assert isinstance(run.held_out, Cells)  # fewer rows
+    assert not run.held_out.lean  # fewer rows
     assert np.isfinite(run.run().history[0]["stop"]).all()
 
 
@@ -135,7 +138,7 @@ def test_held_out_cells_are_the_same():
     codes = torch.arange(120) % 4
     given = {"block": 6, "seed": 3, "groups": codes}
     cells, _ = held_out_cells(*DATA, parts, **given)
-    lean = lean_held_out_cells(*DATA, parts, **given)
+    lean, _ = held_out_cells(*DATA, parts, **given, lean=True)
     assert torch.equal(cells.x, lean.x)
     weights = lean.product.rows.unsqueeze(-1) * lean.product.rows.unsqueeze(-2)
     weights = weights * (lean.product.ids.unsqueeze(-1) != lean.product.ids.unsqueeze(-2))

@@ -107,7 +107,7 @@ def test_the_time_left_is_counted_from_where_work_begins(clock):
     stream = io.StringIO()
     with progress.Shown("scoring", stream, left="about") as shown:
         clock.now += 60.0
-        progress.begin(shown, 10)
+        shown.begin(10)
         clock.now += 1.0
         shown.update(20, 40, "pairs")
     assert stream.getvalue() == "scoring: 20/40 pairs, 61 s, about 2 s left\n"

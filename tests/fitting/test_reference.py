@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.splits import Split, make_splits
 
@@ -15,15 +16,15 @@ X, Y = rows(90)
 SPLITS = make_splits(90, folds=3, seed=2)
 
 
-def store(model, splits=SPLITS, data=(X, Y), **options):
-    return store_reference(model, *data, splits, **{"size": 20, "seed": 4, **options})
+def store(model, splits=SPLITS, data=(X, Y), codes=None, size=20):
+    return store_reference(model, SplitRows(*data, splits, codes, seed=4), size)
 
 
 @pytest.mark.parametrize("key", ["dv", "mine"])
-@pytest.mark.parametrize("groups", [None, torch.arange(90) // 3], ids=["rows", "groups"])
+@pytest.mark.parametrize("groups", [None, np.arange(90) // 3], ids=["rows", "groups"])
 def test_the_constant_is_the_mean_over_held_out_product_pairs(key, groups):
     model = model_of([key] * 3)
-    store(model, groups=groups)
+    store(model, codes=groups)
     for replica, split in enumerate(SPLITS):
         one = model.select([replica])
         exponentials = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pointdep.fitting import closed_form as residual
-from pointdep.fitting.batches import held_out_cells
+from pointdep.fitting.batches import SplitRows, held_out_cells
 from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
 
 from .closed_forms import closed_form, gaussians, shout, split_of
@@ -49,7 +49,7 @@ def test_the_loss_of_a_row_by_hand(groups):
 
 def test_a_network_that_says_nothing_goes():
     x, y = gaussians(500)
-    assert not drop_unproven_network(closed_form(x, y, SPLITS), x, y, SPLITS, seed=0)
+    assert not drop_unproven_network(closed_form(x, y, SPLITS), SplitRows(x, y, SPLITS))
 
 
 def test_noise_goes_from_all_replicas():
@@ -58,7 +58,7 @@ def test_noise_goes_from_all_replicas():
     shout(model, 0, 0.5)
     shout(model, 1, 0.5, seed=1)
     assert network_output(model, x, y).abs().mean() > 0.05
-    assert not drop_unproven_network(model, x, y, SPLITS, seed=0)
+    assert not drop_unproven_network(model, SplitRows(x, y, SPLITS))
     assert not network_output(model, x, y).any()
 
 
@@ -70,7 +70,7 @@ def test_a_network_that_helps_stays():
     model.critic.net.rest.layers[-1].bias.data += 1.0
     before = network_output(model, x, y)
     torch.testing.assert_close(before, torch.ones_like(before))
-    assert drop_unproven_network(model, x, y, SPLITS, seed=0)
+    assert drop_unproven_network(model, SplitRows(x, y, SPLITS))
     torch.testing.assert_close(network_output(model, x, y), before)
 
 

@@ -105,7 +105,7 @@ def test_a_checkpoint_of_other_settings(changed, checkpoint):
 def test_a_checkpoint_of_other_splits(tmp_path, monkeypatch):
     path = tmp_path / "fit.checkpoint"
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
-    monkeypatch.setattr(engine.Engine, "_require_something", interrupt)
+    monkeypatch.setattr(engine.Engine, "_require_finite", interrupt)
     for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
         with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
             fit("pc", path, cv=cv)

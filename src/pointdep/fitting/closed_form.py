@@ -73,8 +73,8 @@ def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
 
 def _losses(model: RatioModel, cells: Cells) -> Tensor:
     """The classifier's log-loss of each row: its own pair, and its mean over other rows' y."""
-    # The output of a critic with a closed form is log r.
-    scores = model.raw_blocks(cells.x, cells.y).flatten(0, 2)
+    # The output of a critic with a closed form is log r, but for a constant.
+    scores = (model.raw_blocks(cells.x, cells.y) - model.constant.view(-1, 1, 1, 1)).flatten(0, 2)
     return row_losses(scores, cells.joint.flatten(0, 1), cells.product.flatten(0, 1))
 
 

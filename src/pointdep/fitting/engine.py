@@ -13,7 +13,7 @@ from pointdep.errors import MEANINGS, DivergedError, Flag, InputError
 from pointdep.fitting.active_replicas import Crew, FlatParameters
 from pointdep.fitting.batches import Batches, RowBatches, SplitRows, TrainingOptions
 from pointdep.fitting.processes import ALONE, Processes
-from pointdep.fitting.progress import Progress, note
+from pointdep.fitting.progress import Progress, Shown
 from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.state import Checkpoint, TrainingState, load_state, save_state
 
@@ -55,13 +55,10 @@ class Engine:
         """
         self.full, self.options, self.progress = model, options, progress
         self.checkpoint, self.processes = checkpoint, processes
+        train = [split.train for split in rows.splits]
+        lean = is_lean(model, options.batch_size, options.block)
         self.batches = batches or RowBatches(
-            rows.x,
-            rows.y,
-            [split.train for split in rows.splits],
-            options,
-            groups=rows.groups,
-            lean=is_lean(model, options.batch_size, options.block),
+            rows.x, rows.y, train, options, groups=rows.groups, lean=lean
         )
         self.sharing = Sharing(processes, model.critic) if processes.several else None
         if self.sharing is not None:
@@ -86,9 +83,9 @@ class Engine:
         state = TrainingState.start(everything.values.detach(), buffers)
         if self.checkpoint is not None:
             state = load_state(self.checkpoint, state, self.processes)
-            if state.epoch:
+            if state.epoch and isinstance(self.progress, Shown):
                 told = f"going on from {self.checkpoint.path}, after epoch {state.epoch}"
-                note(self.progress, told)
+                self.progress.note(told)
         while state.active and state.epoch < self.options.max_epochs:
             crew = Crew(self.full, self.batches, self.held_out, self.options, state, self.sharing)
             if state.epoch == 0 and self.full.critic.informed:

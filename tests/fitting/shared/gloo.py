@@ -25,7 +25,7 @@ from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import stream_rows
 from pointdep.fitting import engine as engine_module
-from pointdep.fitting.batches import LeanCells, TrainingOptions
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Silent
@@ -113,13 +113,12 @@ def trained(kind: str, processes: Processes) -> dict[str, torch.Tensor]:
         batch_size=20, block=block, learning_rate=1e-2, max_epochs=1, min_steps=STEPS, average=0.0
     )
     torch.manual_seed(3)  # for what the critic of wide data drops
-    groups = torch.arange(200) // 2 if grouped else None
-    codes = None if groups is None else groups.numpy()
+    codes = np.arange(200) // 2 if grouped else None
     splits = make_splits(200, folds=len(KEYS), groups=codes, seed=1)
-    more = {"groups": groups, "progress": Silent(), "processes": processes}
     with laid_out(kind):
-        engine = Engine(model, x, y, splits, options, **more)
-    assert isinstance(engine.held_out, LeanCells) == ("lean" in kind)
+        rows = SplitRows(x, y, splits, codes)
+        engine = Engine(model, rows, options, progress=Silent(), processes=processes)
+    assert engine.held_out.lean == ("lean" in kind)
     found = engine.run()
     history = torch.tensor([[entry[k] for k in ("train", "stop")] for entry in found.history])
     return {**model.critic.state_dict(), "history": history}
@@ -172,7 +171,7 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     model = RatioModel(critic, *maps, [METHODS["pc"]] * 2)
     mapped = found.prepare(model)
     batches = StreamedBatches(
-        mapped.mapped, mapped.plan, batch_size=32, block=8, seed=0, max_epochs=2,
+        mapped.mapped, mapped.plan, TrainingOptions(32, 8, max_epochs=2),
         progress=Silent(), sharing=Sharing(processes, critic) if processes.several else None,
     )  # fmt: skip
     middle, scale = found.paired.encoder_x.center, found.paired.encoder_x.scale
