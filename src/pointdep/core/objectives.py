@@ -32,7 +32,7 @@ from torch import Tensor
 
 from pointdep.core.blocked.inner_scores import InnerScores, Joint, Product
 from pointdep.core.blocked.sums import Elementwise, Quadratic, softplus, weighted_sum
-from pointdep.core.blocked.walk import Others, Pairs
+from pointdep.core.blocked.walk import Others, Pairs, expanded, require_pairs
 from pointdep.core.precision import HALF
 from pointdep.errors import InputError
 
@@ -78,14 +78,8 @@ def require_square(scores: Factored) -> None:
     """Refuse a rectangular matrix where the weights are left at their defaults."""
     if isinstance(scores, InnerScores):
         scores.require_pairs()
-        return
-    if scores.ndim < 2 or scores.shape[-1] != scores.shape[-2]:
-        raise InputError(
-            f"scores of shape {tuple(scores.shape)} are not a square matrix of pairs: give `joint` "
-            "and `product` weights that say which cells are samples of which distribution"
-        )
-    if scores.shape[-1] < 2:
-        raise InputError("a batch of one pair has no product samples: at least two rows are needed")
+    else:
+        require_pairs(scores.shape)
 
 
 def joint_mean(scores: Scores, joint: Joint, function: Elementwise | None = None) -> Tensor:
@@ -138,13 +132,7 @@ def full_weights(scores: Tensor, weights: Weights) -> Tensor:
         raise InputError(
             "a matrix of scores takes tensors as weights; Pairs and Others go with InnerScores"
         )
-    try:
-        return weights.to(scores.dtype).expand_as(scores)
-    except RuntimeError:
-        raise InputError(
-            f"weights of shape {tuple(weights.shape)} do not fit scores of shape "
-            f"{tuple(scores.shape)}"
-        ) from None
+    return expanded(weights.to(scores.dtype), scores.shape)
 
 
 def _off_diagonal(scores: Tensor) -> Tensor:
@@ -226,6 +214,12 @@ def js(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tenso
     It is the classifier that weighs joint and product samples equally, however many there are.
     """
     return joint_mean(scores, joint, F.logsigmoid) - product_mean(scores, product, softplus)
+
+
+@full_precision
+def js_bound(scores: Tensor, *, joint: Joint = None, product: Product = None) -> Tensor:
+    """The bound of `js`, NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
+    return nwj(scores + 1.0, joint=joint, product=product)
 
 
 @full_precision

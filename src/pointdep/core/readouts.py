@@ -1,4 +1,4 @@
-"""Read-outs (score -> log r) and their inverses, elementwise; inferences that are no objective.
+"""Read-outs (score -> log r) and their inverses, elementwise.
 
 What a score still lacks after its read-out - a constant for `dv`, a function of x for `cpc` - is
 named by `Method.reference` and removed by the estimator with what it stored at fitting.
@@ -107,10 +107,3 @@ def mean_of(read_out: Callable[..., Tensor]) -> Callable[..., Tensor]:
     options = list(inspect.signature(read_out).parameters.values())[1:]
     plug_in.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     return plug_in
-
-
-def js_inference(
-    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
-) -> Tensor:
-    """The bound of `js`, NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
-    return objectives.nwj(scores + 1.0, joint=joint, product=product)

@@ -98,13 +98,13 @@ class CanonicalMap(_ReplicaMap):
 
     def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (dim,), weight: (dim, at most dim)."""
-        _fill(self.mean[replica], mean)
-        _fill(self.weight[replica], weight)
+        fill(self.mean[replica], mean)
+        fill(self.weight[replica], weight)
 
     def set_modulated(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (2 dim + 2,), weight: (2 dim + 2, any): the leading columns are kept."""
-        _fill(self.feature_mean[replica], mean)
-        _fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
+        fill(self.feature_mean[replica], mean)
+        fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
 
     def features(self, x: Tensor) -> Tensor:
         """[u, q, t, q u] of x: (R, n, dim) -> (R, n, 2 dim + 2)."""
@@ -122,7 +122,7 @@ class CanonicalMap(_ReplicaMap):
         return found.view(*x.shape[:-1], -1)
 
 
-def _fill(place: Tensor, values: Tensor) -> None:
+def fill(place: Tensor, values: Tensor) -> None:
     """Write values into the leading columns, and zeros after them."""
     place.zero_()
     place[..., : values.shape[-1]] = values.to(place)

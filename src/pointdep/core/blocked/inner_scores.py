@@ -26,6 +26,7 @@ from pointdep.core.blocked.walk import (
     Others,
     Pairs,
     cells_at_hand,
+    require_pairs,
 )
 from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
@@ -126,16 +127,7 @@ class InnerScores:
 
     def require_pairs(self) -> None:
         """Refuse what has no diagonal of pairs, or nothing beside it."""
-        n, m = self.x.shape[-2], self.y.shape[-2]
-        if n != m:
-            raise InputError(
-                f"{n} rows of x and {m} of y are not pairs: give `joint` and `product` weights "
-                "that say which cells are samples of which distribution"
-            )
-        if n < 2:
-            raise InputError(
-                "a batch of one pair has no product samples: at least two rows are needed"
-            )
+        require_pairs((self.x.shape[-2], self.y.shape[-2]))
 
     def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""

@@ -90,6 +90,27 @@ def spans(total: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
+def require_pairs(shape: tuple[int, ...]) -> None:
+    """Refuse scores of a shape without a diagonal of pairs, or with nothing beside it."""
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise InputError(
+            f"scores of shape {tuple(shape)} are not a square matrix of pairs: give `joint` and "
+            "`product` weights that say which cells are samples of which distribution"
+        )
+    if shape[-1] < 2:
+        raise InputError("a batch of one pair has no product samples: at least two rows are needed")
+
+
+def expanded(weights: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The weights at the shape of the scores."""
+    try:
+        return weights.expand(shape)
+    except RuntimeError:
+        raise InputError(
+            f"weights of shape {tuple(weights.shape)} do not fit scores of shape {tuple(shape)}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Row i and column i are a pair, of weight `rows[..., i]` (1 if omitted)."""
@@ -206,12 +227,7 @@ class Dense:
 
     def __init__(self, weights: Tensor, shape: tuple[int, ...], parts: int) -> None:
         """weights: broadcast against scores of this shape, (..., parts n, m)."""
-        try:
-            weights = weights.expand(shape)
-        except RuntimeError:
-            raise InputError(
-                f"weights of shape {tuple(weights.shape)} do not fit scores of shape {shape}"
-            ) from None
+        weights = expanded(weights, shape)
         self.weights: Tensor = weights.reshape(-1, parts, shape[-2] // parts, shape[-1])
 
     def block(self, at: Block) -> Tensor:

@@ -28,7 +28,13 @@ import torch
 from torch import Tensor
 
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP, SideLayer
+from pointdep.core.critics.layers import (
+    ACTIVATIONS,
+    ReplicaLinear,
+    ReplicaMLP,
+    SideNet,
+    reset_layers,
+)
 
 _CACHED = 1 << 18  # numbers, a megabyte
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("_POOL", default=None)
@@ -53,18 +59,17 @@ class ConcatCritic(Critic):
         super().__init__(replicas)
         fan_in = x_dim + y_dim
         self.activation = ACTIVATIONS[activation]
-        self.x_half: SideLayer = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
-        self.y_half: SideLayer = ReplicaLinear(
+        self.x_half: ReplicaLinear | SideNet = ReplicaLinear(
+            replicas, x_dim, hidden[0], fan_in=fan_in
+        )
+        self.y_half: ReplicaLinear | SideNet = ReplicaLinear(
             replicas, y_dim, hidden[0], bias=False, fan_in=fan_in
         )
         self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
         self.fusable = len(hidden) == 2 and activation == "relu"
         self._width = sum(hidden)
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        self.x_half.reset(generators)
-        self.y_half.reset(generators)
-        self.rest.reset(generators)
+    reset = reset_layers
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
+from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP, reset_layers
 from pointdep.errors import InputError
 
 
@@ -23,8 +23,8 @@ class _InnerProduct(Critic):
         self.bias = nn.Parameter(torch.zeros(replicas, 1))
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
         nn.init.zeros_(self.bias)
+        reset_layers(self, generators)
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:
@@ -69,11 +69,6 @@ class SeparableCritic(_InnerProduct):
         self.x_tower = ReplicaMLP(replicas, [x_dim, *hidden, embedding_dim], activation)
         self.y_tower = ReplicaMLP(replicas, [y_dim, *hidden, embedding_dim], activation)
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
-        self.x_tower.reset(generators)
-        self.y_tower.reset(generators)
-
     def embed_x(self, x: Tensor) -> Tensor:
         out: Tensor = self.x_tower(x)
         return out
@@ -89,10 +84,6 @@ class BilinearCritic(_InnerProduct):
     def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
         super().__init__(replicas)
         self.product = ReplicaLinear(replicas, x_dim, y_dim, bias=False, fan_in=x_dim * y_dim)
-
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
-        self.product.reset(generators)
 
     def embed_x(self, x: Tensor) -> Tensor:
         out: Tensor = self.product(x)

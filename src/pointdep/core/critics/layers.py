@@ -52,6 +52,13 @@ class ReplicaLinear(nn.Module):
         return out.view(*x.shape[:-1], outputs)
 
 
+def reset_layers(module: nn.Module, generators: Sequence[torch.Generator]) -> None:
+    """Draw every layer of the module, in their order, replica r from its own generator."""
+    for layer in module.modules():
+        if isinstance(layer, ReplicaLinear):
+            layer.reset(generators)
+
+
 class ReplicaMLP(nn.Module):
     """A perceptron through `widths`, the activation between its layers and not after the last."""
 
@@ -60,11 +67,7 @@ class ReplicaMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.layers = nn.ModuleList(ReplicaLinear(replicas, a, b) for a, b in pairwise(widths))
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw every layer, replica r from its own generator."""
-        for layer in self.layers:
-            assert isinstance(layer, ReplicaLinear)
-            layer.reset(generators)
+    reset = reset_layers
 
     def forward(self, x: Tensor) -> Tensor:
         for position, layer in enumerate(self.layers):
@@ -85,15 +88,9 @@ class SideNet(nn.Module):
         self.first = ReplicaLinear(replicas, dim, width)
         self.second = ReplicaLinear(replicas, width, width, bias=False)
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw every layer, replica r from its own generator."""
-        for layer in (self.straight, self.first, self.second):
-            layer.reset(generators)
+    reset = reset_layers
 
     def forward(self, x: Tensor) -> Tensor:
         beside = self.second(self.activation(self.first(x)))
         whole: Tensor = self.straight(x) + beside
         return whole
-
-
-SideLayer = ReplicaLinear | SideNet
