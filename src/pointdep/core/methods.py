@@ -169,7 +169,8 @@ def _check_option(name: str, value: Any, default: Any) -> None:
         raise InputError(f"option {name}={value!r} must be below 1")
 
 
-_DRF = {"read_out": "drf", "identifies": "r, where it is above the floor", "scores_ratio": True}
+_RATIO = {"identifies": "r, where it is above the floor", "scores_ratio": True}
+_DRF = {"objective": "drf", "read_out": "drf", **_RATIO}
 _UP_TO_A_CONSTANT = "r up to a constant, estimated on held-out product pairs and stored"
 
 # In the order of Table 1, then variants that are not in it. Functions are named as they are in
@@ -187,7 +188,6 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "nwj": {
         "name": "NWJ",
-        "read_out": "nwj",
         "bound": "nwj",
         "learning": "E_J[s] - e^-1 E_M[exp s]",
         "inferring": "the same (Prop. 1 of the supplement)",
@@ -227,14 +227,12 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "dm1": {
         "name": "Density Matching I",
-        "read_out": "dm1",
         "learning": "E_J[s] - lam (E_M[exp s] - 1) (Eq. 2)",
         "inferring": "E_J[s + log lam] (Eq. 7)",
         "options": {"lam": 1.0},
     },
     "dm2": {
         "name": "Density Matching II",
-        "read_out": "dm2",
         "identifies": "r times exp(1/(2 eta)), which the corrected read-out takes off",
         "learning": "E_J[s] - eta (log E_M[exp s])^2 (Eq. 3)",
         "inferring": (
@@ -251,7 +249,6 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "drf_relative": {
         "name": "Density-Ratio Fitting, relative form",
-        "objective": "drf",
         **_DRF,
         "learning": "E_J[s] - alpha/2 E_J[s^2] - (1-alpha)/2 E_M[s^2]",
         "reading": "r = (1-alpha) s / (1 - alpha s)",
@@ -260,8 +257,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "rpc": {
         "name": "Relative Predictive Coding",
-        **_DRF,
-        "read_out": "rpc",
+        **_RATIO,
         "learning": "E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]",
         "reading": "r = (a + c s) / (1 - b s)",
         "inferring": "E_J[log r]",
@@ -269,7 +265,6 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "smi": {
         "name": "Squared-loss mutual information",
-        "objective": "drf",
         **_DRF,
         "inference": "squared_loss_mi",
         "learning": "as drf (Eq. 6)",
@@ -307,12 +302,9 @@ def _make(key: str, entry: Any) -> Method:
         row.update(inference=row.pop("bound"), uses_product=True)
     for part in {"objective", "inference", "gradient"} & row.keys():
         row[part] = getattr(objectives, row[part])
-    if "read_out" in row:
-        name = row["read_out"]
-        row |= {
-            "read_out": getattr(readouts, name),
-            "inverse": getattr(readouts, f"{name}_inverse"),
-        }
+    name = row.pop("read_out", key)
+    if hasattr(readouts, name):
+        row["read_out"], row["inverse"] = (getattr(readouts, n) for n in (name, f"{name}_inverse"))
     return Method(key, **row).configure()
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -150,27 +150,22 @@ def _weighted_mean(scores: Tensor, weights: Weights, function: Elementwise | Non
     return weighted_sum(scores, weights, function) / weights.flatten(-2).sum(-1)
 
 
-S = TypeVar("S")
-P = ParamSpec("P")
-T = TypeVar("T")
+Objective = TypeVar("Objective", bound=Callable[..., Any])
 
 
-def full_precision(
-    objective: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], T]:
+def full_precision(objective: Objective) -> Objective:
     """Compute in float32 where the scores come in half precision, as under autocast.
 
     The number of cells of a batch of 300 does not even fit float16.
     """
 
     @wraps(objective)
-    def of_float(scores: S, /, *args: P.args, **options: P.kwargs) -> T:
-        given: Any = scores
-        if isinstance(given, Tensor | InnerScores) and given.dtype in HALF:
-            given = given.to(torch.float32)
-        return objective(given, *args, **options)
+    def of_float(scores: Any, /, *args: Any, **options: Any) -> Any:
+        if isinstance(scores, Tensor | InnerScores) and scores.dtype in HALF:
+            scores = scores.to(torch.float32)
+        return objective(scores, *args, **options)
 
-    return of_float
+    return cast(Objective, of_float)
 
 
 @full_precision

@@ -88,15 +88,9 @@ class RatioModel(nn.Module):
     def select(self, replicas: Sequence[int]) -> RatioModel:
         """A copy that holds only these replicas."""
         keep = list(replicas)
-        methods = [self.methods[r] for r in keep]
-        chosen = RatioModel(
-            self.critic.select(keep),
-            self.x_map.select(keep),
-            self.y_map.select(keep),
-            methods,
-            self.link,
-            (self.x_front, self.y_front),
-        )
+        maps = self.x_map.select(keep), self.y_map.select(keep)
+        methods, fronts = [self.methods[r] for r in keep], (self.x_front, self.y_front)
+        chosen = RatioModel(self.critic.select(keep), *maps, methods, self.link, fronts)
         chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
         chosen.seen = self.seen
         return chosen
@@ -251,13 +245,8 @@ class RatioModel(nn.Module):
             return offset
         y = self.y_map(self.reference)
         rows = max(1, _CELL_NUMBERS // (self.replicas * y.shape[1]))
-        normaliser = torch.cat(
-            [
-                torch.logsumexp(self._read_out(self.critic.matrix_in_blocks(part, y)), -1)
-                for part in torch.split(x, rows, 1)
-            ],
-            -1,
-        )
+        parts = (self.critic.matrix_in_blocks(part, y) for part in torch.split(x, rows, 1))
+        normaliser = torch.cat([torch.logsumexp(self._read_out(part), -1) for part in parts], -1)
         return offset + normaliser - math.log(y.shape[1])
 
 

@@ -71,7 +71,7 @@ def rpc(
     scores: Tensor, *, a: float = 1.0, b: float = 0.005, c: float = 1.0, floor: float = 1e-4
 ) -> Tensor:
     """r = (a + c s) / (1 - b s), kept within [floor, 1/floor]."""
-    low, high = (_rpc_score(r, a, b, c) for r in (floor, 1.0 / floor))
+    low, high = ((r - a) / (b * r + c) for r in (floor, 1.0 / floor))
     scores = scores.clamp(low, high)
     return (a + c * scores).log() - torch.log1p(-b * scores)
 
@@ -83,10 +83,6 @@ def rpc_inverse(
     del floor
     ratio, inverse = log_ratio.sigmoid(), (-log_ratio).sigmoid()  # r and 1, both over 1 + r
     return (ratio - a * inverse) / (b * ratio + c * inverse)
-
-
-def _rpc_score(ratio: float, a: float, b: float, c: float) -> float:
-    return (ratio - a) / (b * ratio + c)
 
 
 def mean_of(read_out: Callable[..., Tensor]) -> Callable[..., Tensor]:

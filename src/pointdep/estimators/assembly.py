@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import ACTIVATIONS, build_critic, replica_generators
+from pointdep.core.critics.base import ACTIVATIONS
+from pointdep.core.critics.build import build_critic, replica_generators
 from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer

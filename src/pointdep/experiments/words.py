@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import SeparableCritic, replica_generators
+from pointdep.core.critics.build import replica_generators
+from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer

@@ -182,11 +182,9 @@ class InnerScores:
         return self._total(self._cell_weights(weights))
 
     def _of_each(self, change: Callable[[Tensor], Tensor]) -> InnerScores:
-        own_x, own_y, shift = (
-            None if part is None else change(part) for part in (self.own_x, self.own_y, self.shift)
-        )
-        x, y = change(self.x), change(self.y)
-        return replace(self, x=x, y=y, own_x=own_x, own_y=own_y, shift=shift)
+        names = ("x", "y", "own_x", "own_y", "shift")
+        parts: dict[str, Any] = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
+        return replace(self, **{name: change(part) for name, part in parts.items()})
 
     @property
     def _lead(self) -> torch.Size:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -150,16 +150,6 @@ def _at(tensor: Tensor | None, index: Any) -> Tensor | None:
     return None if tensor is None else tensor[index]
 
 
-class CellWeights(Protocol):
-    """Weights of the cells of L matrices that are never written down as matrices."""
-
-    def block(self, at: Block) -> Tensor | None:
-        """Weights or a mask that broadcast against the block; None if all are one."""
-
-    def row_sums(self) -> Tensor:
-        """(L, n), whole numbers or float64."""
-
-
 class OtherCells:
     """Cells whose row and column differ in their ids: `Others`, of matrices of any shape.
 
@@ -179,6 +169,7 @@ class OtherCells:
         self.period = period or x.shape[1]
 
     def block(self, at: Block) -> Tensor | None:
+        """Weights or a mask that broadcast against the block; None if all are one."""
         mask = self._mask(at)
         if self.rows is None:
             return mask
@@ -201,6 +192,7 @@ class OtherCells:
         return (rows[:, None] != columns).unsqueeze(0)
 
     def row_sums(self) -> Tensor:
+        """(L, n), whole numbers or float64."""
         if self.ids is None:
             if self.rows is None:
                 return torch.full(self.shape, self.shape[1] - 1, device=self.device)
@@ -249,6 +241,9 @@ class Dense:
             )
         return found
 
+
+CellWeights = OtherCells | Dense
+"""Weights of the cells of L matrices: `block` gives those of a block, and `row_sums` (L, n)."""
 
 Step = Callable[..., Any]
 _numbers = itertools.count()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pointdep.core.critics.base import Critic, Factors
+from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
-from pointdep.core.critics.layers import SideNet
 from pointdep.core.linear import Canonical, gaussian_terms
 from pointdep.core.transforms import CanonicalMap, fill
 
@@ -155,14 +155,8 @@ class TowersCritic(_ClosedFormCritic):
         activation: str = "relu",
     ) -> None:
         super().__init__(replicas, x_dim, y_dim)
-        self.towers = SeparableCritic(
-            replicas,
-            x_dim,
-            y_dim,
-            hidden=hidden,
-            embedding_dim=embedding_dim,
-            activation=activation,
-        )
+        how: dict[str, Any] = {"hidden": hidden, "activation": activation}
+        self.towers = SeparableCritic(replicas, x_dim, y_dim, embedding_dim=embedding_dim, **how)
         kept = min(x_dim, y_dim)
         for side, dim in (("x", x_dim), ("y", y_dim)):
             self.register_buffer(f"{side}_mean", torch.zeros(replicas, dim))
@@ -194,11 +188,6 @@ class TowersCritic(_ClosedFormCritic):
     @property
     def silent(self) -> bool:
         return not bool(self.mixture[:, 1].any())
-
-    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        if self.training:
-            return self.towers.pairs(*self._dropped(x, y))
-        return super().pairs(x, y)
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         if self.training:
@@ -242,17 +231,17 @@ class TowersCritic(_ClosedFormCritic):
         return torch.bmm(flat, weight).view(*rows.shape[:-1], -1)
 
     def _dropped(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The same inputs for all replicas, so that none depends on which others still train."""
+        """The same inputs for all replicas, so that none depends on which others still train.
+
+        A part of a batch drops what it would drop in the whole.
+        """
 
         def drop(rows: Tensor) -> Tensor:
-            kept = self._draw(rows) >= _DROPPED
-            return rows * (kept / (1.0 - _DROPPED))
+            if self.batch_part is None:
+                drawn = torch.rand(rows.shape[1:], device=rows.device)
+            else:
+                count, own = self.batch_part
+                drawn = torch.rand((count, rows.shape[-1]), device=rows.device)[own]
+            return rows * ((drawn >= _DROPPED) / (1.0 - _DROPPED))
 
         return drop(x), drop(y)
-
-    def _draw(self, rows: Tensor) -> Tensor:
-        """Uniform numbers for rows: (R, ..., n, d); a part has those it would have in the whole."""
-        if self.batch_part is None:
-            return torch.rand(rows.shape[1:], device=rows.device)
-        count, own = self.batch_part
-        return torch.rand((count, rows.shape[-1]), device=rows.device)[own]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP, reset_layers
+from pointdep.core.critics.base import Critic, ReplicaLinear, ReplicaMLP, reset_layers
 from pointdep.errors import InputError
 
 
@@ -43,9 +42,6 @@ class _InnerProduct(Critic):
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.embed_y(y), None
-
-    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        return (self.embed_x(x) * self.embed_y(y)).sum(-1) + self.bias
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         scores = self.embed_x(x) @ self.embed_y(y).transpose(-1, -2)
