@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pointdep.core import objectives
-from pointdep.core.critics import SeparableCritic
 from pointdep.core.methods import METHODS
 
 from .tables import POSITIVE, maximise
@@ -128,17 +127,6 @@ def test_identities_with_an_option(case, lam, alpha):
     close(relative, objectives.rpc(scores, a=0.0, b=alpha, c=1.0 - alpha, **weights))
 
 
-@pytest.mark.parametrize("n", [2, 5, 9])
-def test_js_and_pc_are_means_over_the_labelled_matrix(n):
-    """The same with the default weights and the plain mean, no weight argument."""
-    scores = torch.randn(n, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
-    labels, ratio = torch.eye(n, dtype=torch.float64), torch.tensor(n - 1.0, dtype=torch.float64)
-    balanced = binary_cross_entropy_with_logits(scores, labels, pos_weight=ratio)
-    close(objectives.js(scores), -(n / (n - 1)) * balanced)
-    plain = binary_cross_entropy_with_logits(scores - ratio.log(), labels)
-    close(objectives.pc(scores), -plain)
-
-
 @pytest.mark.parametrize("scale", [0.2, 9.0])
 def test_optima_of_js_and_of_a_raw_classifier_differ_by_the_log_counts(scale):
     joint, product = POSITIVE.joint, scale * POSITIVE.product
@@ -174,16 +162,3 @@ def test_cpc_does_not_ignore_a_function_of_y():
     scores = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = scores + torch.arange(5.0, dtype=torch.float64)
     assert abs(objectives.cpc(moved) - objectives.cpc(scores)) > 0.1
-
-
-def test_drf_of_a_separable_critic_from_gram_matrices():
-    """The whole objective in O(B d^2): all cells by Gram matrices, the diagonal taken off."""
-    critic = SeparableCritic(2, 3, 4, hidden=(8,), embedding_dim=5).double()
-    critic.reset([torch.Generator().manual_seed(s) for s in (0, 1)])
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(2, 9, 3, generator=generator, dtype=torch.float64)
-    y = torch.randn(2, 9, 4, generator=generator, dtype=torch.float64)
-    g, h = critic.embed_x(x), critic.embed_y(y)
-    diagonal = critic.pairs(x, y)
-    squares = ((g.mT @ g) * (h.mT @ h)).sum((-1, -2)) - diagonal.square().sum(-1)
-    close(diagonal.mean(-1) - squares / (9 * 8) / 2, objectives.drf(critic.matrix(x, y)))

@@ -78,11 +78,6 @@ def test_uses_product_says_whether_the_product_cells_matter_to_inference(method)
     assert changed == method.uses_product
 
 
-@pytest.mark.parametrize("key", ["smile", "variational"])
-def test_methods_that_learn_as_js(key):
-    assert METHODS[key].objective(SCORES).item() == objectives.js(SCORES).item()
-
-
 @every_method
 def test_options_are_bound_to_every_part_that_takes_them(method):
     """Changing an option changes some part, and each part takes its defaults from the options."""
@@ -149,11 +144,6 @@ def test_the_table_cannot_be_changed():
         METHODS["dm1"].options["lam"] = 2.0
     with pytest.raises(AttributeError):
         METHODS["dm1"].key = "dm3"
-
-
-def test_get_method():
-    assert get_method("pc") == METHODS["pc"]
-    assert get_method("dm2", {"eta": 2.0}).options["eta"] == 2.0
 
 
 @pytest.mark.parametrize(

@@ -76,18 +76,6 @@ def test_extreme_scores_through_inference(key, scores):
     assert value.item() == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-@every_matrix
-def test_extreme_scores_through_the_moving_average(scores):
-    def value(s):
-        start = torch.zeros((), dtype=s.dtype)
-        return objectives.dv_moving_average(s, start, floor=1e-30)[0]
-
-    got, gradient = value_and_gradient(value, scores)
-    assert got.item() == pytest.approx(objectives.dv(scores.double()).item(), rel=1e-5, abs=1e-4)
-    _, gradient64 = value_and_gradient(value, scores.double())
-    assert_gradients_close(gradient, gradient64)
-
-
 @every_case
 def test_matches_an_extended_precision_value_near_cancellation(case):
     """Scores of large common size: the digits must survive in float64."""

@@ -50,15 +50,6 @@ def test_against_loops(case):
     assert case(*rectangular).item() == pytest.approx(case.by_hand(*rectangular), rel=1e-12)
 
 
-def test_cpc_is_the_log_softmax_of_the_diagonal():
-    scores = draw(7, 7)
-    by_hand = 0.0
-    for i in range(7):
-        row = [math.exp(s) for s in scores[i].tolist()]
-        by_hand += (scores[i, i].item() - math.log(sum(row) / 7)) / 7
-    assert objectives.cpc(scores).item() == pytest.approx(by_hand, rel=1e-12)
-
-
 @every_case
 @pytest.mark.parametrize("weighted", [False, True])
 def test_leading_dimensions_are_independent_replicas(case, weighted):
@@ -234,13 +225,6 @@ class TestMovingAverage:
         _, state = objectives.dv_moving_average(self.scores - 40)
         assert state.exp().tolist() == pytest.approx([1e-4, 1e-4])
 
-    def test_weights(self):
-        joint, product = draw_weights(5, 5, seed=24), draw_weights(5, 5, seed=25)
-        value, state = objectives.dv_moving_average(self.scores, joint=joint, product=product)
-        expected = objectives.dv(self.scores, joint=joint, product=product)
-        torch.testing.assert_close(value, expected)
-        torch.testing.assert_close(state, product_log_mean_exp(self.scores, product))
-
 
 MEANS = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 10.0]], dtype=torch.float64)
 
@@ -253,14 +237,6 @@ def test_means():
     assert product_log_mean_exp(MEANS, None).item() == pytest.approx(expected)
     weights = torch.tensor([[0.0, 0.5, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
     assert product_mean(MEANS, weights, torch.square).item() == pytest.approx((2 + 72) / 2.5)
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
-def test_weights_of_any_dtype_keep_the_dtype_of_the_scores(dtype):
-    weights = (~torch.eye(3, dtype=torch.bool)).to(dtype)
-    for function in (product_mean, product_log_mean_exp):
-        assert function(MEANS, weights).dtype == torch.float64
-        torch.testing.assert_close(function(MEANS, weights), function(MEANS, None))
 
 
 def test_weights_broadcast_over_rows_and_replicas():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.fitting.batches import RowBatches, TrainingOptions, different_groups, held_out_cells
+from pointdep.fitting.batches import RowBatches, TrainingOptions, held_out_cells
 
 X = torch.arange(200.0).view(100, 2)
 Y = -torch.arange(300.0).view(100, 3)
@@ -34,11 +34,6 @@ def test_whichever_other_replicas_train():
     assert torch.equal(batches().indices(5, 9, [2, 0]), together[:, [2, 0]])
 
 
-def test_replicas_of_the_same_rows_draw_differently():
-    drawn = batches(parts=[PARTS[0], PARTS[0]]).indices(0, 3, [0, 1])
-    assert not torch.equal(drawn[:, 0], drawn[:, 1])
-
-
 @settings(max_examples=30)
 @given(st.integers(16, 90), st.integers(16, 90), st.integers(0, 99))
 def test_a_pass_uses_each_row_at_most_once(first, second, seed):
@@ -52,11 +47,6 @@ def test_a_pass_uses_each_row_at_most_once(first, second, seed):
             assert set(one) <= set(part.tolist())
             assert len(part) - len(one) < 16
         assert steps == 1 or len({tuple(one) for one in passes.tolist()}) == 3
-
-
-def test_steps_of_an_epoch():
-    assert batches().steps(1) == round((50 + 77 + 40) / 3 / 16)
-    assert batches().steps(20) == 20
 
 
 def test_a_batch_is_a_whole_number_of_blocks():
@@ -132,17 +122,3 @@ def test_held_out_cells(block, groups):
 def test_no_row_is_left_alone_in_its_block(rows, block):
     cells, index = held_out_cells(X, Y, [np.arange(rows)], block=block, seed=0)
     assert (cells.product.sum(-1)[0][torch.from_numpy(index[0] >= 0)] >= 1).all()
-
-
-def test_held_out_cells_are_shuffled_by_the_seed():
-    first, second = (held_out_cells(X, Y, PARTS, block=8, seed=s)[1] for s in (0, 1))
-    assert (first != second).any()
-    assert (first == held_out_cells(X, Y, PARTS, block=8, seed=0)[1]).all()
-
-
-def test_different_groups():
-    assert different_groups(torch.tensor([1, 2, 1])).tolist() == [
-        [False, True, False],
-        [True, False, True],
-        [False, True, False],
-    ]

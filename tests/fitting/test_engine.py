@@ -1,7 +1,5 @@
 """R replicas trained together are R replicas trained apart."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -102,15 +100,6 @@ def test_an_epoch_is_a_pass_but_not_too_short():
 def test_a_batch_larger_than_the_rows_is_refused():
     with pytest.raises(InputError, match=r"batch_size=100 .* only 51 training rows: .* most 51"):
         engine(model_of(["pc"] * 2), DATA, options(batch_size=100))
-
-
-def test_training_improves_the_held_out_objective():
-    run = engine(model_of(["pc"] * 2), rows(400), options(max_epochs=40))
-    trained = run.run()
-    first, best = trained.history[0]["stop"], trained.history[trained.best_epochs[0] - 1]["stop"]
-    # Calling everything independent among 3 negatives a pair costs the entropy of (1/4, 3/4).
-    chance = 0.25 * math.log(0.25) + 0.75 * math.log(0.75)
-    assert best[0] > max(first[0], chance) + 0.02
 
 
 def test_groups_reach_the_batches_and_the_held_out_rows():

@@ -108,29 +108,6 @@ def test_the_gradient_is_that_of_the_separate_parameters(kind):
         torch.testing.assert_close(found[replica], wanted)
 
 
-@every_critic
-def test_an_optimiser_step_moves_the_critic(kind):
-    plain, flat = make(kind), FlatParameters(make(kind))
-    loss_of(plain).backward()
-    for parameter in trainable_of(plain):
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    torch.optim.AdamW(trainable_of(plain), lr=0.1, weight_decay=0.1).step()
-    flat.backward(loss_of(flat.critic))
-    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.1).step()
-    for got, wanted in zip(flat.critic.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(got.detach(), wanted.detach())
-
-
-def test_frozen_parameters_stay():
-    critic = make("module")
-    before = [c.frozen.weight.clone() for c in critic.copies]
-    flat = FlatParameters(critic)
-    flat.backward(loss_of(critic))
-    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.5).step()
-    assert all(torch.equal(c.frozen.weight, b) for c, b in zip(critic.copies, before, strict=True))
-
-
 def test_clip_is_per_replica():
     flat = FlatParameters(make("concat"))
     flat.backward(loss_of(flat.critic))
@@ -145,26 +122,3 @@ def test_clip_is_per_replica():
     untouched = flat.values.grad.clone()
     flat.clip_(1e9)
     assert torch.equal(flat.values.grad, untouched)
-
-
-def test_clip_of_a_replica_that_is_not_a_number():
-    flat = FlatParameters(make("concat"))
-    flat.backward(loss_of(flat.critic))
-    flat.values.grad[0] = torch.nan
-    kept = flat.values.grad.clone()
-    flat.clip_(1e9)
-    assert torch.equal(flat.values.grad[1:], kept[1:])
-
-
-def test_buffers():
-    assert FlatParameters(make("concat")).buffers(0) == []
-    critic = make("module")
-    flat = FlatParameters(critic)
-    critic.train()
-    loss_of(critic)
-    names = [name for name, _ in critic.copies[1].named_buffers()]
-    assert names == ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
-    mean, _, tracked = flat.buffers(1)
-    assert torch.equal(mean, critic.copies[1].norm.running_mean)
-    assert mean.abs().max() > 0
-    assert tracked == 1

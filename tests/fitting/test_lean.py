@@ -124,15 +124,6 @@ def test_large_batches_are_not():
     assert np.isfinite(run.run().history[0]["stop"]).all()
 
 
-@pytest.mark.parametrize("critic", ["separable", "bilinear"])
-def test_factors_are_those_of_the_matrix(critic):
-    model = model_of(["pc"] * 2, critic=critic)
-    x, y = (side[:24].view(2, 3, 4, -1) for side in DATA)
-    inner = model.inner_scores(x, y)
-    found = inner.x @ inner.y.mT + inner.own_x.unsqueeze(-1)
-    torch.testing.assert_close(found, model.raw_matrix(x, y))
-
-
 def test_held_out_cells_are_the_same():
     parts = [np.arange(7), np.arange(5, 30)]
     codes = torch.arange(120) % 4

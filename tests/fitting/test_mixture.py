@@ -102,26 +102,6 @@ def test_replicas_with_unequally_few_stopping_rows():
     assert found[0][1] > 0
 
 
-def test_what_pads_a_block_has_no_say(monkeypatch):
-    x, y = signs_and_normal(60)
-    found = []
-    for block in (64, 40):
-        monkeypatch.setattr(closed_form, "_MIXTURE_BLOCK", block)
-        model = model_of(1)
-        fit_mixture(model, SplitRows(x, y, [split_of(10, 40, 10)]))
-        found.append(model.critic.mixture[0].tolist())
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
-
-
-def test_a_closed_form_of_zeros():
-    x, y = signs_and_normal(3040)
-    model = model_of(2, linear=False)
-    fit_mixture(model, SplitRows(x, y, SPLITS))
-    a, b, c = model.critic.mixture[0].tolist()
-    assert a == 0.0
-    assert (b, c) == (pytest.approx(1.0, abs=0.1), pytest.approx(CONSTANT, abs=0.1))
-
-
 def test_a_closed_form_that_helps_by_chance_does_not_take_part(monkeypatch):
     """Sixty stopping rows, whose normal columns have nothing to do with each other."""
 
@@ -163,15 +143,6 @@ def test_groups_are_not_each_others_counter_examples():
     assert b_plain < b_grouped
 
 
-def test_at_most_so_many_rows_of_a_replica(monkeypatch):
-    monkeypatch.setattr(closed_form, "_MOST_ROWS", 100)
-    x, y = signs_and_normal(3040)
-    parts = closed_form._parts(model_of(1), SplitRows(x, y, SPLITS), SPLITS[0].stop)
-    assert len(parts[4]) == 100
-    assert set(parts[4].tolist()) <= set(SPLITS[0].stop.tolist())
-    assert parts[2].sum() == 100
-
-
 @pytest.mark.parametrize("pairs", [0.5, 0.05])
 @pytest.mark.parametrize("columns", [1, 2])
 def test_against_scikit_learn(pairs, columns):
@@ -206,17 +177,6 @@ def test_parts_that_separate_are_left_as_large_as_they_are(gap):
     assert 0.95 < found[0] + found[1] < 8.0
     if gap > 20:
         assert found == pytest.approx((0.5, 0.5, 0.0), abs=0.01)
-
-
-def test_a_column_of_zeros_has_no_say():
-    """The closed form where it was scaled down to nothing."""
-    random = np.random.default_rng(0)
-    values = np.column_stack([np.zeros(500), random.normal(size=500), np.ones(500)])
-    target = torch.from_numpy((random.normal(size=500) < values[:, 1]).astype(float))
-    both = closed_form._logistic(torch.from_numpy(values), target, torch.tensor(0.0))
-    alone = closed_form._logistic(torch.from_numpy(values[:, 1:]), target, torch.tensor(0.0))
-    assert both[0] == pytest.approx(0.5)  # where it was before
-    assert both[1:] == pytest.approx(alone, abs=0.02)  # which are held by a prior at 0.5 and at 1
 
 
 def fitted(x, y, **options):

@@ -64,13 +64,6 @@ def test_not_too_often(displayed, monkeypatch):
     assert values == ["fitting: 1/100 ", "fitting: 100/100 ", ""]
 
 
-def test_short_work_shows_nothing(displayed, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE_S", 60.0)
-    with progress.show("fitting") as shown:
-        shown.update(1, 2)
-    assert displayed == []
-
-
 def test_a_stream_that_is_named_has_lines(displayed):
     stream = io.StringIO()
     with progress.Shown("fitting", stream) as shown:

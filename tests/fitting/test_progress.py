@@ -60,14 +60,6 @@ def test_a_slow_start_is_not_taken_for_the_pace(clock):
     assert last == "fitting: 5/200 epochs, 12 s, at most 341 s left"
 
 
-def test_a_bar_on_a_terminal(clock):
-    stream = Terminal()
-    with progress.Shown("fitting", stream) as shown:
-        clock.now += 3.0
-        shown.update(4, 10, "epochs, held-out -0.3")
-    assert "fitting" in stream.getvalue()
-
-
 def test_what_comes_before_the_work_is_not_its_pace(clock):
     stream = io.StringIO()
     with progress.Shown("training", stream, left="about") as shown:

@@ -69,12 +69,6 @@ def test_the_sample_of_y_is_of_rows_that_are_not_reported():
         assert not set(at) & set(split.report)
 
 
-def test_the_sample_is_no_larger_than_what_there_is():
-    model = model_of(["cpc"] * 3)
-    store(model, size=1000)
-    assert model.reference.shape == (3, 60, 3)
-
-
 def test_cpc_normalises_each_row_over_the_sample():
     model = model_of(["cpc"] * 3)
     store(model)

@@ -47,11 +47,6 @@ def test_the_loss_of_a_row_by_hand(groups):
             assert found[row] == pytest.approx(wanted, rel=1e-9)
 
 
-def test_a_network_that_says_nothing_goes():
-    x, y = gaussians(500)
-    assert not drop_unproven_network(closed_form(x, y, SPLITS), SplitRows(x, y, SPLITS))
-
-
 def test_noise_goes_from_all_replicas():
     x, y = gaussians(500)
     model = closed_form(x, y, SPLITS)
@@ -85,13 +80,3 @@ def test_rows_of_one_group_are_one_draw():
     assert residual._error_of_mean(copies, torch.arange(60)) < 0.5 * plain
     assert residual._error_of_mean(gain[:1], torch.zeros(1)) == math.inf
     assert residual._error_of_mean(gain, torch.zeros(12)) == math.inf
-
-
-def test_the_copy_without_a_network_is_a_copy():
-    x, y = gaussians(500)
-    model = closed_form(x, y, SPLITS)
-    shout(model, 0, 0.5)
-    closed_form_only(model)
-    output = network_output(model, x, y)
-    assert output[0].any()
-    assert not output[1].any()

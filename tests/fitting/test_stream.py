@@ -79,23 +79,6 @@ class TestLearning:
         run.run(2)
         assert seen == [0, 1, 2, 3, 0, 1]
 
-    def test_values_are_of_the_weights_before_the_step(self):
-        run, same = engine(precision="float64"), critic_of(2).double()
-        x, y = gaussians(2, dtype=torch.float64)(None)
-        run.draw = lambda step: (x, y)
-        values = run.run(2).values
-        methods = [get_method(key) for key in ("pc", "js")]
-
-        def inferred(critic):
-            with torch.no_grad():
-                scores = critic.matrix(x, y)
-            return torch.stack([m.inference(s) for m, s in zip(methods, scores, strict=True)])
-
-        torch.testing.assert_close(values[0], inferred(same))
-        assert (values[1] - values[0]).abs().min() > 1e-4
-        # Two steps were done, and the second was learnt from too.
-        assert (inferred(run.critic) - values[1]).abs().min() > 1e-4
-
     def test_as_with_an_optimiser_on_the_parameters(self):
         """Another learning rate, other critic and methods than the figure's own."""
         methods = ("rpc", "drf_relative", "rpc")
@@ -146,11 +129,6 @@ class TestProgress:
         told = Told()
         engine().run(5, told)
         assert told.updates == [(done, 5, "iterations") for done in range(1, 6)]
-
-    def test_seconds(self):
-        run = engine().run(20)
-        assert run.setup_seconds == 0
-        assert 0 < run.train_seconds < 60
 
 
 class TestMatrixProducts:

@@ -15,16 +15,6 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-def test_pairs_are_the_diagonal_of_the_matrix(kind):
-    critic = build(kind, R)
-    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
-    pairs, matrix = critic.pairs(x, y), critic.matrix(x, y)
-    assert pairs.shape == (R, 6)
-    assert matrix.shape == (R, 6, 6)
-    torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
-
-
-@every_kind
 def test_matrix_is_the_loop_over_single_pairs(kind):
     critic = build(kind, R)
     x, y = draw(R, 4, x_dim(kind), seed=3), draw(R, 7, y_dim(kind), seed=4)
@@ -94,18 +84,6 @@ def test_select_reorders_and_copies(kind):
     assert critic.replicas == R
     for name, tensor in critic.state_dict().items():
         assert torch.equal(tensor, before[name])
-
-
-@every_kind
-def test_selected_critic_has_gradients_of_its_own(kind):
-    critic = build(kind, R)
-    x, y = draw(R, 4, x_dim(kind), seed=9), draw(R, 4, y_dim(kind), seed=10)
-    chosen = critic.select([1])
-    chosen.matrix(x[1:2], y[1:2]).square().sum().backward()
-    for parameter in chosen.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.shape == parameter.shape
-    assert all(parameter.grad is None for parameter in critic.parameters())
 
 
 @every_kind

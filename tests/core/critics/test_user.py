@@ -9,7 +9,7 @@ from torch import nn
 from pointdep.core.critics import EncoderCritic, ModuleCritic
 from pointdep.errors import InputError
 
-from .kinds import ColumnNet, MatrixNet, PairNet, build, draw, encoders
+from .kinds import MatrixNet, PairNet, build, draw, encoders
 
 
 def test_module_scores_are_those_of_the_module():
@@ -63,12 +63,6 @@ def test_own_matrix_is_used():
     got = ModuleCritic(2, counting).matrix(x, y)
     assert calls == [(4, 6), (4, 6)]
     torch.testing.assert_close(got, ModuleCritic(2, plain).matrix(x, y))
-
-
-def test_a_column_of_scores_is_accepted():
-    module = ColumnNet().double()
-    x, y = draw(1, 4, 3, seed=5), draw(1, 4, 5, seed=6)
-    assert ModuleCritic(1, module).pairs(x, y).shape == (1, 4)
 
 
 @pytest.mark.parametrize(
