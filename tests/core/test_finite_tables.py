@@ -149,13 +149,3 @@ def test_cpc_is_below_log_batch_and_mi_for_any_scores(cells, scores, size):
     table = table_of(cells)
     value = all_batches(table, size).expected(objectives.cpc, torch.from_numpy(scores))
     assert value <= min(math.log(size), table.mi) + 1e-9
-
-
-def test_cpc_saturates_at_log_batch():
-    table = table_of(np.eye(6) + 1e-6)
-    assert table.mi > math.log(5)
-    batches = all_batches(table, 2)
-    scores = 50 * torch.eye(6, dtype=torch.float64)
-    value = batches.expected(objectives.cpc, scores).item()
-    # Two pairs are told apart unless they share x, which happens one time in six.
-    assert value == pytest.approx(math.log(2) * 5 / 6, abs=1e-3)

@@ -10,7 +10,6 @@ from pointdep.core.objectives import (
     joint_mean,
     product_log_mean_exp,
     product_mean,
-    total_weight,
 )
 from pointdep.errors import InputError
 
@@ -227,25 +226,6 @@ class TestMovingAverage:
 
 
 MEANS = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 10.0]], dtype=torch.float64)
-
-
-def test_means():
-    assert joint_mean(MEANS, None).item() == pytest.approx((1 + 5 + 10) / 3)
-    assert joint_mean(MEANS, None, torch.square).item() == pytest.approx((1 + 25 + 100) / 3)
-    assert product_mean(MEANS, None).item() == pytest.approx((2 + 3 + 4 + 6 + 7 + 8) / 6)
-    expected = math.log(sum(math.exp(s) for s in (2, 3, 4, 6, 7, 8)) / 6)
-    assert product_log_mean_exp(MEANS, None).item() == pytest.approx(expected)
-    weights = torch.tensor([[0.0, 0.5, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    assert product_mean(MEANS, weights, torch.square).item() == pytest.approx((2 + 72) / 2.5)
-
-
-def test_weights_broadcast_over_rows_and_replicas():
-    p_y = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
-    stacked = torch.stack([MEANS, -MEANS])
-    by_hand = sum(w * MEANS[:, j].sum().item() for j, w in enumerate((0.2, 0.3, 0.5))) / 3
-    assert product_mean(stacked, p_y).tolist() == pytest.approx([by_hand, -by_hand])
-    assert total_weight(stacked, p_y, 0).tolist() == pytest.approx([3.0, 3.0])
-    assert total_weight(stacked, None, 6).tolist() == [6.0, 6.0]
 
 
 @pytest.mark.parametrize("function", [joint_mean, product_mean, product_log_mean_exp])

@@ -81,7 +81,7 @@ def test_links(link, monkeypatch):
 @pytest.mark.parametrize("key", ["pc", "cpc", "drf", "mine"])
 def test_groups(key, monkeypatch):
     codes = torch.arange(120) % 12
-    splits = make_splits(120, folds=2, codes=codes.numpy().numpy())
+    splits = make_splits(120, folds=2, groups=codes.numpy())
     assert_same_training(
         lambda: model_of([key] * 2, critic="separable"),
         monkeypatch,

@@ -50,6 +50,11 @@ def opened(x, y, codes=None, **changed):
     return fit_rows.stream_rows(x, y, codes, progress=Silent(), **{**given, **changed})
 
 
+def small_model(critic="concat"):
+    settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
+    return assembly.make_model(settings, get_method("pc"), 3, 3, 2)
+
+
 class TestPlan:
     @settings(max_examples=40, deadline=None)
     @given(st.integers(40, 500), st.integers(1, 6), st.booleans())
@@ -156,9 +161,7 @@ class TestCopies:
 
 def test_one_chunk_gives_the_batches_of_rows_in_memory():
     stream = opened(*correlated(400))
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
+    model = small_model()
     mapped = stream.prepare(model)
     kept = mapped.paired
     assert len(kept.x) == 400
@@ -185,8 +188,7 @@ def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
     options = TrainingOptions(batch_size=size, block=2, max_epochs=3, min_steps=1, seed=1)
     trained = []
     for streamed in (True, False):
-        settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
-        model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
+        model = small_model(critic)
         mapped = stream.prepare(model)
         batches = mapped.batches(model, options, Silent()) if streamed else None
         assembly.train_model(model, mapped.paired, options, batches=batches, keep_unproven=True)
@@ -200,9 +202,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     x, y = correlated(4000)
     x[:, 0] = np.arange(4000)  # names the row
     stream = opened(x, y)
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
+    model = small_model()
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
     kept = mapped.paired.encoder_x
@@ -220,9 +220,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
 def test_rows_of_a_group_are_no_product_samples():
     codes = np.repeat(np.arange(100), 4)
     stream = opened(*correlated(400), codes)
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
+    model = small_model()
     batches = stream.prepare(model).batches(
         model, TrainingOptions(batch_size=40, block=40), Silent()
     )

@@ -1,5 +1,6 @@
 """What is done around the engine: standardising, own modules, generators, and the options."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -109,30 +110,25 @@ def test_within_no_grad():
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("name", "values"),
     [
-        ({"block": 1}, "batch_size=16 with 0 negatives"),
-        ({"block": 17}, "batch_size=16 with 16 negatives"),
-        ({"learning_rate": 0.0}, r"learning_rate=0\.0 must be a number in"),
-        ({"learning_rate": float("nan")}, "learning_rate=nan"),
-        ({"learning_rate": "fast"}, "learning_rate='fast' must"),
-        ({"clip": -1.0}, r"clip=-1\.0"),
-        ({"weight_decay": -0.1}, r"weight_decay=-0\.1 must"),
-        ({"weight_decay": float("inf")}, "weight_decay=inf"),
-        ({"max_epochs": 0}, "max_epochs=0 must be at least 1"),
-        ({"max_epochs": 2.5}, r"max_epochs=2\.5 must be a whole number"),
-        ({"patience": 0}, "patience=0"),
-        ({"min_steps": 0}, "min_steps=0"),
-        ({"average": 1.0}, r"average=1\.0 must .* \[0, 1.0\)"),
-        ({"average": -0.1}, r"average=-0\.1"),
+        ("block", (1, 17)),
+        ("learning_rate", (0.0, float("nan"), "fast")),
+        ("clip", (-1.0, 0.0)),
+        ("weight_decay", (-0.1, float("inf"))),
+        ("max_epochs", (0, 2.5)),
+        ("patience", (0,)),
+        ("min_steps", (0,)),
+        ("average", (1.0, -0.1)),
     ],
 )
-def test_options_refused(changed, message):
-    with pytest.raises(InputError, match=message):
-        options(**changed)
-
-
-def test_options_accepted():
+def test_options_refused(name, values):
+    for value in values:
+        cause = (
+            f"batch_size=16 with {value - 1} neg" if name == "block" else f"{name}={value!r} must"
+        )
+        with pytest.raises(InputError, match=re.escape(cause)):
+            options(**{name: value})
     assert TrainingOptions(2, 2, average=0, max_epochs=np.int64(3)).max_epochs == 3
 
 

@@ -33,10 +33,6 @@ class RatioModel(nn.Module):
     like r itself where r is large, and its logarithm runs away slowly where r is small.
     """
 
-    constant: Tensor
-    reference: Tensor
-    seen: Tensor
-
     def __init__(
         self,
         critic: Critic,
@@ -55,9 +51,9 @@ class RatioModel(nn.Module):
         self._groups = MethodGroups(self.methods)
         # seen: the lowest and highest log r that pairs and mismatched pairs of the fit had, (2,).
         # dv: log E_M[exp s], (R,). cpc: a sample of y, (R, N, dy), N = 0 until it is stored.
-        self.register_buffer("constant", torch.zeros(critic.replicas))
-        self.register_buffer("seen", torch.tensor([-torch.inf, torch.inf]))
-        self.register_buffer("reference", torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
+        self.constant: Tensor = nn.Buffer(torch.zeros(critic.replicas))
+        self.seen: Tensor = nn.Buffer(torch.tensor([-torch.inf, torch.inf]))
+        self.reference: Tensor = nn.Buffer(torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
 
     @property
     def replicas(self) -> int:
@@ -215,12 +211,10 @@ class RatioModel(nn.Module):
 
     def at_limit(self, log_ratio: Tensor) -> Tensor:
         """Boolean, same shape: the read-out stopped at a limit that is not in the data."""
-        if self.link != "score":
-            return torch.zeros_like(log_ratio, dtype=torch.bool)
 
         def stopped(method: Method, part: Tensor) -> Tensor:
             floor = method.options.get("floor") if method.reference == "none" else None
-            if floor is None:
+            if floor is None or self.link != "score":
                 return torch.zeros_like(part, dtype=torch.bool)
             # 1e-3 is far above float32's rounding of log(1e-4) and far below any real spacing.
             limit = -math.log(floor) - 1e-3

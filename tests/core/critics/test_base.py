@@ -159,17 +159,24 @@ def test_reset_draws_each_replica_from_its_own_generator(kind):
         assert not torch.equal(first[name][0], first[name][1])
 
 
-def test_reset_needs_a_generator_per_replica():
+@pytest.mark.parametrize("kind", ["concat", "separable", "bilinear", "inner"])
+def test_scores_rise_by_exactly_the_amounts(kind):
+    critic, amounts = build(kind, R), draw(R)
+    x, y = draw(R, 4, x_dim(kind), seed=7), draw(R, 6, y_dim(kind), seed=8)
+    before = critic.matrix(x, y)
+    critic.raise_scores(amounts)
+    torch.testing.assert_close(critic.matrix(x, y), before + amounts[:, None, None])
+    torch.testing.assert_close(
+        critic.pairs(x, y[:, :4]), critic.matrix(x, y[:, :4]).diagonal(0, 1, 2)
+    )
+
+
+def test_mistakes():
     with pytest.raises(ValueError, match="zip"):
         KINDS["concat"](3).reset([torch.Generator()])
-
-
-def test_base_class_leaves_scoring_to_its_kinds():
-    critic = Critic(2)
-    with pytest.raises(NotImplementedError):
-        critic.pairs(draw(2, 3, 3), draw(2, 3, 3))
-    with pytest.raises(NotImplementedError):
-        critic.matrix(draw(2, 3, 3), draw(2, 3, 3))
+    for call in (Critic(2).pairs, Critic(2).matrix):
+        with pytest.raises(NotImplementedError):
+            call(draw(2, 3, 3), draw(2, 3, 3))
 
 
 def test_names_offered_to_the_user():

@@ -47,9 +47,6 @@ def test_reset_keeps_the_given_weights():
 
 
 def test_own_matrix_is_used():
-    module = MatrixNet().double()
-    plain = PairNet().double()
-    plain.load_state_dict(module.state_dict())
     calls = []
 
     class Counting(MatrixNet):
@@ -57,8 +54,8 @@ def test_own_matrix_is_used():
             calls.append((len(x), len(y)))
             return super().matrix(x, y)
 
-    counting = Counting().double()
-    counting.load_state_dict(module.state_dict())
+    counting, plain = Counting().double(), PairNet().double()
+    counting.load_state_dict(plain.state_dict())
     x, y = draw(2, 4, 3, seed=3), draw(2, 6, 5, seed=4)
     got = ModuleCritic(2, counting).matrix(x, y)
     assert calls == [(4, 6), (4, 6)]

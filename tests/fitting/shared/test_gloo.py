@@ -152,10 +152,7 @@ def test_what_is_refused_is_refused_by_all(name, sentence, size, found):
 def test_a_batch_too_small_for_the_processes(found):
     assert {one["refused"]["batch"] for one in found[2]} == {"not refused"}
     for one in found[3]:
-        assert one["refused"]["batch"] == (
-            "batch_size=2 in blocks of 2 rows cannot be shared by 3 processes: choose a larger "
-            "batch_size, or fewer processes"
-        )
+        assert "batch_size=2 in blocks of 2 rows cannot be shared" in one["refused"]["batch"]
 
 
 def test_without_a_group():

@@ -94,10 +94,6 @@ class InnerScores:
         return (*self._lead, self._parts * self.x.shape[-2], self.y.shape[-2])
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def dtype(self) -> torch.dtype:
         return self.x.dtype
 
@@ -182,9 +178,9 @@ class InnerScores:
         return self._total(self._cell_weights(weights))
 
     def _of_each(self, change: Callable[[Tensor], Tensor]) -> InnerScores:
-        names = ("x", "y", "own_x", "own_y", "shift")
-        parts: dict[str, Any] = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
-        return replace(self, **{name: change(part) for name, part in parts.items()})
+        parts = {name: getattr(self, name) for name in ("x", "y", "own_x", "own_y", "shift")}
+        changed: dict[str, Any] = {n: change(part) for n, part in parts.items() if part is not None}
+        return replace(self, **changed)
 
     @property
     def _lead(self) -> torch.Size:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
@@ -32,7 +32,7 @@ class _ClosedFormCritic(Critic):
 
     def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
         super().__init__(replicas)
-        self.register_buffer("correlations", torch.zeros(replicas, min(x_dim, y_dim)))
+        self.correlations = nn.Buffer(torch.zeros(replicas, min(x_dim, y_dim)))
 
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
@@ -138,11 +138,6 @@ class TowersCritic(_ClosedFormCritic):
     separable = True
     draws = True
     is_mixture = True
-    x_mean: Tensor
-    y_mean: Tensor
-    x_weight: Tensor
-    y_weight: Tensor
-    mixture: Tensor
 
     def __init__(
         self,
@@ -158,10 +153,11 @@ class TowersCritic(_ClosedFormCritic):
         how: dict[str, Any] = {"hidden": hidden, "activation": activation}
         self.towers = SeparableCritic(replicas, x_dim, y_dim, embedding_dim=embedding_dim, **how)
         kept = min(x_dim, y_dim)
-        for side, dim in (("x", x_dim), ("y", y_dim)):
-            self.register_buffer(f"{side}_mean", torch.zeros(replicas, dim))
-            self.register_buffer(f"{side}_weight", torch.zeros(replicas, dim, kept))
-        self.register_buffer("mixture", torch.tensor([0.0, 1.0, 0.0]).repeat(replicas, 1))
+        self.x_mean: Tensor = nn.Buffer(torch.zeros(replicas, x_dim))
+        self.x_weight: Tensor = nn.Buffer(torch.zeros(replicas, x_dim, kept))
+        self.y_mean: Tensor = nn.Buffer(torch.zeros(replicas, y_dim))
+        self.y_weight: Tensor = nn.Buffer(torch.zeros(replicas, y_dim, kept))
+        self.mixture: Tensor = nn.Buffer(torch.tensor([0.0, 1.0, 0.0]).repeat(replicas, 1))
 
     @classmethod
     def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:

@@ -181,13 +181,9 @@ class Critic(nn.Module):
         widest = max(1, math.isqrt(cells), cells // max(1, x.shape[1]))
         columns = max(1, math.ceil(y.shape[1] / math.ceil(max(1, y.shape[1]) / widest)))
         rows = max(1, cells // columns)
-        return torch.cat(
-            [
-                torch.cat([self.matrix(a, b) for b in torch.split(y, columns, 1)], -1)
-                for a in torch.split(x, rows, 1)
-            ],
-            -2,
-        )
+        parts = torch.split(y, columns, 1)
+        found = (torch.cat([self.matrix(a, b) for b in parts], -1) for a in torch.split(x, rows, 1))
+        return torch.cat(list(found), -2)
 
     def select(self, replicas: Sequence[int]) -> Critic:
         """A copy that holds only these replicas."""
