@@ -59,19 +59,17 @@ def loss_of(critic):
     return (weights[:, None] * scores.square()).sum()
 
 
+def trainable_of(critic):
+    return [p for p in critic.parameters() if p.requires_grad]
+
+
 def row_of(critic, replica, tensors):
     """What belongs to one replica, flat; tensors: one per trainable parameter of the critic."""
     if critic.stacked:
         return torch.cat([t[replica].reshape(-1) for t in tensors])
     own = set(map(id, critic.copies[replica].parameters()))
-    trainable = [p for p in critic.parameters() if p.requires_grad]
-    return torch.cat(
-        [t.reshape(-1) for p, t in zip(trainable, tensors, strict=True) if id(p) in own]
-    )
-
-
-def trainable_of(critic):
-    return [p for p in critic.parameters() if p.requires_grad]
+    pairs = zip(trainable_of(critic), tensors, strict=True)
+    return torch.cat([t.reshape(-1) for p, t in pairs if id(p) in own])
 
 
 @every_critic

@@ -81,13 +81,6 @@ def test_an_informed_critic_that_learns_is_judged_from_where_it_started():
     assert trained.history[trained.best_epochs[0] - 1]["stop"][0] > before
 
 
-def test_other_critics_keep_an_epoch_however_bad():
-    """Their starting weights are no estimate."""
-    settings = options(max_epochs=3, learning_rate=5.0, average=0.0)
-    trained = engine(model_of(["pc"]), rows(), settings, splits=disjoint_splits(120, 1)).run()
-    assert trained.best_epochs[0] >= 1
-
-
 METHODS = ("mine", "mine", "pc")
 
 

@@ -60,12 +60,6 @@ class TestLearning:
             assert values[-100:, replica].mean().item() == pytest.approx(TRUE, abs=0.1)
             assert abs(values[:5, replica].mean().item() - TRUE) > 0.5
 
-    def test_a_second_run_goes_on(self):
-        whole, parts = engine(), engine()
-        expected = whole.run(12).values
-        first, second = parts.run(7).values, parts.run(5).values
-        torch.testing.assert_close(torch.cat([first, second]), expected, rtol=0, atol=0)
-
     def test_the_step_is_counted_from_zero(self):
         seen, inner = [], gaussians(2)
 

@@ -80,7 +80,6 @@ def test_a_streamed_fit(kind, found):
 
 def test_a_streamed_fit_without_matrices_of_scores(found):
     laid_out, ours = (found[2][0]["fitted"][f"streamed {kind}"] for kind in ("separable", "lean"))
-    assert ours["mi"] == pytest.approx(laid_out["mi"], abs=1e-4)
     np.testing.assert_allclose(ours["pmi"], laid_out["pmi"], atol=1e-3)
 
 
