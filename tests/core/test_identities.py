@@ -13,8 +13,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from pointdep.core import objectives
 from pointdep.core.methods import METHODS
 
-from .tables import POSITIVE, maximise
-
 
 @st.composite
 def weighted_scores(draw):
@@ -125,18 +123,6 @@ def test_identities_with_an_option(case, lam, alpha):
     close(objectives.dm1(scores, lam=lam, **weights), shifted - math.log(lam) + lam - 1.0)
     relative = objectives.drf(scores, alpha=alpha, **weights)
     close(relative, objectives.rpc(scores, a=0.0, b=alpha, c=1.0 - alpha, **weights))
-
-
-@pytest.mark.parametrize("scale", [0.2, 9.0])
-def test_optima_of_js_and_of_a_raw_classifier_differ_by_the_log_counts(scale):
-    joint, product = POSITIVE.joint, scale * POSITIVE.product
-    start = torch.zeros_like(joint)
-    balanced = maximise(lambda s: objectives.js(s, joint=joint, product=product), start)
-    logits = maximise(lambda s: -cross_entropy_sum(s, joint, product), start)
-    scores = maximise(lambda s: objectives.pc(s, joint=joint, product=product), start)
-    gap = torch.full_like(start, math.log(scale))
-    torch.testing.assert_close(balanced - logits, gap, rtol=0, atol=1e-5)
-    torch.testing.assert_close(balanced, scores, rtol=0, atol=1e-5)
 
 
 @property_test

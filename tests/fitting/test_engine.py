@@ -1,15 +1,24 @@
-"""R replicas trained together are R replicas trained apart."""
+"""R replicas trained together are R replicas trained apart, with or without a score matrix."""
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from pointdep import PointwiseDependency
+from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics.auto import TowersCritic
 from pointdep.core.methods import METHODS
-from pointdep.core.ratio import LINKS
+from pointdep.core.ratio import LINKS, RatioModel
+from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
+from pointdep.fitting import engine as module
+from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import make_splits
 
 from .helpers import (
+    X_DIM,
+    Y_DIM,
     clip,
     disjoint_splits,
     engine,
@@ -55,7 +64,7 @@ def test_every_method_as_the_loop_by_hand(key):
 
 
 @pytest.mark.parametrize("link", [link for link in LINKS if link != "score"])
-def test_links(link):
+def test_links_by_hand(link):
     run = engine(model_of(["drf", "drf"], link=link), DATA, options(max_epochs=2))
     expected = train_by_hand(run, 1)
     assert_same(run, run.run(), 1, expected)
@@ -117,3 +126,144 @@ def test_groups_reach_the_batches_and_the_held_out_rows():
         assert (same & (cells.joint == 0)).any()
         assert (cells.product[same] == 0).all()
         assert (cells.product == 1).any()
+
+
+# Large batches of separable critics train as if their scores were laid out.
+
+
+DATA = rows()
+SETTINGS = options(max_epochs=3, block=16, batch_size=32)
+
+
+def trained(make, monkeypatch, most_cells, **extra):
+    """The parameters and the history of a fit that lays out this many cells at most."""
+    monkeypatch.setattr(module, "MOST_CELLS", most_cells)
+    torch.manual_seed(0)
+    run = engine(make(), DATA, extra.pop("settings", SETTINGS), **extra)
+    lean = most_cells == 0
+    assert run.batches.lean == lean
+    assert run.held_out.lean == lean
+    history = run.run().history
+    return [p.detach().clone() for p in run.full.critic.parameters()], history
+
+
+def assert_same_training(make, monkeypatch, **extra):
+    (ours, our_history), (theirs, history) = (
+        trained(make, monkeypatch, most, **extra) for most in (0, 1 << 30)
+    )
+    for entry, expected in zip(our_history, history, strict=True):
+        for key in ("train", "stop"):
+            np.testing.assert_allclose(
+                entry[key], expected[key], rtol=1e-6 if key == "train" else 1e-9
+            )
+    for a, b in zip(ours, theirs, strict=True):
+        # Adam makes rounding visible where the gradient is zero, as for a constant under dv.
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-7)
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_every_method(key, monkeypatch):
+    assert_same_training(lambda: model_of([key, key], critic="separable"), monkeypatch)
+
+
+@pytest.mark.parametrize("critic", ["separable", "bilinear", "encoders", "towers"])
+def test_every_separable_critic(critic, monkeypatch):
+    methods = ["pc", "dv", "pc", "cpc"]
+
+    def make():
+        if critic == "encoders":
+            torch.manual_seed(1)
+            pair = (nn.Linear(X_DIM, 4), nn.Sequential(nn.Linear(Y_DIM, 4), nn.Tanh()))
+            return model_of(methods, critic=pair)
+        if critic != "towers":
+            return model_of(methods, critic=critic)
+        made = TowersCritic(4, X_DIM, Y_DIM, hidden=(8,), embedding_dim=4)
+        made.reset(replica_generators(0, 4))
+        maps = Standardizer(4, X_DIM), Standardizer(4, Y_DIM)
+        return RatioModel(made, *maps, [METHODS[key] for key in methods]).double()
+
+    assert_same_training(make, monkeypatch)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_links(link, monkeypatch):
+    assert_same_training(
+        lambda: model_of(["drf", "dm1", "rpc"], critic="separable", link=link), monkeypatch
+    )
+
+
+@pytest.mark.parametrize("key", ["pc", "cpc", "drf", "mine"])
+def test_groups(key, monkeypatch):
+    codes = torch.arange(120) % 12
+    splits = make_splits(120, folds=2, groups=codes.numpy())
+    assert_same_training(
+        lambda: model_of([key] * 2, critic="separable"),
+        monkeypatch,
+        codes=codes.numpy(),
+        splits=splits,
+    )
+
+
+@pytest.mark.parametrize("key", ["pc", "dv", "cpc"])
+def test_a_batch_of_one_group_sits_a_step_out(key, monkeypatch):
+    codes = torch.zeros(120, dtype=torch.long)
+    codes[[5, 40, 65, 100]] = 1  # one training row and one stopping row of each replica
+    splits = disjoint_splits(120, 2)
+    settings = options(max_epochs=2, block=3, batch_size=6)
+    assert_same_training(
+        lambda: model_of([key] * 2, critic="separable"),
+        monkeypatch,
+        codes=codes.numpy(),
+        splits=splits,
+        settings=settings,
+    )
+
+
+def test_small_batches_and_other_critics_are_laid_out():
+    settings = options(batch_size=40, block=40)
+    small = engine(model_of(["pc"] * 2, critic="separable"), DATA, settings)
+    assert not small.batches.lean
+    assert not small.held_out.lean
+    assert [build_critic(c, 1, 2, 2).separable for c in ("concat", "auto")] == [False, False]
+    assert all(build_critic(c, 1, 2, 2).separable for c in ("separable", "bilinear", "inner"))
+    assert build_critic("auto", 1, 2, 2, wide=True).separable
+
+
+def test_large_batches_are_not():
+    data = rows(7000)
+    settings = options(batch_size=2100, block=2100, max_epochs=1, min_steps=1)
+    run = engine(model_of(["js"] * 2, critic="separable"), data, settings)
+    assert run.batches.lean
+    assert not run.held_out.lean  # fewer rows
+    assert np.isfinite(run.run().history[0]["stop"]).all()
+
+
+def test_held_out_cells_are_the_same():
+    parts = [np.arange(7), np.arange(5, 30)]
+    codes = torch.arange(120) % 4
+    given = {"block": 6, "seed": 3, "groups": codes}
+    cells, _ = held_out_cells(*DATA, parts, **given)
+    lean, _ = held_out_cells(*DATA, parts, **given, lean=True)
+    assert torch.equal(cells.x, lean.x)
+    weights = lean.product.rows.unsqueeze(-1) * lean.product.rows.unsqueeze(-2)
+    weights = weights * (lean.product.ids.unsqueeze(-1) != lean.product.ids.unsqueeze(-2))
+    assert torch.equal(cells.product, weights.flatten(1, 2))
+    assert torch.equal(cells.joint, torch.diag_embed(lean.joint.rows).flatten(1, 2))
+    assert torch.equal(cells.has_product(), lean.has_product())
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_the_estimator(monkeypatch):
+    """From the front door, in float32."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 3))
+    y = x + 0.5 * random.normal(size=(300, 3))
+    found = []
+    for most in (0, 1 << 30):
+        monkeypatch.setattr(module, "MOST_CELLS", most)
+        model = PointwiseDependency(
+            method="pc", critic="separable", batch_size=100, folds=2, max_epochs=3, random_state=0,
+            hidden=(16,), progress=False,
+        )  # fmt: skip
+        found.append(model.fit(x, y).oof_pmi_)
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
