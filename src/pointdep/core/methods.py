@@ -136,6 +136,8 @@ class Method:
             for part in _FUNCTIONS
             if getattr(self, part) is not None
         }
+        if getattr(self.inference, "__name__", "") == "plug_in":
+            made["inference"] = None  # the mean of the read-out with these options
         return replace(self, options=merged, **made)
 
 

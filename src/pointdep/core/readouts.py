@@ -6,10 +6,8 @@ named by `Method.reference` and removed by the estimator with what it stored at 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,20 +84,12 @@ def rpc_inverse(
 
 
 def mean_of(read_out: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """E_J[read_out(s)], Eq. (7): the plug-in estimate, with the options of the read-out."""
+    """E_J[read_out(s)], Eq. (7): the plug-in estimate."""
 
     def plug_in(
-        scores: Tensor,
-        *,
-        joint: Tensor | None = None,
-        product: Tensor | None = None,
-        **options: Any,
+        scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
     ) -> Tensor:
         del product  # part of the common signature; the plug-in needs joint samples only
-        return objectives.joint_mean(read_out(scores, **options), joint)
+        return objectives.joint_mean(read_out(scores), joint)
 
-    # Methods bind the options that a function names, so the read-out's are named here too.
-    own = list(inspect.signature(plug_in).parameters.values())[:-1]
-    options = list(inspect.signature(read_out).parameters.values())[1:]
-    plug_in.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     return plug_in

@@ -167,8 +167,7 @@ def read_checkpoint(
     if metadata.get("fingerprint") != fingerprint:
         there = json.loads(metadata.get("settings", "{}"))
         raise InputError(f"checkpoint {path} {difference(there)}")
-    state: dict[str, Any] = _unpack(json.loads(metadata["state"]), tensors)
-    return state
+    return dict(_unpack(json.loads(metadata["state"]), tensors))
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -66,14 +66,11 @@ class StreamedBatches(Batches):
         start, stop = (rows * at // self.batch_size for at in (self.own.start, self.own.stop))
         chunks = self.rows.shuffled(epoch + 1, least, part=slice(start, stop))
         done = steps = 0
-        while True:
-            found = processes.together(lambda: self._next(chunks))
-            count = processes.least(-1 if found is None else found[2])
-            if found is None or count < 0:
-                break
+        while (count := min(processes.every(lambda: self._take(chunks)))) >= 0:
+            chunk, rows_of = self._taken
             steps += count
-            yield from self._of_chunk(*found[:2], count, orders)
-            done += len(found[0].numbers)
+            yield from self._of_chunk(chunk, rows_of, count, orders)
+            done += len(chunk.numbers)
             told = f"epochs, {done:,} of {stop - start:,} rows of the next"
             self.progress.update(epoch, self.max_epochs, told)
         if not steps:
@@ -83,15 +80,19 @@ class StreamedBatches(Batches):
                 "batch_size or fewer folds"
             )
 
-    def _next(self, chunks: Iterator[Prepared]) -> tuple[Prepared, list[Rows], int] | None:
-        """A chunk, the places in it of each replica's rows, and how many batches they make."""
+    def _take(self, chunks: Iterator[Prepared]) -> int:
+        """Take a chunk, and the places in it of each replica's rows: how many batches they make.
+
+        -1 if there are no more chunks.
+        """
         chunk = next(chunks, None)
         if chunk is None:
-            return None
+            return -1
         by_number = np.argsort(chunk.numbers)
         numbers = chunk.numbers[by_number]
         rows = [by_number[self.plan.trains(r, numbers)] for r in range(self.plan.replicas)]
-        return chunk, rows, min(len(part) for part in rows) // (self.own.stop - self.own.start)
+        self._taken = chunk, rows
+        return min(len(part) for part in rows) // (self.own.stop - self.own.start)
 
     def _of_chunk(
         self, chunk: Prepared, rows: list[Rows], count: int, orders: dict[int, np.random.Generator]
