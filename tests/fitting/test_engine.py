@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep import PointwiseDependency
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.critics.auto import TowersCritic
 from pointdep.core.methods import METHODS
@@ -19,7 +18,6 @@ from pointdep.fitting.splits import make_splits
 from .helpers import (
     X_DIM,
     Y_DIM,
-    clip,
     disjoint_splits,
     engine,
     model_of,
@@ -84,20 +82,9 @@ def test_replicas_that_stop_at_different_epochs():
 
 
 def test_without_the_running_average_the_last_weights_are_judged():
-    settings = options(average=0.0, max_epochs=1)
-    run = engine(model_of(["pc"]), DATA, settings, splits=disjoint_splits(120, 1))
-    model = run.full.select([0])
-    optimizer = torch.optim.AdamW(model.critic.parameters(), lr=1e-2, weight_decay=0.0)
-    for index in run.batches.indices(0, run.batches.steps(4), [0]):
-        cells = run.batches.cells(index)
-        scores = model.raw_matrix(cells.x, cells.y).flatten(1, 2)
-        optimizer.zero_grad()
-        (-METHODS["pc"].objective(scores, joint=cells.joint, product=cells.product)).backward()
-        clip(list(model.critic.parameters()), 5.0)
-        optimizer.step()
-    run.run()
-    for got, wanted in zip(weights_of(run.full, 0), model.critic.parameters(), strict=True):
-        torch.testing.assert_close(got, wanted.detach(), rtol=1e-9, atol=1e-11)
+    run = engine(model_of(["pc", "js"]), DATA, options(average=0.0, max_epochs=2))
+    expected = train_by_hand(run, 1)
+    assert_same(run, run.run(), 1, expected)
 
 
 def test_an_epoch_is_a_pass_but_not_too_short():
@@ -250,20 +237,3 @@ def test_held_out_cells_are_the_same():
     assert torch.equal(cells.product, weights.flatten(1, 2))
     assert torch.equal(cells.joint, torch.diag_embed(lean.joint.rows).flatten(1, 2))
     assert torch.equal(cells.has_product(), lean.has_product())
-
-
-@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-def test_the_estimator(monkeypatch):
-    """From the front door, in float32."""
-    random = np.random.default_rng(0)
-    x = random.normal(size=(300, 3))
-    y = x + 0.5 * random.normal(size=(300, 3))
-    found = []
-    for most in (0, 1 << 30):
-        monkeypatch.setattr(module, "MOST_CELLS", most)
-        model = PointwiseDependency(
-            method="pc", critic="separable", batch_size=100, folds=2, max_epochs=3, random_state=0,
-            hidden=(16,), progress=False,
-        )  # fmt: skip
-        found.append(model.fit(x, y).oof_pmi_)
-    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)

@@ -162,14 +162,6 @@ def test_not_too_often(displayed, monkeypatch):
     assert values == ["fitting: 1/100 ", "fitting: 100/100 ", ""]
 
 
-def test_a_stream_that_is_named_has_lines(displayed):
-    stream = io.StringIO()
-    with progress.Shown("fitting", stream) as shown:
-        shown.update(1, 2, "epochs")
-    assert stream.getvalue().startswith("fitting: 1/2 epochs")
-    assert displayed == []
-
-
 def test_a_plain_shell_of_ipython_is_none(monkeypatch):
     python = types.ModuleType("IPython")
     monkeypatch.setitem(sys.modules, "IPython", python)

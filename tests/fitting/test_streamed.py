@@ -15,7 +15,7 @@ from pointdep.core.methods import get_method
 from pointdep.core.transforms import RankMap
 from pointdep.data import stored_pairs
 from pointdep.data.encoder import SideEncoder
-from pointdep.data.row_source import ArrayRows, ColumnMoments
+from pointdep.data.row_source import ArrayRows
 from pointdep.data.sides import as_side
 from pointdep.errors import FitWarning, InputError
 from pointdep.estimators import assembly, fit_rows
@@ -129,16 +129,6 @@ class TestSide:
         side = StreamedSide(ArrayRows(values), encoder, front, CPU)
         assert torch.equal(side.tensor(values[100:400]), front(encoded)[100:400])
 
-    def test_an_encoder_of_one_pass(self):
-        values = 5 + 3 * np.random.default_rng(0).normal(size=(900, 4))
-        moments = ColumnMoments(4)
-        for piece in np.array_split(values, 7):
-            moments.add(torch.from_numpy(piece))
-        found = SideEncoder.of_numbers(ArrayRows(values), "X", moments)
-        wanted = SideEncoder.fit(as_side(values, "X"), "X")
-        np.testing.assert_allclose(found.center, wanted.center, rtol=1e-12)
-        np.testing.assert_allclose(found.scale, wanted.scale, rtol=1e-12)
-
 
 class TestCopies:
     @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5])  # 0.01 of all rows is said
@@ -215,18 +205,6 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
         assert stream.plan.trains(replica, rows).all()
         assert len(rows) > 0.85 * stream.plan.training_rows()[replica]
         assert len(np.unique(rows[:400] // 1000)) >= 2  # from several places
-
-
-def test_rows_of_a_group_are_no_product_samples():
-    codes = np.repeat(np.arange(100), 4)
-    stream = opened(*correlated(400), codes)
-    model = small_model()
-    batches = stream.prepare(model).batches(
-        model, TrainingOptions(batch_size=40, block=40), Silent()
-    )
-    cells = next(batches.draw(0, 0, 0, [0]))
-    assert cells.product.shape == (1, 40, 40)
-    assert 1600 - 40 * 4 <= float(cells.product.sum()) < 1600 - 40
 
 
 @pytest.mark.parametrize("method", ["pc", "cpc"])
