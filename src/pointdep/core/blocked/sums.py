@@ -378,8 +378,8 @@ def _has_weight(weights: Tensor) -> Tensor:
 
 
 def _matmul(left: Tensor, right: Tensor) -> Tensor:
-    """(l, r, e), (l, e, c) -> (l, r, c)."""
-    if len(left) == 1:  # the plain product has the better kernels
+    """(..., r, e), (..., e, c) -> (..., r, c)."""
+    if left.ndim == 3 and len(left) == 1:  # the plain product has the better kernels
         return (left[0] @ right[0]).unsqueeze(0)
     return left @ right
 
@@ -400,50 +400,58 @@ def quadratic_sums(
     function: Quadratic,
     rows: Optional = None,
     joined: Elementwise | None = None,
+    own: Quadratic | None = None,
 ) -> Tensor:
-    """The sum over ALL cells (i, j) of rows_i rows_j function(x_i . y_j), in O(n e^2): (L,).
+    """The sum over ALL cells (i, j) of rows_i rows_j function(x_i . y_j), in O(n e^2): (...,).
 
     The sum of s is (sum_i x_i) . (sum_j y_j), and that of s^2 is <X'X, Y'Y>. No TF32 in value and
     first derivative: the sum stands on these few numbers, and three digits would be all it has.
 
-    x: (L, n, e), y: (L, m, e), rows: (L, n) if n = m; joined: adds up what several processes have
-    (differentiable), for the cells of all their rows.
+    x: (..., n, e), y: (..., m, e), rows: (..., n) if n = m; joined: adds up what several processes
+    have (differentiable), for the cells of all their rows; own: own(x_i . y_i) is added to it, of
+    the pairs of one process.
     """
     if own_functions_apply():
-        out: Tensor = _QuadraticSums.apply(x, y, function, rows, joined)  # type: ignore[no-untyped-call]
+        out: Tensor = _QuadraticSums.apply(x, y, function, rows, joined, own)  # type: ignore[no-untyped-call]
         return out
-    return _moment_product(function, *(_moments(side, function, rows, joined) for side in (x, y)))
+    total = _moment_product(function, *(_moments(side, function, rows, joined) for side in (x, y)))
+    return total if own is None else total + own((x * y).sum(-1)).sum(-1)
 
 
 class _QuadraticSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, *options: Any) -> Tensor:
-        ctx.options = options
+        *ctx.options, ctx.own = options
         with full_float32():
-            moments = [_moments(side, *options) for side in (x, y)]
-        ctx.save_for_backward(x, y, *moments[0], *moments[1])
-        return _moment_product(options[0], *moments)
+            moments = [_moments(side, *ctx.options) for side in (x, y)]
+        pairs = None if ctx.own is None else (x * y).sum(-1, keepdim=True)
+        ctx.save_for_backward(x, y, pairs, *moments[0], *moments[1])
+        total = _moment_product(options[0], *moments)
+        return total if pairs is None else total + ctx.own(pairs).sum((-2, -1))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Optional, ...]:
-        x, y, *found = ctx.saved_tensors
+        x, y, pairs, *found = ctx.saved_tensors
         function, rows, joined = ctx.options
-        gradient = (joined(gradient) if joined else gradient).view(-1, 1, 1)
-        linear, square = function.linear * gradient, 2.0 * function.square * gradient
+        gradient = (joined(gradient) if joined else gradient)[..., None, None]
+        square = 2.0 * function.square * gradient
         sides = []
         with full_float32():
             moments = [found[:2], found[2:]]
             if torch.is_grad_enabled():  # a second derivative is wanted: the gradient as a function
                 moments = [_moments(side, *ctx.options) for side in (x, y)]
-            for side, (gram, total) in ((x, moments[1]), (y, moments[0])):
+                pairs = None if pairs is None else (x * y).sum(-1, keepdim=True)
+            slope = None if pairs is None else ctx.own.slope(pairs, pairs) * gradient
+            for side, other, (gram, total) in ((x, y, moments[1]), (y, x, moments[0])):
                 terms = [] if gram is None else [_matmul(side, square * gram)]
-                terms += [] if total is None else [linear * total]
+                terms += [] if total is None else [function.linear * gradient * total]
                 slopes = terms[0].expand_as(side) if len(terms) == 1 else terms[0] + terms[1]
+                slopes = slopes if slope is None else torch.addcmul(slopes, slope, other)
                 sides.append(slopes if rows is None else slopes * rows.unsqueeze(-1))
-        return *sides, None, None, None
+        return *sides, None, None, None, None
 
 
-Moments = Sequence[Optional]  # X'X, (L, e, e), and the sum of rows, (L, 1, e), if they are needed
+Moments = Sequence[Optional]  # X'X, (..., e, e), and the sum of rows, (..., 1, e), if needed
 
 
 def _moments(
@@ -458,7 +466,7 @@ def _moments(
 def _moment_product(function: Quadratic, of_x: Moments, of_y: Moments) -> Tensor:
     factors = (function.square, function.linear)
     terms = [
-        factor * (a * b).flatten(1).sum(1)
+        factor * (a * b).sum((-2, -1))
         for factor, a, b in zip(factors, of_x, of_y, strict=True)
         if a is not None and b is not None
     ]
