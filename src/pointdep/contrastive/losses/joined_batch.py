@@ -6,8 +6,6 @@ left is a few sums, which the processes add up. So the matrix of scores never li
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
@@ -68,7 +66,8 @@ class JoinedBatch:
             partners, self.candidates = torch.cat([partners, own]), torch.cat([own, partners])
             if symmetric:
                 self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
-        self.partners = partners
+        self._partners = partners[: len(self.anchors)]
+        self._positives: Tensor | None = None
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
         self.weights = OtherCells(self.anchors.unsqueeze(0), ids=self._ids(), period=self.pairs)
         self.negatives: Tensor | int = self.views * (self.pairs - 1)  # of each anchor
@@ -82,10 +81,12 @@ class JoinedBatch:
                 torch.where(count > 0, count, torch.nan) for count in (negatives, products)
             )
 
-    @cached_property
+    @property
     def positives(self) -> Tensor:
         """Scores of the pairs, (a,)."""
-        return self.scores.pairs(self.anchors, self.partners[: len(self.anchors)])
+        if self._positives is None:  # torch.compile does not follow a cached_property
+            self._positives = self.scores.pairs(self.anchors, self._partners)
+        return self._positives
 
     def joint_mean(self, _: object, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], ()."""
