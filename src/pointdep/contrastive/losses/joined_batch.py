@@ -18,6 +18,7 @@ from pointdep.core.blocked.sums import (
     against,
     cell_sums,
     log_sums,
+    quadratic_means,
     quadratic_sums,
 )
 from pointdep.core.blocked.walk import OtherCells
@@ -107,13 +108,7 @@ class JoinedBatch:
         plain = self.groups is None and self.views == 1 and not self.shared
         if not plain or not self.identity_applies():
             return self.joint_mean(joint, of_joint) + self.product_mean(product, of_product)
-        # In one step, as a batch of few rows takes no longer than its operations take to start.
-        over, under = 1.0 / self.joints, 1.0 / (self.joints * (self.pairs - 1))
-        cells = Quadratic(of_product.linear * under, of_product.square * under)
-        own = Quadratic(
-            of_joint.linear * over - cells.linear, of_joint.square * over - cells.square
-        )
-        return quadratic_sums(self.anchors, self.candidates, cells, own=own)
+        return quadratic_means(self.anchors, self.candidates, of_joint, of_product)
 
     def product_log_mean_exp(self, _: object) -> Tensor:
         """log E_M[exp s], ()."""
