@@ -31,10 +31,16 @@ def rows(n: int = 120, *, seed: int = 0, strength: float = 1.0) -> tuple[Tensor,
 
 
 def model_of(
-    methods: Sequence[str], *, critic: object = "concat", link: str = "score", seed: int = 0
+    methods: Sequence[str],
+    *,
+    critic: object = "concat",
+    link: str = "score",
+    seed: int = 0,
+    wide: bool = False,
 ) -> RatioModel:
     """One replica per method, float64."""
-    made = build_critic(critic, len(methods), X_DIM, Y_DIM, hidden=(8,), embedding_dim=4)
+    sizes = {"hidden": (8,), "embedding_dim": 4, "wide": wide}
+    made = build_critic(critic, len(methods), X_DIM, Y_DIM, **sizes)
     made.reset(replica_generators(seed, len(methods)))
     maps = Standardizer(len(methods), X_DIM), Standardizer(len(methods), Y_DIM)
     return RatioModel(made, *maps, [METHODS[key] for key in methods], link).double()
@@ -42,16 +48,13 @@ def model_of(
 
 def options(**changed: object) -> TrainingOptions:
     settings = {
-        "batch_size": 16,
-        "block": 4,
         "learning_rate": 1e-2,
         "max_epochs": 5,
         "min_steps": 4,
         "patience": 3,
         "average": 0.9,
-        "seed": 7,
     }
-    return TrainingOptions(**{**settings, **changed})
+    return TrainingOptions(**{"batch_size": 16, "block": 4, "seed": 7, **settings, **changed})
 
 
 def engine(model: RatioModel, data: tuple[Tensor, Tensor], settings=None, **extra) -> Engine:

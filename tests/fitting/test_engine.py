@@ -5,11 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep.core.critics import build_critic, replica_generators
-from pointdep.core.critics.auto import TowersCritic
+from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
-from pointdep.core.ratio import LINKS, RatioModel
-from pointdep.core.transforms import Standardizer
+from pointdep.core.ratio import LINKS
 from pointdep.errors import InputError
 from pointdep.fitting import engine as module
 from pointdep.fitting.batches import held_out_cells
@@ -162,12 +160,8 @@ def test_every_separable_critic(critic, monkeypatch):
             torch.manual_seed(1)
             pair = (nn.Linear(X_DIM, 4), nn.Sequential(nn.Linear(Y_DIM, 4), nn.Tanh()))
             return model_of(methods, critic=pair)
-        if critic != "towers":
-            return model_of(methods, critic=critic)
-        made = TowersCritic(4, X_DIM, Y_DIM, hidden=(8,), embedding_dim=4)
-        made.reset(replica_generators(0, 4))
-        maps = Standardizer(4, X_DIM), Standardizer(4, Y_DIM)
-        return RatioModel(made, *maps, [METHODS[key] for key in methods]).double()
+        towers = critic == "towers"
+        return model_of(methods, critic="auto" if towers else critic, wide=towers)
 
     assert_same_training(make, monkeypatch)
 

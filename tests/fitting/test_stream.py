@@ -45,8 +45,8 @@ class TestLearning:
     def test_mutual_information_of_gaussians(self):
         methods = ("pc", "variational", "dm1")
         run = engine(methods, gaussians(3, 64), hidden=(32, 32), learning_rate=5e-3)
-        values = run.run(400).values
-        assert values.shape == (400, 3)
+        values = run.run(300).values
+        assert values.shape == (300, 3)
         for replica in range(3):
             assert values[-100:, replica].mean().item() == pytest.approx(TRUE, abs=0.1)
             assert abs(values[:5, replica].mean().item() - TRUE) > 0.5

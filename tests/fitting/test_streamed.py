@@ -210,7 +210,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
 @pytest.mark.parametrize("method", ["pc", "cpc"])
 def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
     """Here the device is the CPU, which keeps none unless it is told that it has room."""
-    x, y = correlated(3000, dtype=np.float16)
+    x, y = correlated(1500, dtype=np.float16)
     monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 1 << 12)
     options = {"hidden": (8,), "folds": 2, "max_epochs": 2, "progress": False, "random_state": 0}
     asked = []
@@ -222,8 +222,8 @@ def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        read, kept = fitted(0), fitted(4 * 3000 * 5 * 4)
-    assert set(asked) == {0, 4 * 3000 * 5 * 4}
+        read, kept = fitted(0), fitted(4 * 1500 * 5 * 4)
+    assert set(asked) == {0, 4 * 1500 * 5 * 4}
     np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)
     assert kept.mutual_information().nats == read.mutual_information().nats
 

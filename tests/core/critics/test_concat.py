@@ -253,12 +253,3 @@ class TestOnePartAThread:
         assert torch.get_num_threads() == 3
         pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
         assert seen[4:] == [(3, False)]
-
-    def test_what_goes_wrong_in_one_is_raised(self, threads, monkeypatch):
-        threads(2)
-        monkeypatch.setattr(concat, "_CACHED", 1)
-        tensors = make((3, 5, 5, 4, 3))
-        tensors[2] = tensors[2][:, :2]
-        with pytest.raises(RuntimeError, match="batch2"), one_part_a_thread():
-            pair_scores(torch.float64, *tensors)
-        assert torch.get_num_threads() == 2

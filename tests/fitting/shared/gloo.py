@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from pointdep import PointwiseDependency
-from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
@@ -33,9 +33,10 @@ from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import make_splits
 from pointdep.fitting.streamed_batches import StreamedBatches
 
+from ..helpers import X_DIM, Y_DIM, model_of
+
 WORLDS = (2, 3)
 STEPS = 20
-X_DIM, Y_DIM = 3, 4
 KEYS = ("pc", "mine", "drf", "cpc", "dv")
 
 
@@ -102,12 +103,7 @@ def pairs(n: int, dims: tuple[int, int] = (X_DIM, Y_DIM), seed: int = 0) -> tupl
 def trained(kind: str, processes: Processes) -> dict[str, torch.Tensor]:
     """The parameters of replicas with different objectives after 20 steps, in float64."""
     critic, block, grouped, wide = TRAINED[kind]
-    critic = critic if isinstance(critic, str) else critic()
-    sizes = {"hidden": (8,), "embedding_dim": 4, "wide": wide}
-    made = build_critic(critic, len(KEYS), X_DIM, Y_DIM, **sizes)
-    made.reset(replica_generators(0, len(KEYS)))
-    maps = Standardizer(len(KEYS), X_DIM), Standardizer(len(KEYS), Y_DIM)
-    model = RatioModel(made, *maps, [METHODS[key] for key in KEYS]).double()
+    model = model_of(KEYS, critic=critic if isinstance(critic, str) else critic(), wide=wide)
     x, y = (torch.from_numpy(side) for side in pairs(200))
     options = TrainingOptions(
         batch_size=20, block=block, learning_rate=1e-2, max_epochs=1, min_steps=STEPS, average=0.0
