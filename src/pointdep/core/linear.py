@@ -115,11 +115,14 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
     x_square, y_square = (torch.where(s > _NO_VARIANCE, s, 1.0) for s in (x_square, y_square))
     outer = both / (x_square * y_square).sqrt()
     outer = torch.where(outer > _NOISE / draws**0.5, outer, 0.0)
+    # The leading coordinates get unit mean square on rows that were left out.
+    weights = found.x_weight.clone(), found.y_weight.clone()
+    for weight, squares in zip(weights, (x_square, y_square), strict=True):
+        weight[:, : len(squares)] /= squares.sqrt()
     return Canonical(
         found.x_mean,
         found.y_mean,
-        _rescaled(found.x_weight, x_square),
-        _rescaled(found.y_weight, y_square),
+        *weights,
         outer.minimum(found.correlations).clamp(0.0, _LARGEST),
     )
 
@@ -127,13 +130,6 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
 def sample_correlations(x: Tensor, y: Tensor) -> Tensor:
     """The canonical correlations of these very rows, largest first."""
     return _analyse(x.double(), y.double()).correlations
-
-
-def _rescaled(weight: Tensor, squares: Tensor) -> Tensor:
-    """Give the leading coordinates unit mean square on rows that were left out."""
-    scaled = weight.clone()
-    scaled[:, : len(squares)] /= squares.sqrt()
-    return scaled
 
 
 def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:

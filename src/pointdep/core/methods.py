@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Gradient = Callable[..., tuple[Tensor, Tensor]]
 Reference = Literal["none", "constant", "row"]
 
-_SHORT = {"mutual information": "MI", "squared-loss mutual information": "squared-loss MI"}
 _FUNCTIONS = ("objective", "read_out", "inverse", "inference", "gradient")
 
 
@@ -100,7 +99,7 @@ class Method:
     @property
     def equation(self) -> str:
         """Learning, read-out and inference in one line."""
-        inferring = f"{_SHORT.get(self.estimates, self.estimates)}: {self.inferring}"
+        inferring = f"{self.estimates.replace('mutual information', 'MI')}: {self.inferring}"
         return "; ".join(part for part in (self.learning, self.reading, inferring) if part)
 
     @property
