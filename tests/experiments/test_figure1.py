@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import stdev
 from types import SimpleNamespace
 
@@ -243,39 +243,42 @@ def made(**columns):
 
 
 def pick(lines, **wanted):
-    (found,) = [
-        line for line in lines if all(getattr(line, name) == v for name, v in wanted.items())
-    ]
+    (found,) = [line for line in lines if all(line[name] == v for name, v in wanted.items())]
     return found
 
 
 class TestHalves:
     def test_only_the_second_half_counts(self):
         lines = halves(made(pc_5=[99, 99, 0, 4, 99, 99, 2, 3]))
-        assert [(h.method, h.seed, h.level) for h in lines] == [
+        assert [(h["method"], h["seed"], h["level"]) for h in lines] == [
             (method, seed, level)
             for method in ("pc", "dv")
             for seed in (5, 6)
             for level in (1.0, 3.0)
         ]
         first, second = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
-        assert (first.bias, first.sd, first.iterations, first.not_finite) == (1.0, 2.0, 2, 0)
-        assert first.rmse == pytest.approx(math.sqrt(5))
-        assert (second.bias, second.sd, second.not_finite) == (-0.5, 0.5, 0)
-        assert second.rmse == pytest.approx(math.sqrt(0.5))
+        assert (first["bias"], first["sd"], first["iterations"], first["not_finite"]) == (
+            1.0,
+            2.0,
+            2,
+            0,
+        )
+        assert first["rmse"] == pytest.approx(math.sqrt(5))
+        assert (second["bias"], second["sd"], second["not_finite"]) == (-0.5, 0.5, 0)
+        assert second["rmse"] == pytest.approx(math.sqrt(0.5))
 
     def test_not_finite(self):
         lines = halves(made(pc_5=[1, 1, np.nan, 4, 3, 3, np.inf, -np.inf]))
         one, none = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
-        assert (one.not_finite, one.bias, one.sd, one.rmse) == (1, 3.0, None, 3.0)
-        assert (none.not_finite, none.bias, none.sd, none.rmse) == (2, None, None, None)
-        assert none.bias_stderr is none.log_sd_stderr is None
+        assert (one["not_finite"], one["bias"], one["sd"], one["rmse"]) == (1, 3.0, None, 3.0)
+        assert (none["not_finite"], none["bias"], none["sd"], none["rmse"]) == (2, None, None, None)
+        assert none["bias_stderr"] is none["log_sd_stderr"] is None
 
     def test_largest_numbers_of_float32(self):
         big = float(np.finfo(np.float32).max)
         found = pick(halves(made(dv_6=[1, 1, big, -big, 3, 3, 3, 3])), method="dv", seed=6, level=1)
-        assert found.sd == pytest.approx(big)
-        assert math.isfinite(found.rmse)
+        assert found["sd"] == pytest.approx(big)
+        assert math.isfinite(found["rmse"])
 
     @pytest.mark.filterwarnings("error")
     @pytest.mark.parametrize("big", [1e200, 1e308])
@@ -285,10 +288,10 @@ class TestHalves:
         values[6:, :] = -big, -big / 2, big, big / 2
         lines = halves(Curves(FEW, values, 1.0, 1.0, "cpu", "float64"))
         for line in (*lines, *summarise(lines)):
-            numbers = [value for value in asdict(line).values() if isinstance(value, float)]
+            numbers = [value for value in line.values() if isinstance(value, float)]
             assert all(map(math.isfinite, numbers))
-            assert (line.rmse, line.not_finite) == (None, 0)
-        assert (lines[0].bias is None) == (big == 1e308)
+            assert (line["rmse"], line["not_finite"]) == (None, 0)
+        assert (lines[0]["bias"] is None) == (big == 1e308)
 
 
 class TestSummary:
@@ -299,32 +302,32 @@ class TestSummary:
         assert len(lines) == 4
         found = pick(lines, method="pc", level=1.0)
         # Biases 1 and 4, standard deviations 2 and 1, mean squares 5 and 17.
-        assert (found.seeds, found.bias, found.sd) == (2, 2.5, 1.5)
-        assert (found.bias_stderr, found.rmse) == pytest.approx((1.5, math.sqrt(11)))
-        assert (found.blown_up, found.iterations, found.not_finite) == (0, 4, 0)
+        assert (found["seeds"], found["bias"], found["sd"]) == (2, 2.5, 1.5)
+        assert (found["bias_stderr"], found["rmse"]) == pytest.approx((1.5, math.sqrt(11)))
+        assert (found["blown_up"], found["iterations"], found["not_finite"]) == (0, 4, 0)
 
     def test_a_seed_that_blew_up(self):
         lines = summarise(halves(made(pc_5=[1, 1, 1, 1, 3, np.nan, np.nan, np.nan])))
         found = pick(lines, method="pc", level=3.0)
-        assert (found.seeds, found.blown_up, found.not_finite) == (2, 1, 2)
-        assert (found.bias, found.sd, found.rmse) == (0.0, 0.0, 0.0)
-        assert found.bias_stderr is None  # one seed does not tell what differs between them
+        assert (found["seeds"], found["blown_up"], found["not_finite"]) == (2, 1, 2)
+        assert (found["bias"], found["sd"], found["rmse"]) == (0.0, 0.0, 0.0)
+        assert found["bias_stderr"] is None  # one seed does not tell what differs between them
         lost = [1, 1, 1, 1, np.nan, np.nan, np.nan, np.nan]
         found = pick(summarise(halves(made(pc_5=lost, pc_6=lost))), method="pc", level=3.0)
-        assert found.bias is found.sd is found.rmse is found.bias_stderr is None
+        assert found["bias"] is found["sd"] is found["rmse"] is found["bias_stderr"] is None
 
     def test_one_seed_has_the_error_of_its_batch_means(self):
         settings = Figure1(methods=("pc",), tasks=("cubic",), levels=(0.0,), iterations=80)
         values = np.random.default_rng(0).normal(size=(80, 1))
         (half,) = halves(with_values(settings, values))
         (line,) = summarise([half])
-        assert line.bias_stderr == half.bias_stderr
+        assert line["bias_stderr"] == half["bias_stderr"]
         means = values[40:, 0].reshape(20, 2).mean(1)
-        assert half.bias_stderr == pytest.approx(stdev(means) / math.sqrt(20), rel=1e-5)
+        assert half["bias_stderr"] == pytest.approx(stdev(means) / math.sqrt(20), rel=1e-5)
         squares = np.square(values[40:, 0] - values[40:, 0].mean())
         variances = squares.reshape(20, 2).mean(1)
         expected = stdev(variances) / math.sqrt(20) / (2 * squares.mean())
-        assert half.log_sd_stderr == pytest.approx(expected, rel=1e-5)
+        assert half["log_sd_stderr"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_batch_means():

@@ -23,9 +23,9 @@ from pointdep.experiments.figure1_report import (
     text_claims,
     text_table,
     write_curves,
-    write_figure,
     write_report,
 )
+from pointdep.experiments.reports import save
 
 from .figure1_curves import blow_up, make_curves, with_values
 
@@ -328,7 +328,7 @@ class TestFigure:
         first, second = tmp_path / "a", tmp_path / "b"
         for folder in (first, second):
             folder.mkdir()
-            write_figure(curves, folder)
+            save(draw(curves), folder, "figure1")
         names = ["figure1.pdf", "figure1.png", "figure1.svg"]
         assert sorted(path.name for path in first.iterdir()) == names
         for name in names:

@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.experiments.figure2_report import (
+from pointdep.experiments.figure2 import (
     choices,
     departures,
     draw,
@@ -21,7 +21,8 @@ from pointdep.experiments.figure2_report import (
     text_report,
     write_report,
 )
-from pointdep.experiments.pretraining_runs import read_pixels, run_experiment, write_pixels
+from pointdep.experiments.pretraining_runs import read_pixels, run_experiment
+from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import MAIN, PARTS, Experiment
 
 from .representation_samples import PIXELS, curve, no_images, write_run
@@ -229,7 +230,7 @@ class TestLegend:
 
     def test_pixels_that_did_not_converge(self, folder):
         assert "did not converge" not in legend(found_in(folder))
-        write_pixels(replace(read_pixels(folder), converged=False), folder)
+        write_json(folder / "pixels.json", asdict(replace(read_pixels(folder), converged=False)))
         assert "the pixels of the upper half, which did not converge" in legend(found_in(folder))
 
     def test_flags_of_the_runs(self, tmp_path):

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from pointdep.experiments.claims import judge_all
 from pointdep.experiments.figure3 import (
+    STATEMENTS,
     Figure3,
     bootstrapped,
     count_shared,
     distance_from_gaussian,
     draw,
     endings,
-    judge_figure3,
     lowest_words,
     ratio_of_shares,
     run_figure3,
@@ -68,11 +69,11 @@ class TestNumbers:
 
     def test_endings_by_hand(self):
         words = ["badly", "cats", "dog", "only", "my", "runs"]
-        lines = {line.ending: line for line in endings(words, np.array([-1, -1, 1, 1, -1, 0.0]))}
-        assert (lines["ly"].negative, lines["ly"].words) == (1, 2)
-        assert (lines["s"].negative, lines["s"].words) == (1, 2)
-        assert (lines["ing"].negative, lines["ing"].words) == (0, 0)
-        assert {line.all_negative for line in lines.values()} == {3}
+        lines = {line["ending"]: line for line in endings(words, np.array([-1, -1, 1, 1, -1, 0.0]))}
+        assert (lines["ly"]["negative"], lines["ly"]["words"]) == (1, 2)
+        assert (lines["s"]["negative"], lines["s"]["words"]) == (1, 2)
+        assert (lines["ing"]["negative"], lines["ing"]["words"]) == (0, 0)
+        assert {line["all_negative"] for line in lines.values()} == {3}
 
     def test_lowest_words(self):
         found = make_pmi([-1, -3, 2, -2, -0.5], words=["aly", "bly", "cly", "ds", "ely"])
@@ -84,7 +85,7 @@ class TestNumbers:
 
 
 def judged(seen, unseen=None):
-    return verdicts(judge_figure3(make_pmi(seen, unseen)))
+    return verdicts(judge_all(STATEMENTS, make_pmi(seen, unseen)))
 
 
 class TestClaims:
@@ -98,7 +99,7 @@ class TestClaims:
     def test_the_out_of_sample_shape_does_not_decide(self):
         random = np.random.default_rng(0)
         seen, unseen = random.normal(size=4000), random.exponential(size=4000)
-        first, *_ = judge_figure3(make_pmi(seen, unseen))
+        first, *_ = judge_all(STATEMENTS, make_pmi(seen, unseen))
         assert first.verdict == "holds"
         assert [finding.supports for finding in first.findings[:3]] == [True] * 3
         assert False in [finding.supports for finding in first.findings[3:]]
@@ -116,7 +117,7 @@ class TestClaims:
         values[:90] = -1
         assert judged(values)["l"] == "holds"  # 0.45 %
         values[:300] = -1
-        claims = judge_figure3(make_pmi(values))
+        claims = judge_all(STATEMENTS, make_pmi(values))
         assert verdicts(claims)["l"] == "does not hold"
         assert claims[3].findings[0].value == pytest.approx(0.015)
 
@@ -159,10 +160,10 @@ class TestRun:
         assert results["train"] == 240
         table = pd.read_csv(tmp_path / "pmi.csv")
         assert table.in_sample.is_monotonic_increasing
-        assert set(table.word) == set(found.words)
+        assert set(table.word) == set(found.names)
         assert (table.in_sample < 0).sum() == results["pmi"][0]["negative"]
         assert results["pmi"][1]["mean"] == pytest.approx(table.out_of_sample.mean())
-        text = text_report(found, judge_figure3(found))
+        text = text_report(found, judge_all(STATEMENTS, found))
         assert max(map(len, text.splitlines())) <= 100
 
     def test_in_sample_is_by_the_network_of_all_training_words(self, found, pairs):
@@ -170,7 +171,7 @@ class TestRun:
         rows, test = asked.split(len(pairs))
         x, y = sides = Sides.of(pairs, asked)
         model, _ = train(asked, sides, asked.turns(len(pairs))[0])
-        assert found.words.tolist() == pairs.words[rows].tolist()
+        assert found.names.tolist() == pairs.words[rows].tolist()
         assert np.allclose(found.in_sample, score_replicas(model, x[rows], y[rows])[0], atol=1e-5)
         assert np.allclose(found.test, score_replicas(model, x[test], y[test])[0])
 

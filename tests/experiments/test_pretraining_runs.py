@@ -26,8 +26,8 @@ from pointdep.experiments.pretraining_runs import (
     read_runs,
     run_experiment,
     stray_checkpoints,
-    write_pixels,
 )
+from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import PARTS, Experiment
 
 from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images, write_run
@@ -286,16 +286,19 @@ class TestBaseline:
         else:
             origin = {**pixels.origin, "data": {**found.data, **changed}}
             pixels = replace(pixels, origin=origin)
-        write_pixels(pixels, folder)
+        write_json(folder / "pixels.json", asdict(pixels))
         (folder / "pd_pixels.json").write_text("{}")
         assert self.train(folder).pixels == read_pixels(folder) == found.pixels
         assert not (folder / "pd_pixels.json").exists()
 
     def test_a_file_without_origin_is_taken_where_nothing_contradicts(self, tmp_path):
         found = self.train(tmp_path)
-        write_pixels(replace(found.pixels, origin=None), tmp_path)
+        write_json(tmp_path / "pixels.json", asdict(replace(found.pixels, origin=None)))
         assert self.train(tmp_path, no_images).pixels.accuracy == found.pixels.accuracy
-        write_pixels(replace(found.pixels, origin=None, train=63, accuracy=0.01), tmp_path)
+        write_json(
+            tmp_path / "pixels.json",
+            asdict(replace(found.pixels, origin=None, train=63, accuracy=0.01)),
+        )
         assert self.train(tmp_path).pixels == found.pixels
 
 
@@ -312,7 +315,7 @@ class TestMerge:
         with pytest.raises(InputError, match="no finished run to merge"):
             merge_experiment(asked, tmp_path)
         write_run(tmp_path, asked, {("cpc", 0): [0.9]})
-        write_pixels(replace(read_pixels(tmp_path), **WHOLE), tmp_path)
+        write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), **WHOLE)))
         with pytest.raises(InputError, match="is of other images or another part: copy that of"):
             merge_experiment(asked, tmp_path)
         (tmp_path / "pixels.json").unlink()
@@ -346,7 +349,7 @@ def test_a_limit_that_contradicts_the_runs(tmp_path, limit, train, fitting, refu
 def test_a_limit_where_no_file_says_what_it_was(tmp_path):
     made = Experiment("shallow", objectives=("cpc",), seeds=1)
     write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": 20_000})
-    write_pixels(replace(read_pixels(tmp_path), origin=None), tmp_path)
+    write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), origin=None)))
     for asked in (None, 20_000):
         merge_experiment(replace(made, limit=asked), tmp_path)
     for asked in (5_000, 30_000):
@@ -396,10 +399,10 @@ def test_what_it_is_of(tmp_path):
 
 def test_there_and_back(tmp_path):
     assert read_pixels(tmp_path) is None
-    write_pixels(PIXELS, tmp_path)
+    write_json(tmp_path / "pixels.json", asdict(PIXELS))
     assert read_pixels(tmp_path) == PIXELS
     known = replace(PIXELS, origin={"part": "shallow", "data": about_images(IMAGES), "limit": 50})
-    write_pixels(known, tmp_path)
+    write_json(tmp_path / "pixels.json", asdict(known))
     assert read_pixels(tmp_path) == known
     before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
     (tmp_path / "pixels.json").write_text(json.dumps(before))

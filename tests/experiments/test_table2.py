@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointdep.experiments.claims import judge_all
 from pointdep.experiments.table2 import (
+    STATEMENTS,
     Table2,
-    all_scores,
     fixed_candidates,
-    judge_table2,
     match,
     random_candidates,
     ranks_of_first,
@@ -106,11 +106,6 @@ class TestMatch:
         assert found.drawn.tolist() == [0.0, 0.0]
         assert found.ranks_of_all.tolist() == [len(test)] * len(test)
 
-    def test_a_score_does_not_depend_on_the_other_rows(self, untrained):
-        model, sides, test = untrained
-        few = all_scores(model, sides, test[:25])
-        assert np.allclose(all_scores(model, sides, test)[:25, :25], few)
-
 
 RIGHT = [4.0, -1.0, -2.0, -3.0, -4.0]
 SECOND = [-1.0, -0.5, -2.0, -3.0, -4.0]
@@ -126,7 +121,7 @@ def trials(*kinds, method="pc"):
 
 def judged(*matchings):
     """The verdicts, and the values of the findings, by key."""
-    claims = judge_table2(make_matched(*matchings))
+    claims = judge_all(STATEMENTS, make_matched(*matchings))
     return verdicts(claims), {c.key: [one.value for one in c.findings] for c in claims}
 
 
@@ -204,7 +199,7 @@ class TestRun:
             assert "300 words that are not the paper's" in page
 
     def test_text(self, matched):
-        claims = judge_table2(matched)
+        claims = judge_all(STATEMENTS, matched)
         text = text_report(matched, claims)
         assert max(map(len, text.splitlines())) <= 100
         assert all(f"\n{one.key:<3} {one.verdict}" in text for one in claims)
@@ -219,18 +214,18 @@ class TestExamples:
         found = make_matching([[1, 2, 3, -4, 0], [9, 2, 3, -4, 0], *[[0, 1, 1, 1, 1]] * 28])
         matched = make_matched(found)
         (right,) = matched.examples(found, right=True)
-        assert right.heard == "t1"
-        assert right.candidates == ("t1", "t11", "t6", "t21", "t16")
-        assert right.pmi == (9, 3, 2, 0, -4)
+        assert right["heard"] == "t1"
+        assert right["candidates"] == ["t1", "t11", "t6", "t21", "t16"]
+        assert right["pmi"] == [9, 3, 2, 0, -4]
         wrong = matched.examples(found, right=False)
         assert len(wrong) == 5
-        assert wrong[0].candidates == ("t10", "t5", "t0", "t20", "t15")
+        assert wrong[0]["candidates"] == ["t10", "t5", "t0", "t20", "t15"]
         assert "*t0 (1.00)*" in text_report(matched, [])
 
     def test_what_ties_is_before_the_words_own_text(self):
         found = make_matching([[0.0] * 5] * 30)
         told = make_matched(found).examples(found, right=False)
-        assert all(example.candidates[-1] == example.heard for example in told)
+        assert all(example["candidates"][-1] == example["heard"] for example in told)
         assert found.as_dict()["tied"] == 1.0
 
 

@@ -1,6 +1,7 @@
 """The paper's sentences as a table: each has a rule, the numbers it is judged by, and a verdict.
 
-An experiment lists its sentences as `Statement` rows. `judge_all` asks each of them about what was
+The sentences are in paper.json, and an experiment has a function to judge each of them
+(`statements`). `judge_all` asks each of them about what was
 measured and returns a `Claim` per sentence: "holds", "does not hold" or "cannot tell". A claim is
 shown in a terminal (`text_claims`), on a page (`markdown_claims`) or to a program
 (`claims_as_dicts`).
@@ -8,11 +9,11 @@ shown in a terminal (`text_claims`), on a page (`markdown_claims`) or to a progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from pointdep.experiments.reports import filled, interval, markdown, number
+from pointdep.experiments.reports import PAPER, filled, interval, markdown, number
 
 Verdict = Literal["holds", "does not hold", "cannot tell"]
 VERDICTS: dict[bool | None, Verdict] = {True: "holds", False: "does not hold", None: "cannot tell"}
@@ -118,6 +119,14 @@ class Statement(Generic[Evidence]):
     judge: Callable[[Evidence], Answer | None]
     quantity: str = ""
     parts: tuple[str, ...] = ()
+
+
+def statements(
+    experiment: str, judges: Mapping[str, Callable[[Evidence], Answer | None]]
+) -> tuple[Statement[Evidence], ...]:
+    """The sentences about an experiment in paper.json; judges: by the key of a sentence."""
+    lines = PAPER["claims"][experiment]
+    return tuple(Statement(**line, judge=judges[line["key"]]) for line in lines)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 
 from pointdep.data.images import ImageSet
 from pointdep.errors import InputError, ModelFileError, PointdepWarning
-from pointdep.experiments.reports import write_json
+from pointdep.experiments.reports import TEXTS, write_json
 
 if TYPE_CHECKING:
     from pointdep.contrastive.pretraining.deep import SimCLR
@@ -197,10 +197,5 @@ def pd_legend(answers: Sequence[Answers]) -> str:
     """What the columns are."""
     rows = answers[0]["views"]["retrieval"]["candidates"]
     audit = answers[0]["audit"]
-    return (
-        f"On {rows:,} test images: mean PMI, in nats, of two views of one image and of views of "
-        "two (-9.2 where r is below 1e-4); the second view of each looked for among all by PMI "
-        f"(pixels: by the cosine of centred views); then {FLIPPED:.0%} of the labels are flipped "
-        f"({audit['flipped']:,} of {audit['rows']:,}) and `audit` ranks the pairs of features and "
-        "label: how many of as many lowest were flipped, and the area under the ROC curve."
-    )
+    counts = {"flipped": audit["flipped"], "audited": audit["rows"]}
+    return str(TEXTS["encoder legend"].format(rows=rows, **counts))

@@ -7,22 +7,11 @@ from pathlib import Path
 
 from pointdep.core.methods import LOWER_BOUNDS, METHODS, PAPER_METHODS
 from pointdep.errors import InputError
-from pointdep.experiments.reports import filled, markdown
+from pointdep.experiments.reports import TEXTS, filled, markdown
 
 _AS_PRINTED = {"dm2": "E_J[s] (Eq. 7)"}
 
-LEGEND = (
-    "s: the score of a pair; r = p(x,y)/(p(x)p(y)).",
-    "E_J, E_M: means over pairs and over mismatched pairs, of which a batch of B has n_J and n_M.",
-    "Learning is maximised.",
-)
-NOTES = (
-    "js: the inference is NWJ of s + 1. smile: it is DV, with s clipped in the second term.",
-    "dm2: the inference of the paper. Learning ends at s = log r + 1/(2 eta), so that this reads "
-    "1/(2 eta) too high; the estimator that users call takes 1/(2 eta) off.",
-    "drf: s may fall below zero; the floor, 1e-4, gives it a logarithm.",
-    "tau is 5, lam and eta are 1, as in the paper.",
-)
+LEGEND, NOTES = TEXTS["table1 legend"], TEXTS["table1 notes"]
 
 
 @dataclass(frozen=True)
