@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from pointdep.core.methods import PAPER_METHODS
-from pointdep.experiments.figure1_claims import STATEMENTS, Estimate, Evidence, judge_figure1
+from pointdep.experiments.figure1_claims import JUDGES, Estimate, Evidence, judge_figure1
 
 from .figure1_curves import REFERENCE, blow_up, make_curves
 
@@ -137,7 +137,7 @@ def test_verdicts(key, verdict, change):
 
 
 def test_every_claim_has_its_runs():
-    assert list(CASES) == [statement.key for statement in STATEMENTS]
+    assert list(CASES) == list(JUDGES)
 
 
 ALONE = {

@@ -15,16 +15,17 @@ from pointdep.contrastive.pretraining.recipes import make_recipe
 from pointdep.experiments.figure2 import (
     PAR,
     SEED_SD,
-    STATEMENTS,
     Evidence,
     difference,
     judge_claims,
     summarise,
 )
+from pointdep.experiments.reports import PAPER
 from pointdep.experiments.representations import MAIN, PARTS, Experiment
 
 from .representation_samples import PIXELS, curve
 
+SENTENCES = PAPER["claims"]["figure2"]
 MANY = replace(PIXELS, test=10**6)  # images, so that small differences can be told
 SHARES = st.lists(st.floats(0.01, 0.99), min_size=2, max_size=8)
 Z = stats.norm.ppf(0.975)
@@ -247,7 +248,7 @@ class TestSentences:
         }
         clipped = {o: model.clips_gradient(1000) for o, model in models.items()}
         assert normed == clipped == {"cpc": False, "pcc": True, "dm1": True, "variational": True}
-        rules = {part: s.rule for s in STATEMENTS for part in s.parts if s.key == "d"}
+        rules = {part: s["rule"] for s in SENTENCES for part in s["parts"] if s["key"] == "d"}
         assert ["batch norm" in rules[part] for part in PARTS] == [False, True, False]
 
     def test_the_papers_numbers_stand_beside(self):
@@ -259,7 +260,7 @@ class TestSentences:
         assert all(finding.paper is None for claim in other for finding in claim.findings)
 
     def test_each_part_has_its_sentences(self):
-        keys = {part: [s.key for s in STATEMENTS if part in s.parts] for part in PARTS}
+        keys = {part: [s["key"] for s in SENTENCES if part in s["parts"]] for part in PARTS}
         assert keys["shallow"] == ["a", "b", "c", "d", "e", "g"]
         assert keys["deep"] == ["a", "b", "c", "d", "e", "f1", "f2", "g"]
         assert keys["simclr"] == ["c", "d", "e", "f1", "f2", "g"]

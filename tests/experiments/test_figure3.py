@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from pointdep.experiments.claims import judge_all
 from pointdep.experiments.figure3 import (
-    STATEMENTS,
     Figure3,
     bootstrapped,
     count_shared,
     distance_from_gaussian,
     draw,
     endings,
+    judge_figure3,
     lowest_words,
     ratio_of_shares,
     run_figure3,
@@ -85,7 +84,7 @@ class TestNumbers:
 
 
 def judged(seen, unseen=None):
-    return verdicts(judge_all(STATEMENTS, make_pmi(seen, unseen)))
+    return verdicts(judge_figure3(make_pmi(seen, unseen)))
 
 
 class TestClaims:
@@ -99,7 +98,7 @@ class TestClaims:
     def test_the_out_of_sample_shape_does_not_decide(self):
         random = np.random.default_rng(0)
         seen, unseen = random.normal(size=4000), random.exponential(size=4000)
-        first, *_ = judge_all(STATEMENTS, make_pmi(seen, unseen))
+        first, *_ = judge_figure3(make_pmi(seen, unseen))
         assert first.verdict == "holds"
         assert [finding.supports for finding in first.findings[:3]] == [True] * 3
         assert False in [finding.supports for finding in first.findings[3:]]
@@ -117,7 +116,7 @@ class TestClaims:
         values[:90] = -1
         assert judged(values)["l"] == "holds"  # 0.45 %
         values[:300] = -1
-        claims = judge_all(STATEMENTS, make_pmi(values))
+        claims = judge_figure3(make_pmi(values))
         assert verdicts(claims)["l"] == "does not hold"
         assert claims[3].findings[0].value == pytest.approx(0.015)
 
@@ -163,7 +162,7 @@ class TestRun:
         assert set(table.word) == set(found.names)
         assert (table.in_sample < 0).sum() == results["pmi"][0]["negative"]
         assert results["pmi"][1]["mean"] == pytest.approx(table.out_of_sample.mean())
-        text = text_report(found, judge_all(STATEMENTS, found))
+        text = text_report(found, judge_figure3(found))
         assert max(map(len, text.splitlines())) <= 100
 
     def test_in_sample_is_by_the_network_of_all_training_words(self, found, pairs):

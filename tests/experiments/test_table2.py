@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.experiments.claims import judge_all
 from pointdep.experiments.table2 import (
-    STATEMENTS,
     Table2,
     fixed_candidates,
+    judge_table2,
     match,
     random_candidates,
     ranks_of_first,
@@ -121,7 +120,7 @@ def trials(*kinds, method="pc"):
 
 def judged(*matchings):
     """The verdicts, and the values of the findings, by key."""
-    claims = judge_all(STATEMENTS, make_matched(*matchings))
+    claims = judge_table2(make_matched(*matchings))
     return verdicts(claims), {c.key: [one.value for one in c.findings] for c in claims}
 
 
@@ -199,7 +198,7 @@ class TestRun:
             assert "300 words that are not the paper's" in page
 
     def test_text(self, matched):
-        claims = judge_all(STATEMENTS, matched)
+        claims = judge_table2(matched)
         text = text_report(matched, claims)
         assert max(map(len, text.splitlines())) <= 100
         assert all(f"\n{one.key:<3} {one.verdict}" in text for one in claims)

@@ -325,25 +325,17 @@ def open_folder(folder: Path) -> None:
 
 ALL_TASKS = "all tasks"
 _COLUMNS = {
-    "task": "task",
-    "rows": "rows",
-    "estimator": "estimator",
-    "runs": "runs",
-    "error": "error",
-    "absolute_error": "|error|",
-    "pmi_rmse": "RMSE",
-    "pmi_pearson": "corr",
-    "pmi_spearman": "rank",
-    "coverage": "cover",
-    "seconds": "seconds",
+    **{name: (name, "") for name in ("task", "rows", "estimator", "runs")},
+    "error": ("error", "+.3f"),
+    "absolute_error": ("|error|", ".3f"),
+    "pmi_rmse": ("RMSE", ".3f"),
+    "pmi_pearson": ("corr", ".3f"),
+    "pmi_spearman": ("rank", ".3f"),
+    "coverage": ("cover", ".2f"),
+    "seconds": ("seconds", ".1f"),
 }
-_FORMATS = {"error": "+.3f", "coverage": ".2f", "seconds": ".1f"}
+_MEANS = list(_COLUMNS)[4:]
 _LEAST_ERROR = 1e-3  # nats; smaller errors are drawn here
-
-
-_MEANS = (
-    *("error", "absolute_error", "pmi_rmse", "pmi_pearson", "pmi_spearman", "coverage", "seconds"),
-)
 
 
 def summarise(results: Sequence[Result], *, over_tasks: bool = False) -> list[Line]:
@@ -407,7 +399,10 @@ def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
     )
     if len(bench.tasks) > 1:
         lines += summarise(results, over_tasks=True)
-    rows = [list(_COLUMNS.values()), *([_cell(name, line) for name in _COLUMNS] for line in lines)]
+    for line in lines:
+        if line["failed"]:
+            line["runs"] = f"{line['runs'] - line['failed']}/{line['runs']}"
+    rows = reports.rows_of(lines, _COLUMNS)
     legend = reports.TEXTS["bench legend"].format(confidence=100 * bench.confidence)
     said = [reports.aligned(rows, left=(0, 2)), f"\n{legend}"]
     if resumed:
@@ -418,15 +413,6 @@ def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
             reasons.setdefault((result.estimator, result.reason), {})[result.task] = None
     said += [f"{name} on {', '.join(tasks)}: {why}" for (name, why), tasks in reasons.items()]
     return "\n".join(said)
-
-
-def _cell(name: str, line: Line) -> str:
-    value = line[name]
-    if name == "runs" and line["failed"]:
-        return f"{value - line['failed']}/{value}"
-    if value is None:
-        return "-"
-    return format(value, _FORMATS.get(name, ".3f")) if isinstance(value, float) else str(value)
 
 
 @reports.style()
@@ -497,6 +483,5 @@ def _draw_seconds(axis: Axes, results: Sequence[Result], looks: dict[str, Line])
     reports.log_log(axis)
     axis.set_box_aspect(1)  # beside many tasks it would be a tower
     axis.set_anchor("N")
+    axis.set(xlabel="seconds of a fit", ylabel="mean absolute error of MI (nats)")
     axis.set_title("small: a task, large: mean over tasks")
-    axis.set_xlabel("seconds of a fit")
-    axis.set_ylabel("mean absolute error of MI (nats)")

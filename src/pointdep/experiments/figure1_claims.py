@@ -18,7 +18,7 @@ from pointdep.core.methods import LOWER_BOUNDS, PAPER_METHODS
 from pointdep.experiments import claims
 from pointdep.experiments.claims import Answer, Finding, Measured, every, most
 from pointdep.experiments.figure1 import Curves, batches_of, halves
-from pointdep.experiments.reports import TEXTS, Line, interval, number
+from pointdep.experiments.reports import PAPER, TEXTS, Line, interval, number
 
 CONFIDENCE = 0.95
 NOISE: str = TEXTS["figure1 noise"]
@@ -407,12 +407,12 @@ def _judge(evidence: Evidence, key: str) -> Answer:
     return found, decide([finding.supports for finding in found])
 
 
-STATEMENTS = claims.statements("figure1", {key: partial(_judge, key=key) for key in QUESTIONS})
+JUDGES = {key: partial(_judge, key=key) for key in QUESTIONS}
 
 
 def judge_figure1(curves: Curves) -> list[claims.Claim]:
     """Every statement on the curves of a run, whatever it left out."""
-    return claims.judge_all(STATEMENTS, Evidence(curves), counted)
+    return claims.judge_all(PAPER["claims"]["figure1"], JUDGES, Evidence(curves), counted)
 
 
 def counted(findings: Sequence[Finding]) -> str:

@@ -196,20 +196,16 @@ def _like_pcc(evidence: Evidence) -> Answer:
     return [found, learned], found.supports if learned.supports else None
 
 
-_HERE = "{here}"
-STATEMENTS = claims.statements(
-    "figure2",
-    {
-        "a": _above(("drfc", "cpc"), ("drfc", "pcc")),
-        "b": _pcc_and_cpc,
-        "c": _on_a_par,
-        "d": _above(*((good, bad) for bad in ("dm1", "dm2") for good in MAIN)),
-        "e": _like_pcc,
-        "f1": _above(("drfc", "cpc")),
-        "f2": _above(("cpc", "pcc")),
-        "g": _above(pixels=MAIN),
-    },
-)
+JUDGES = {
+    "a": _above(("drfc", "cpc"), ("drfc", "pcc")),
+    "b": _pcc_and_cpc,
+    "c": _on_a_par,
+    "d": _above(*((good, bad) for bad in ("dm1", "dm2") for good in MAIN)),
+    "e": _like_pcc,
+    "f1": _above(("drfc", "cpc")),
+    "f2": _above(("cpc", "pcc")),
+    "g": _above(pixels=MAIN),
+}
 
 
 def judge_claims(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels) -> list[Claim]:
@@ -219,11 +215,11 @@ def judge_claims(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels
     """
     here = f"[here: {experiment.title}]"
     about = [
-        replace(one, quote=one.quote.replace(_HERE, here))
-        for one in STATEMENTS
-        if experiment.part in one.parts
+        {**one, "quote": one["quote"].replace("{here}", here)}
+        for one in reports.PAPER["claims"]["figure2"]
+        if experiment.part in one["parts"]
     ]
-    return claims.judge_all(about, Evidence(experiment, curves, pixels))
+    return claims.judge_all(about, JUDGES, Evidence(experiment, curves, pixels))
 
 
 _ORDERS = {
@@ -335,21 +331,16 @@ def _table(found: Found) -> list[list[str]]:
         return "-" if share is None else f"{100 * share:.2f}"
 
     unit = found.experiment.unit
-    rows = [["objective", "accuracy, %", "sd", "runs", "diverged", unit, "minutes", "paper, %"]]
-    for line in summarise(found.curves, found.experiment):
-        length, minutes = line["steps" if unit == "iterations" else "epochs"], line["minutes"]
-        rows.append(
-            [
-                NAMES[line["objective"]],
-                shown(line["mean"]),
-                shown(line["sd"]),
-                str(line["runs"]),
-                str(line["diverged"]),
-                "-" if length is None else f"{length:,.4g}" if length < 1e4 else f"{length:,.0f}",
-                "-" if minutes is None else f"{minutes:.1f}",
-                shown(line["paper"]),
-            ]
-        )
+    columns = {name: (name, "") for name in ("objective", "accuracy, %", "sd", "runs", "diverged")}
+    columns |= {unit: (unit, ""), "minutes": ("minutes", ".1f"), "paper, %": ("paper, %", "")}
+    lines = summarise(found.curves, found.experiment)
+    for line in lines:
+        length = line["steps" if unit == "iterations" else "epochs"]
+        line["objective"] = NAMES[line["objective"]]
+        line |= {"accuracy, %": shown(line["mean"]), "sd": shown(line["sd"])}
+        line["paper, %"] = shown(line["paper"])
+        line[unit] = length and (f"{length:,.4g}" if length < 1e4 else f"{length:,.0f}")
+    rows = reports.rows_of(lines, columns)
     return [*rows, ["pixels", shown(found.pixels.accuracy), *["-"] * 6]]
 
 

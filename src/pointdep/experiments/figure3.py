@@ -289,17 +289,19 @@ def _detects(found: WordPmi) -> Answer:
     return words.decided(answer, "flagged below another, out of sample", area, *told, percent=True)
 
 
-STATEMENTS = claims.statements(
-    "figure3",
-    {
-        "i": _gaussian,
-        "j": _mean_is_mi,
-        "k": _mean_is_theirs,
-        "l": _share_negative,
-        "m": _endings,
-        "n": _detects,
-    },
-)
+JUDGES = {
+    "i": _gaussian,
+    "j": _mean_is_mi,
+    "k": _mean_is_theirs,
+    "l": _share_negative,
+    "m": _endings,
+    "n": _detects,
+}
+
+
+def judge_figure3(found: WordPmi) -> list[Claim]:
+    """Every sentence on the PMI of this run."""
+    return claims.judge_all(reports.PAPER["claims"]["figure3"], JUDGES, found)
 
 
 def as_dict(found: WordPmi, judged: Sequence[Claim]) -> Line:
@@ -341,7 +343,7 @@ def as_dict(found: WordPmi, judged: Sequence[Claim]) -> Line:
 
 def write_report(found: WordPmi, folder: Path) -> list[Claim]:
     """figure3.png, .svg, .pdf, table.md, pmi.csv (every word), claims.md, results.json."""
-    judged = claims.judge_all(STATEMENTS, found)
+    judged = judge_figure3(found)
     page = ["# Figure 3 in numbers", words.about_run(found)]
     page += _tables(found, reports.markdown, str)
     (folder / "table.md").write_text("\n\n".join(page) + "\n", "utf-8")
@@ -435,8 +437,7 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     label = "Gaussian of this mean and sd"
     axis.plot(grid, len(values) * width * gaussian, label=label, **look)
     axis.axvline(0.0, ymax=1 / _HEADROOM, color="0.3", linewidth=0.8)
-    axis.set_xlim(edges[0], edges[-1])
-    axis.set_ylim(0, _HEADROOM * max(counts.max(), 1))
+    axis.set(xlim=(edges[0], edges[-1]), ylim=(0, _HEADROOM * max(counts.max(), 1)))
     negative = int((values < 0).sum())
     outside = int(((values < edges[0]) | (values > edges[-1])).sum())
     said = f"mean {middle:.2f}, sd {spread:.2f}\n"
@@ -447,8 +448,7 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     axis.text(0.03, 0.97, said, transform=axis.transAxes, va="top")
     axis.legend(loc="upper left", bbox_to_anchor=(0.0, 0.83), frameon=False)
     axis.set_title(title, fontsize=9)
-    axis.set_xlabel("PMI (nats)")
-    axis.set_ylabel("words")
+    axis.set(xlabel="PMI (nats)", ylabel="words")
 
 
 def _draw_endings(axis: Axes, found: WordPmi) -> None:

@@ -194,6 +194,15 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
     )
 
 
+def rows_of(lines: Iterable[Line], columns: Mapping[str, tuple[str, str]]) -> list[list[str]]:
+    """A header and a row per line; columns: the heading and format of each, "-" for the unknown."""
+    rows = [[head for head, _ in columns.values()]]
+    for line in lines:
+        cells = ((line[name], how) for name, (_, how) in columns.items())
+        rows.append(["-" if value is None else format(value, how) for value, how in cells])
+    return rows
+
+
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """The rows as a Markdown table, the first one as its header; bars in cells are escaped."""
     escaped = [[text.replace("|", "\\|") for text in row] for row in rows]

@@ -334,20 +334,22 @@ def _generalises(pc: Matching) -> Answer:
     return [_accuracy(pc, answer)], answer
 
 
-STATEMENTS = claims.statements(
-    "table2",
-    {
-        "a": _accuracies("pc"),
-        "b": _accuracies("drf", "drf_relative"),
-        "ab": _pc_above_drf,
-        "c": _above_others,
-        "d": _highest,
-        "e": _failures_second,
-        "f": _only_right_positive,
-        "g": _measures,
-        "h": _generalises,
-    },
-)
+JUDGES = {
+    "a": _accuracies("pc"),
+    "b": _accuracies("drf", "drf_relative"),
+    "ab": _pc_above_drf,
+    "c": _above_others,
+    "d": _highest,
+    "e": _failures_second,
+    "f": _only_right_positive,
+    "g": _measures,
+    "h": _generalises,
+}
+
+
+def judge_table2(matched: Matched) -> list[Claim]:
+    """Every sentence on the methods of this run."""
+    return claims.judge_all(reports.PAPER["claims"]["table2"], JUDGES, matched)
 
 
 def as_dict(matched: Matched, judged: Sequence[Claim]) -> Line:
@@ -369,7 +371,7 @@ def as_dict(matched: Matched, judged: Sequence[Claim]) -> Line:
 
 def write_report(matched: Matched, folder: Path) -> list[Claim]:
     """table2.md, trials.csv (every candidate), training.csv, claims.md, results.json."""
-    judged, settings = claims.judge_all(STATEMENTS, matched), matched.settings
+    judged, settings = judge_table2(matched), matched.settings
     (folder / "table2.md").write_text(_page(matched), "utf-8")
     candidates, methods = fixed_candidates(len(matched.test)), len(settings.methods)
     trials = {
@@ -438,23 +440,24 @@ def _examples(
 
 def _matching_rows(matched: Matched) -> list[list[str]]:
     """A header, and a line per method."""
-    head = "method", "fixed", "95 % interval", "random", "paper", "median place", "at limit", "tied"
-    rows = [[*head]]
-    for found in matched.matchings:
-        line, paper = found.as_dict(), PAPER_ACCURACY.get(found.method)
-        rows.append(
-            [
-                line["method"],
-                f"{line['accuracy']:.2%}",
-                f"{line['low']:.2%} to {line['high']:.2%}",
-                f"{line['random_accuracy']:.2%} ({line['random_sd']:.2%})",
-                "" if paper is None else f"{paper:.2%}",
-                f"{np.sort(found.ranks_of_all)[len(found.ranks) // 2]:,}",
-                f"{line['at_limit']:.1%}",
-                f"{line['tied']:.1%}",
-            ]
-        )
-    return rows
+    columns = {
+        "method": ("method", ""),
+        "accuracy": ("fixed", ".2%"),
+        "interval": ("95 % interval", ""),
+        "random": ("random", ""),
+        "paper": ("paper", ""),
+        "place": ("median place", ","),
+        "at_limit": ("at limit", ".1%"),
+        "tied": ("tied", ".1%"),
+    }
+    lines = [found.as_dict() for found in matched.matchings]
+    for line, found in zip(lines, matched.matchings, strict=True):
+        paper = PAPER_ACCURACY.get(found.method)
+        line["interval"] = f"{line['low']:.2%} to {line['high']:.2%}"
+        line["random"] = f"{line['random_accuracy']:.2%} ({line['random_sd']:.2%})"
+        line["paper"] = "" if paper is None else f"{paper:.2%}"
+        line["place"] = int(np.sort(found.ranks_of_all)[len(found.ranks) // 2])
+    return reports.rows_of(lines, columns)
 
 
 def _legend(matched: Matched) -> str:

@@ -193,15 +193,9 @@ def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
 def make_model(settings: Theorem1, fits: Fits) -> RatioModel:
     """Untrained networks. The columns of x and y are standard normal: they stay as they are."""
     replicas, dim = len(fits.splits), settings.dim
-    critic = build_critic(
-        settings.critic,
-        replicas,
-        dim,
-        dim,
-        hidden=settings.hidden,
-        embedding_dim=_EMBEDDING,
-        activation=settings.activation,
-    )
+    layers: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": _EMBEDDING}
+    layers["activation"] = settings.activation
+    critic = build_critic(settings.critic, replicas, dim, dim, **layers)
     critic.reset(replica_generators(settings.seed, replicas))
     maps = Standardizer(replicas, dim), Standardizer(replicas, dim)
     return RatioModel(critic, *maps, fits.methods).to(fits.x.device)
@@ -445,8 +439,7 @@ def write_report(outcome: Outcome, folder: Path) -> None:
 
 def text_table(lines: Sequence[Line]) -> str:
     """The summary as aligned columns."""
-    cells = ([format(line[name], how) for name, (_, how) in _COLUMNS.items()] for line in lines)
-    return reports.aligned([[head for head, _ in _COLUMNS.values()], *cells])
+    return reports.aligned(reports.rows_of(lines, _COLUMNS))
 
 
 def reading(lines: Sequence[Line], found: Sequence[Line]) -> list[str]:

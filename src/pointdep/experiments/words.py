@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -145,17 +145,6 @@ class Training:
         )
 
 
-class Run(Protocol):
-    """What a run found; words: how many there were in all."""
-
-    @property
-    def settings(self) -> Training: ...
-    @property
-    def words(self) -> int: ...
-    @property
-    def device(self) -> str: ...
-
-
 class Sides(NamedTuple):
     """x: the sounds, (n, dx), y: the texts, (n, dy), as they are in the files, on the device."""
 
@@ -205,14 +194,9 @@ def make_engine(
     """The networks at their first step, and what trains them."""
     device, replicas = sides.x.device, len(jobs)
     methods = [job.method for job in jobs]
-    critic = SeparableCritic(
-        replicas,
-        sides.x.shape[1],
-        sides.y.shape[1],
-        hidden=settings.hidden,
-        embedding_dim=settings.embedding_dim,
-        activation="relu",
-    )
+    shape = replicas, sides.x.shape[1], sides.y.shape[1]
+    layers: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
+    critic = SeparableCritic(*shape, activation="relu", **layers)
     critic.reset(replica_generators(settings.seed, replicas))
     # The paper's classifier gives the logit g(x) . h(y), and log r is that plus log(n - 1), n the
     # batch it was trained on. Ours gives log r: the same network, and the same steps.
@@ -265,14 +249,14 @@ def decided(
     return [finding(about, measured, supports=answer, **details), *beside], answer
 
 
-def about_run(found: Run) -> str:
+def about_run(found: Any) -> str:
     """What keeps the verdicts from being about the paper's experiment."""
     said = "; ".join(found.settings.departures(found.words))
     head = "This is not the paper's experiment, and the verdicts are about this run alone: "
     return f"{head}{said}. {_ONE_SEED}" if said else _ONE_SEED
 
 
-def text_run(found: Run, parts: Sequence[str], judged: Sequence[Claim]) -> str:
+def text_run(found: Any, parts: Sequence[str], judged: Sequence[Claim]) -> str:
     """A run for a terminal, at most 100 columns wide: its tables, and the claims."""
     note = about_run(found)
     head = [] if note == _ONE_SEED else [reports.filled(note)]
@@ -280,7 +264,7 @@ def text_run(found: Run, parts: Sequence[str], judged: Sequence[Claim]) -> str:
     return "\n\n".join([*head, *parts, claims.text_claims(judged, [_ONE_SEED, where])])
 
 
-def write_run(folder: Path, found: Run, judged: Sequence[Claim], content: dict[str, Any]) -> None:
+def write_run(folder: Path, found: Any, judged: Sequence[Claim], content: dict[str, Any]) -> None:
     """claims.md and results.json; content: what the run found, for a program."""
     title = "# The paper's claims and what was measured"
     page = [title, claims.count(judged), about_run(found), claims.markdown_claims(judged)]
