@@ -17,7 +17,6 @@ from pointdep.experiments.figure1 import Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import judge_figure1
 from pointdep.experiments.figure1_report import (
     draw,
-    markdown_claims,
     markdown_table,
     smooth,
     text_claims,
@@ -225,7 +224,7 @@ class TestText:
         assert headers == ["5", "10", "12"]
         assert max(map(len, text.splitlines())) <= 100
 
-    def test_claims(self):
+    def test_claims(self, tmp_path):
         made = make_curves(methods=("cpc", "pc"), tasks=("gaussian",))
         claims = judge_figure1(made)
         text = text_claims(claims, made.settings)
@@ -234,7 +233,8 @@ class TestText:
         assert re.search(r"Not run, and therefore open: .*\bj\b", " ".join(text.split()))
         verdicts = [claim.verdict for claim in claims if claim.source != "pointdep"]
         holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
-        for page in (text, markdown_claims(claims, made.settings)):
+        write_report(made, tmp_path)
+        for page in (text, (tmp_path / "claims.md").read_text()):
             filled = " ".join(page.split())
             assert f"Of the paper's 24 claims, {holds} hold, {fails} do not hold, and" in filled
             assert "Ours: p cannot tell." in filled

@@ -150,15 +150,12 @@ class TestSettings:
         ("given", "cause"),
         [
             ({"batch_size": 1}, "batch_size=1"),
-            ({"epochs": 0}, "epochs=0"),
             ({"test_words": 20}, "test_words=20 must be at least 21"),
             ({"hidden": ()}, "hidden must name"),
-            ({"hidden": (4, 0)}, "hidden=0"),
             ({"learning_rate": 0.0}, "learning_rate=0.0"),
             ({"methods": ()}, "methods must name"),
             ({"methods": ("pcc",)}, "'pcc': did you mean 'pc'"),
             ({"methods": ("cpc",)}, "'cpc' needs more than the pair"),
-            ({"methods": ("mine",)}, "'mine' needs more than the pair"),
             ({"draws": 1}, "draws=1"),
         ],
     )
@@ -188,12 +185,6 @@ def test_share_is_wilsons():
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     assert (found.low, found.high) == pytest.approx((centre - half, centre + half), rel=1e-5)
-
-
-def test_mean():
-    values = np.random.default_rng(0).gamma(3.0, size=500)
-    found, half = words.mean(values), 1.959964 * stats.sem(values)
-    assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half))
 
 
 @settings(deadline=None, max_examples=60)

@@ -139,11 +139,8 @@ def table1(given: Given) -> None:
 
     if given["output"] is not None:
         write_markdown(given["output"])
-    rows = [asdict(row) for row in table()]
     after = "" if given["output"] is None else "\n"
-    _tell(
-        "table1", given, lambda: text_table() + after, lambda: {"rows": rows, "notes": list(NOTES)}
-    )
+    _tell("table1", given, lambda: text_table() + after, lambda: {"rows": table(), "notes": NOTES})
 
 
 _FOLDER = _output(Path, "Folder for figure and numbers.")

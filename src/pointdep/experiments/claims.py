@@ -191,6 +191,12 @@ def text_claims(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
     return "\n".join([*parts, "", *map(filled, [*said, count(claims), *notes])]) + "\n"
 
 
+def claims_page(claims: Sequence[Claim], notes: Sequence[str]) -> str:
+    """claims.md: how many hold, the notes, and each claim with its rule and numbers."""
+    head = "# The paper's claims and what was measured", count(claims)
+    return "\n\n".join([*head, *notes, markdown_claims(claims)]) + "\n"
+
+
 def markdown_claims(
     claims: Sequence[Claim], *, measured: str = "measured", level: str = "##"
 ) -> str:

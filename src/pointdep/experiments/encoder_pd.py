@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, ModelFileError, PointdepWarning
+from pointdep.errors import ModelFileError, PointdepWarning
 from pointdep.experiments.reports import TEXTS, write_json
 
 if TYPE_CHECKING:
@@ -59,12 +59,6 @@ def read_answers(path: Path, rows: int) -> Answers | None:
         return answers if answers["asked_rows"] == rows else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{path} cannot be read ({error!r}): delete it") from None
-
-
-def require_rows(rows: int, test: int) -> None:
-    """Refuse so few that an audit cannot be made of them."""
-    if 0 < min(rows, test) < 50:
-        raise InputError(f"{min(rows, test)} test images are too few to ask the encoder: give 50")
 
 
 def ask_encoders(

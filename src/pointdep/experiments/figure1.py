@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics import build_critic
-from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
+from pointdep.core.methods import METHODS, PAPER_METHODS, get_method
 from pointdep.errors import InputError
 from pointdep.experiments import reports
 from pointdep.experiments.reports import Line
@@ -200,12 +200,6 @@ def resolved_precision(settings: Figure1, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "float32"
 
 
-def paper_method(key: str) -> Method:
-    """The method as the paper draws it: `dm2` with the read-out of Table 1, not the corrected."""
-    options: dict[str, Any] = {"corrected": False} if key == "dm2" else {}
-    return get_method(key, options)
-
-
 def cell_seed(cell: Cell) -> int:
     """The seed of a cell's weights: its own, whichever other cells there are."""
     number = list(METHODS).index(cell.method) * len(TASKS) + TASKS.index(cell.task)
@@ -226,7 +220,9 @@ def make_engine(settings: Figure1) -> StreamEngine:
     raised = [shift if cell.method == "pc" else 0.0 for cell in settings.cells]
     critic.raise_scores(torch.tensor(raised))
     generator, draw = make_draw(settings, device, precision)
-    methods = [paper_method(cell.method) for cell in settings.cells]
+    # As the paper draws them: `dm2` with the read-out of Table 1, not the corrected one.
+    printed: dict[str, dict[str, Any]] = {"dm2": {"corrected": False}}
+    methods = [get_method(cell.method, printed.get(cell.method)) for cell in settings.cells]
     how: dict[str, Any] = {"precision": precision, "device": device, "generator": generator}
     return StreamEngine(critic, methods, draw, learning_rate=settings.learning_rate, **how)
 

@@ -190,12 +190,10 @@ def _weighted(quantity: Quantity, weights: Iterable[float], members: Sequence[Li
     """The weighted sum of the halves of one seed, with the error of batch means."""
     total, parts = 0.0, []
     for weight, half in zip(weights, members, strict=True):
-        value = {
-            "spread": math.log(max(half["sd"], _NOTHING)),
-            "mean": half["level"] + half["bias"],
-        }
+        bias, spread = half["bias"], math.log(max(half["sd"], _NOTHING))
+        value = {"spread": spread, "mean": half["level"] + bias}.get(quantity, abs(bias))
         error = half["log_sd_stderr" if quantity == "spread" else "bias_stderr"]
-        total += weight * value.get(quantity, abs(half["bias"]))
+        total += weight * value
         parts.append(weight * (math.inf if error is None else error))
     stderr = math.hypot(*parts)
     if quantity == "log bias":

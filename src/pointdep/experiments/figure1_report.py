@@ -54,7 +54,8 @@ def write_report(
     lines = [*by_seed, *({**mean, "seed": "mean"} for mean in means)]
     reports.write_lines(folder / "table.csv", lines, names)
     (folder / "table.md").write_text(markdown_table(means), "utf-8")
-    (folder / "claims.md").write_text(markdown_claims(claims, settings), "utf-8")
+    page = shared.claims_page(claims, [*_caveats(settings), NOISE])
+    (folder / "claims.md").write_text(page, "utf-8")
     reports.save(draw(curves), folder, "figure1")
     surroundings = reports.environment(curves.device) if recorded is None else recorded
     # "run" is what was used; "settings" what was asked for, where "auto" may stand for a device.
@@ -154,12 +155,6 @@ def text_claims(claims: Sequence[Claim], settings: Figure1) -> str:
     """Verdict, sentence and reason of each claim; at most 100 columns wide."""
     where = "The rule of each verdict and all its figures: claims.md."
     return shared.text_claims(claims, [*_caveats(settings), where])
-
-
-def markdown_claims(claims: Sequence[Claim], settings: Figure1) -> str:
-    """Each claim with its rule and every number it rests on."""
-    head = ["# The paper's claims and what was measured", shared.count(claims)]
-    return "\n\n".join([*head, *_caveats(settings), NOISE, shared.markdown_claims(claims)]) + "\n"
 
 
 def _caveats(settings: Figure1) -> list[str]:

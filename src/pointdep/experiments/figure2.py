@@ -222,11 +222,6 @@ def judge_claims(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels
     return claims.judge_all(about, JUDGES, Evidence(experiment, curves, pixels))
 
 
-_ORDERS = {
-    "shallow mnist": "D-RFC, CPC, PCC",
-    "shallow cifar10": "D-RFC, PCC, CPC",
-    "deep cifar10": "D-RFC, CPC, PCC",
-}
 _ABOUT = " The verdicts are about these runs, which are not the paper's."
 
 
@@ -368,7 +363,7 @@ def legend(found: Found) -> str:
         )
     if experiment.paper_values:
         paper = "Paper: mean of 5 runs."
-    elif order := _ORDERS.get(experiment.name):
+    elif order := PARTS[experiment.part].orders.get(str(experiment.dataset)):
         paper = (
             "The paper shows curves without numbers; the order that its text gives, best first: "
             f"{order}."

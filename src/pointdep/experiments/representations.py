@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
@@ -30,33 +30,16 @@ SETS = MappingProxyType({"mnist": "MNIST", "cifar10": "CIFAR-10", "digits": "8 x
 """The sets of images as they are written."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One experiment of the paper.
+PARTS = MappingProxyType({k: SimpleNamespace(**part) for k, part in PAPER["parts"].items()})
+"""The experiments of the paper, as paper.json has them.
 
-    datasets: the first is the default. unit: what the length of a run is counted in; length, every:
-    how long a run is, and between two evaluations. runs: of each objective, None if the paper does
-    not say; long: whether the length is the paper's, which prints none for SimCLR. values:
-    accuracies that the paper prints. loss: for each objective, in what its loss is not the default
-    (CPC's temperature in SimCLR is ours: a point better after 15 epochs than the public recipe's
-    0.5). quick: settings of a smaller version, for a CPU.
-    """
-
-    title: str
-    model: str
-    datasets: tuple[str, ...]
-    unit: str
-    length: int
-    every: int
-    runs: int | None
-    precision: str = "auto"
-    long: bool = True
-    values: Mapping[str, float] = field(default_factory=dict)
-    loss: Mapping[str, Options] = field(default_factory=dict)
-    quick: Mapping[str, Any] = field(default_factory=dict)
-
-
-PARTS = MappingProxyType({name: Part(**line) for name, line in PAPER["parts"].items()})
+datasets: the first is the default. unit: what the length of a run is counted in; length, every:
+how long a run is, and between two evaluations. runs: of each objective, None if the paper does not
+say; long: whether the length is the paper's, which prints none for SimCLR. values: accuracies that
+the paper prints; orders: of objectives, best first, that its text gives for a set of images. loss:
+for each objective, in what its loss is not the default (CPC's temperature in SimCLR is ours: a
+point better after 15 epochs than the public recipe's 0.5). quick: a smaller version, for a CPU.
+"""
 
 
 @dataclass(frozen=True)
@@ -131,13 +114,14 @@ class Experiment:
     @property
     def unit(self) -> str:
         """What the length of a run is counted in: iterations or epochs."""
-        return PARTS[self.part].unit
+        return str(PARTS[self.part].unit)
 
     @property
     def paper_values(self) -> Mapping[str, float]:
         """Accuracies that the paper prints of this experiment, by objective."""
         part = PARTS[self.part]
-        return part.values if self.dataset in part.datasets else {}
+        values: Mapping[str, float] = part.values if self.dataset in part.datasets else {}
+        return values
 
     @property
     def name(self) -> str:

@@ -159,16 +159,17 @@ def run_theorem1(settings: Theorem1, progress: Progress | None = None) -> Outcom
     """For each number of rows one training run, of all methods, seeds and folds."""
     device = pick_device(settings.device)
     runs: list[Line] = []
-    seconds = []
-    weights = 0
-    for rows, part in progress_parts(settings, progress or Silent()):
+    seconds, weights = [], 0
+    work = [max(rows, _LEAST_WORK) for rows in settings.rows]
+    for position, rows in enumerate(settings.rows):
         start = time.perf_counter()
+        part = _Part(progress or Silent(), rows, sum(work[:position]), sum(work))
         fits = make_fits(settings, rows, device)
         model = make_model(settings, fits)
         trained = train(model, settings, fits, part)
         runs += compare(settings, fits, model, trained)
         seconds.append(time.perf_counter() - start)
-        part.finish()
+        part.tell(1.0, "done")  # whenever the last network stopped
         weights = sum(p.numel() for p in model.critic.parameters()) // model.replicas
     return Outcome(settings, runs, weights, tuple(seconds), str(device))
 
@@ -270,22 +271,12 @@ class _Part:
 
     def update(self, done: int, total: int, detail: str = "") -> None:
         del total  # a limit that few networks come to
-        self._tell(-math.expm1(-done / _TYPICAL_EPOCHS), f"{done} {detail}")
+        self.tell(-math.expm1(-done / _TYPICAL_EPOCHS), f"{done} {detail}")
 
-    def finish(self) -> None:
-        """Whenever the last network stopped: this part is done."""
-        self._tell(1.0, "done")
-
-    def _tell(self, share: float, detail: str) -> None:
+    def tell(self, share: float, detail: str) -> None:
+        """How much of this part is done, from 0 to 1."""
         done = self.start + math.floor(share * max(self.rows, _LEAST_WORK))
         self.progress.update(done, self.total, f"of the work, {self.rows:,} rows: {detail}")
-
-
-def progress_parts(settings: Theorem1, progress: Progress) -> Iterator[tuple[int, _Part]]:
-    """Each number of rows with its share of the work, few rows first."""
-    work = [max(rows, _LEAST_WORK) for rows in settings.rows]
-    for position, rows in enumerate(settings.rows):
-        yield rows, _Part(progress, rows, sum(work[:position]), sum(work))
 
 
 def summarise(outcome: Outcome) -> list[Line]:

@@ -266,9 +266,7 @@ def text_run(found: Any, parts: Sequence[str], judged: Sequence[Claim]) -> str:
 
 def write_run(folder: Path, found: Any, judged: Sequence[Claim], content: dict[str, Any]) -> None:
     """claims.md and results.json; content: what the run found, for a program."""
-    title = "# The paper's claims and what was measured"
-    page = [title, claims.count(judged), about_run(found), claims.markdown_claims(judged)]
-    (folder / "claims.md").write_text("\n\n".join(page) + "\n", "utf-8")
+    (folder / "claims.md").write_text(claims.claims_page(judged, [about_run(found)]), "utf-8")
     settings = found.settings
     made = {"command": settings.command, **reports.environment(found.device)}
     reports.write_json(folder / "results.json", {**made, "settings": asdict(settings), **content})
