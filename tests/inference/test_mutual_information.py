@@ -126,12 +126,6 @@ def test_as_plain_data():
     assert set(plain) == {f.name for f in dataclasses.fields(MIEstimate)} | {"bits"}
 
 
-def test_it_cannot_be_changed():
-    found = MIEstimate(1.0, 0.1, (0.8, 1.2))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        found.nats = 2.0
-
-
 def test_as_text():
     found = MIEstimate(1.0, 0.1, (0.804, 1.196))
     assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
@@ -179,9 +173,7 @@ def test_the_interval_in_bits():
 
 def test_the_p_value_is_passed_on():
     found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
-    assert (found.null_p, found.shuffles) == (0.04, 24)
     assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(found)
     more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
     assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
     assert "independence" not in str(estimate(VALUES, METHODS["pc"]))
-    assert estimate(VALUES, METHODS["pc"]).null_p is None

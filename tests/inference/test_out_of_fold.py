@@ -10,7 +10,7 @@ from pointdep.core.methods import METHODS
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference import out_of_fold as module
-from pointdep.inference.out_of_fold import inference_block, inference_values, out_of_fold
+from pointdep.inference.out_of_fold import inference_values, out_of_fold
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -97,12 +97,6 @@ def test_cells_within_a_group_do_not_count():
     apart = (groups[:, None] != groups[None, :]).double()
     wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
     assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
-
-
-def test_blocks():
-    assert inference_block(METHODS["dv"], 10_000) == 128
-    assert inference_block(METHODS["cpc"], 10_000) == 256
-    assert inference_block(METHODS["cpc"], 30) == 30
 
 
 def test_values_at_the_floor_are_flagged():

@@ -744,9 +744,7 @@ class PointwiseDependency(DependencyEstimator):
         if X is None and Y is None:
             fitted = self._fitted_rows(f"{call}()", f"{call}(X, Y)")
             parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
-            return HeldOut(
-                parts, fitted.x, fitted.y, fitted.codes, fitted.seed, numbers=fitted.numbers
-            )
+            return HeldOut(parts, fitted.x, fitted.y, fitted.codes, fitted.seed)
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
         codes = group_codes(groups, len(x))

@@ -54,9 +54,8 @@ class MIEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
-        return {**asdict(self), "bits": self.bits, "ci": list(self.ci)} | {
-            "warnings": list(self.warnings)
-        }
+        lists = {"ci": list(self.ci), "warnings": list(self.warnings)}
+        return asdict(self) | {"bits": self.bits} | lists
 
     def __str__(self) -> str:
         low, high = self.ci
@@ -70,16 +69,13 @@ class MIEstimate:
         low, high = self.ci
         of_mi = self.estimates == "mutual information"
         unit = " nats" if of_mi else ""
-        level = f"{100 * self.confidence:g}% interval"
         rows: list[tuple[str, object]] = [
-            (level, f"{decimals(low)} to {decimals(high)}{unit}"),
+            (f"{100 * self.confidence:g}% interval", f"{decimals(low)} to {decimals(high)}{unit}"),
             ("standard error", f"{decimals(self.stderr)}{unit}"),
+            *([("in bits", decimals(self.bits))] if of_mi else []),
+            *([("independence", self.independence)] if self.independence else []),
+            ("from", f"{self.rows:,} rows, method {self.method}"),
         ]
-        if of_mi:
-            rows.append(("in bits", decimals(self.bits)))
-        if self.independence:
-            rows.append(("independence", self.independence))
-        rows.append(("from", f"{self.rows:,} rows, method {self.method}"))
         title = f"{self.estimates.capitalize()} {decimals(self.nats)}{unit}"
         return card(title, rows, notes=self.warnings)
 
@@ -145,16 +141,20 @@ def estimate(
     groups: (n,), or None when every row is its own. correction: what is added for the bias of
     fitting; doubt: its standard error.
     """
-    n = len(values)
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)
     reach = normal_quantile(confidence) * stderr
+    low, high = nats - reach, nats + reach
+    if method.estimates == "mutual information":
+        # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
+        # An estimate that chance has put below zero stays inside its interval.
+        low, high = min(max(low, 0.0), nats), max(high, reach)
     return MIEstimate(
         nats=nats,
         stderr=stderr,
-        ci=_interval(nats, reach, method),
+        ci=(low, high),
         confidence=confidence,
-        rows=n,
+        rows=len(values),
         method=method.key,
         estimates=method.estimates,
         warnings=warnings,
@@ -162,17 +162,6 @@ def estimate(
         null_p=null_p,
         shuffles=shuffles,
     )
-
-
-def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
-    """No dependence is below none: the lower end stops at zero, the upper one a reach above it.
-
-    An estimate that chance has put below zero stays inside its interval.
-    """
-    low, high = nats - reach, nats + reach
-    if method.estimates != "mutual information":
-        return low, high
-    return min(max(low, 0.0), nats), max(high, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,10 +189,9 @@ def normal_quantile(confidence: float) -> float:
 
 def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:
     """Of the mean of the values (n,), from the spread of their sums over groups."""
-    deviations = values - values.mean()
-    sums = deviations if groups is None else np.bincount(groups, weights=deviations)
+    sums = values - values.mean()
     if groups is not None:
-        sums = sums[np.bincount(groups) > 0]
+        sums = np.bincount(groups, weights=sums)[np.bincount(groups) > 0]
     count = len(sums)
     if count < 2:
         return math.inf

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-from estimator.helpers import FAULTY_CHECKS
+from estimators.pointwise.helpers import FAULTY_CHECKS
 from pointdep import CLASSICAL, ClassicalDependency, PointwiseDependency
 from pointdep.errors import DataWarning, InputError
 
