@@ -126,7 +126,7 @@ def pseudo_values(
 
 def estimate(
     values: Array,
-    method: Method,
+    method: Any,
     *,
     confidence: float = 0.95,
     warnings: tuple[str, ...] = (),
@@ -138,8 +138,8 @@ def estimate(
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
-    groups: (n,), or None when every row is its own. correction: what is added for the bias of
-    fitting; doubt: its standard error.
+    method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
+    own. correction: what is added for the bias of fitting; doubt: its standard error.
     """
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)

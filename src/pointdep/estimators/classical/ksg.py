@@ -30,7 +30,7 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
     if len(x) < k + 2:
         raise InputError(
             f"Found {len(x)} sample(s) while more are required: method 'ksg' with k={k} needs "
-            f"n_samples of at least {k + 2}; give more rows or a smaller k"
+            f"n_samples of at least {k + 2}"
         )
     if x.mixed or y.mixed:
         return _neighbours(_spread(x), _spread(y), k, progress)
@@ -46,8 +46,8 @@ def check(x: Side, y: Side) -> None:
     """Refuse two sides of categories, which have no neighbours."""
     if x.codes is not None and y.codes is not None:
         raise InputError(
-            "method 'ksg' measures distances, and both sides are categories: use "
-            "ClassicalDependency('counting'), or say discrete_x=False where labels are numbers"
+            "method 'ksg' measures distances, and both sides are categories: use 'counting', or "
+            "say discrete_x=False where labels are numbers"
         )
 
 
@@ -149,8 +149,7 @@ def _without_ties(values: Array, name: str, seed: int) -> Array:
     if share > _MOST_TIES:
         raise InputError(
             f"{share:.0%} of the rows of {name} equal another one, and method 'ksg' is for "
-            f"continuous columns: say discrete_{name.lower()}=True if they are categories (and "
-            "method='counting' if both sides are), or use PointwiseDependency()"
+            f"continuous columns: say discrete_{name.lower()}=True if they are categories"
         )
     if not tied.any():
         return values
