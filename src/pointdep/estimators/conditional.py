@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,31 +15,17 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep import errors
 from pointdep.core.methods import METHODS, get_method
-from pointdep.data import storage
+from pointdep.data import sides, storage
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-    as_side,
-    require_same_length,
-    warn_of_other_order,
-)
-from pointdep.errors import (
-    DataWarning,
-    FitWarning,
-    Flag,
-    InputError,
-    ModelFileError,
-    PointdepWarning,
-    names_nearest_option,
-    warn_caller,
-)
+from pointdep.data.sides import RawSide, SideEncoder, as_side
+from pointdep.errors import DataWarning, Flag, InputError, ModelFileError
 from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.persistence import plain_seed, reading
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.inference.bias import FittingBias
-from pointdep.inference.mutual_information import Array, MIEstimate, estimate, standard_error
+from pointdep.inference.mutual_information import Array, MIEstimate, RowValues, standard_error
 from pointdep.inference.out_of_fold import wide_flags
 
 if TYPE_CHECKING:
@@ -71,32 +57,26 @@ class Conditions:
         """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
         import pandas as pd
 
-        y, z = _columns(raw_y, self.y), _columns(raw_z, self.z)
-        frames = []
-        for columns in (y + z, z):
-            frame = pd.DataFrame(dict(enumerate(values for _, values in columns)))
-            frame.columns = pd.Index([name for name, _ in columns])  # which need not be distinct
-            frames.append(frame)
-        return frames[0], frames[1]
+        z = _table(raw_z, self.z)
+        return pd.concat([_table(raw_y, self.y), z], axis=1), z
 
 
-def _columns(raw: RawSide, encoder: SideEncoder) -> list[tuple[str, Any]]:
-    """(name, (rows,) values) of each column, categories declared as such.
+def _table(raw: RawSide, encoder: SideEncoder) -> pd.DataFrame:
+    """(rows, d), categories declared as such.
 
     Columns of a table keep the names they had in fit, those of an array are "Y0", "Y1", ...
     """
     import pandas as pd
 
-    found = []
-    for position, name in enumerate(encoder.names):
-        values: Any = raw.column(position)
-        if raw.category_mask[position]:
-            values = pd.Categorical(values)
-        elif values.dtype.kind == "b":
+    columns: dict[int, Any] = {}
+    for position, is_category in enumerate(raw.category_mask):
+        values = raw.column(position)
+        if values.dtype.kind == "b" and not is_category:
             # Booleans here were declared numbers, and would be read as categories again.
             values = values.astype(np.uint8)
-        found.append((name if encoder.named else f"{encoder.side}{position}", values))
-    return found
+        columns[position] = pd.Categorical(values) if is_category else values
+    names = [n if encoder.named else f"{encoder.side}{k}" for k, n in enumerate(encoder.names)]
+    return pd.DataFrame(columns).set_axis(pd.Index(names), axis=1)  # which need not be distinct
 
 
 # The two fits whose difference is taken: alike in everything but the data.
@@ -108,18 +88,17 @@ _PROOF = 2.0  # standard errors
 
 
 def make_parts(
-    estimator: PointwiseDependency | None, *, random_state: Any, progress: bool
+    given: PointwiseDependency, *, random_state: Any, progress: bool
 ) -> dict[str, PointwiseDependency]:
     """Two copies of the estimator, not yet fitted, that will split the rows alike."""
-    given = PointwiseDependency() if estimator is None else estimator
     if not isinstance(given, PointwiseDependency):
         raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
     method = get_method(given.method, given.method_options)
     if not method.is_mean_of_pmi:
-        allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
+        allowed = ", ".join(key for key, other in METHODS.items() if other.is_mean_of_pmi)
         raise InputError(
             f"method {method.key!r} does not infer the mean of PMI over rows, so that its "
-            f"difference is no conditional mutual information: choose from {', '.join(allowed)}"
+            f"difference is no conditional mutual information: choose from {allowed}"
         )
     if not isinstance(given.critic, str | type):
         raise InputError(
@@ -127,23 +106,20 @@ def make_parts(
             "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"
         )
     state = given.random_state if random_state is None else random_state
-    if given.checkpoint is not None and state is None:
-        raise InputError(
-            "checkpoint needs a fixed random_state: another seed has nothing to resume"
-        )
+    file = given.checkpoint
+    if file is not None and state is None:
+        raise InputError("checkpoint needs a fixed random_state, to find what to resume")
     shared = {
         # One whole number for both: a generator would go on between the fits.
         "random_state": int(check_random_state(state).randint(2**31 - 1)),
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }
-    file = given.checkpoint
-    return {
-        part: clone(given).set_params(
-            **shared, checkpoint=None if file is None else Path(f"{file}.{part}")
-        )
-        for part in FIT_OF
-    }
+    parts = {part: clone(given).set_params(**shared) for part in FIT_OF}
+    if file is not None:
+        for part, model in parts.items():
+            model.set_params(checkpoint=Path(f"{file}.{part}"))
+    return parts
 
 
 class SplitOnce:
@@ -188,6 +164,8 @@ def bias_of_difference(
 Array32 = NDArray[np.float32]
 
 
+@errors.names_options
+@dataclass(eq=False, repr=False)
 class ConditionalDependency(DependencyEstimator):
     """Learn PMI(x; y | z) = log p(x,y|z) / (p(x|z) p(y|z)) from rows of three variables.
 
@@ -216,19 +194,11 @@ class ConditionalDependency(DependencyEstimator):
     n_rows_ : rows fitted.
     """
 
-    @names_nearest_option
-    def __init__(
-        self,
-        estimator: PointwiseDependency | None = None,
-        *,
-        discrete_z: bool | None = None,
-        random_state: Any = None,
-        progress: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.discrete_z = discrete_z
-        self.random_state = random_state
-        self.progress = progress
+    estimator: PointwiseDependency | None = None
+    _: KW_ONLY
+    discrete_z: bool | None = None
+    random_state: Any = None
+    progress: bool = True
 
     def fit(
         self, X: Any, Y: Any = None, Z: Any = None, groups: Any = None
@@ -239,19 +209,16 @@ class ConditionalDependency(DependencyEstimator):
         groups: (n,), as of `PointwiseDependency.fit`: rows of one group are no independent draws.
         """
         if Y is None or Z is None:
-            raise InputError(
-                f"{'Y' if Y is None else 'Z'} is missing: call fit(X, Y, Z) with three arrays of "
-                "rows that belong together; without a condition Z, use PointwiseDependency"
-            )
+            raise InputError(f"{'Y' if Y is None else 'Z'} is missing: call fit(X, Y, Z)")
         given = PointwiseDependency() if self.estimator is None else self.estimator
         parts = make_parts(given, random_state=self.random_state, progress=self.progress)
         raw_x = as_side(X, "X", discrete=given.discrete_x)
         raw_y = as_side(Y, "Y", discrete=given.discrete_y)
         raw_z = as_side(Z, "Z", discrete=self.discrete_z)
         codes = group_codes(groups)
-        require_same_length(raw_x, raw_y, codes, raw_z)
-        warn_of_other_order(X, Y)
-        warn_of_other_order(X, Z, "Z")
+        sides.require_same_length(raw_x, raw_y, codes, raw_z)
+        sides.warn_of_other_order(X, Y)
+        sides.warn_of_other_order(X, Z, "Z")
         SideEncoder.fit(raw_x, "X")  # for its warnings, which the two fits keep to themselves
         conditions = Conditions(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
         yz, z = conditions.tables(raw_y, raw_z)
@@ -259,14 +226,13 @@ class ConditionalDependency(DependencyEstimator):
         parts[JOINT].set_params(discrete_y=of_y if of_y is of_z else None)  # None: by type
         parts[MARGINAL].set_params(discrete_y=of_z)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PointdepWarning)  # said here, of the right side
+            warnings.simplefilter("ignore", errors.PointdepWarning)  # said here, of the right side
             parts[JOINT].fit(X, yz, groups=codes)
             parts[MARGINAL].fit(X, z, groups=codes)
         for model in parts.values():
             model.set_params(cv=given.cv)  # rather than these splits, which are of these rows
         self._set_fitted(parts[JOINT], parts[MARGINAL], conditions)
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
+        self._warn_of_flags()
         return self
 
     def pmi(self, X: Any, Y: Any, Z: Any) -> Array32:
@@ -282,7 +248,7 @@ class ConditionalDependency(DependencyEstimator):
             if not issubclass(one.category, DataWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         if any(issubclass(one.category, DataWarning) for one in caught):
-            warn_caller(
+            errors.warn_caller(
                 "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
                 "extrapolation (outside(X, Y, Z) says which)",
                 DataWarning,
@@ -311,25 +277,20 @@ class ConditionalDependency(DependencyEstimator):
         """
         check_is_fitted(self, "joint_")
         differences = self.joint_.oof_values_ - self.marginal_.oof_values_
-        known = ~np.isnan(differences)
-        values, codes = differences[known], self.joint_.groups_
-        codes = None if codes is None else codes[known]
+        known, codes = ~np.isnan(differences), self.joint_.groups_
         correction, doubt = bias_of_difference(
-            self.joint_.bias_, self.marginal_.bias_, values, codes
+            self.joint_.bias_,
+            self.marginal_.bias_,
+            differences[known],
+            None if codes is None else codes[known],
         )
+        rows = RowValues(differences, codes, correction, doubt)
         if X is not None or Y is not None or Z is not None:
             values = self.pmi(X, Y, Z).astype(np.float64)
             codes = group_codes(groups, len(values))
-            correction, doubt = 0.0, math.hypot(correction, doubt)
-        return estimate(
-            values,
-            get_method(self.joint_.method, self.joint_.method_options),
-            confidence=confidence,
-            warnings=tuple(str(flag) for flag in self.flags_),
-            groups=codes,
-            correction=correction,
-            doubt=doubt,
-        )
+            rows = RowValues(values, codes, doubt=math.hypot(correction, doubt))
+        method = get_method(self.joint_.method, self.joint_.method_options)
+        return rows.estimate(method, confidence=confidence, warnings=self._notes)
 
     def save(self, path: str | Path) -> None:
         """Write both models, and how Y and Z are read, as one folder of safetensors and JSON."""
@@ -363,9 +324,7 @@ class ConditionalDependency(DependencyEstimator):
         path = Path(path)
         about, _ = storage.read_model(path)
         if _KIND not in about:
-            raise ModelFileError(
-                f"{path} is a model of pairs: read it with PointwiseDependency.load"
-            )
+            raise ModelFileError(f"{path} is a model of pairs: use PointwiseDependency.load")
         with reading(path):
             saved = about[_KIND]
             params, digests = dict(saved["params"]), {p: saved["sha256"][p] for p in FIT_OF}
@@ -405,7 +364,7 @@ class ConditionalDependency(DependencyEstimator):
             raise InputError("X, Y and Z are all needed: a row has three parts")
         raw_x = as_side(X, "X", discrete=self.joint_.encoder_x_.discrete)
         raw_y, raw_z = self.conditions_.read(Y, Z)
-        require_same_length(raw_x, raw_y, z=raw_z)
+        sides.require_same_length(raw_x, raw_y, z=raw_z)
         return self.conditions_.tables(raw_y, raw_z)
 
 

@@ -179,6 +179,13 @@ class RowValues:
     doubt: float = 0.0
     digests: tuple[str, str] | None = None
 
+    def estimate(self, method: Any, **options: Any) -> MIEstimate:
+        """Their mean, as `estimate` has it, which takes the options."""
+        known = ~np.isnan(self.values)
+        groups = None if self.groups is None else self.groups[known]
+        about = {"correction": self.correction, "doubt": self.doubt, **options}
+        return estimate(self.values[known], method, groups=groups, **about)
+
 
 def normal_quantile(confidence: float) -> float:
     """Half the width of a normal interval, in standard errors; InputError for a wrong level."""

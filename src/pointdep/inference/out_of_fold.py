@@ -201,9 +201,9 @@ def inference_values(
     number = torch.cumsum(valid, 0) - 1  # position among the rows that are not padding
     count, block, _ = blocks.shape
     columns = number.view(count, 1, block).expand(count, block, block).reshape(-1, block)
-    weights = [part[0].cpu()[valid] for part in (cells.joint, cells.product)]
-    log_ratios = blocks.reshape(-1, block)[valid]
-    values = pseudo_values(method, log_ratios, *weights, columns.clamp(min=0)[valid])
+    parts = blocks.reshape(-1, block), cells.joint[0].cpu(), cells.product[0].cpu()
+    log_ratio, joint, product = (part[valid] for part in parts)
+    values = pseudo_values(method, log_ratio, joint, product, columns.clamp(min=0)[valid])
     position = {row: k for k, row in enumerate(index_array[0][index_array[0] >= 0].tolist())}
     return values[[position[row] for row in rows.tolist()]]
 

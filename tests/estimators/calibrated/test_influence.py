@@ -68,14 +68,14 @@ def refitted(matrix, fits, m, fresh):
     return torch.stack(weights).mean(0), reported, float(torch.stack(of_fresh).mean())
 
 
-def as_critic(fits, found, candidates, names, levelled):
+def as_critic(fits, on_weights, candidates, names, levelled):
     kept = slice(None if levelled else 0)
     return CalibratedCritic(
         Embeddings(1.0, normalize=False),
         torch.stack([fit.weights for fit in fits]),
         candidates[kept],
         (names % FOLDS)[kept],
-        found.weights,
+        on_weights,
         names,
         queries="x" if levelled else None,
         temperature=TEMPERATURE,
@@ -92,19 +92,19 @@ def test_influence_is_the_derivative_of_a_weighted_refit(levelled):
     names = torch.arange(ROWS) // 2
     matrix = LogitMatrix(x @ y.T, names[:, None] != names, levelled)
     fits = _fit_folds(matrix, names % FOLDS, FOLDS, TEMPERATURE, seed=0)
-    found = influence(matrix, fits, TEMPERATURE)
-    assert found.reported.sum() == pytest.approx(0.0, abs=1e-9)
-    of_fresh = as_critic(fits, found, y, names, levelled).influence_on_mean(fresh_x, fresh_y)
+    on_weights, on_reported = influence(matrix, fits, TEMPERATURE)
+    assert on_reported.sum() == pytest.approx(0.0, abs=1e-9)
+    of_fresh = as_critic(fits, on_weights, y, names, levelled).influence_on_mean(fresh_x, fresh_y)
     fresh = (fresh_x * fresh_y).sum(1), fresh_x @ y.T
     for row in (0, 17, 40):
         step = torch.zeros(ROWS).double()
         step[row] = 1e-3
         up, down = (refitted(matrix, fits, 1 + sign * step, fresh) for sign in (1, -1))
         weights, reported, other = ((a - b) / 2e-3 for a, b in zip(up, down, strict=True))
-        assert found.weights[:, row].mean(0).numpy() == pytest.approx(
+        assert on_weights[:, row].mean(0).numpy() == pytest.approx(
             weights.numpy(), rel=2e-2, abs=1e-4
         )
-        assert float(found.reported[row]) == pytest.approx(reported, rel=2e-2, abs=1e-5)
+        assert float(on_reported[row]) == pytest.approx(reported, rel=2e-2, abs=1e-5)
         assert float(of_fresh[row]) == pytest.approx(other, rel=2e-2, abs=1e-5)
 
 

@@ -141,8 +141,8 @@ class TestScikitLearn:
         assert not hasattr(model, "feature_names_in_")
 
     def test_quiet(self):
-        loud = {"estimator": small(), "progress": True}
-        for options in ({"progress": False}, {"estimator": small(progress=False)}):
+        loud = {"given": small(), "progress": True}
+        for options in ({"progress": False}, {"given": small(progress=False)}):
             parts = make_parts(**{**loud, **options}, random_state=0)
             assert not any(part.progress for part in parts.values())
         assert all(part.progress for part in make_parts(**loud, random_state=0).values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from pointdep import errors
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import as_side, require_same_length, side_digest
-from pointdep.errors import MEANINGS, FitWarning, Flag, InputError
+from pointdep.errors import MEANINGS, Flag, InputError
 from pointdep.estimators.base import DependencyEstimator, read_pairs
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits
-from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate, normal_quantile
+from pointdep.inference.mutual_information import MIEstimate, RowValues, normal_quantile
 from pointdep.inference.scoring import shuffled_log_likelihood
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
@@ -61,6 +61,8 @@ class NotGivenError(InputError, AttributeError):
     """The method does not give this; also an AttributeError, so that `hasattr` says so."""
 
 
+@errors.names_options
+@dataclass(eq=False, repr=False)
 class ClassicalDependency(DependencyEstimator):
     """Estimate dependence from paired rows as was done before neural networks.
 
@@ -87,25 +89,14 @@ class ClassicalDependency(DependencyEstimator):
     n_rows_ : what was fitted.
     """
 
-    @errors.names_nearest_option
-    def __init__(
-        self,
-        method: str = "ksg",
-        *,
-        folds: int = 5,
-        method_options: Mapping[str, Any] | None = None,
-        discrete_x: bool | None = None,
-        discrete_y: bool | None = None,
-        random_state: Any = None,
-        progress: bool = True,
-    ) -> None:
-        self.method = method
-        self.folds = folds
-        self.method_options = method_options
-        self.discrete_x = discrete_x
-        self.discrete_y = discrete_y
-        self.random_state = random_state
-        self.progress = progress
+    method: str = "ksg"
+    _: KW_ONLY
+    folds: int = 5
+    method_options: Mapping[str, Any] | None = None
+    discrete_x: bool | None = None
+    discrete_y: bool | None = None
+    random_state: Any = None
+    progress: bool = True
 
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> ClassicalDependency:
         """Fit on paired rows.
@@ -131,8 +122,7 @@ class ClassicalDependency(DependencyEstimator):
         self.reader_x_, self.reader_y_ = readers
         self.digests_ = side_digest(raw_x), side_digest(raw_y)
         self._set_features(self.reader_x_.encoder)
-        for flag in self.flags_:
-            errors.warn_caller(str(flag), FitWarning)
+        self._warn_of_flags()
         return self
 
     @property
@@ -160,19 +150,12 @@ class ClassicalDependency(DependencyEstimator):
                 "no number of nats; use another method, such as ClassicalDependency('ulsif')"
             )
         rows = row_values(self, X, Y, groups)
-        known = ~np.isnan(rows.values)
-        if not np.isfinite(rows.values[known]).all():
+        if np.isinf(rows.values).any():
             raise InputError(
                 "some pairs never came together, and their PMI without smoothing is minus "
                 "infinity: set smoothing above 0 in method_options"
             )
-        found = estimate(
-            rows.values[known],
-            method,
-            confidence=confidence,
-            groups=None if rows.groups is None else rows.groups[known],
-            warnings=tuple(str(flag) for flag in self.flags_),
-        )
+        found = rows.estimate(method, confidence=confidence, warnings=self._notes)
         # The whole interval, below zero too: nothing is known here of a bias of fitting.
         reach = normal_quantile(confidence) * found.stderr
         return replace(found, ci=(found.nats - reach, found.nats + reach))
@@ -214,7 +197,7 @@ class ClassicalDependency(DependencyEstimator):
         self, method: ClassicalMethod, x: Side, y: Side, codes: Codes | None, progress: Progress
     ) -> None:
         """Set the model, what it says out of fold, and what MI is the mean of."""
-        self.flags_: tuple[Flag, ...] = ()
+        self.flags_ = ()
         self.model_: Any = None
         self._oof: Array32 | None = None
         if method.fit is None:

@@ -50,7 +50,8 @@ class PHSICModel(PairModel):
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) PHSIC of each pair."""
         left, right = self._sides(x, y)
-        return (left * right).sum(1)
+        scores: Array = (left * right).sum(1)
+        return scores
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) PHSIC of every x with every y."""

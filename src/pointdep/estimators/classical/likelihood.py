@@ -160,7 +160,7 @@ def fit(
 
     options: `components` and `max_components`, of `fit_mixture`.
     """
-    mixture = partial(fit_mixture, seed=seed, ridge=ridge, **options)
+    mixture: Callable[[Array], Mixture] = partial(fit_mixture, seed=seed, ridge=ridge, **options)
     if x.codes is not None:
         return _fit_labels(x, y.values, mixture, ridge, labels_first=True)
     if y.codes is not None:

@@ -48,7 +48,8 @@ class CountModel(PairModel):
         if self.correction == "none":
             return plug_in
         came_x, came_y = (int(np.count_nonzero(c)) for c in (self.counts_x, self.counts_y))
-        return plug_in + (came_x + came_y - self.cells.size - 1) / (2 * self.counts_x.sum())
+        rows = float(self.counts_x.sum())
+        return plug_in + (came_x + came_y - self.cells.size - 1) / (2 * rows)
 
     def _log_ratio(self, x: Codes, y: Codes, smoothing: float) -> Array:
         """log r where x and y, broadcast against each other, meet; `smoothing` on every cell."""
