@@ -54,9 +54,7 @@ class CriticSettings:
     def critic_link(self) -> str:
         """What the critic's output stands for."""
         if self.kind.models_log_ratio and self.link not in {"auto", "log_ratio"}:
-            raise InputError(
-                f"link={self.link!r}: the critic {self.critic!r} models log r; leave link at 'auto'"
-            )
+            raise InputError(f"link={self.link!r}: the critic {self.critic!r} models log r")
         if self.link == "auto":
             return "log_ratio" if self.kind.models_log_ratio else "score"
         return self.link
@@ -139,9 +137,7 @@ def batch_shape(
         block = int(negatives) + 1
     if isinstance(batch_size, str):
         if block > smallest:
-            raise InputError(
-                f"negatives={negatives} but a split has only {smallest} training rows: choose fewer"
-            )
+            raise InputError(f"negatives={negatives} but a split has {smallest} training rows")
         batch = max(block, batch - batch % block)
     return batch, block
 

@@ -146,17 +146,13 @@ class CalibratedDependency(PointwiseDependency):
             found = calibrate(source, rows, side)
             model = calibrated_model.calibrated_model(source, found, rows, side)
             held = FitRows(rows).out_of_fold(model, Silent())
-        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
+        self._keep(model, FitRows(rows), held)
         self._set_slope()
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
         # A row also decides, through the calibrations, what the others are found to have.
         self.oof_values_[found.rows] += len(rows.x) * found.reported.numpy()
-        self.groups_, self.training_rows_ = rows.codes, FitRows(rows).kept()
         count = embeddings.draws(rows.codes, len(rows.x))
         resolution = math.sqrt(found.weights.shape[1] / 2) / count
         self.bias_ = FittingBias(closed_form=max(found.gap, 0.0), resolution=resolution)
-        self.jackknife_ = rows.jackknife_factor()
         self.history_: list[Any] = []
         copies = groups is None and not isinstance(source, Table)
         slope = self.slope_, self.slope_stderr_
@@ -185,9 +181,7 @@ class CalibratedDependency(PointwiseDependency):
         sample = None if reference is None else _numbers(reference, "reference")
         if (sample is None) != (critic.queries is None):
             kind, verb = ("one-sided", "needs") if sample is None else ("two-sided", "takes no")
-            raise InputError(
-                f"read_out of a {kind} model {verb} reference, logits of the queries with a sample"
-            )
+            raise InputError(f"read_out of a {kind} model {verb} reference logits")
         if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
             shapes = f"logits {tuple(values.shape)} and reference {tuple(sample.shape)}"
             raise InputError(f"{shapes} must have the same queries in their rows")
@@ -258,10 +252,9 @@ class CalibratedDependency(PointwiseDependency):
 
 def _numbers(values: Any, name: str) -> Tensor:
     """A user's array or tensor, in float64 on the CPU."""
-    if isinstance(values, Tensor):
-        numbers = values.detach().cpu().double()
-    else:
-        numbers = torch.from_numpy(np.asarray(values, np.float64))
+    if not isinstance(values, Tensor):
+        values = np.asarray(values, np.float64)
+    numbers = torch.as_tensor(values).detach().cpu().double()
     if bool(numbers.isnan().any()):
         raise InputError(f"{name} holds NaN: give numbers")
     return numbers
@@ -314,7 +307,7 @@ def load(
         calibrated = CalibratedCritic(source, *buffers, queries=side, temperature=temperature)
         model = calibrated_model.assembled(calibrated, made.encoder_x_.dim, made.encoder_y_.dim)
         model.seen.copy_(tensors["seen"])
-    made._set_fitted(model.to(made._device()), made.encoder_x_, made.encoder_y_, made.n_rows_)
+    made._set_model(model.to(made._device()))
     made._set_slope()
     made.history_ = []
     return made

@@ -385,9 +385,7 @@ def calibrate(source: Source, rows: PairedRows, queries: str | None) -> Calibrat
         gap = float(np.mean(gaps))
         return Calibration(weights, *about, on_weights, reported, gap, spread)
     if mean < -_CLEAR * summed_stderr(on_weights.mean(0)[:, 0], names):
-        raise InputError(
-            "pairs have lower logits than others: are these distances, or rows in another order?"
-        )
+        raise InputError("pairs have lower logits than others: are these distances?")
     return Calibration(0 * weights, *about, 0 * on_weights, 0 * reported, 0.0, spread)
 
 

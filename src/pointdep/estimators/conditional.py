@@ -23,7 +23,8 @@ from pointdep.data.sides import RawSide, SideEncoder, as_side
 from pointdep.errors import DataWarning, Flag, InputError, ModelFileError
 from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.persistence import plain_seed, reading
-from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.estimators.pointwise import MANY_OUTSIDE, PointwiseDependency, pair_columns
+from pointdep.fitting.progress import show
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.mutual_information import Array, MIEstimate, RowValues, standard_error
 from pointdep.inference.out_of_fold import wide_flags
@@ -240,14 +241,8 @@ class ConditionalDependency(DependencyEstimator):
 
         Warns where one of the fits meets many pairs unlike any it has seen; `outside` says which.
         """
-        yz, z = self._tables(X, Y, Z)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DataWarning)
-            values: Array32 = self.joint_.pmi(X, yz) - self.marginal_.pmi(X, z)
-        for one in caught:
-            if not issubclass(one.category, DataWarning):
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        if any(issubclass(one.category, DataWarning) for one in caught):
+        values, outside = self._answers(X, Y, Z)
+        if max(float(far.mean()) for far in outside) > MANY_OUTSIDE:
             errors.warn_caller(
                 "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
                 "extrapolation (outside(X, Y, Z) says which)",
@@ -257,8 +252,19 @@ class ConditionalDependency(DependencyEstimator):
 
     def outside(self, X: Any, Y: Any, Z: Any) -> NDArray[np.bool_]:
         """Which rows are unlike any of the fit, (n,): their PMI is an extrapolation."""
-        yz, z = self._tables(X, Y, Z)
-        return self.joint_.outside(X, yz) | self.marginal_.outside(X, z)
+        joint, marginal = self._answers(X, Y, Z)[1]
+        return joint | marginal
+
+    def _answers(self, X: Any, Y: Any, Z: Any) -> tuple[Array32, list[NDArray[np.bool_]]]:
+        """PMI(x; y | z), and whether a pair is outside the data of each of the fits."""
+        tables = self._tables(X, Y, Z)
+        with warnings.catch_warnings(), show("scoring", enabled=self.progress) as progress:
+            warnings.simplefilter("ignore", errors.PointdepWarning)  # said already, of Y and Z
+            joint, marginal = (
+                pair_columns(model, X, table, progress)
+                for model, table in zip((self.joint_, self.marginal_), tables, strict=True)
+            )
+        return joint["pmi"] - marginal["pmi"], [joint["outside"], marginal["outside"]]
 
     def mutual_information(
         self,
@@ -300,13 +306,11 @@ class ConditionalDependency(DependencyEstimator):
         given, seed = self.estimator, self.random_state
         if seed is None and given is not None:
             seed = given.random_state
+        # The options that the two models do not hold.
+        of_y = None if given is None else given.discrete_y
+        params = {"discrete_y": of_y, "discrete_z": self.discrete_z}
         about = {
-            # The options that the two models do not hold.
-            "params": {
-                "discrete_y": None if given is None else given.discrete_y,
-                "discrete_z": self.discrete_z,
-                "random_state": plain_seed(seed),
-            },
+            "params": params | {"random_state": plain_seed(seed)},
             "sides": {"y": self.conditions_.y.to_dict(), "z": self.conditions_.z.to_dict()},
         }
         with storage.replaced_folder(path) as new:

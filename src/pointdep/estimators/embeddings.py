@@ -52,10 +52,7 @@ class RowKind(NamedTuple):
             return
         largest = max(int(numbers.max()), -int(numbers.min()))
         if largest > _EXACT:
-            raise InputError(
-                f"{side} holds {largest}, and whole numbers above {_EXACT} reach a function "
-                "rounded: number the rows anew from 0, or give such numbers in two columns"
-            )
+            raise InputError(f"{side} holds {largest}: numbers above {_EXACT} would be rounded")
 
 
 def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
@@ -270,9 +267,7 @@ def as_table(logits: Any) -> NDArray[np.float32]:
     except ValueError as error:
         raise InputError(f"logits is no matrix ({error})") from None
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
-        raise InputError(
-            f"logits has shape {table.shape} but must be square, (n, n), with pairs on the diagonal"
-        )
+        raise InputError(f"logits has shape {table.shape} but must be square, (n, n)")
     if table.dtype.kind not in "iuf":
         raise InputError(f"logits holds {table.dtype}: give numbers")
     wrong = ~np.isfinite(table)

@@ -158,11 +158,6 @@ class FitRows:
         """(count,) group of each row, or None."""
         return self.paired.codes
 
-    @property
-    def share(self) -> str:
-        """For the title of the progress bar: the part of the work that this process does."""
-        return ""
-
     def smallest_training(self) -> int:
         """Rows that the replica with the fewest trains on."""
         return min(len(split.train) for split in self.paired.splits)
@@ -221,10 +216,6 @@ class StreamedFitRows(FitRows):
     @property
     def codes(self) -> NDArray[np.int64] | None:
         return self.plan.codes
-
-    @property
-    def share(self) -> str:
-        return self.processes.share
 
     @property
     def mapped(self) -> StreamedRows:

@@ -56,9 +56,7 @@ def permutation_null(
         order = order[np.sort(one_of_each)]
     chosen = torch.from_numpy(order[:_MOST_ROWS]).to(rows.x.device)
     if len(chosen) < _LEAST_ROWS:
-        raise InputError(
-            f"shuffles needs at least {_LEAST_ROWS} rows, one of each group, not {len(chosen)}"
-        )
+        raise InputError(f"shuffles needs {_LEAST_ROWS} rows, one of each group, not {len(chosen)}")
     x, y = rows.x[chosen], rows.y[chosen]
     orders = [np.arange(len(x)), *(random.permutation(len(x)) for _ in range(shuffles))]
     small = replace(rows, x=x, y=y, codes=None)

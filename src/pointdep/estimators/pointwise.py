@@ -38,7 +38,7 @@ from pointdep.fitting.state import remove_state
 from pointdep.inference import scoring
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, RowValues
-from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
+from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
 from pointdep.inference.verdicts import Origin
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Array32 = NDArray[np.float32]
 
 ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
-_MANY_OUTSIDE = 0.01
+MANY_OUTSIDE = 0.01  # share of pairs from which a warning is due
 _OF_TRAINING = ("learning_rate", "weight_decay", "max_epochs", "patience", "average")
 _PART = 1 << 24  # numbers that are answered about at a time, where the rows are many
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
@@ -168,7 +168,8 @@ class PointwiseDependency(DependencyEstimator):
         copies = [] if groups is not None else rows.copies()
         options = self._training_options(settings, rows)
         checkpoint = self._open_checkpoint(model, rows, options)
-        title = f"fitting {len(paired.splits)} model(s) of {method.key}{rows.share}"
+        share = processes.share if isinstance(rows, fit_rows.StreamedFitRows) else ""
+        title = f"fitting {len(paired.splits)} model(s) of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
@@ -187,14 +188,9 @@ class PointwiseDependency(DependencyEstimator):
                 groups=rows.paired.groups,
             )
             held = rows.out_of_fold(model, progress)
-        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         known = rows.paired.values(held.pmi)
-        self._set_fitted(model, paired.encoder_x, paired.encoder_y, rows.count)
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.history_, self.groups_ = trained.history, rows.codes
-        self.bias_, self.jackknife_ = held.bias, rows.paired.jackknife_factor()
-        self.training_rows_, self._settings = rows.kept(), settings
-        self.digests_ = paired.digests
+        self._keep(model, rows, held)
+        self.history_, self._settings, self.digests_ = trained.history, settings, paired.digests
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         self.flags_ = (
@@ -283,7 +279,7 @@ class PointwiseDependency(DependencyEstimator):
         """
         found = self._answers(X, Y)
         far = found["outside"]
-        if float(far.mean()) > _MANY_OUTSIDE:
+        if float(far.mean()) > MANY_OUTSIDE:
             errors.warn_caller(
                 f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
                 "PMI is an extrapolation (outside(X, Y) says which)",
@@ -459,12 +455,7 @@ class PointwiseDependency(DependencyEstimator):
         from pointdep.retrieval import search
 
         return search.index_candidates(
-            self.model_,
-            self._encode_side,
-            candidates,
-            side=side,
-            kind=kind,
-            progress=self.progress,
+            self.model_, self._encode_side, candidates, side=side, kind=kind, progress=self.progress
         )
 
     def load_index(self, path: str | Path) -> CandidateIndex:
@@ -694,13 +685,18 @@ class PointwiseDependency(DependencyEstimator):
             ("models", f"{models}, {answered}" if answered else models),
         ]
 
-    def _set_fitted(
-        self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int
-    ) -> None:
-        """The model, what reads its input, and scikit-learn's attributes of X."""
-        self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
-        self.n_rows_, self.n_replicas_ = rows, model.replicas
-        self._set_features(encoder_x)
+    def _keep(self, model: RatioModel, rows: FitRows, held: OutOfFold) -> None:
+        """What a fit has found, and the rows that it was found from."""
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        self.encoder_x_, self.encoder_y_ = rows.paired.encoder_x, rows.paired.encoder_y
+        self.n_rows_, self.groups_ = rows.count, rows.codes
+        self.oof_pmi_, self.oof_values_, self.bias_ = held.pmi, held.pseudo_values, held.bias
+        self.jackknife_, self.training_rows_ = rows.paired.jackknife_factor(), rows.kept()
+        self._set_model(model)
+
+    def _set_model(self, model: RatioModel) -> None:
+        self.model_, self.n_replicas_ = model, model.replicas
+        self._set_features(self.encoder_x_)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

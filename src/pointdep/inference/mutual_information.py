@@ -105,10 +105,7 @@ def pseudo_values(
     take weights, and autograd does the rest.
     """
     if method.uses_product and not bool((product > 0).any()):
-        raise InputError(
-            f"method {method.key!r} infers from pairs of different rows (and groups), and here "
-            "there are none: give more rows or groups"
-        )
+        raise InputError(f"method {method.key!r} infers from pairs of different rows: give more")
     n = len(log_ratio)
     weight = torch.ones(n, dtype=torch.float64, requires_grad=True)
     scores = method.inverse(log_ratio.double().cpu())
@@ -129,17 +126,16 @@ def estimate(
     method: Any,
     *,
     confidence: float = 0.95,
-    warnings: tuple[str, ...] = (),
     groups: NDArray[np.int64] | None = None,
     correction: float = 0.0,
     doubt: float = 0.0,
-    null_p: float | None = None,
-    shuffles: int = 0,
+    **about: Any,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
     method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
-    own. correction: what is added for the bias of fitting; doubt: its standard error.
+    own. correction: what is added for the bias of fitting; doubt: its standard error. about: other
+    fields of the estimate.
     """
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)
@@ -157,10 +153,8 @@ def estimate(
         rows=len(values),
         method=method.key,
         estimates=method.estimates,
-        warnings=warnings,
         correction=correction,
-        null_p=null_p,
-        shuffles=shuffles,
+        **about,
     )
 
 

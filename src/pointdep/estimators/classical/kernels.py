@@ -165,23 +165,20 @@ def fit_ulsif(
     bandwidths = BANDWIDTHS if bandwidth is None else (bandwidth,)
     ridges = RIDGES if ridge is None else (ridge,)
     best = (math.inf, bandwidths[0], ridges[0])
+
+    def basis(scale: float) -> KernelRatio:
+        widths = scale * medians[0], scale * medians[1]
+        return KernelRatio(x.values[chosen], y.values[chosen], widths, np.zeros(len(chosen)), floor)
+
     if len(bandwidths) * len(ridges) > 1:
         for scale in bandwidths:
-            sums = _sums(_empty(x, y, chosen, medians, scale, floor), x, y, part_of)
+            sums = _sums(basis(scale), x, y, part_of)
             for lam, loss in zip(ridges, _cross_validated(sums, ridges), strict=True):
                 best = min(best, (loss, scale, lam))
-    model = _empty(x, y, chosen, medians, best[1], floor)
+    model = basis(best[1])
     H, h = _moments(_sums(model, x, y, np.zeros(len(x), dtype=np.int64)), [0])
     weights = np.linalg.solve(H + best[2] * np.eye(len(h)), h).astype(np.float64)
     return replace(model, weights=weights)
-
-
-def _empty(
-    x: Side, y: Side, rows: Codes, medians: Sequence[float], scale: float, floor: float
-) -> KernelRatio:
-    """The basis alone."""
-    widths = scale * medians[0], scale * medians[1]
-    return KernelRatio(x.values[rows], y.values[rows], widths, np.zeros(len(rows)), floor)
 
 
 def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> Sums:

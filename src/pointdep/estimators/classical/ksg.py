@@ -45,10 +45,7 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
 def check(x: Side, y: Side) -> None:
     """Refuse two sides of categories, which have no neighbours."""
     if x.codes is not None and y.codes is not None:
-        raise InputError(
-            "method 'ksg' measures distances, and both sides are categories: use 'counting', or "
-            "say discrete_x=False where labels are numbers"
-        )
+        raise InputError("method 'ksg': both sides are categories, use 'counting'")
 
 
 def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:

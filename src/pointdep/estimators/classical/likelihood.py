@@ -173,15 +173,10 @@ def fit(
 def check(x: Side, y: Side) -> None:
     """Refuse what is not a mixture of Gaussians, whole or label by label."""
     if x.codes is not None and y.codes is not None:
-        raise InputError(
-            "method 'likelihood' fits Gaussians, and both sides are categories: use 'counting'"
-        )
+        raise InputError("method 'likelihood': both sides are categories, use 'counting'")
     for name, side in (("X", x), ("Y", y)):
         if side.mixed:
-            raise InputError(
-                f"method 'likelihood' has no density for {name}, which mixes numbers and "
-                "categories: use PointwiseDependency() or ClassicalDependency('ulsif')"
-            )
+            raise InputError(f"method 'likelihood': {name} mixes numbers and categories")
 
 
 def _fit_labels(
@@ -213,7 +208,4 @@ def _fit_labels(
 
 def _require_rows(rows: int, width: int) -> None:
     if rows < width + 2:
-        raise InputError(
-            f"method 'likelihood' has {rows} rows for a covariance of {width} columns: give at "
-            f"least {width + 2} per fold, or fewer columns"
-        )
+        raise InputError(f"method 'likelihood' has {rows} rows for {width} columns: give more rows")

@@ -151,10 +151,7 @@ def fit_gaussian(x: Side, y: Side, *, seed: int, correction: str) -> GaussianMod
     mean_y, white_y = _whitening(y.values)
     ranks = white_x.shape[1], white_y.shape[1]
     if len(x) < sum(ranks) + 2:
-        raise InputError(
-            f"method 'cca' has {len(x)} rows for {ranks[0]} + {ranks[1]} dimensions: give at least "
-            f"{sum(ranks) + 2} rows per fold, or fewer columns"
-        )
+        raise InputError(f"method 'cca' has {len(x)} rows for {sum(ranks)} columns: give more rows")
     cross = ((x.values - mean_x) @ white_x).T @ ((y.values - mean_y) @ white_y) / len(x)
     left, correlations, right = np.linalg.svd(cross, full_matrices=False)
     correlations = np.minimum(correlations, _LARGEST_CORRELATION)
