@@ -137,20 +137,12 @@ class TestGroups:
         assert sorted(groups[places]) == list(range(40))
         torch.testing.assert_close(seen[0].y, model.training_rows_.paired.y[places])  # still pairs
 
-    def test_copies_of_independent_pairs_are_no_dependence(self):
-        """Without groups every copy that is reported was trained on."""
-        random = np.random.default_rng(1)
-        x, y = random.standard_normal((2, 40, 3))
-        number = np.arange(240) % 40
-        model = fitted(x[number], y[number], groups=number)
-        assert model.mutual_information(shuffles=9).null_p > 0.1
-
 
 @pytest.mark.parametrize("groups", [None, np.arange(60) % 15])
 def test_too_few_rows(groups):
     x, y = np.random.default_rng(0).standard_normal((2, 15 if groups is None else 60, 2))
     model = fitted(x, y, groups=groups)
-    with pytest.raises(InputError, match="at least 16 rows, one of each group, not 15"):
+    with pytest.raises(InputError, match="16 rows, one of each group, not 15"):
         model.mutual_information(shuffles=4)
 
 

@@ -59,14 +59,6 @@ def test_the_error_is_that_of_the_jackknife(key):
     assert found.stderr == pytest.approx(delete_one(key), rel=0.04)
 
 
-def test_a_row_counts_as_x_and_as_y():
-    """Scores of y alone: 1 + E_J[s] - E_M[exp s] depends on row j through s_j - exp(s_j)."""
-    effect = torch.randn(N, generator=RANDOM, dtype=torch.float64)
-    found = estimate(values_of("js", effect.expand(N, N)), METHODS["js"]).stderr
-    exact = (effect - effect.exp()).std().item() / math.sqrt(N)
-    assert found == pytest.approx(exact, rel=0.05)
-
-
 def test_coverage_of_the_interval():
     """Nominal 90 % intervals of E_J[log r] for Gaussian pairs and the true r."""
     rho, hits, runs = 0.6, 0, 400
