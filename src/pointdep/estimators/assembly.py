@@ -87,16 +87,9 @@ def make_model(
     activation = settings.activation
     if activation == "auto":
         activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
-    critic = build_critic(
-        settings.critic,
-        replicas,
-        x_dim,
-        y_dim,
-        hidden=settings.hidden,
-        embedding_dim=settings.embedding_dim,
-        activation=activation,
-        wide=settings.wide,
-    )
+    how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
+    how |= {"activation": activation, "wide": settings.wide}
+    critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
     kind, methods = settings.kind, [method] * replicas
     maps = kind.side_map(replicas, x_dim), kind.side_map(replicas, y_dim)
     fronts = (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None

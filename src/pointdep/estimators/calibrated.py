@@ -191,7 +191,21 @@ class CalibratedDependency(PointwiseDependency):
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; a function of yours is not in it, `load` takes it again."""
         check_is_fitted(self, "model_")
-        _save(self, Path(path))
+        critic = self._critic
+        about, tensors = persistence.fitted_parts(self)
+        params = {name: getattr(self, name) for name in _PARAMS}
+        about |= {
+            "kind": "calibrated",
+            "params": params | {"random_state": persistence.plain_seed(self.random_state)},
+            "source": type(critic.source).__name__.lower(),
+            "temperature": float(critic.temperature),
+            "rows_are": [[list(kind.shape), kind.whole] for kind in self._kinds],
+        }
+        tensors |= {name: getattr(critic, name) for name in BUFFERS}
+        tensors["seen"] = self.model_.seen
+        if isinstance(critic.source, Table):
+            tensors |= {"logits": critic.source.logits, "named": critic.source.names}
+        storage.write_model(Path(path), about, tensors)
 
     def _found(self) -> list[tuple[str, object]]:
         slope = f"{self.slope_:.3g} +- {self.slope_stderr_:.2g}, shift {self.shift_:.3g}"
@@ -265,24 +279,6 @@ def _numbers(values: Any, name: str) -> Tensor:
 _PARAMS = ("loss", "queries", "scale", "normalize", "folds")
 
 
-def _save(estimator: CalibratedDependency, path: Path) -> None:
-    critic = estimator._critic
-    about, tensors = persistence.fitted_parts(estimator)
-    about |= {
-        "kind": "calibrated",
-        "params": {name: getattr(estimator, name) for name in _PARAMS}
-        | {"random_state": persistence.plain_seed(estimator.random_state)},
-        "source": type(critic.source).__name__.lower(),
-        "temperature": float(critic.temperature),
-        "rows_are": [[list(kind.shape), kind.whole] for kind in estimator._kinds],
-    }
-    tensors |= {name: getattr(critic, name) for name in BUFFERS}
-    tensors["seen"] = estimator.model_.seen
-    if isinstance(critic.source, Table):
-        tensors |= {"logits": critic.source.logits, "named": critic.source.names}
-    storage.write_model(path, about, tensors)
-
-
 def load(
     about: dict[str, Any], tensors: dict[str, Tensor], path: Path, *, critic: Any, device: str
 ) -> CalibratedDependency:
@@ -336,17 +332,9 @@ def from_embeddings(
     loss, queries, scale, normalize: how the model was trained, as of `CalibratedDependency`.
     groups: (n,), for rows that are not independent draws.
     """
-    return CalibratedDependency(
-        "inner",
-        loss=loss,
-        queries=queries,
-        scale=scale,
-        normalize=normalize,
-        folds=folds,
-        random_state=random_state,
-        device=device,
-        progress=progress,
-    ).fit(X, Y, groups)
+    how: dict[str, Any] = {"loss": loss, "queries": queries, "scale": scale, "folds": folds}
+    how |= {"random_state": random_state, "device": device, "progress": progress}
+    return CalibratedDependency("inner", normalize=normalize, **how).fit(X, Y, groups)
 
 
 def from_logits(
@@ -379,12 +367,5 @@ def from_logits(
     else:
         logits = as_table(logits)
         X = Y = np.arange(len(logits))
-    return CalibratedDependency(
-        logits,
-        loss=loss,
-        queries=queries,
-        folds=folds,
-        random_state=random_state,
-        device=device,
-        progress=progress,
-    ).fit(X, Y, groups)
+    how = {"folds": folds, "random_state": random_state, "device": device, "progress": progress}
+    return CalibratedDependency(logits, loss=loss, queries=queries, **how).fit(X, Y, groups)

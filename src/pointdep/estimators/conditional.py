@@ -36,30 +36,18 @@ if TYPE_CHECKING:
 # Y and Z, each as the user gave it, side by side as one table.
 
 
-@dataclass(frozen=True, eq=False)
-class Conditions:
-    """How Y and Z are read, the same way in fit and after: the columns that fit has seen."""
+Encoders = tuple[SideEncoder, SideEncoder]
+"""How Y and Z are read, the same way in fit and after: the columns that fit has seen."""
 
-    y: SideEncoder
-    z: SideEncoder
 
-    def read(self, Y: Any, Z: Any) -> tuple[RawSide, RawSide]:
-        """New rows of both sides, checked."""
-        found = []
-        for values, encoder in ((Y, self.y), (Z, self.z)):
-            raw = as_side(values, encoder.side, discrete=encoder.discrete)
-            # For its errors alone: the models take Z, or Y and Z together, for their Y, and would
-            # name the wrong side.
-            encoder.encode(raw)
-            found.append(raw)
-        return found[0], found[1]
+def both_tables(
+    encoders: Encoders, raw_y: RawSide, raw_z: RawSide
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
+    import pandas as pd
 
-    def tables(self, raw_y: RawSide, raw_z: RawSide) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
-        import pandas as pd
-
-        z = _table(raw_z, self.z)
-        return pd.concat([_table(raw_y, self.y), z], axis=1), z
+    z = _table(raw_z, encoders[1])
+    return pd.concat([_table(raw_y, encoders[0]), z], axis=1), z
 
 
 def _table(raw: RawSide, encoder: SideEncoder) -> pd.DataFrame:
@@ -221,9 +209,9 @@ class ConditionalDependency(DependencyEstimator):
         sides.warn_of_other_order(X, Y)
         sides.warn_of_other_order(X, Z, "Z")
         SideEncoder.fit(raw_x, "X")  # for its warnings, which the two fits keep to themselves
-        conditions = Conditions(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
-        yz, z = conditions.tables(raw_y, raw_z)
-        of_y, of_z = conditions.y.discrete, conditions.z.discrete
+        encoders = SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z")
+        yz, z = both_tables(encoders, raw_y, raw_z)
+        of_y, of_z = (encoder.discrete for encoder in encoders)
         parts[JOINT].set_params(discrete_y=of_y if of_y is of_z else None)  # None: by type
         parts[MARGINAL].set_params(discrete_y=of_z)
         with warnings.catch_warnings():
@@ -232,7 +220,7 @@ class ConditionalDependency(DependencyEstimator):
             parts[MARGINAL].fit(X, z, groups=codes)
         for model in parts.values():
             model.set_params(cv=given.cv)  # rather than these splits, which are of these rows
-        self._set_fitted(parts[JOINT], parts[MARGINAL], conditions)
+        self._set_fitted(parts, encoders)
         self._warn_of_flags()
         return self
 
@@ -311,7 +299,7 @@ class ConditionalDependency(DependencyEstimator):
         params = {"discrete_y": of_y, "discrete_z": self.discrete_z}
         about = {
             "params": params | {"random_state": plain_seed(seed)},
-            "sides": {"y": self.conditions_.y.to_dict(), "z": self.conditions_.z.to_dict()},
+            "sides": {s: e.to_dict() for s, e in zip("yz", self.encoders_, strict=True)},
         }
         with storage.replaced_folder(path) as new:
             parts = {part: new.with_name(part) for part in FIT_OF}
@@ -333,32 +321,30 @@ class ConditionalDependency(DependencyEstimator):
             saved = about[_KIND]
             params, digests = dict(saved["params"]), {p: saved["sha256"][p] for p in FIT_OF}
             discrete_y = params.pop("discrete_y")
-            conditions = Conditions(*(SideEncoder.from_dict(saved["sides"][s]) for s in "yz"))
+            of_y, of_z = (SideEncoder.from_dict(saved["sides"][side]) for side in "yz")
         models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
         for part, digest in digests.items():
             if _digest(path / part) != digest:
                 raise ModelFileError(f"{path / part} belongs to another model than {path}")
         prototype = clone(models[JOINT]).set_params(discrete_y=discrete_y, random_state=None)
         made = cls(prototype, **params)
-        made._set_fitted(models[JOINT], models[MARGINAL], conditions)
+        made._set_fitted(models, (of_y, of_z))
         return made
 
     def _found(self) -> list[tuple[str, object]]:
         return [("conditional mutual information", self.mutual_information())]
 
-    def _set_fitted(
-        self, joint: PointwiseDependency, marginal: PointwiseDependency, conditions: Conditions
-    ) -> None:
-        self.joint_, self.marginal_, self.conditions_ = joint, marginal, conditions
-        self.oof_pmi_: Array32 = joint.oof_pmi_ - marginal.oof_pmi_
+    def _set_fitted(self, models: dict[str, PointwiseDependency], encoders: Encoders) -> None:
+        self.joint_, self.marginal_, self.encoders_ = models[JOINT], models[MARGINAL], encoders
+        self.oof_pmi_: Array32 = self.joint_.oof_pmi_ - self.marginal_.oof_pmi_
         self.flags_ = tuple(
             Flag(flag.name, flag.replicas, f"in the fit of {FIT_OF[part]}, {flag.message}")
-            for part, model in ((JOINT, joint), (MARGINAL, marginal))
+            for part, model in models.items()
             for flag in model.flags_
             if flag.name != "wide_interval"  # that of the difference is another
         )
-        self.n_rows_ = joint.n_rows_
-        self._set_features(joint.encoder_x_)
+        self.n_rows_ = self.joint_.n_rows_
+        self._set_features(self.joint_.encoder_x_)
         self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
 
     def _tables(self, X: Any, Y: Any, Z: Any) -> tuple[Any, Any]:
@@ -367,9 +353,14 @@ class ConditionalDependency(DependencyEstimator):
         if X is None or Y is None or Z is None:
             raise InputError("X, Y and Z are all needed: a row has three parts")
         raw_x = as_side(X, "X", discrete=self.joint_.encoder_x_.discrete)
-        raw_y, raw_z = self.conditions_.read(Y, Z)
-        sides.require_same_length(raw_x, raw_y, z=raw_z)
-        return self.conditions_.tables(raw_y, raw_z)
+        raws = []
+        for values, encoder in zip((Y, Z), self.encoders_, strict=True):
+            raws.append(as_side(values, encoder.side, discrete=encoder.discrete))
+            # For its errors alone: the models take Z, or Y and Z together, for their Y, and would
+            # name the wrong side.
+            encoder.encode(raws[-1])
+        sides.require_same_length(raw_x, raws[0], z=raws[1])
+        return both_tables(self.encoders_, *raws)
 
 
 def _digest(part: Path) -> str:

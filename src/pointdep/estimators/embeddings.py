@@ -93,17 +93,9 @@ def read_rows(
 def _as_they_are(raw: RawSide, name: str) -> SideEncoder:
     """An encoder that leaves numbers alone."""
     width = raw.width
-    return SideEncoder(
-        side=name,
-        names=raw.names,
-        named=raw.named,
-        category_mask=(False,) * width,
-        numeric_at=tuple(range(width)),
-        center=np.zeros(width),
-        scale=np.ones(width),
-        category_at=(),
-        categories=(),
-    )
+    about: dict[str, Any] = {"side": name, "names": raw.names, "named": raw.named}
+    about |= {"center": np.zeros(width), "scale": np.ones(width), "numeric_at": tuple(range(width))}
+    return SideEncoder(category_mask=(False,) * width, category_at=(), categories=(), **about)
 
 
 _ROWS = 256  # given to the user's function at a time, of each side

@@ -51,6 +51,7 @@ IN_MEMORY = 1 << 27
 LARGEST_BATCH = 1024
 """Rows per step of streamed rows: there are rows enough for steps enough."""
 
+_OF_BATCHES = ("batch_size", "block", "seed", "max_epochs")
 _KEPT_ROWS, _KEPT_NUMBERS = 1 << 17, 1 << 26
 _STOP_ROWS, _STOP_NUMBERS = 1 << 14, 1 << 25  # the numbers are those of all replicas
 
@@ -80,11 +81,6 @@ class PairedRows:
     seed: int
     numbers: NDArray[np.int64] | None = None
     digests: tuple[str, str] | None = None
-
-    @property
-    def both_numeric(self) -> bool:
-        """Whether each side has a column of numbers."""
-        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
 
     def values(self, of_all: NDArray[Any]) -> NDArray[Any]:
         """Of values for all rows of the data those of these rows."""
@@ -265,11 +261,8 @@ class StreamedFitRows(FitRows):
         return StreamedBatches(
             self.mapped,
             self.plan,
-            batch_size=options.batch_size,
-            block=options.block,
-            seed=options.seed,
-            max_epochs=options.max_epochs,
             progress=progress,
+            **{name: getattr(options, name) for name in _OF_BATCHES},
             lean=is_lean(model, options.batch_size, options.block),
             sharing=Sharing(self.processes, model.critic) if self.processes.several else None,
         )

@@ -165,6 +165,7 @@ class PointwiseDependency(DependencyEstimator):
         settings = self._critic_settings(rows.count, max(widths))
         model = assembly.make_model(settings, method, len(paired.splits), *widths)
         rows = rows.prepare(model)
+        paired = rows.paired
         copies = [] if groups is not None else rows.copies()
         options = self._training_options(settings, rows)
         checkpoint = self._open_checkpoint(model, rows, options)
@@ -173,7 +174,7 @@ class PointwiseDependency(DependencyEstimator):
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
-                rows.paired,
+                paired,
                 options,
                 progress=progress,
                 checkpoint=checkpoint,
@@ -181,14 +182,11 @@ class PointwiseDependency(DependencyEstimator):
                 **rows.training_sources(model, options, progress),
             )
             found = store_reference(
-                model,
-                *rows.paired.parts[:3],
-                size=self.reference_size,
-                seed=seed,
-                groups=rows.paired.groups,
+                model, *paired.parts[:3], size=self.reference_size, seed=seed, groups=paired.groups
             )
             held = rows.out_of_fold(model, progress)
-        known = rows.paired.values(held.pmi)
+        known = paired.values(held.pmi)
+        numeric = paired.encoder_x.numeric_mask.any() and paired.encoder_y.numeric_mask.any()
         self._keep(model, rows, held)
         self.history_, self._settings, self.digests_ = trained.history, settings, paired.digests
         self.hidden_ = persistence.plain_hidden(settings.hidden)
@@ -196,7 +194,7 @@ class PointwiseDependency(DependencyEstimator):
         self.flags_ = (
             *few_rows_flags(rows.count),
             *copies,
-            *(determined_flags(model, rows.paired.shared_column) if paired.both_numeric else []),
+            *(determined_flags(model, paired.shared_column) if numeric else []),
             *trained.flags,
             *found,
             *held.flags,
@@ -256,7 +254,8 @@ class PointwiseDependency(DependencyEstimator):
         if X is None and Y is None:
             pmi = torch.from_numpy(self.training_rows_.paired.values(self.oof_pmi_))
         else:
-            pmi = self._score(held.x, held.y)
+            with show("scoring", enabled=self.progress) as progress:
+                pmi = scoring.score_pairs(self.model_, held.x, held.y, progress)
         known = ~pmi.isnan()
         pmi = pmi[known].to(self.model_.seen.device)
         pairs = held.x[known.to(held.x.device)], held.y[known.to(held.y.device)]
@@ -330,8 +329,7 @@ class PointwiseDependency(DependencyEstimator):
 
     def pd(self, X: Any, Y: Any) -> Array32:
         """r of each pair, (n,)."""
-        values: Array32 = np.exp(self.pmi(X, Y))
-        return values
+        return np.exp(self.pmi(X, Y))
 
     def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
         """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
@@ -420,19 +418,9 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         from pointdep.retrieval import search
 
-        return search.retrieve(
-            self.model_,
-            self._encode_side,
-            X,
-            candidates,
-            k,
-            queries=queries,
-            exact=exact,
-            index=index,
-            shortlist=shortlist,
-            measure_recall=measure_recall,
-            progress=self.progress,
-        )
+        how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
+        how |= {"shortlist": shortlist, "measure_recall": measure_recall, "progress": self.progress}
+        return search.retrieve(self.model_, self._encode_side, X, candidates, k, **how)
 
     def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
         """Prepare candidates of one side for `retrieve`.
@@ -513,21 +501,11 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         from pointdep.retrieval import search
 
-        return search.model_metrics(
-            self.model_,
-            self._encode_side,
-            X,
-            Y,
-            queries=queries,
-            relevant=relevant,
-            category_ids=self._category_ids,
-            ks=ks,
-            matching=matching,
-            draws=draws,
-            distractors=distractors,
-            random_state=random_state,
-            progress=self.progress,
-        )
+        how: dict[str, Any] = {"queries": queries, "relevant": relevant, "ks": ks}
+        how |= {"matching": matching, "draws": draws, "distractors": distractors}
+        how |= {"random_state": random_state, "category_ids": self._category_ids}
+        how |= {"progress": self.progress}
+        return search.model_metrics(self.model_, self._encode_side, X, Y, **how)
 
     def score(self, X: Any, Y: Any, groups: Any = None) -> float:
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
@@ -543,10 +521,6 @@ class PointwiseDependency(DependencyEstimator):
             seed=ANSWER_SEED,
             groups=group_codes(groups, len(x)),
         )
-
-    def _score(self, x: Tensor, y: Tensor) -> Tensor:
-        with show("scoring", enabled=self.progress) as progress:
-            return scoring.score_pairs(self.model_, x, y, progress)
 
     def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         device = self.model_.seen.device

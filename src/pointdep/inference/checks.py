@@ -71,8 +71,7 @@ class RatioCheck:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("p-value", f"{self.p_value:.2g}"), ("rows", self.rows)]
-        if self.recalibration is not None:
-            fit = self.recalibration
+        if (fit := self.recalibration) is not None:
             rows.append(("slope", f"{fit.slope:.2f} +- {fit.slope_stderr:.2f}"))
         return card(self.verdict, rows)
 
@@ -129,12 +128,17 @@ def check_log_ratio(
     if balances and not passed:
         fault = verdicts.name_fault(results, fit)
     low, high = joint_quantiles(blocks, _ENDS)
+    # If log r is right, at most a share e^v of the joint pairs has log r <= v, for the joint is r
+    # times the product. Pairs that came together by chance know no such limit. One pair is no
+    # share: two must lie there.
+    values, share = _joint_shares(blocks)
+    many_far_below = ((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any()
     verdict = verdicts.put_into_words(
         fault,
         results,
         fit,
         ends=(low, high),
-        wrong_pairs=wrong_pairs_likely(blocks),
+        wrong_pairs=bool(many_far_below),
         origin=origin or Origin(),
         rows=blocks.units,
         p_value=p_value,
@@ -205,17 +209,6 @@ def joint_quantiles(blocks: Blocks, at: Sequence[float]) -> list[float]:
     # Rounding of the running sum must not move a place by one pair.
     index = torch.searchsorted(share, torch.tensor(at, dtype=torch.float64) - 1e-9)
     return [float(values[i]) for i in index.clamp(max=len(values) - 1)]
-
-
-def wrong_pairs_likely(blocks: Blocks) -> bool:
-    """Whether far below zero there are many times more joint pairs than log r allows.
-
-    If log r is right, at most a share e^v of the joint pairs has log r <= v, for the joint is r
-    times the product. Pairs that came together by chance know no such limit. One pair is no share:
-    two must lie there.
-    """
-    values, share = _joint_shares(blocks)
-    return bool(((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any())
 
 
 def _joint_shares(blocks: Blocks) -> tuple[Tensor, Tensor]:

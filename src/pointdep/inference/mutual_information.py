@@ -49,8 +49,7 @@ class MIEstimate:
     @property
     def ci_bits(self) -> tuple[float, float]:
         """The interval in bits."""
-        low, high = self.ci
-        return low / math.log(2.0), high / math.log(2.0)
+        return self.ci[0] / math.log(2.0), self.ci[1] / math.log(2.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""

@@ -229,12 +229,11 @@ def few_flags(values: Array) -> list[Flag]:
 
 def wide_flags(found: MIEstimate) -> list[Flag]:
     """Whether an estimate says little: its interval is wide, and wide beside it."""
-    nats, ci = found.nats, found.ci
-    wide = ci[1] - ci[0] > max(_WIDE, _WIDE_SHARE * nats)
-    if not wide or found.estimates != "mutual information":
+    nats, (low, high) = found.nats, found.ci
+    if not high - low > max(_WIDE, _WIDE_SHARE * nats) or found.estimates != "mutual information":
         return []
     message = (
-        f"{MEANINGS['wide_interval']} (out of fold {nats:.2g}, {ci[0]:.2g} to {ci[1]:.2g} nats). "
+        f"{MEANINGS['wide_interval']} (out of fold {nats:.2g}, {low:.2g} to {high:.2g} nats). "
         "Models of few rows may miss a part of the dependence too, so that the truth lies above. "
         "Give more rows, or fewer columns"
     )

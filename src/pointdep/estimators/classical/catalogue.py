@@ -63,7 +63,7 @@ class ClassicalMethod:
     pmi: what `pmi` gives: log r in "nats", a "score" that only ranks pairs, or "none".
     options: option names and their values.
     rules: the default of each option, and what it must be.
-    accepts: refuses sides that the method is not for; None if it takes every kind.
+    refuses: what a side, or both, must not hold.
     fit: ``(x, y, *, seed, **options) -> PairModel``; None where there is nothing to fit.
     local: ``(x, y, *, seed, progress, **options) -> (n,)``, values whose mean is the MI of these
         very rows.
@@ -78,7 +78,7 @@ class ClassicalMethod:
     pmi: Literal["nats", "score", "none"] = "nats"
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Rule] = field(default_factory=dict, repr=False)
-    accepts: Callable[[Side, Side], None] | None = field(default=None, repr=False)
+    refuses: tuple[str, ...] = field(default=(), repr=False)
     fit: Callable[..., PairModel] | None = field(default=None, repr=False)
     local: Callable[..., Array] | None = field(default=None, repr=False)
     dense: bool = False
@@ -90,6 +90,17 @@ class ClassicalMethod:
     def __reduce__(self) -> tuple[Any, ...]:
         # The key and the options are all of it; functions and the mapping are not pickled.
         return get_classical, (self.key, dict(self.options))
+
+    def check_sides(self, x: Side, y: Side) -> None:
+        """Refuse sides that the method is not for."""
+        for name, side in (("X", x), ("Y", y)):
+            kind = "numbers and categories" if side.mixed else "numbers"
+            if side.codes is None and kind in self.refuses:
+                declare = f"discrete_{name.lower()}=True if these are categories"
+                raise InputError(f"method {self.key!r}: {name} holds {kind}; say {declare}")
+        both = x.codes is not None and y.codes is not None
+        if both and "categories on both sides" in self.refuses:
+            raise InputError(f"method {self.key!r}: both sides are categories, use 'counting'")
 
     def configure(self, **options: Any) -> ClassicalMethod:
         """The same method with other options; a misspelt option names the nearest right one."""
@@ -115,7 +126,7 @@ _TABLE = (
             "smoothing": Rule(0.5, zero=True),
             "correction": Rule("miller_madow", ("miller_madow", "none", "out_of_fold")),
         },
-        accepts=plug_in.require_categories,
+        refuses=("numbers", "numbers and categories"),
         fit=plug_in.count,
     ),
     ClassicalMethod(
@@ -166,7 +177,7 @@ _TABLE = (
             "max_components": Rule(5, whole=True),
             "ridge": Rule(1e-6),
         },
-        accepts=likelihood.check,
+        refuses=("numbers and categories", "categories on both sides"),
         fit=likelihood.fit,
     ),
     ClassicalMethod(
@@ -180,7 +191,7 @@ _TABLE = (
         cannot="PMI: its terms belong to rows, not to pairs; it reads too low in many dimensions",
         pmi="none",
         rules={"k": Rule(5, whole=True)},
-        accepts=ksg.check,
+        refuses=("categories on both sides",),
         local=ksg.local_values,
     ),
     ClassicalMethod(

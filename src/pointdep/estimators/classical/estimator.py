@@ -114,8 +114,7 @@ class ClassicalDependency(DependencyEstimator):
             readers[0].read(raw_x, dense=method.dense),
             readers[1].read(raw_y, dense=method.dense),
         )
-        if method.accepts is not None:
-            method.accepts(x, y)
+        method.check_sides(x, y)
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, progress)
         self.method_, self.groups_, self.n_rows_ = method, codes, len(x)
@@ -234,15 +233,6 @@ class ClassicalDependency(DependencyEstimator):
             )
         return method.local(x, y, seed=self.seed_, progress=progress, **method.options)
 
-    def _of_rows(self, X: Any, Y: Any, groups: Any) -> tuple[Array, Codes | None]:
-        """(n,) values of given rows whose mean is their mutual information, and their groups."""
-        x, y = self._sides(X, Y)
-        codes = group_codes(groups, len(x))
-        with show("scoring", enabled=self.progress) as progress:
-            if self.method_.local is None:
-                return pair_values(self.model_, x, y, progress), codes
-            return self._local(self.method_, x, y, codes, progress), codes
-
     def _sides(
         self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
     ) -> tuple[Side, Side]:
@@ -291,4 +281,9 @@ def row_values(
     if X is None and Y is None:
         assert model.mi_values_ is not None
         return RowValues(model.mi_values_, model.groups_, digests=model.digests_)
-    return RowValues(*model._of_rows(X, Y, groups))
+    x, y = model._sides(X, Y)
+    codes, method = group_codes(groups, len(x)), model.method_
+    with show("scoring", enabled=model.progress) as progress:
+        if method.local is None:
+            return RowValues(pair_values(model.model_, x, y, progress), codes)
+        return RowValues(model._local(method, x, y, codes, progress), codes)

@@ -125,8 +125,7 @@ class KernelRatio(PairModel):
         )
 
     def _log(self, ratio: Array) -> Array:
-        logs: Array = np.log(np.maximum(ratio, self.floor))
-        return logs
+        return np.log(np.maximum(ratio, self.floor))
 
 
 Sums = tuple[Array, Array, Array, Array]

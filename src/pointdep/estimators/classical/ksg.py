@@ -42,12 +42,6 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
     return _neighbours(a, b, k, progress)
 
 
-def check(x: Side, y: Side) -> None:
-    """Refuse two sides of categories, which have no neighbours."""
-    if x.codes is not None and y.codes is not None:
-        raise InputError("method 'ksg': both sides are categories, use 'counting'")
-
-
 def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
     """KSG's terms psi(k) + psi(n) - psi(nx) - psi(ny), (n,), and what rows do to others' terms.
 

@@ -127,8 +127,7 @@ class LabelMixtures(PairModel):
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log r of each pair."""
         labels, values = self._sides(x, y)
-        pairs: Array = self._table(values)[np.arange(len(values)), labels]
-        return pairs
+        return self._table(values)[np.arange(len(values)), labels]
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) log r of every x with every y."""
@@ -168,15 +167,6 @@ def fit(
     joint = np.hstack([x.values, y.values])
     _require_rows(*joint.shape)
     return JointMixture(mixture(joint), x.values.shape[1])
-
-
-def check(x: Side, y: Side) -> None:
-    """Refuse what is not a mixture of Gaussians, whole or label by label."""
-    if x.codes is not None and y.codes is not None:
-        raise InputError("method 'likelihood': both sides are categories, use 'counting'")
-    for name, side in (("X", x), ("Y", y)):
-        if side.mixed:
-            raise InputError(f"method 'likelihood': {name} mixes numbers and categories")
 
 
 def _fit_labels(

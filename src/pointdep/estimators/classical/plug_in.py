@@ -76,16 +76,6 @@ def count(x: Side, y: Side, *, seed: int, smoothing: float, correction: str) -> 
     return CountModel(cells, counts.astype(np.float64), of_x, of_y, float(smoothing), correction)
 
 
-def require_categories(x: Side, y: Side) -> None:
-    """Refuse measurements: hardly any pair of them comes twice."""
-    for name, side in (("X", x), ("Y", y)):
-        if side.codes is None:
-            raise InputError(
-                f"method 'counting' counts categories, and {name} holds numbers: use another "
-                f"method, or say discrete_{name.lower()}=True if these numbers are categories"
-            )
-
-
 def _codes(side: Side) -> Codes:
     assert side.codes is not None  # check() was passed
     return side.codes
