@@ -86,16 +86,3 @@ def test_chance_and_extreme_values(sure, wanted):
         return np.where(a == b, sure, -sure).astype(np.float32)
 
     assert shuffled_log_likelihood(score, 9, seed=0) == pytest.approx(wanted)
-
-
-def test_the_true_ratio_scores_best():
-    x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], 4000).T
-
-    def score(r):
-        def log_ratio(a, b):
-            square = r**2 * (x[a] ** 2 + y[b] ** 2) - 2 * r * x[a] * y[b]
-            return -0.5 * math.log(1 - r**2) - square / (2 * (1 - r**2))
-
-        return shuffled_log_likelihood(log_ratio, 4000, seed=0)
-
-    assert score(0.7) > max(score(0.4), score(0.85), score(0.0))

@@ -158,10 +158,10 @@ class CalibratedCritic(Critic):
         """What is added to slope * logit, of levels (R, n, COUNT) or (n, COUNT): (R, n)."""
         slope, shift, *mix = self.weights.to(level).unsqueeze(-1).unbind(1)
         first = level[..., 0]
-        found = shift - slope * first
+        excess = torch.zeros_like(first)
         for k, weight in enumerate(mix, 1):
-            found = found + weight * (first - level[..., k])
-        return found
+            excess = excess + weight * (first - level[..., k])
+        return shift - slope * first + excess
 
     def stderr(self, influences: Tensor) -> float:
         """Of what the calibration rows have these influences on, (m,)."""

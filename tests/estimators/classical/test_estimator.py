@@ -72,16 +72,6 @@ def test_swapped_sides_give_the_same(key):
     assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, rel=1e-4)
 
 
-@every_key
-def test_the_same_seed_gives_the_same(key):
-    data = data_for(key)
-    one, other = fit(key, *data), fit(key, *data)
-    if key != "phsic":
-        assert one.mutual_information() == other.mutual_information()
-    if key != "ksg":
-        np.testing.assert_array_equal(one.oof_pmi_, other.oof_pmi_)
-
-
 @pytest.mark.parametrize("key", ON_NUMBERS)
 def test_scale_and_container_do_not_matter(key):
     frames = [pd.DataFrame(v, columns=["a", "b"]) for v in (X, Y)]

@@ -40,17 +40,6 @@ def test_pmi_is_that_of_the_counts(smoothing):
     np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_many_rows_find_the_table():
-    x, y = table_rows(200_000)
-    model = fit("counting", x, y)
-    np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), TRUE_PMI, atol=0.05)
-    found = model.mutual_information()
-    truth = float((TABLE * TRUE_PMI).sum())
-    assert found.nats == pytest.approx(truth, abs=4 * found.stderr)
-    assert found.rows == 200_000
-    assert found.method == "counting"
-
-
 def test_the_plug_in_and_the_corrections():
     found = fit("counting", X, Y, correction="none").mutual_information()
     assert found.nats == pytest.approx(mutual_info_score(X, Y))

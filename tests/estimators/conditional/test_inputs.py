@@ -336,20 +336,6 @@ class TestFiles:
         refitted = fit(X, Y, LABELS, **again.get_params(deep=False))
         np.testing.assert_array_equal(refitted.oof_pmi_, model.oof_pmi_)
 
-    def test_replacing(self, tmp_path):
-        place = tmp_path / "model"
-        base().save(place)
-        other = fit(X, Y, Z, random_state=1)
-        other.save(place)
-        found = ConditionalDependency.load(place).oof_pmi_
-        np.testing.assert_array_equal(found, other.oof_pmi_)
-        assert [p.name for p in tmp_path.iterdir()] == ["model"]
-        (place / "notes.txt").write_text("mine")
-        with pytest.raises(InputError, match="holds other files"):
-            base().save(place)
-        with pytest.raises(InputError, match="does not exist"):
-            base().save(tmp_path / "no" / "model")
-
     def test_other_folders(self, tmp_path):
         base().joint_.save(tmp_path / "pairs")
         with pytest.raises(ModelFileError, match=r"use PointwiseDependency\.load"):

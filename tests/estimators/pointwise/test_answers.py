@@ -59,22 +59,6 @@ def test_the_diagonal_of_the_matrix(method, critic):
     np.testing.assert_allclose(model.pd(x, y), np.exp(model.pmi(x, y)), rtol=1e-6)
 
 
-def test_pmi_is_the_mean_over_the_replicas():
-    model, (x, y) = fitted(), new_pairs()
-    assert model.n_replicas_ == 2
-    encoded = [torch.from_numpy(side) for side in (x, y)]
-    encoded = [
-        (side - torch.from_numpy(e.center).float()) / torch.from_numpy(e.scale).float()
-        for side, e in zip(encoded, (model.encoder_x_, model.encoder_y_), strict=True)
-    ]
-    one = [
-        model.model_.select([r]).log_ratio_pairs(*(side[None] for side in encoded))[0]
-        for r in range(2)
-    ]
-    assert not torch.allclose(*one, atol=1e-3)
-    np.testing.assert_allclose(model.pmi(x, y), (one[0] + one[1]) / 2, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     "cv", [KFold(3), TimeSeriesSplit(3), ShuffleSplit(4, test_size=0.4, random_state=0)]
 )

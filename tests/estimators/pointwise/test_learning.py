@@ -107,17 +107,6 @@ def test_an_exponential_changes_it():
     assert np.abs(fit(np.exp(X), Y).oof_pmi_ - fitted().oof_pmi_).max() > 0.05
 
 
-@pytest.mark.parametrize(
-    "rename", [lambda g: 10 * g + 3, lambda g: g.astype(str), lambda g: g / 7.0]
-)
-def test_names_of_groups(rename):
-    groups = np.random.default_rng(0).permutation(np.arange(120) % 9)
-    wanted = fit(X, Y, groups=groups, method="dv")
-    found = fit(X, Y, groups=rename(groups), method="dv")
-    assert np.array_equal(found.oof_pmi_, wanted.oof_pmi_)
-    assert not np.array_equal(found.oof_pmi_, fitted("dv").oof_pmi_)
-
-
 def test_groups_keep_copies_out_of_the_report():
     """Every pair is there four times, in another order; x and y have nothing to do with each other.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
 import numpy as np
@@ -207,15 +206,6 @@ class TestAnswers:
         monkeypatch.setattr(pointwise, "_MOST_COMPARED", 500)
         assert model.check(x, y).rows <= 500
         assert model.score(x, y) == pytest.approx(model.score(x[:400], y[:400]), abs=0.05)
-
-    def test_what_travels(self, tmp_path, model):
-        x, y = correlated(50, seed=1)
-        model.save(tmp_path / "model")
-        loaded = PointwiseDependency.load(tmp_path / "model")
-        np.testing.assert_array_equal(loaded.pmi(x, y), model.pmi(x, y))
-        again = pickle.loads(pickle.dumps(model))
-        np.testing.assert_array_equal(again.pmi(x, y), model.pmi(x, y))
-        assert again.training_rows_ is None
 
 
 class TestAudit:
