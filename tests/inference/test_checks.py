@@ -56,28 +56,29 @@ def test_the_exact_pmi_passes(mi):
     assert all(found.verdict.startswith("Passes") for found in passed if found.passed)
 
 
-@at_every_mi
-def test_a_stretched_ratio_is_found(mi):
-    found = check(1.3 * gaussian_blocks(2000, mi)[1])
-    assert not found.passed
-    assert found.fault == "stretched"
-    assert found.recalibration.slope == pytest.approx(1 / 1.3, abs=0.05)
-    assert f"{1 / found.recalibration.slope:.2f} times too large" in found.verdict
+NOISE = torch.Generator().manual_seed(1)
 
 
 @at_every_mi
-def test_a_compressed_ratio_is_found(mi):
-    found = check(0.7 * gaussian_blocks(2000, mi)[1])
-    assert (found.passed, found.fault) == (False, "compressed")
-
-
-@at_every_mi
-@pytest.mark.parametrize(("shift", "way"), [(0.5, "high"), (-0.5, "low")])
-def test_a_constant_is_found_with_its_size(mi, shift, way):
-    found = check(gaussian_blocks(5000, mi)[1] + shift)
-    assert (found.passed, found.fault) == (False, "offset")
-    assert found.recalibration.shift == pytest.approx(-shift, abs=0.15)
-    assert f"too {way}" in found.verdict
+@pytest.mark.parametrize(
+    ("change", "fault", "said"),
+    [
+        (lambda r: 1.3 * r, "stretched", "times too large"),
+        (lambda r: 0.7 * r, "compressed", "too small"),
+        (lambda r: r + 0.5, "offset", "too high"),
+        (lambda r: r - 0.5, "offset", "too low"),
+        (lambda r: r + 1.5 * torch.randn(r.shape, generator=NOISE), "stretched", "over-fitted"),
+    ],
+)
+def test_faults_are_found_and_named(mi, change, fault, said):
+    found = check(change(gaussian_blocks(5000, mi)[1]))
+    assert (found.passed, found.fault) == (False, fault)
+    assert said in found.verdict
+    if said == "times too large":
+        assert found.recalibration.slope == pytest.approx(1 / 1.3, abs=0.05)
+    if fault == "offset":
+        shift = 0.5 if said == "too low" else -0.5
+        assert found.recalibration.shift == pytest.approx(shift, abs=0.15)
 
 
 @pytest.mark.parametrize("mi", [2.0, 6.0])
@@ -90,15 +91,6 @@ def test_a_missing_read_out_is_found_on_its_side(mi, side):
     found = check(unnormalised)
     assert (found.passed, found.fault) == (False, f"depends_on_{side}")
     assert "read-out" in found.verdict
-
-
-@at_every_mi
-def test_noise_of_the_pair_is_found(mi):
-    exact = gaussian_blocks(5000, mi)[1]
-    noise = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1)).double()
-    found = check(exact + 1.5 * noise)
-    assert (found.passed, found.fault) == (False, "stretched")
-    assert "over-fitted" in found.verdict
 
 
 def test_a_larger_constant_is_less_likely():

@@ -130,7 +130,8 @@ def batch_shape(
         block = int(negatives) + 1
     if isinstance(batch_size, str):
         if block > smallest:
-            raise InputError(f"negatives={negatives} but a split has {smallest} training rows")
+            limit = f"a split has only {smallest} training rows: choose at most {smallest - 1}"
+            raise InputError(f"negatives={negatives} but {limit}")
         batch = max(block, batch - batch % block)
     return batch, block
 
