@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from pointdep.display.plots import plot_reliability
 from pointdep.errors import InputError
 from pointdep.inference.moment_tests import (
     arrange,
@@ -206,3 +207,19 @@ def test_without_overlap_there_is_no_curve():
     eye = torch.eye(60, dtype=torch.float64)[None]
     assert reliability_curve(arrange(40 * eye - 20, eye, 1 - eye)) == ()
     assert len(reliability_curve(arrange(0 * eye, eye, 1 - eye))) == 1
+
+
+def test_the_figure_shows_the_points_and_the_verdict():
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    curve = reliability_curve(arrange(*exact_table(4, size=30)))
+    _, given = pyplot.subplots()
+    ax = plot_reliability(curve, "Passes: a verdict that is long enough to be broken once", given)
+    assert ax is given
+    assert "Passes" in ax.get_title(loc="left")
+    points = ax.containers[0].lines[0].get_xydata()
+    np.testing.assert_allclose(points, [(point.predicted, point.observed) for point in curve])
+    assert ax.get_xlim() == ax.get_ylim()
+    assert plot_reliability((), "Cannot tell") is not given
+    pyplot.close("all")

@@ -371,3 +371,26 @@ class TestFiles:
         assert model.joint_.checkpoint.name == "fit.ckpt.joint"
         assert model.marginal_.checkpoint.name == "fit.ckpt.marginal"
         assert not list(tmp_path.iterdir())
+
+
+def test_rows_in_another_order():
+    tables = [pd.DataFrame(side) for side in (X, Y, Z)]
+    with pytest.warns(DataWarning, match=r"X and Z .* as with Z.loc\[X.index\]"):
+        fit(*tables[:2], tables[2][::-1])
+    order = np.random.default_rng(0).permutation(120)
+    fit(*(table.iloc[order] for table in tables))  # all in one order: nothing to warn of
+
+
+def test_replacing(tmp_path):
+    place = tmp_path / "model"
+    base().save(place)
+    other = fit(X, Y, Z, random_state=1)
+    other.save(place)
+    found = ConditionalDependency.load(place).oof_pmi_
+    np.testing.assert_array_equal(found, other.oof_pmi_)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        base().save(place)
+    with pytest.raises(InputError, match="does not exist"):
+        base().save(tmp_path / "no" / "model")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency, audit, open_rows
 from pointdep.data import stored_pairs
-from pointdep.errors import FitWarning, InputError
+from pointdep.errors import DataWarning, FitWarning, InputError
 from pointdep.estimators import fit_rows
 from pointdep.estimators.fit_rows import FitRows, StreamedFitRows
 
@@ -304,3 +305,14 @@ class TestChunksOfOneGroup:
     def test_too_few_to_train_on(self, monkeypatch):
         with pytest.raises(InputError, match="groups has 4 distinct values, of which split 0 has"):
             self.fit(monkeypatch, groups=4, of=600)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_an_index_in_another_order_is_told():
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 2)))
+    y = (x + 1.0).sample(frac=1.0, random_state=0)
+    model = PointwiseDependency(
+        folds=2, stream=True, hidden=(8,), max_epochs=1, random_state=0, progress=False
+    )
+    with pytest.warns(DataWarning, match="order"):
+        model.fit(x, y)
