@@ -120,7 +120,7 @@ def test_what_is_refused():
     mixed = pd.DataFrame({"label": labels, "number": values[:, 0]})
     for data, said in (
         ((labels, labels), "counting"),
-        ((values, mixed), "Y mixes"),
+        ((values, mixed), "Y holds numbers and categories"),
         (np.random.default_rng(0).standard_normal((2, 20, 30)), "16 rows .* 60 columns"),
     ):
         with pytest.raises(InputError, match=said):

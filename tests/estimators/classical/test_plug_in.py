@@ -119,7 +119,7 @@ def test_pairs_that_never_came_without_smoothing():
 def test_numbers_are_refused(side):
     numbers = gaussians(400)[0]
     data = (numbers, Y) if side == "X" else (X, numbers)
-    with pytest.raises(InputError, match=f"{side} holds numbers: use another"):
+    with pytest.raises(InputError, match=f"{side} holds numbers; say discrete_{side.lower()}"):
         fit("counting", *data)
 
 
