@@ -298,7 +298,7 @@ class TestComparisons:
         ("gaussian-1", "cca", ""),
         ("gaussian-1", "ksg", "method 'ksg' gives no PMI"),
         ("gaussian-1", "phsic", "method 'phsic' gives no mutual information"),
-        ("gaussian-1", "counting", "method 'counting' counts pairs of categories"),
+        ("gaussian-1", "counting", "method 'counting': X holds numbers"),
         ("table", "counting", ""),
     ],
 )

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from estimator.helpers import fit, fitted, new_pairs, pairs
+from estimators.pointwise.helpers import fit, fitted, new_pairs, pairs
 from pointdep import InputError, PointwiseDependency
 from pointdep.errors import ModelFileError
 from pointdep.retrieval import inner_product

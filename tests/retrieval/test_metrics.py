@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.helpers import fit, fitted, new_pairs, pairs
+from estimators.pointwise.helpers import fit, fitted, new_pairs, pairs
 from pointdep import InputError, retrieval_metrics
 from pointdep.retrieval import metrics as metrics_module
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
+from estimators.pointwise.helpers import CRITICS, fit, fitted, new_pairs, pairs
 from pointdep import InputError, Retrieved
 from pointdep.estimators.pointwise import encode_side
 from pointdep.retrieval import inner_product, pairwise

@@ -142,7 +142,7 @@ def fitted(kind: str, distributed: bool) -> dict[str, object]:
         warnings.simplefilter("always")
         with laid_out(kind):
             model.fit(x, y)
-    stored = model.training_rows_.mapped.ordered() if model.training_rows_.streamed else []
+    stored = model.training_rows_.mapped.ordered() if hasattr(model.training_rows_, "plan") else []
     return {
         "mi": model.mutual_information().nats,
         "pmi": model.oof_pmi_,

@@ -1,4 +1,4 @@
-"""What may be given as X and Y."""
+"""What may be given as X and Y, and what is said of it."""
 
 import math
 from pathlib import Path
@@ -9,7 +9,10 @@ import polars as pl
 import pytest
 import torch
 
+from pointdep.data.tasks import make_task
 from pointdep.errors import DataWarning, InputError
+from pointdep.inference.mutual_information import MIEstimate
+from pointdep.inference.out_of_fold import wide_flags
 
 from .helpers import fit, fitted, pairs, small
 
@@ -44,28 +47,12 @@ def test_containers(kind, tmp_path):
     np.testing.assert_array_equal(wanted.pmi(x, y), wanted.pmi(X, Y))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "i2", "i8", "u1", "f8"])
-def test_number_types(dtype):
-    """The same numbers in any type that holds them."""
-    x, y = (np.clip(np.round(20 * side + 100), 0, 255) for side in (X, Y))
-    wanted = fit(x.astype(np.float64), y.astype(np.float64))
-    found = fit(x.astype(dtype), y.astype(dtype))
-    np.testing.assert_array_equal(found.oof_pmi_, wanted.oof_pmi_)
-    np.testing.assert_array_equal(found.pmi(x.astype(dtype), y.astype(dtype)), wanted.pmi(x, y))
-
-
 def test_one_dimension():
     column, flat = fit(X[:, :1], Y), fit(X[:, 0], Y)
     np.testing.assert_array_equal(column.oof_pmi_, flat.oof_pmi_)
     np.testing.assert_array_equal(flat.pmi(X[:5, 0], Y[:5]), flat.pmi(X[:5, :1], Y[:5]))
     assert fit(X[:, 0], Y[:, 0]).oof_pmi_.shape == (120,)
     assert fit(pd.Series(X[:, 0], name="a"), pl.Series(Y[:, 0])).n_features_in_ == 1
-
-
-def test_unequal_dimensions():
-    model = fit(*pairs(x_dim=5, y_dim=1), critic="separable")
-    assert model.pmi(*pairs(7, x_dim=5, y_dim=1)).shape == (7,)
-    assert (model.encoder_x_.dim, model.encoder_y_.dim) == (5, 1)
 
 
 LETTERS = np.array(["one", "two", "three"])
@@ -186,11 +173,83 @@ def test_groups_in_any_container(kind):
     )
 
 
-def test_groups_of_one_row_each():
-    assert np.isfinite(fit(X, Y, groups=np.arange(120)).oof_pmi_).all()
-
-
 @pytest.mark.parametrize("path", ["images", Path("images")])
 def test_a_path_is_no_rows(path):
     with pytest.raises(InputError, match=r"X is 'images', not rows.* pointdep.open_rows opens"):
         small().fit(path, path)
+
+
+def names(flags):
+    return [flag.name for flag in flags]
+
+
+def auto(x, y, **options):
+    return fit(x, y, critic="auto", hidden=(8, 4), **options)
+
+
+@pytest.mark.parametrize(("rows", "few"), [(99, True), (100, False)])
+def test_few_rows(rows, few):
+    found = auto(*pairs(rows), max_epochs=1)
+    assert ("few_rows" in names(found.flags_)) == few
+    notes = [note for note in found.mutual_information().warnings if note.startswith("few_rows:")]
+    assert bool(notes) == few
+    assert all(f"({rows}, of 100 at least)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("nats", "ci", "wide"),
+    [
+        (0.49, (0.0, 1.13), True),
+        (2.91, (2.51, 3.31), False),  # narrow beside the estimate
+        (0.01, (0.0, 0.4), False),  # no more than 0.4, whatever it is
+        (1.5, (1.1, 1.9), True),
+        (1.5, (1.2, 1.8), False),
+        (float("nan"), (float("nan"),) * 2, False),
+    ],
+)
+def test_wide_intervals(nats, ci, wide):
+    found = MIEstimate(nats, stderr=1.0, ci=ci)
+    assert names(wide_flags(found)) == ["wide_interval"] * wide
+
+
+def test_data_doubled():
+    x, y = pairs(120)
+    both = np.concatenate([x, x]), np.concatenate([y, y])
+    found = auto(*both)
+    assert "duplicated_rows" in names(found.flags_)
+    assert any("duplicated_rows" in note for note in found.mutual_information().warnings)
+    assert "duplicated_rows" in names(fit(*both, critic="concat").flags_)
+    grouped = auto(*both, groups=np.arange(240) % 120)
+    assert "duplicated_rows" not in names(grouped.flags_)
+
+
+@pytest.mark.parametrize("name", ["table", "zero-inflated", "label", "gaussian-1"])
+def test_data_that_repeat_by_nature(name):
+    task = make_task(name, 400)
+    assert "duplicated_rows" not in names(auto(task.x, task.y).flags_)
+
+
+@pytest.mark.parametrize("critic", ["auto", "concat"])
+def test_y_is_x(critic):
+    x = np.random.default_rng(0).standard_normal((300, 2))
+    model = fit(x, x, critic=critic, hidden=(8, 4), max_epochs=5)
+    found = model.mutual_information()
+    assert np.isfinite([found.nats, found.stderr]).all()
+    assert found.nats > 0.3
+    assert ("determined" in names(model.flags_)) == (critic == "auto")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_shared_column_is_named(stream):
+    x, y = (pd.DataFrame(side).add_prefix("c") for side in pairs(300))
+    x.insert(1, "id", np.arange(300))
+    y["id"] = np.arange(300)
+    found = {flag.name: flag.message for flag in auto(x, y, stream=stream).flags_}
+    assert "X column 'id' and Y column 'id' have the same values" in found["determined"]
+
+
+def test_labels_that_determine_each_other_are_no_fault():
+    labels = np.random.default_rng(0).integers(0, 3, 300)
+    model = auto(labels, labels)
+    assert "determined" not in names(model.flags_)
+    assert np.isfinite(model.mutual_information().nats)

@@ -49,12 +49,6 @@ def test_it_ranks_pairs():
     assert spearmanr(model.pmi(*fresh[:2]), fresh[2]).statistic > 0.5
 
 
-def test_few_landmarks_are_close_to_all():
-    x, y, _ = gaussians(400)
-    few, all_of_them = fit("phsic", x, y, features=60), fit("phsic", x, y, features=400)
-    assert np.corrcoef(few.pmi(x, y), all_of_them.pmi(x, y))[0, 1] > 0.99
-
-
 def test_phsic_of_labels():
     labels, values, pmi = labelled(800)
     assert spearmanr(fit("phsic", values, labels).oof_pmi_, pmi).statistic > 0.5
@@ -64,7 +58,7 @@ def test_no_nats_and_why():
     x, y, _ = gaussians(100)
     model = fit("phsic", x, y)
     for rows in ((), (x, y)):
-        with pytest.raises(InputError, match="no scale of PMI"):
+        with pytest.raises(InputError, match="gives no mutual information"):
             model.mutual_information(*rows)
     with pytest.raises(InputError, match="has no log-loss"):
         model.score(x, y)
@@ -142,12 +136,6 @@ def test_ulsif_of_gaussians():
     assert model.mutual_information(*fresh).nats == pytest.approx(gaussian_mi((0.8,)), abs=0.1)
 
 
-def test_independent_sides():
-    x, y, _ = gaussians(1000, (0.0, 0.0))
-    found = fit("ulsif", x, y).mutual_information()
-    assert found.nats == pytest.approx(0, abs=0.05)
-
-
 def test_ulsif_of_labels():
     labels, values, pmi = labelled(1500)
     model = fit("ulsif", values, labels)
@@ -161,11 +149,3 @@ def test_the_floor_is_a_floor_and_flagged():
         model = fit("ulsif", x, y, floor=0.5)
     assert model.oof_pmi_.min() == pytest.approx(np.log(0.5))
     assert model.pmi_matrix(x[:50], y[:50]).min() == pytest.approx(np.log(0.5))
-
-
-def test_centres_are_rows_and_no_more_than_asked():
-    x, y, _ = gaussians(300)
-    model = fit("ulsif", x, y, centres=20).model_
-    assert model.centres_x.shape == (20, 2)
-    assert len(np.unique(model.centres_x, axis=0)) == 20
-    assert fit("ulsif", x[:30], y[:30]).model_.weights.shape == (30,)

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from pointdep import (
     ClassicalDependency,
@@ -115,10 +113,6 @@ def test_a_notebook_asks_for_both(shown):
     assert bundle == {"text/plain": repr(model), "text/html": model._repr_html_()}
 
 
-def test_the_diagram_of_a_pipeline_still_works():
-    assert "PointwiseDependency" in make_pipeline(StandardScaler(), small())._repr_html_()
-
-
 def test_an_estimate_of_something_else():
     one = MIEstimate(0.5, 0.1, (0.3, 0.7), estimates="squared-loss MI", null_p=0.025, shuffles=39)
     text = " ".join(read(one._repr_html_()).text)
@@ -134,18 +128,4 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 def test_any_text_is_shown_as_it_is(title, name, value, note):
     reader = read(card(title, [(name, value)], notes=[note], table=columns([name], [[value]])))
     assert "".join(reader.text) == f"{title}{name}{value}⚠ {note}{name}{value}"
-    assert reader.tags == [
-        "div",
-        "div",
-        "table",
-        "tr",
-        "th",
-        "td",
-        "div",
-        "div",
-        "table",
-        "tr",
-        "th",
-        "tr",
-        "td",
-    ]
+    assert " ".join(reader.tags) == "div div table tr th td div div table tr th tr td"

@@ -12,7 +12,7 @@ from pointdep import PointwiseDependency
 from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import InputError
 from pointdep.estimators import permutation
-from pointdep.estimators.permutation import PermutationNull
+from pointdep.estimators.permutation import p_value, permutation_null
 from pointdep.fitting.progress import Silent
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -32,9 +32,7 @@ def fitted(x, y, groups=None, **options):
 
 
 def null_of(model, shuffles):
-    return permutation.permutation_null(
-        model._settings, model.training_rows_.paired, shuffles, progress=Silent()
-    )
+    return permutation_null(model._settings, model.training_rows_.paired, shuffles, Silent())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def null_of(model, shuffles):
     ],
 )
 def test_the_p_value_counts_hits(observed, shuffled, wanted):
-    assert PermutationNull(observed, shuffled).p_value == pytest.approx(wanted)
+    assert p_value([observed, *shuffled]) == pytest.approx(wanted)
 
 
 class TestInAFit:
@@ -70,10 +68,9 @@ class TestInAFit:
     def test_it_is_the_count_of_its_statistics(self):
         task = correlated_gaussians(80, 2, 0.05, seed=3)
         model = fitted(task.x, task.y)
-        null = null_of(model, 9)
-        assert len(null.shuffled) == 9
-        assert len(set(null.shuffled)) == 9
-        hits = sum(value >= null.observed for value in null.shuffled)
+        observed, *shuffled = null_of(model, 9)
+        assert len(set(shuffled)) == len(shuffled) == 9
+        hits = sum(value >= observed for value in shuffled)
         found = model.mutual_information(shuffles=9)
         assert found.null_p == (1 + hits) / 10
         assert found.nats == model.mutual_information().nats
@@ -91,13 +88,6 @@ class TestInAFit:
         assert sum(p <= 0.1 for p in found) <= 5  # of 12, with probability over 0.999
         assert 0.25 < np.mean(found) < 0.85  # 0.55 on average, with a spread of 0.08
 
-    def test_the_seed_decides(self):
-        task = correlated_gaussians(60, 2, 0.1, seed=0)
-        first, again = (null_of(fitted(task.x, task.y), 4) for _ in range(2))
-        other = null_of(fitted(task.x, task.y, random_state=1), 4)
-        assert first == again
-        assert first != other
-
     def test_shuffles_do_not_depend_on_how_many_are_asked_for(self, monkeypatch):
         """Nor on how many models are trained at a time, up to rounding."""
         task = correlated_gaussians(60, 2, 0.1, seed=0)
@@ -105,7 +95,7 @@ class TestInAFit:
         whole = null_of(model, 5)
         monkeypatch.setattr(permutation, "_TOGETHER", 4)
         parts = null_of(model, 5)
-        assert parts.observed == pytest.approx(whole.observed, abs=1e-5)
+        assert parts[0] == pytest.approx(whole[0], abs=1e-5)
 
     def test_a_plain_critic(self):
         task = correlated_gaussians(200, 1, 0.7, seed=0)
@@ -140,20 +130,12 @@ class TestGroups:
         assert sorted(groups[places]) == list(range(40))
         torch.testing.assert_close(seen[0].y, model.training_rows_.paired.y[places])  # still pairs
 
-    def test_copies_of_independent_pairs_are_no_dependence(self):
-        """Without groups every copy that is reported was trained on."""
-        random = np.random.default_rng(1)
-        x, y = random.standard_normal((2, 40, 3))
-        number = np.arange(240) % 40
-        model = fitted(x[number], y[number], groups=number)
-        assert model.mutual_information(shuffles=9).null_p > 0.1
-
 
 @pytest.mark.parametrize("groups", [None, np.arange(60) % 15])
 def test_too_few_rows(groups):
     x, y = np.random.default_rng(0).standard_normal((2, 15 if groups is None else 60, 2))
     model = fitted(x, y, groups=groups)
-    with pytest.raises(InputError, match="at least 16 rows, one of each group, not 15"):
+    with pytest.raises(InputError, match="16 rows, one of each group, not 15"):
         model.mutual_information(shuffles=4)
 
 
@@ -171,6 +153,6 @@ def test_rows_of_the_fit_are_needed(tmp_path):
 
 @pytest.mark.parametrize("shuffles", [-1, 2.5, "many", True])
 def test_shuffles_must_be_a_whole_number(shuffles):
-    task = correlated_gaussians(40, 2, 0.3, seed=0)
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 2))
     with pytest.raises(InputError, match="shuffles="):
-        fitted(task.x, task.y).mutual_information(shuffles=shuffles)
+        fitted(x, y).mutual_information(shuffles=shuffles)

@@ -1,5 +1,6 @@
 """What all classical estimators share."""
 
+import copy
 import math
 import pickle
 import tracemalloc
@@ -9,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-from estimator.helpers import FAULTY_CHECKS
+from estimators.pointwise.helpers import FAULTY_CHECKS
 from pointdep import CLASSICAL, ClassicalDependency, PointwiseDependency
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import InputError
+from pointdep.estimators.classical.catalogue import MOST_CENTRES, get_classical
 
 from .helpers import fit, gaussians, labelled, table_rows
 
@@ -29,21 +29,6 @@ IN_NATS = [key for key, method in CLASSICAL.items() if method.pmi == "nats"]
 
 def data_for(key, rows=200, seed=0):
     return table_rows(rows, seed=seed) if key == "counting" else gaussians(rows, seed=seed)[:2]
-
-
-def test_the_default():
-    assert ClassicalDependency().method == "ksg"
-    assert ClassicalDependency(random_state=0).fit(X, Y).mutual_information().nats > 0.3
-
-
-@every_key
-def test_clone_and_parameters(key):
-    model = ClassicalDependency(key, folds=3, random_state=1, progress=False)
-    copy = clone(model.fit(*data_for(key)))
-    assert copy.get_params() == model.get_params()
-    for ask in (lambda: copy.pmi(X, Y), copy.mutual_information, lambda: copy.oof_pmi_):
-        with pytest.raises(NotFittedError):
-            ask()
 
 
 @pytest.mark.parametrize("key", WITH_PMI)
@@ -87,22 +72,6 @@ def test_swapped_sides_give_the_same(key):
     assert one.mutual_information().nats == pytest.approx(other.mutual_information().nats, rel=1e-4)
 
 
-@pytest.mark.parametrize("sides", [(X, Y), (LABELS, VALUES)])
-def test_ksg_swapped(sides):
-    one, other = fit("ksg", *sides), fit("ksg", *sides[::-1])
-    np.testing.assert_allclose(one.mi_values_, other.mi_values_)
-
-
-@every_key
-def test_the_same_seed_gives_the_same(key):
-    data = data_for(key)
-    one, other = fit(key, *data), fit(key, *data)
-    if key != "phsic":
-        assert one.mutual_information() == other.mutual_information()
-    if key != "ksg":
-        np.testing.assert_array_equal(one.oof_pmi_, other.oof_pmi_)
-
-
 @pytest.mark.parametrize("key", ON_NUMBERS)
 def test_scale_and_container_do_not_matter(key):
     frames = [pd.DataFrame(v, columns=["a", "b"]) for v in (X, Y)]
@@ -133,17 +102,6 @@ def test_score_is_that_of_the_implied_classifier(key):
     assert constant == pytest.approx(wanted, rel=1e-5)
 
 
-def test_score_on_the_same_terms_as_the_networks():
-    """A closed form for Gaussians is better than a network that hardly trained."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        network = PointwiseDependency(
-            hidden=(8,), max_epochs=2, folds=2, random_state=0, device="cpu", progress=False
-        ).fit(X, Y)
-    fresh = gaussians(500, seed=1)[:2]
-    assert fit("cca", X, Y).score(*fresh) > network.score(*fresh)
-
-
 def test_ksg_refuses_groups():
     groups = np.repeat(np.arange(len(X) // 2), 2)
     with pytest.raises(InputError, match="one row of each group"):
@@ -164,25 +122,6 @@ def test_groups_widen_the_error(key):
     assert given.stderr > 1.2 * model.mutual_information(x, y).stderr
     with pytest.raises(InputError, match="groups has 2 rows"):
         model.mutual_information(x, y, groups=[0, 1])
-
-
-def test_groups_stay_together():
-    """Rows that copy each other are easy for a fit that saw the copy."""
-    random = np.random.default_rng(0)
-    x, y = (np.repeat(random.standard_normal((60, 1)), 4, axis=0) for _ in range(2))
-    x, y = (v + 1e-3 * random.standard_normal(v.shape) for v in (x, y))
-    options = {"bandwidth": 0.05, "ridge": 1e-3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        together = fit("ulsif", x, y, groups=np.repeat(np.arange(60), 4), **options)
-        apart = fit("ulsif", x, y, **options)
-    assert apart.oof_pmi_.mean() > together.oof_pmi_.mean() + 1
-
-
-def test_one_fold_reports_a_fifth():
-    model = fit("cca", X, Y, folds=1, correction="out_of_fold")
-    assert np.isnan(model.oof_pmi_).sum() == 160
-    assert model.mutual_information().rows == 40
 
 
 @pytest.mark.parametrize("confidence", [0, 1, "most"])
@@ -220,12 +159,6 @@ def test_given_rows_are_checked():
     ):
         with pytest.raises(InputError, match=said):
             ask(*data)
-
-
-def test_a_constant_column_is_dropped_with_a_warning():
-    with pytest.warns(DataWarning, match="one value throughout"):
-        model = fit("cca", np.column_stack([X, np.ones(200)]), Y)
-    np.testing.assert_allclose(model.oof_pmi_, fit("cca", X, Y).oof_pmi_, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -266,3 +199,47 @@ def test_scikit_learn_checks():
     assert len(results) > 30
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     assert set(failed) == FAULTY_CHECKS, failed
+
+
+@pytest.mark.parametrize("method", CLASSICAL.values(), ids=CLASSICAL)
+def test_every_method_is_complete(method):
+    assert method.name
+    assert method.cannot
+    assert set(method.options) == set(method.rules)
+    assert (method.fit is None) != (method.local is None)
+    for name in method.options:
+        assert f"`{name}`" in method.equation
+    assert copy.deepcopy(method).options == method.options
+
+
+WRONG = [
+    ("counting", "smoothing", -1),
+    ("counting", "smoothing", True),
+    ("counting", "correction", "miller"),
+    ("phsic", "features", 0),
+    ("phsic", "bandwidth", 0),
+    ("ulsif", "centres", MOST_CENTRES + 1),
+    ("ulsif", "bandwidth", float("nan")),
+    ("ulsif", "ridge", 0.0),
+    ("ulsif", "floor", 1.0),
+    ("likelihood", "components", 0),
+    ("likelihood", "max_components", 2.5),
+    ("likelihood", "ridge", -1e-6),
+    ("ksg", "k", 0),
+    ("ksg", "k", None),
+    ("cca", "correction", True),
+]
+
+
+@pytest.mark.parametrize(("key", "name", "value"), WRONG)
+def test_wrong_options(key, name, value):
+    with pytest.raises(InputError, match=name):
+        get_classical(key, {name: value})
+
+
+def test_options_are_kept_and_the_table_is_not_changed():
+    assert get_classical("ksg", {"k": 3}).options == {"k": 3}
+    assert get_classical("ulsif", {"ridge": 0.1}).options["bandwidth"] is None
+    assert CLASSICAL["ksg"].options == {"k": 5}
+    with pytest.raises(TypeError):
+        CLASSICAL["ksg"].options["k"] = 3

@@ -12,9 +12,8 @@ from sklearn.metrics import mutual_info_score
 
 from pointdep.errors import FitWarning, InputError
 from pointdep.estimators.classical.plug_in import wishart_excess
-from pointdep.fitting.splits import make_splits
 
-from .helpers import TABLE, fit, gaussian_mi, gaussians, labelled, table_rows
+from .helpers import TABLE, fit, gaussian_mi, gaussians, table_rows
 
 TRUE_PMI = np.log(TABLE / (TABLE.sum(1, keepdims=True) * TABLE.sum(0)))
 X, Y = table_rows(400)
@@ -39,26 +38,6 @@ def test_pmi_is_that_of_the_counts(smoothing):
     model = fit("counting", X, Y, smoothing=smoothing)
     np.testing.assert_allclose(model.pmi(X, Y), wanted[X, Y], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_many_rows_find_the_table():
-    x, y = table_rows(200_000)
-    model = fit("counting", x, y)
-    np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), TRUE_PMI, atol=0.05)
-    found = model.mutual_information()
-    truth = float((TABLE * TRUE_PMI).sum())
-    assert found.nats == pytest.approx(truth, abs=4 * found.stderr)
-    assert found.rows == 200_000
-    assert found.method == "counting"
-
-
-def test_out_of_fold_pmi_counts_the_other_rows():
-    model = fit("counting", X, Y, folds=2)
-    for split in make_splits(len(X), folds=2, seed=model.seed_):
-        others = np.setdiff1d(np.arange(len(X)), split.report)
-        wanted = counted_pmi(X[others].tolist(), Y[others].tolist(), 0.5)
-        wanted = wanted[X[split.report], Y[split.report]]
-        np.testing.assert_allclose(model.oof_pmi_[split.report], wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_the_plug_in_and_the_corrections():
@@ -107,7 +86,7 @@ def test_a_combination_that_did_not_come():
     rows = [("a", "a"), ("a", "b"), ("b", "a")] * 20
     table = pd.DataFrame(rows, columns=["one", "two"])
     model = fit("counting", table, [0, 1, 1] * 20)
-    with pytest.raises(InputError, match=r"row 1 .* unseen"):
+    with pytest.raises(InputError, match="unseen in training, in row 1"):
         model.pmi(pd.DataFrame([("a", "a"), ("b", "b")], columns=["one", "two"]), [0, 1])
     with pytest.raises(InputError, match="unseen in training"):
         model.pmi(table[:1], [7])
@@ -140,7 +119,7 @@ def test_pairs_that_never_came_without_smoothing():
 def test_numbers_are_refused(side):
     numbers = gaussians(400)[0]
     data = (numbers, Y) if side == "X" else (X, numbers)
-    with pytest.raises(InputError, match=rf"{side} holds numbers.*'ksg'.*PointwiseDependency\(\)"):
+    with pytest.raises(InputError, match=f"{side} holds numbers; say discrete_{side.lower()}"):
         fit("counting", *data)
 
 
@@ -216,13 +195,6 @@ def test_redundant_columns_change_nothing():
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
 
 
-def test_cca_of_labels():
-    labels, values, pmi = labelled(2000)
-    model = fit("cca", values, labels)
-    assert model.model_.ranks == (2, 2)
-    assert np.corrcoef(model.pmi(values, labels), pmi)[0, 1] > 0.8
-
-
 def test_a_linear_function_is_flagged():
     x, _, _ = gaussians(200)
     with pytest.warns(FitWarning, match="linear function of X"):
@@ -234,5 +206,5 @@ def test_a_linear_function_is_flagged():
 
 def test_too_few_rows():
     random = np.random.default_rng(0)
-    with pytest.raises(InputError, match=r"80 rows for 50 \+ 50 dimensions.*at least 102"):
+    with pytest.raises(InputError, match="80 rows for 100 columns"):
         fit("cca", random.standard_normal((100, 50)), random.standard_normal((100, 50)))
