@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
-from pointdep.data.open_rows import by_numbers, open_rows, read_tables
+from pointdep.data.shards import by_numbers, open_rows, read_tables
 from pointdep.data.readers import read_pairs, read_side
 from pointdep.data.row_source import ArrayRows
 from pointdep.data.shards import require_partners

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.data.open_rows import open_rows
+from pointdep.data.shards import open_rows
 from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
 from pointdep.data.sides import SideEncoder, as_side
 from pointdep.data.stored_pairs import PairSource, paired_parts

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numbers
-import queue
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.raw import Array, column_label
+from pointdep.data.raw import MEND, Array, column_label
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int)
     what = "NaN" if bool(rows[row, column].isnan()) else "infinity"
     raise InputError(
         f"{column_label(side, source.names[column])} holds {what} in "
-        f"{source.whereabouts(first + row)}: drop such rows from both sides or fill the values in"
+        f"{source.whereabouts(first + row)}: {MEND}"
     )
 
 
@@ -210,34 +209,8 @@ _END = object()
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """The same items, the next one made by a thread of its own; an error comes in its place."""
-    ready: queue.Queue[object] = queue.Queue(maxsize=1)
-    stopped = threading.Event()
-
-    def offer(item: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not offer(item):
-                    return
-            offer(_END)
-        except BaseException as error:
-            offer(error)
-
-    thread = threading.Thread(target=work, name="pointdep-ahead", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not _END:
-            if isinstance(item, BaseException):
-                raise item
+    with ThreadPoolExecutor(1, "pointdep-ahead") as thread:
+        ready = thread.submit(next, items, _END)
+        while (item := ready.result()) is not _END:
+            ready = thread.submit(next, items, _END)
             yield item  # type: ignore[misc]
-    finally:
-        stopped.set()
-        thread.join()

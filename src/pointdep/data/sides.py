@@ -40,17 +40,19 @@ class Table:
 
     names: tuple[str, ...]
     named: bool
-    rows: int
-    block: Array | None
-    columns: tuple[Array, ...]
     declared: tuple[bool, ...]
+    block: Array | None
+    columns: tuple[Array, ...] = ()
+
+    def column(self, position: int) -> Array:
+        """(rows,) values of the column at this position."""
+        return self.columns[position] if self.block is None else self.block[:, position]
 
 
 def tabulate(values: Any, side: str) -> Table:
     """Read any accepted container; side ("X" or "Y") is for the messages."""
     if isinstance(values, RowSource):
-        declared = (False,) * values.width
-        return Table(values.names, values.named, values.rows, values.load(), (), declared)
+        return Table(values.names, values.named, (False,) * values.width, values.load())
     if isinstance(values, str | os.PathLike):
         raise InputError(
             f"{side} is {os.fspath(values)!r}, not rows. If that is a path: fit what "
@@ -58,9 +60,7 @@ def tabulate(values: Any, side: str) -> Table:
         )
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
-        raise SparseInputError(
-            f"Sparse data was passed for {side}: make it dense with {side}.toarray()"
-        )
+        raise _sparse(side, "toarray")
     if "torch" in libraries and hasattr(values, "detach"):
         return _from_array(_tensor_to_array(values, side), side)
     if "pandas" in libraries:
@@ -70,11 +70,15 @@ def tabulate(values: Any, side: str) -> Table:
     return _from_array(_to_array(values, side), side)
 
 
+def _sparse(side: str, method: str) -> SparseInputError:
+    return SparseInputError(
+        f"Sparse data was passed for {side}: make it dense with {side}.{method}()"
+    )
+
+
 def _tensor_to_array(tensor: Any, side: str) -> Array:
     if str(tensor.layout) != "torch.strided":
-        raise SparseInputError(
-            f"Sparse data was passed for {side}: make it dense with {side}.to_dense()"
-        )
+        raise _sparse(side, "to_dense")
     tensor = tensor.detach().cpu()
     if str(tensor.dtype).startswith(("torch.bfloat", "torch.float8")):
         tensor = tensor.float()  # NumPy has no such dtype, and float32 holds each value exactly
@@ -112,9 +116,9 @@ def _from_array(array: Array, side: str) -> Table:
     names = tuple(str(position) for position in range(block.shape[1]))
     declared = (False,) * len(names)
     if block.dtype.kind in "biuf":
-        return Table(names, False, block.shape[0], block, (), declared)
+        return Table(names, False, declared, block)
     columns = tuple(plain_column(block[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, False, block.shape[0], None, columns, declared)
+    return Table(names, False, declared, None, columns)
 
 
 def _require_some(shape: tuple[int, ...], side: str) -> None:
@@ -139,9 +143,9 @@ def _from_pandas(values: Any, side: str) -> Table:
     dtypes = set(frame.dtypes)
     shared = dtypes.pop()
     if not dtypes and isinstance(shared, np.dtype) and shared.kind in "biuf":
-        return Table(names, named, len(frame), frame.to_numpy(), (), declared)
+        return Table(names, named, declared, frame.to_numpy())
     columns = tuple(_pandas_column(frame.iloc[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, named, len(frame), None, columns, declared)
+    return Table(names, named, declared, None, columns)
 
 
 def _pandas_column(series: Any, name: str, side: str) -> Array:
@@ -178,13 +182,12 @@ def _from_polars(values: Any, side: str) -> Table:
     numeric = all(dtype.is_integer() or dtype.is_float() for dtype in frame.dtypes)
     if numeric and len(set(shown)) == 1:
         # Missing numbers come out as NaN, which is then reported as in any float column.
-        block = frame.to_numpy()
-        return Table(names, named, frame.height, block, (), declared)
+        return Table(names, named, declared, frame.to_numpy())
     columns = tuple(
         _polars_column(series, name, side)
         for series, name in zip(frame.get_columns(), names, strict=True)
     )
-    return Table(names, named, frame.height, None, columns, declared)
+    return Table(names, named, declared, None, columns)
 
 
 def _polars_column(series: Any, name: str, side: str) -> Array:
@@ -234,30 +237,29 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
 
     A table of mixed columns turned into one array holds numbers as objects, so they are taken.
     """
-    if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values):
-        numbers = np.array(values.tolist())
-        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
-    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=len(values))
+    count = len(values)
+    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=count)
     if is_string.all():
         return values.astype(str)
-    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
+    is_number = np.fromiter((_is_number(v) for v in values), dtype=bool, count=count)
+    if is_number.all():
+        numbers = np.array(values.tolist())
+        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
+    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=count)
     if is_string.any() and (is_string | missing).all():
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
     types = sorted({type(value).__name__ for value in values})
     # Among numbers it is the odd one out that offends, not the first number.
-    ordinary = (
-        is_string
-        if is_string.any()
-        else np.fromiter(
-            (isinstance(v, (int, float, np.number)) for v in values), dtype=bool, count=len(values)
-        )
-    )
-    row = 0 if ordinary.all() else int((~ordinary).argmax())
+    row = int((is_string if is_string.any() else is_number).argmin())
     raise InputError(
         f"{column_label(side, name)} holds Python objects of type {', '.join(types)} (row {row}: "
         f"{type(values[row]).__name__}): convert it with .astype(float) for numbers or "
         ".astype(str) for categories, or pass a DataFrame whose columns have their own dtypes"
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _is_missing(value: Any) -> bool:
@@ -294,25 +296,24 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     discrete = None if discrete is None else bool(discrete)
     table = tabulate(values, name)
     mask = _category_mask(table, name, discrete)
-    if table.block is not None and not any(mask):
-        if not isinstance(values, RowSource):
-            require_finite(table.block, table.names, name)
-            return RawSide(table.block, table.names, (), table.rows, table.named, mask)
-        require_finite(table.block, table.names, name, values.whereabouts)
-        column = values.list_column
-        return RawSide(table.block, table.names, (), table.rows, table.named, mask, column)
-    columns = table.columns if table.block is None else tuple(table.block.T)
-    numeric = [part for part, is_cat in zip(columns, mask, strict=True) if not is_cat]
-    numeric_names = tuple(c for c, is_cat in zip(table.names, mask, strict=True) if not is_cat)
-    for column, numbers in zip(numeric_names, numeric, strict=True):
-        require_finite(numbers.reshape(-1, 1), (column,), name)
+    whereabouts = list_column = None
+    if isinstance(values, RowSource):
+        whereabouts, list_column = values.whereabouts, values.list_column
+    numeric_at = [i for i, is_category in enumerate(mask) if not is_category]
+    numeric = table.block
+    if numeric is None or any(mask):
+        parts = [table.column(i) for i in numeric_at]
+        numeric = np.column_stack(parts) if parts else None
+    names = tuple(table.names[i] for i in numeric_at)
+    if numeric is not None:
+        require_finite(numeric, names, name, whereabouts)
     categorical = tuple(
-        (column, _category_values(part, column, name))
-        for column, part, is_cat in zip(table.names, columns, mask, strict=True)
-        if is_cat
+        (column, _category_values(table.column(i), column, name))
+        for i, column in enumerate(table.names)
+        if mask[i]
     )
-    block = np.column_stack(numeric) if numeric else None
-    return RawSide(block, numeric_names, categorical, table.rows, table.named, mask)
+    rows = len(table.column(0))
+    return RawSide(numeric, names, categorical, rows, table.named, mask, list_column)
 
 
 def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSource | RawSide:
@@ -330,10 +331,10 @@ def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSou
 
 def warn_of_other_order(x: Any, y: Any, name: str = "Y") -> None:
     """Rows are paired by position: one pandas index in two orders is likely a mistake."""
-    indexes: list[Any] = [getattr(side, "index", None) for side in (x, y)]
-    if any(not hasattr(index, "sort_values") for index in indexes):
+    here: Any = getattr(x, "index", None)
+    there: Any = getattr(y, "index", None)
+    if not hasattr(here, "sort_values") or not hasattr(there, "sort_values"):
         return
-    here, there = indexes
     if len(here) != len(there) or here.equals(there):
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
@@ -349,10 +350,7 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
     width = len(table.names)
     if discrete is True:
         return (True,) * width
-    if table.block is not None:
-        kinds = (table.block.dtype.kind,) * width
-    else:
-        kinds = tuple(column.dtype.kind for column in table.columns)
+    kinds = [table.column(i).dtype.kind for i in range(width)]
     if discrete is False:
         for column, kind in zip(table.names, kinds, strict=True):
             if kind == "U":
@@ -362,9 +360,9 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
                 )
         return (False,) * width
     if width == 1 and kinds[0] in "iu":
-        lone = table.block[:, 0] if table.block is not None else table.columns[0]
+        lone = table.column(0)
         distinct = _count_distinct(lone, stop_after=MOST_LABELS)
-        is_label = distinct <= MOST_LABELS and distinct < table.rows / 2
+        is_label = distinct <= MOST_LABELS and distinct < len(lone) / 2
         return (is_label or table.declared[0],)
     return tuple(
         kind in "bU" or declared for kind, declared in zip(kinds, table.declared, strict=True)

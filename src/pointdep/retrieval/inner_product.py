@@ -45,13 +45,8 @@ class FlatVectors:
             return search_all(self, queries, k)
         import faiss
 
-        found = faiss.knn(
-            queries.cpu().contiguous().numpy(),
-            self.rows.numpy(),
-            k,
-            metric=faiss.METRIC_INNER_PRODUCT,
-        )
-        return torch.from_numpy(found[1])
+        asked, metric = queries.cpu().contiguous().numpy(), faiss.METRIC_INNER_PRODUCT
+        return torch.from_numpy(faiss.knn(asked, self.rows.numpy(), k, metric=metric)[1])
 
     def block(self, first: int, last: int) -> Tensor:
         """The vectors with these numbers, (last - first, d)."""
@@ -113,7 +108,6 @@ def empty_vectors(
 
     longest: the length of the longest of all, for the kinds other than "flat".
     """
-    check_kind(kind)
     dim = sample.shape[1]
     if kind == "flat":
         place = device if device.type == "cuda" else torch.device("cpu")
@@ -230,18 +224,17 @@ def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
 
     blocks: (n, b) each, the values of the next b candidates.
     """
-    values, numbers, seen = None, None, 0
+    best: list[tuple[Tensor, Tensor]] = []
+    seen = 0
     for block in blocks:
-        top, at = block.topk(min(k, block.shape[1]), dim=1)
-        at, seen = at + seen, seen + block.shape[1]
-        if values is not None and numbers is not None:
-            top, at = torch.cat([values, top], 1), torch.cat([numbers, at], 1)
-            top, order = top.topk(min(k, top.shape[1]), dim=1)
-            at = at.gather(1, order)
-        values, numbers = top, at
-    assert values is not None
-    assert numbers is not None
-    return values, numbers
+        values, numbers = block.topk(min(k, block.shape[1]), dim=1)
+        best.append((values, numbers + seen))
+        seen += block.shape[1]
+        if len(best) == 2:
+            values, numbers = (torch.cat(parts, 1) for parts in zip(*best, strict=True))
+            values, order = values.topk(min(k, values.shape[1]), dim=1)
+            best = [(values, numbers.gather(1, order))]
+    return best[0]
 
 
 def best_first(values: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -40,9 +40,8 @@ def offsets(model: RatioModel, x: Tensor) -> Tensor:
 def candidate_vectors(model: RatioModel, rows: Tensor, side: str) -> tuple[Tensor, bool]:
     """rows: (m, d) -> (m, e), with a last column for their own term of PMI if they have one."""
     vectors, own = _embedded(model, rows, side)
-    if own is None:
-        return vectors, False
-    return torch.cat([vectors, own.unsqueeze(1)], 1), True
+    joined = vectors if own is None else torch.cat([vectors, own.unsqueeze(1)], 1)
+    return joined, own is not None
 
 
 def query_vectors(
@@ -82,9 +81,8 @@ def best_of_all(
         nonlocal done
         for first in range(0, len(given), columns):
             part = slice(first, first + columns)
-            yield _block(
-                model, asked[rows], given[part], queries, _part(offset, queries, rows, part)
-            )
+            own = _part(offset, queries, rows, part)
+            yield _block(model, asked[rows], given[part], queries, own)
             done += len(asked[rows]) * len(given[part])
             progress.update(done, total, "pairs")
 
@@ -114,8 +112,7 @@ def score_lists(
         listed = given[numbers[rows].to(given.device)]  # (G, s, e)
         sides = (alone, listed) if queries == "x" else (listed, alone)
         x, y = (spread(side.to(device), model.replicas) for side in sides)
-        at = numbers[rows].flatten().to(offset.device)
-        own = _part(offset, queries, rows, at)
+        own = _part(offset, queries, rows, numbers[rows].flatten().to(offset.device))
         found.append(model.log_ratio_blocks(x, y, own).mean(0).flatten(1).cpu())
     return torch.cat(found)
 
@@ -128,28 +125,23 @@ def query_scores(model: RatioModel, x: Tensor, y: Tensor, queries: str) -> Query
         with torch.no_grad():
             parts = [candidate_vectors(model, p, other(queries)) for p in torch.split(given, _ROWS)]
         vectors, has_own = torch.cat([part for part, _ in parts]), parts[0][1]
-
-        @torch.no_grad()
-        def by_inner_product(rows: slice) -> NDArray[np.float32]:
-            found, own = query_vectors(model, asked[rows], queries, has_own)
-            pmi: NDArray[np.float32] = (found @ vectors.T + own.unsqueeze(1)).cpu().numpy()
-            return pmi
-
-        return by_inner_product
-    offset = offsets(model, x)
+    else:
+        offset = offsets(model, x)
     step = max(1, _METRIC_CELLS // (model.replicas * len(given)))
 
     @torch.no_grad()
-    def by_pairs(rows: slice) -> NDArray[np.float32]:
-        found = []
+    def scores(rows: slice) -> NDArray[np.float32]:
+        if model.inner_is_exact:
+            found, own = query_vectors(model, asked[rows], queries, has_own)
+            return np.asarray((found @ vectors.T + own.unsqueeze(1)).cpu().numpy())
+        blocks = []
         for first in range(rows.start, rows.stop, step):
             part = slice(first, min(first + step, rows.stop))
             own = _part(offset, queries, part, slice(None))
-            found.append(_block(model, asked[part], given, queries, own).cpu())
-        pmi: NDArray[np.float32] = torch.cat(found).numpy()
-        return pmi
+            blocks.append(_block(model, asked[part], given, queries, own).cpu())
+        return np.asarray(torch.cat(blocks).numpy())
 
-    return by_pairs
+    return scores
 
 
 def _block(model: RatioModel, asked: Tensor, given: Tensor, queries: str, offset: Tensor) -> Tensor:

@@ -129,14 +129,12 @@ def retrieve(
     k: int | None = None,
     *,
     queries: str = "x",
-    index: str = "flat",
-    shortlist: int | None = None,
     progress: bool = False,
-    **options: bool,
+    **options: Any,
 ) -> Retrieved:
     """`PointwiseDependency.retrieve`, with what reads rows of either side as `encode`.
 
-    options: exact and measure_recall.
+    options: those of `top_k`.
     """
     check_side("queries", queries)
     asked = _encode_as(encode, X, queries, "queries")
@@ -150,27 +148,8 @@ def retrieve(
             f"candidates: this index holds {queries}, and the queries are {queries} too: set "
             f"queries={other(queries)!r}, or take an index of {other(queries)}"
         )
-    elif index not in ("flat", candidates.kind):
-        raise InputError(
-            f"index={index!r} but the candidates are a {candidates.kind} index already: leave it "
-            "out"
-        )
-    if k is None:
-        if shortlist is not None:
-            require_whole("shortlist", shortlist)
-        k = min(_DEFAULT_K, len(given), shortlist or _DEFAULT_K)
     with show("searching", enabled=progress, left="about") as shown:
-        return top_k(
-            model,
-            asked,
-            given,
-            k,
-            queries=queries,
-            index=index,
-            shortlist=shortlist,
-            progress=shown,
-            **options,
-        )
+        return top_k(model, asked, given, k, queries=queries, progress=shown, **options)
 
 
 def index_candidates(
@@ -189,10 +168,10 @@ def model_metrics(
     X: Any,
     Y: Any,
     *,
-    queries: str = "x",
-    relevant: Relevant | None = None,
+    queries: str,
+    relevant: Relevant | None,
     category_ids: Callable[[Any, str], NDArray[np.int64] | None],
-    progress: bool = False,
+    progress: bool,
     **options: Any,
 ) -> RetrievalMetrics:
     """`PointwiseDependency.retrieval_metrics`, with what reads rows of either side as `encode`.
@@ -239,7 +218,7 @@ def top_k(
     model: RatioModel,
     asked: Tensor,
     candidates: Tensor | CandidateIndex,
-    k: int,
+    k: int | None,
     *,
     queries: str = "x",
     exact: bool = False,
@@ -253,10 +232,17 @@ def top_k(
     asked: (n, d), prepared, the queries; queries: their side; candidates: (m, e), prepared, rows of
     the other side, or an index of them. For the other options see `PointwiseDependency.retrieve`.
     """
-    check_side("queries", queries)
     require_inner(model, index)
     kind = candidates.kind if isinstance(candidates, CandidateIndex) else index
-    way = _choose_way(model, len(asked), len(candidates), k, exact, kind, shortlist)
+    if index not in ("flat", kind):
+        raise InputError(
+            f"index={index!r} but the candidates are a {kind} index already: leave it out"
+        )
+    if k is None:
+        if shortlist is not None:
+            require_whole("shortlist", shortlist)
+        k = min(_DEFAULT_K, len(candidates), shortlist or _DEFAULT_K)
+    way = _choose_way(model, (len(asked), len(candidates)), k, exact, kind, shortlist)
     if isinstance(candidates, CandidateIndex):
         made = candidates
     elif way == "all":  # needs no vectors, and no fingerprint as it is not kept
@@ -267,21 +253,21 @@ def top_k(
         made = build_index(model, candidates, other(queries), kind, progress)
     run = _Search(model, made, k, progress)
     if way == "all":
-        return run.result(run.all_pairs(asked), "all pairs", None)
+        return run.result(run.all_pairs(asked), "all pairs")
     sample = run.sample_queries(len(asked) if measure_recall else 0)
     if way == "inner":
         wanted = min(max(k + MARGIN, shortlist or 0), made.count)
         found = run.by_inner_product(asked, wanted)
         words = f"{kind} search of inner products"
         if kind == "flat":
-            return run.result(found, words, None)
+            return run.result(found, words)
     else:
         # Half of the sample chooses the length, so that the recall of the others is unbiased.
         chosen_by = len(sample) // 2 if shortlist is None else 0
         length = shortlist or run.needed_length(asked[sample[:chosen_by]])
         sample = sample[chosen_by:]
         if 2 * length > made.count and shortlist is None:
-            return run.result(run.all_pairs(asked), "all pairs", None)
+            return run.result(run.all_pairs(asked), "all pairs")
         found = run.by_shortlist(asked, length)
         words = f"PMI of {length} each from a {kind} search of inner products"
     recall = None
@@ -292,15 +278,13 @@ def top_k(
 
 
 def _choose_way(
-    model: RatioModel,
-    asked: int,
-    candidates: int,
-    k: int,
-    exact: bool,
-    kind: str,
-    shortlist: int | None,
+    model: RatioModel, sizes: tuple[int, int], k: int, exact: bool, kind: str, shortlist: int | None
 ) -> str:
-    """ "inner" if inner products are PMI, "lists" if they choose what is scored, or "all"."""
+    """ "inner" if inner products are PMI, "lists" if they choose what is scored, or "all".
+
+    sizes: numbers of queries and of candidates.
+    """
+    asked, candidates = sizes
     require_whole("k", k)
     if k > candidates:
         raise InputError(f"k={k} but there are only {candidates} candidates: choose a smaller k")
@@ -407,7 +391,7 @@ class _Search:
         return min(max(needed, _SHORTEST, shortest), longest)
 
     def result(
-        self, found: Found, how: str, measured: tuple[float | None, int] | None
+        self, found: Found, how: str, measured: tuple[float | None, int] | None = None
     ) -> Retrieved:
         """measured: the recall and the number of queries it is from; None if nothing was missed."""
         pmi, numbers = (part.numpy() for part in found)

@@ -74,11 +74,9 @@ class ImageSet:
                 kind = f"{tuple(labels.shape)} {labels.dtype}"
                 raise InputError(f"{what}: labels must be (n,) int64, not {kind}")
             check_labels(what, labels.cpu().numpy(), len(pixels), len(self.classes))
-        if self.train.shape[1:] != self.test.shape[1:]:
-            raise InputError(
-                f"{self.name} ({self.source}): images of train are {tuple(self.train.shape[1:])} "
-                f"and those of test {tuple(self.test.shape[1:])}: they must be of one size"
-            )
+        sizes = [tuple(images.shape[1:]) for images in (self.train, self.test)]
+        if sizes[0] != sizes[1]:
+            raise InputError(f"{self.name}: images of train and test must be of one size: {sizes}")
         if len({getattr(self, part).device for part in _TENSORS}) > 1:
             raise InputError(f"{self.name}: all four tensors must be on one device")
 
@@ -127,9 +125,7 @@ def as_labels(what: str, values: object) -> Labels:
 def check_labels(what: str, labels: Labels, rows: int, classes: int) -> Labels:
     """The labels, (rows,) from 0 to classes - 1; InputError that names what was read otherwise."""
     if labels.shape != (rows,):
-        raise InputError(
-            f"{what} holds {len(labels)} labels where there are {rows} images: each image needs one"
-        )
+        raise InputError(f"{what} holds {len(labels)} labels for {rows} images: each needs one")
     outside = labels[(labels < 0) | (labels >= classes)]
     if len(outside):
         raise InputError(f"{what} holds the label {outside[0]}: labels are 0 to {classes - 1}")

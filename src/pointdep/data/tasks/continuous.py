@@ -91,8 +91,7 @@ def spiral(generator: Array, speed: float) -> Map:
 
     def turned(x: Array, by: float) -> Array:
         angle = by * np.square(x).sum(axis=1, keepdims=True) * turns
-        rotated: Array = ((x @ vectors.conj()) * np.exp(-1j * angle) @ vectors.T).real
-        return rotated
+        return np.asarray(((x @ vectors.conj()) * np.exp(-1j * angle) @ vectors.T).real)
 
     return Map(lambda x: turned(x, speed), lambda x: turned(x, -speed))
 
@@ -105,8 +104,7 @@ def _swiss_roll(x: Array) -> Array:
 def _swiss_unroll(x: Array) -> Array:
     """The angle is the distance from the centre; (n, 2) -> (n, 1)."""
     angle = _ROLL_SCALE * np.linalg.norm(x, axis=1, keepdims=True)
-    unrolled: Array = (angle / (1.5 * np.pi) - 1) / 2
-    return unrolled
+    return np.asarray((angle / (1.5 * np.pi) - 1) / 2)
 
 
 def _power(exponent: float) -> Callable[[Array], Array]:
@@ -116,22 +114,19 @@ def _power(exponent: float) -> Callable[[Array], Array]:
 def _normal_cdf(x: Array) -> Array:
     from scipy.special import ndtr
 
-    probability: Array = ndtr(x)
-    return probability
+    return np.asarray(ndtr(x))
 
 
 def _normal_quantile(x: Array) -> Array:
     from scipy.special import ndtri
 
-    quantile: Array = ndtri(x)
-    return quantile
+    return np.asarray(ndtri(x))
 
 
 def _wiggly(x: Array) -> Array:
     """Its slope stays above 1 - (0.4 + 0.34 + 0.099) > 0."""
     wiggles = 0.4 * np.sin(x) + 0.2 * np.sin(1.7 * x + 1) + 0.03 * np.sin(3.3 * x - 2.5)
-    shifted: Array = x + wiggles
-    return shifted
+    return np.asarray(x + wiggles)
 
 
 def _wiggly_inverse(y: Array) -> Array:
@@ -141,8 +136,7 @@ def _wiggly_inverse(y: Array) -> Array:
         middle = (low + high) / 2
         above = _wiggly(middle) > y
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    inverse: Array = (low + high) / 2
-    return inverse
+    return np.asarray((low + high) / 2)
 
 
 _ROLL_SCALE = 21.0
@@ -188,8 +182,8 @@ def correlated(dim: int, mutual_information: float) -> Joint:
     most = -0.5 * math.log(_LEAST_UNEXPLAINED)
     if mutual_information > most * dim:
         raise InputError(
-            f"mutual_information={mutual_information:g} is more than {dim} dimension(s) can carry: "
-            f"with over {most:.1f} nats in each, rho rounds to 1; raise dim"
+            f"mutual_information={mutual_information:g} is more than dim={dim} can carry, which is "
+            f"{most:.1f} nats in each dimension: raise dim"
         )
     rho = math.sqrt(-math.expm1(-2 * mutual_information / dim))
 
@@ -256,8 +250,7 @@ def canonical_log_ratio(u: Array, v: Array, correlations: Array) -> Array:
     from pointdep.core.linear import gaussian_log_ratio
 
     given = (torch.from_numpy(np.ascontiguousarray(a, np.float64)) for a in (u, v, correlations))
-    log_ratio: Array = gaussian_log_ratio(*given).numpy()
-    return log_ratio
+    return np.asarray(gaussian_log_ratio(*given).numpy())
 
 
 def _canonical(covariance: Array, dim_x: int) -> tuple[Array, Array, Array]:
@@ -290,8 +283,7 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
             _log_density(values, precision, freedom)
             for values, precision in zip(sides, precisions, strict=True)
         )
-        ratio: Array = both - only_x - only_y
-        return ratio
+        return np.asarray(both - only_x - only_y)
 
     factor = np.linalg.cholesky(dispersion)
 
@@ -323,8 +315,7 @@ def _log_density(values: Array, precision: Array, freedom: float) -> Array:
     distance = np.einsum("ni,ij,nj->n", values, precision, values, optimize=True)
     constant = math.lgamma((freedom + dim) / 2) - math.lgamma(freedom / 2)
     constant += 0.5 * np.linalg.slogdet(precision)[1] - dim / 2 * math.log(freedom * math.pi)
-    density: Array = constant - (freedom + dim) / 2 * np.log1p(distance / freedom)
-    return density
+    return np.asarray(constant - (freedom + dim) / 2 * np.log1p(distance / freedom))
 
 
 # A uniform variable with uniform noise.
@@ -344,8 +335,7 @@ def uniform_noise(width: float) -> Joint:
         # Decided on y - x, as drawn: at the very edge of the noise the ends round.
         possible = (np.abs(y - x) <= width * (1 + 1e-12)) & (high > low)
         length = np.where(possible, high - low, 1.0)
-        ratio: Array = np.where(possible, -np.log(length), -np.inf)[:, 0]
-        return ratio
+        return np.asarray(np.where(possible, -np.log(length), -np.inf)[:, 0])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         x = random.random((rows, 1))

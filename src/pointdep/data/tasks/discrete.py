@@ -48,8 +48,7 @@ def outcomes(table: npt.ArrayLike) -> Joint:
     joint, cell_pmi = joint_table(table), table_pmi(table)
 
     def log_ratio(x: Array, y: Array) -> Array:
-        ratio: Array = cell_pmi[x, y]
-        return ratio
+        return np.asarray(cell_pmi[x, y])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         cells = random.choice(joint.size, size=rows, p=joint.ravel())
@@ -68,18 +67,15 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
 
     def log_each(x: Array) -> Array:
         """(n, k): log density of x under each label, less that of the plane's constant."""
-        density: Array = -0.5 * np.square(x[:, None, :] - mean).sum(axis=2)
-        return density
+        return np.asarray(-0.5 * np.square(x[:, None, :] - mean).sum(axis=2))
 
     def log_marginal(x: Array) -> Array:
         from scipy.special import logsumexp
 
-        density: Array = logsumexp(log_each(x) + np.log(share), axis=1)
-        return density
+        return np.asarray(logsumexp(log_each(x) + np.log(share), axis=1))
 
     def log_ratio(x: Array, y: Array) -> Array:
-        ratio: Array = log_each(x)[np.arange(len(x)), y] - log_marginal(x)
-        return ratio
+        return np.asarray(log_each(x)[np.arange(len(x)), y] - log_marginal(x))
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         y = random.choice(len(share), size=rows, p=share)
@@ -91,8 +87,7 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
         x = np.hstack([first, second])
         pmi = log_each(x) - log_marginal(x)[:, None]
         posterior = share * np.exp(pmi)
-        mean_pmi: Array = (posterior * pmi).sum(axis=1)
-        return mean_pmi
+        return np.asarray((posterior * pmi).sum(axis=1))
 
     def log_density(first: Array, second: Array) -> Array:
         return log_marginal(np.hstack([first, second])) - math.log(2 * math.pi)
@@ -157,8 +152,7 @@ def joint_table(table: npt.ArrayLike) -> Array:
         raise InputError("table must hold probabilities: finite numbers, none below 0")
     if abs(joint.sum() - 1) > 1e-6:
         raise InputError(f"table must sum to 1, not {joint.sum():.6g}: divide it by its sum")
-    normalised: Array = joint / joint.sum()
-    return normalised
+    return np.asarray(joint / joint.sum())
 
 
 # Mixtures: the PMI is exact, and the MI by quadrature to 1e-9 or in closed form.
@@ -178,8 +172,7 @@ def gaussian_mixture(weights: npt.ArrayLike, means: npt.ArrayLike, covs: npt.Arr
     def log_ratio(x: Array, y: Array) -> Array:
         only_x = _log_mixture(x, share, mean[:, :1], cov[:, :1, :1])
         only_y = _log_mixture(y, share, mean[:, 1:], cov[:, 1:, 1:])
-        ratio: Array = log_joint(x, y) - only_x - only_y
-        return ratio
+        return np.asarray(log_joint(x, y) - only_x - only_y)
 
     factors = np.linalg.cholesky(cov)
 
@@ -211,8 +204,7 @@ def outliers(dim: int, correlation: float, share: float) -> Joint:
 
     def log_joint(x: Array, y: Array) -> Array:
         apart = -0.5 * (x**2 + y**2)[:, 0] - math.log(2 * math.pi)
-        density: Array = apart + log_ratio(x, y)
-        return density
+        return np.asarray(apart + log_ratio(x, y))
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         x, y = random.standard_normal((2, rows, dim))
@@ -235,8 +227,7 @@ def blocks(table: npt.ArrayLike) -> Joint:
     def log_ratio(x: Array, y: Array) -> Array:
         pairs = np.hstack([x, y])
         row, column = np.minimum(np.floor(pairs * bins), bins - 1).astype(int).T
-        ratio: Array = cell_pmi[row, column]
-        return ratio
+        return np.asarray(cell_pmi[row, column])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         cells = random.choice(joint.size, size=rows, p=joint.ravel())
@@ -254,5 +245,4 @@ def _log_mixture(values: Array, weights: Array, means: Array, covs: Array) -> Ar
     away = values[:, None, :] - means
     distance = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covs), away, optimize=True)
     volume = np.linalg.slogdet(2 * np.pi * covs)[1]
-    density: Array = logsumexp(np.log(weights) - 0.5 * (distance + volume), axis=1)
-    return density
+    return np.asarray(logsumexp(np.log(weights) - 0.5 * (distance + volume), axis=1))
