@@ -10,7 +10,7 @@ import pytest
 from estimator.helpers import fit, fitted, new_pairs, pairs
 from pointdep import InputError, PointwiseDependency
 from pointdep.errors import ModelFileError
-from pointdep.retrieval import inner_product
+from pointdep.retrieval import pairwise
 
 CASES = [
     ("pc", "auto", "flat"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
 from pointdep import InputError, Retrieved
 from pointdep.estimators.pointwise import encode_side
-from pointdep.retrieval import inner_product, pairwise
+from pointdep.retrieval import pairwise, pairwise
 from pointdep.retrieval import search as search_module
 from pointdep.retrieval.search import top_k
 

@@ -38,13 +38,9 @@ class CategoryColumn:
         """(rows,) index into values of each entry of column: (rows,)."""
         label = column_label(side, self.name)
         if (column.dtype.kind == "U") != (self.values.dtype.kind == "U"):
-            expected, found = _kind_name(self.values), _kind_name(column)
-            raise InputError(
-                f"{label} held categories of type {expected} in training but now holds {found}: "
-                "give the column as it was in training"
-            )
-        codes: Array = np.searchsorted(self.values, column)
-        codes = np.minimum(codes, self.values.size - 1)
+            expected = f"categories of type {_kind_name(self.values)}"
+            raise changed(label, expected, _kind_name(column))
+        codes: Array = np.minimum(np.searchsorted(self.values, column), self.values.size - 1)
         unseen = self.values[codes] != column
         if unseen.any():
             row = int(unseen.argmax())
@@ -65,7 +61,7 @@ class CategoryColumn:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> CategoryColumn:
-        """The column that to_dict described; InputError when saved is something else."""
+        """The column that to_dict described; ValueError when saved is something else."""
         values, counts, kind = saved["values"], saved["counts"], saved["type"]
         if (
             kind not in {kind.__name__ for kind in _KINDS.values()}
@@ -75,10 +71,15 @@ class CategoryColumn:
             or len(values) < 2
             or any(not low < high for low, high in pairwise(values))
         ):
-            raise InputError(
-                "saved categories must be sorted values of one type, each with a count"
-            )
+            raise ValueError("categories must be sorted values of one type, with counts")
         return cls(str(saved["name"]), np.array(values), np.array(counts, dtype=np.int64))
+
+
+def changed(label: str, expected: str, found: str) -> InputError:
+    """The error for a column that holds something else than in training."""
+    return InputError(
+        f"{label} held {expected} in training but now holds {found}: give it as in training"
+    )
 
 
 def _kind_name(values: Array) -> str:
@@ -152,17 +153,11 @@ class SideEncoder:
         order = (*numeric_at, *category_at)
         constant = [given.names[i] for i, keep in zip(order, varies, strict=True) if not keep]
         if len(constant) == len(mask):
-            raise InputError(
-                f"every column of {side} is constant (n_samples={given.rows}): "
-                "it can tell nothing about the other side"
-            )
+            raise InputError(f"every column of {side} is constant (n_samples={given.rows})")
         if constant:
             shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
-            warn_caller(
-                f"{side}: dropped {len(constant)} column(s) that have one value throughout: "
-                f"{shown}",
-                DataWarning,
-            )
+            dropped = f"dropped {len(constant)} column(s) that have one value throughout"
+            warn_caller(f"{side}: {dropped}: {shown}", DataWarning)
         kept = set(np.array(order)[varies].tolist())
         return cls(
             side=side,
@@ -208,8 +203,8 @@ class SideEncoder:
             wrong = ~np.isfinite(encoded).all(1)
             if wrong.any():
                 raise InputError(
-                    f"{self.side} holds a number in row {int(wrong.argmax())} that is too far from "
-                    "the training rows for 32-bit arithmetic: is it in the right unit?"
+                    f"{self.side} holds a number in row {int(wrong.argmax())} too far from the "
+                    "training rows for 32-bit arithmetic: is it in the right unit?"
                 )
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):
@@ -246,21 +241,16 @@ class SideEncoder:
         try:
             # Early models have no entry for list_column.
             known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
-            values: dict[str, Any] = {}
             for name, value in known.items():
-                values[name] = tuple(value) if isinstance(value, list) else value
+                known[name] = tuple(value) if isinstance(value, list) else value
             for name in ("center", "scale"):
-                values[name] = np.array(values[name], dtype=np.float64)
-            values["categories"] = tuple(map(CategoryColumn.from_dict, values["categories"]))
-            encoder = cls(**values)
+                known[name] = np.array(known[name], dtype=np.float64)
+            known["categories"] = tuple(map(CategoryColumn.from_dict, known["categories"]))
+            encoder = cls(**known)
             if not encoder._is_consistent():
                 raise ValueError("its fields do not fit together")
-        except InputError:
-            raise
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(
-                f"not a saved encoder of a side ({type(error).__name__}: {error})"
-            ) from error
+            raise InputError(f"not a saved encoder ({type(error).__name__}: {error})") from error
         return encoder
 
     def _is_consistent(self) -> bool:
@@ -293,8 +283,7 @@ class SideEncoder:
                 if seen != given:
                     raise InputError(
                         "The feature names should match those that were passed during fit: "
-                        f"{self.side} column {position} is {given!r} but was {seen!r}; "
-                        "give the same columns in the same order"
+                        f"{self.side} column {position} is {given!r} but was {seen!r}"
                     )
 
     def _numeric(self, raw: RawSide) -> tuple[Array, Array]:
@@ -322,10 +311,7 @@ class SideEncoder:
 
     def _mismatch(self, position: int, expected: str, values: Array) -> InputError:
         found = {"U": "strings", "b": "booleans"}.get(values.dtype.kind, "numbers")
-        return InputError(
-            f"{column_label(self.side, self.names[position])} held {expected} in training but now "
-            f"holds {found}: give the column as it was in training"
-        )
+        return changed(column_label(self.side, self.names[position]), expected, found)
 
 
 def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
@@ -361,10 +347,8 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     if count <= MOST_CATEGORIES and (count <= 50 or 2 * count <= rows):
         return
     if column.values.dtype.kind != "U":
-        raise InputError(
-            f"{label} has {count} different numbers in {rows} rows, which are not categories: "
-            "leave discrete unset for this side, or bin the column"
-        )
+        numbers = f"{count} different numbers in {rows} rows"
+        raise InputError(f"{label} has {numbers}, no categories: leave discrete unset, or bin them")
     odd = [value for value in column.values.tolist() if not is_number(value)]
     if 2 * len(odd) < count:
         what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"

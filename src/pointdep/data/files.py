@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointdep.errors import DataWarning, InputError, unknown_name
+from pointdep.errors import DataWarning, InputError, unknown_name, warn_caller
 
 if TYPE_CHECKING:
     from pointdep.data.raw import Array
@@ -63,9 +62,7 @@ def _loading_numpy(path: Path) -> Iterator[None]:
         if start[:1] == b"\x80":  # as every pickle since protocol 2 starts
             raise objects
         if not start.startswith((b"\x93NUMPY"[: len(start)], b"PK"[: len(start)])):
-            raise InputError(
-                f"{path} cannot be read, it is damaged or no {path.suffix} file of numpy's"
-            )
+            raise InputError(f"{path} cannot be read, it is damaged or no {path.suffix} file")
         try:
             yield
         except ValueError as error:
@@ -124,9 +121,7 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
     known = table_columns(path)
     if path.suffix.lower() == ".csv":
         if all(is_number(name) for name in known):
-            raise InputError(
-                f"{path} has numbers in its first line: add a header line, or save the rows as .npy"
-            )
+            raise InputError(f"{path} has numbers in its first line: add one with the names")
         if len(known) == 1 and set(";\t|") & set(known[0]):
             raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
     for name in columns or ():
@@ -149,11 +144,7 @@ def _without_index(table: Any, path: Path) -> Any:
     unnamed = first.startswith("Unnamed:") or first == "__index_level_0__"
     if table.shape[1] < 2 or not unnamed or list(table.iloc[:, 0]) != list(range(len(table))):
         return table
-    warnings.warn(
-        f"{path}: left out the first column, which has no name and counts the rows",
-        DataWarning,
-        stacklevel=2,
-    )
+    warn_caller(f"{path}: left out the first column, without a name: it counts rows", DataWarning)
     return table.iloc[:, 1:]
 
 
@@ -203,11 +194,8 @@ def read_vec_pair(x_path: Path, y_path: Path) -> tuple[list[str], Array, Array]:
     (x_words, x), (y_words, y) = read_vec(x_path), read_vec(y_path)
     for row, (one, other) in enumerate(zip_longest(x_words, y_words)):
         if one != other:
-            shown = ["nothing" if word is None else repr(word) for word in (one, other)]
-            raise InputError(
-                f"{x_path} has {shown[0]} in line {row + 2} and {y_path} {shown[1]}: both files "
-                "must have the same words in the same order"
-            )
+            differ = f"line {row + 2} is {one!r} in {x_path} and {other!r} in {y_path}"
+            raise InputError(f"{differ}: both need the same words in the same order")
     return x_words, x, y
 
 

@@ -96,9 +96,8 @@ def read_column(path: Path, column: str | None) -> Array:
     if isinstance(_kind(path), TableFormat | None):
         table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
-            raise InputError(
-                f"{path} has {table.shape[1]} columns: name one of {_listed(table.columns)}"
-            )
+            names = _listed(table.columns)
+            raise InputError(f"{path} has {table.shape[1]} columns: name one of {names}")
         values = table.iloc[:, 0]
         if str(values.dtype) in ("category", "str", "string"):
             values = values.astype(object)
@@ -121,11 +120,8 @@ def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
     if suffix not in FORMATS:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
-        known = dict.fromkeys((*sorted(FORMATS), *TABLE_SHARDS))
-        raise InputError(
-            f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files known are {_listed(known)}, and folders of shards"
-        )
+        known = _listed(dict.fromkeys((*sorted(FORMATS), *TABLE_SHARDS)))
+        raise InputError(f"{path} has the unknown suffix {path.suffix!r}: known are {known}")
     return FORMATS[suffix]
 
 
@@ -141,10 +137,8 @@ def _both_sides(
         return arrays[keys[0]], arrays[keys[1]]
     if x_columns is None or y_columns is None:
         known = table_columns(path) if kind is not None else _stored_names(path)
-        raise InputError(
-            f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
-            f"its columns {_listed(known)}"
-        )
+        columns = f"--x-columns and --y-columns, from its columns {_listed(known)}"
+        raise InputError(f"{path} is a table: give {columns}")
     x_names = split_columns(x_columns, "--x-columns")
     y_names = split_columns(y_columns, "--y-columns")
     shared = [name for name in x_names if name in y_names]
@@ -174,9 +168,7 @@ def read_side(path: Path, *, columns: str | None, key: str | None, name: str) ->
         if key in arrays:
             return arrays[key]
         wanted = "" if key is None else f" and none called {key!r}"
-        raise InputError(
-            f"{path} holds {len(arrays)} arrays{wanted}: name one of {_listed(arrays)}"
-        )
+        raise InputError(f"{path} holds many arrays{wanted}: name one of {_listed(arrays)}")
     if columns is not None:
         raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
     return kind.load(path)

@@ -60,12 +60,10 @@ class RowSource(ABC):
     def __getitem__(self, rows: Any) -> Array:
         """x[3] -> (width,); x[5:8], x[[1, 4]] or x[mask] -> (n, width), read now."""
         if isinstance(rows, numbers.Integral):
-            row: Array = self.take(np.array([range(self.rows)[int(rows)]]))[0]
-            return row
+            return np.asarray(self.take(np.array([range(self.rows)[int(rows)]]))[0])
         if isinstance(rows, slice) and rows.step in (None, 1):
             start, stop, _ = rows.indices(self.rows)
-            pieces = list(self.read(start, max(start, stop), self.step()))
-            return np.concatenate([np.empty((0, self.width), self.dtype), *pieces])
+            return self.load(start, max(start, stop))
         return self.take(np.arange(self.rows)[rows])
 
     def __iter__(self) -> Iterator[Array]:
@@ -92,11 +90,11 @@ class RowSource(ABC):
         """A number of rows that makes a piece of a few megabytes."""
         return max(1, PIECE_NUMBERS // self.width)
 
-    def load(self) -> Array:
-        """All rows, (rows, width), in memory."""
-        out = np.empty(self.shape, self.dtype)
-        done = 0
-        for piece in self.read(0, self.rows, self.step()):
+    def load(self, start: int = 0, stop: int | None = None) -> Array:
+        """These rows, or all, (rows, width), in memory."""
+        stop, done = self.rows if stop is None else stop, 0
+        out = np.empty((stop - start, self.width), self.dtype)
+        for piece in self.read(start, stop, self.step()):
             out[done : done + len(piece)] = piece
             done += len(piece)
         return out
@@ -131,8 +129,8 @@ class ArrayRows(RowSource):
         for first in range(start, stop, step):
             yield np.asarray(self.values[first : min(first + step, stop)])
 
-    def load(self) -> Array:
-        return self.values
+    def load(self, start: int = 0, stop: int | None = None) -> Array:
+        return self.values[start:stop]
 
     def take(self, rows: Rows) -> Array:
         return np.asarray(self.values[rows])

@@ -69,10 +69,8 @@ def find_layout(
     types = {name: schema.field(name).type for name in chosen}
     listed = [name for name, kind in types.items() if _is_list(kind)]
     if listed and len(chosen) > 1:
-        raise InputError(
-            f"{path} has the column {listed[0]!r} of lists beside others: name one column with "
-            f"{option}, from {', '.join(known)}"
-        )
+        what = f"{path} has the column {listed[0]!r} of lists beside others"
+        raise InputError(f"{what}: name one column with {option}, from {', '.join(known)}")
     dtypes = []
     for name, kind in types.items():
         if (dtype := _dtype(kind)) is None:
@@ -103,12 +101,9 @@ def to_matrix(batch: Any, layout: Layout, path: Path | str, row: int) -> Array:
         wrong = lengths != layout.width
         if wrong.any():
             at = int(wrong.argmax())
-            raise InputError(
-                f"{path}: column {name!r} has a list of {int(lengths[at])} numbers in row "
-                f"{row + at} where the others have {layout.width}"
-            )
-    values = _numbers(column.flatten(), name, path, row, layout.width)
-    return values.reshape(-1, layout.width)
+            found = f"a list of {int(lengths[at])} numbers in row {row + at}"
+            raise InputError(f"{path}: column {name!r} has {found}, others have {layout.width}")
+    return _numbers(column.flatten(), name, path, row, layout.width).reshape(-1, layout.width)
 
 
 def _numbers(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> Array:
@@ -153,8 +148,8 @@ class TableShard(ABC):
     def batches(
         self, start: int, stop: int, step: int, columns: Sequence[str] | None
     ) -> Iterator[tuple[int, Any]]:
-        """Record batches of at most `step` rows from the cut `start` to the cut `stop`, each with
-        the number of its first row."""
+        """Record batches of at most `step` rows from start to stop, each with the number of its
+        first row."""
 
     def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
         """How rows are made of its columns."""
@@ -165,7 +160,7 @@ class TableShard(ABC):
         return find_layout(self.path, self.schema, columns, first, option)
 
     def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
-        """Rows from the cut `start` to the cut `stop`, in pieces (at most step, width)."""
+        """Rows from start to stop, in pieces (at most step, width)."""
         end = start
         for row, batch in self.batches(start, stop, step, layout.columns):
             yield to_matrix(batch, layout, self.path, row)
@@ -206,6 +201,11 @@ def _group_cuts(file: Any) -> Rows:
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
+def _between(cuts: Rows, start: int, stop: int) -> range:
+    """Numbers of the stretches between cuts that hold these rows."""
+    return range(int(np.searchsorted(cuts, start, "right")) - 1, int(np.searchsorted(cuts, stop)))
+
+
 def parquet_batches(
     file: Any, start: int, stop: int, step: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, Any]]:
@@ -214,15 +214,9 @@ def parquet_batches(
     Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
     """
     cuts = _group_cuts(file)
-    first = int(np.searchsorted(cuts, start, side="right")) - 1
-    last = int(np.searchsorted(cuts, stop))
-    row = int(cuts[first])
-    for batch in file.iter_batches(
-        batch_size=step,
-        row_groups=list(range(first, last)),
-        columns=None if columns is None else list(columns),
-        use_threads=False,
-    ):
+    groups, chosen = _between(cuts, start, stop), None if columns is None else list(columns)
+    row = int(cuts[groups.start])
+    for batch in file.iter_batches(step, list(groups), columns=chosen, use_threads=False):
         begin, end = max(row, start), min(row + batch.num_rows, stop)
         if end > begin:
             yield begin, batch.slice(begin - row, end - begin)
@@ -254,11 +248,13 @@ class ArrowShard(TableShard):
         self, start: int, stop: int, step: int, columns: Sequence[str] | None
     ) -> Iterator[tuple[int, Any]]:
         del columns  # all are mapped
-        for number in range(*np.searchsorted(self.cuts, [start, stop]).tolist()):
+        for number in _between(self.cuts, start, stop):
             with loading(self.path):
                 batch = self._batch(number)
-            for first in range(0, batch.num_rows, step):
-                yield int(self.cuts[number]) + first, batch.slice(first, step)
+            begin, end = self.cuts[number : number + 2].tolist()
+            last = min(stop, end)
+            for row in range(max(start, begin), last, step):
+                yield row, batch.slice(row - begin, min(step, last - row))
 
 
 class NpyShard:
@@ -325,31 +321,18 @@ class ShardedRows(RowSource):
         for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
             if at >= stop:
                 break
-            own = max(start - at, 0), min(stop - at, shard.rows)
-            yield from _between_cuts(shard, *own, step, self.layout)
-
-
-def _between_cuts(
-    shard: Shard, start: int, stop: int, step: int, layout: Layout
-) -> Iterator[Array]:
-    """Any rows of a shard: what is read before and after them, up to the next cut, is left out."""
-    first, last = np.searchsorted(shard.cuts, start, "right") - 1, np.searchsorted(shard.cuts, stop)
-    at = int(shard.cuts[first])
-    for piece in shard.read(at, int(shard.cuts[last]), step, layout):
-        wanted = piece[max(start - at, 0) : max(stop - at, 0)]
-        if len(wanted):
-            yield wanted
-        at += len(piece)
+            yield from shard.read(max(start - at, 0), min(stop - at, shard.rows), step, self.layout)
 
 
 def require_partners(x: object, y: object) -> None:
     """InputError naming the first shard whose number of rows is not that of its partner."""
     if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
-        sides = (
-            (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
-            for side in (x, y)
+        require_equal_rows(
+            *(
+                (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
+                for side in (x, y)
+            )
         )
-        require_equal_rows(*sides)
 
 
 ShardSizes = tuple[object, Sequence[tuple[object, int]]]
@@ -361,22 +344,17 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
 
     If both sides have as many files, these are partners and must have the same numbers of rows.
     """
-    if len(x[1]) == len(y[1]):
-        for pair in zip(x[1], y[1], strict=True):
-            (fewer, least), (more, most) = sorted(pair, key=lambda file: file[1])
-            if least != most:
-                raise InputError(
-                    f"{fewer} has {least} rows but its partner {more} has {most}: row i of each "
-                    "must describe the same pair"
-                )
-        return
-    totals = [sum(rows for _, rows in files) for _, files in (x, y)]
-    if totals[0] != totals[1]:
-        sides = " and ".join(
-            f"{folder} has {total} rows in {len(files)} file(s)"
-            for (folder, files), total in zip((x, y), totals, strict=True)
-        )
-        raise InputError(f"{sides}: row i of each must describe the same pair")
+    differ = [
+        f"{one} has {rows} rows but its partner {other} has {others}"
+        for (one, rows), (other, others) in zip(x[1], y[1], strict=False)
+        if rows != others
+    ]
+    if len(x[1]) != len(y[1]):
+        totals = [sum(rows for _, rows in files) for _, files in (x, y)]
+        listed = [f"{side[0]} has {n} rows" for side, n in zip((x, y), totals, strict=True)]
+        differ = [" and ".join(listed)] if totals[0] != totals[1] else []
+    if differ:
+        raise InputError(f"{differ[0]}: row i of each must describe the same pair")
 
 
 # From a path to a source of rows.
@@ -403,10 +381,8 @@ def open_rows(
     for shard in kept[1:]:
         other = shard.layout(wanted if wanted is not None else layout.columns or None, option)
         if other != layout:
-            raise InputError(
-                f"{shard.path} has {other} where {kept[0].path} has {layout}: all shards need one "
-                "schema"
-            )
+            first = f"{kept[0].path} has {layout}: all shards need one schema"
+            raise InputError(f"{shard.path} has {other} where {first}")
     return ShardedRows(shards, layout)
 
 
@@ -422,9 +398,7 @@ def shard_files(path: Path) -> list[Path]:
         raise InputError(f"{path} is a folder that holds no shards ({known}): give one, or a file")
     for file in found:
         if file.suffix.lower() not in SHARDS or file.suffix.lower() != found[0].suffix.lower():
-            raise InputError(
-                f"{file} is among the shards of {path}: a folder holds files of one kind, {known}"
-            )
+            raise InputError(f"{file} is among the shards: a folder holds one kind of {known}")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,8 @@ def tabulate(values: Any, side: str) -> Table:
     if isinstance(values, RowSource):
         return Table(values.names, values.named, (False,) * values.width, values.load())
     if isinstance(values, str | os.PathLike):
-        raise InputError(
-            f"{side} is {os.fspath(values)!r}, not rows. If that is a path: fit what "
-            "pointdep.open_rows opens there, or what you have read from it"
-        )
+        path = os.fspath(values)
+        raise InputError(f"{side} is {path!r}, not rows. If that is a path: use pointdep.open_rows")
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
         raise _sparse(side, "toarray")
@@ -71,9 +69,7 @@ def tabulate(values: Any, side: str) -> Table:
 
 
 def _sparse(side: str, method: str) -> SparseInputError:
-    return SparseInputError(
-        f"Sparse data was passed for {side}: make it dense with {side}.{method}()"
-    )
+    return SparseInputError(f"Sparse data was passed for {side}: make it dense by .{method}()")
 
 
 def _tensor_to_array(tensor: Any, side: str) -> Array:
@@ -88,10 +84,7 @@ def _tensor_to_array(tensor: Any, side: str) -> Array:
 
 def _to_array(values: Any, side: str) -> Array:
     if np.ma.is_masked(values):
-        raise InputError(
-            f"{side} is a masked array with missing values: drop those rows from both sides "
-            "or call .filled(value)"
-        )
+        raise InputError(f"{side} is a masked array with missing values: drop or .filled() them")
     try:
         array = np.asarray(values)
         # NumPy silently turns the 1 of [1, "a"] into text; as objects the mixture can be seen.
@@ -99,18 +92,15 @@ def _to_array(values: Any, side: str) -> Array:
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"{side} is no table of numbers or strings ({error}): "
-            "give every row the same number of columns"
+            f"{side} is no table, with as many columns in every row ({error})"
         ) from error
     return array
 
 
 def _from_array(array: Array, side: str) -> Table:
     if array.ndim == 0 or array.ndim > 2:
-        raise InputError(
-            f"{side} has {array.ndim} dimensions (shape={array.shape}) but needs 1 or 2. "
-            "Reshape your data: reshape to (rows, columns)"
-        )
+        shape = f"{array.ndim} dimensions (shape={array.shape})"
+        raise InputError(f"{side} has {shape} but needs 1 or 2. Reshape your data: (rows, columns)")
     block = array.reshape(-1, 1) if array.ndim == 1 else array
     _require_some(block.shape, side)
     names = tuple(str(position) for position in range(block.shape[1]))
@@ -124,10 +114,8 @@ def _from_array(array: Array, side: str) -> Table:
 def _require_some(shape: tuple[int, ...], side: str) -> None:
     for size, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
-            raise InputError(
-                f"{side}: found array with 0 {what} (shape={tuple(shape)}) "
-                "while a minimum of 1 is required."
-            )
+            found = f"found array with 0 {what} (shape={tuple(shape)})"
+            raise InputError(f"{side}: {found} while a minimum of 1 is required.")
 
 
 def _from_pandas(values: Any, side: str) -> Table:
@@ -173,37 +161,18 @@ def _pandas_column(series: Any, name: str, side: str) -> Array:
 
 
 def _from_polars(values: Any, side: str) -> Table:
+    import polars as pl
+
     named = hasattr(values, "columns")
     frame = values if named else values.to_frame()
-    _require_some(frame.shape, side)
-    names = tuple(column or "0" for column in frame.columns)
-    shown = [str(dtype) for dtype in frame.dtypes]
-    declared = tuple(text.startswith(("Categorical", "Enum")) for text in shown)
-    numeric = all(dtype.is_integer() or dtype.is_float() for dtype in frame.dtypes)
-    if numeric and len(set(shown)) == 1:
+    frame = frame.rename({"": "0"}) if "" in frame.columns else frame
+    one_type = len(set(frame.dtypes)) == 1 and frame.height > 0
+    if one_type and (frame.dtypes[0].is_integer() or frame.dtypes[0].is_float()):
         # Missing numbers come out as NaN, which is then reported as in any float column.
-        return Table(names, named, declared, frame.to_numpy())
-    columns = tuple(
-        _polars_column(series, name, side)
-        for series, name in zip(frame.get_columns(), names, strict=True)
-    )
-    return Table(names, named, declared, None, columns)
-
-
-def _polars_column(series: Any, name: str, side: str) -> Array:
-    dtype = series.dtype
-    if dtype.is_decimal():
-        import polars as pl
-
-        series, dtype = series.cast(pl.Float64), pl.Float64
-    if dtype.is_numeric() or dtype.is_temporal():
-        return plain_column(series.to_numpy(), name, side)
-    if series.null_count():
-        row = int(series.is_null().to_numpy().argmax())
-        raise missing_category(series.null_count(), row, name, side)
-    if str(dtype) == "Boolean":
-        return np.asarray(series.to_numpy())
-    return plain_column(np.fromiter(series, dtype=object, count=len(series)), name, side)
+        names = tuple(frame.columns)
+        return Table(names, named, (False,) * len(names), frame.to_numpy())
+    decimals = pl.selectors.decimal().cast(pl.Float64)
+    return replace(_from_pandas(frame.with_columns(decimals).to_pandas(), side), named=named)
 
 
 def plain_column(values: Array, name: str, side: str) -> Array:
@@ -214,10 +183,7 @@ def plain_column(values: Array, name: str, side: str) -> Array:
     if kind == "S":
         return np.char.decode(values, "utf-8", "replace")
     if kind == "c":
-        raise InputError(
-            f"Complex data not supported: {label} is complex; "
-            "give the real and imaginary parts as two columns"
-        )
+        raise InputError(f"Complex data not supported: give {label} as two columns of real numbers")
     if kind in "mM":
         raise _holds_times(label, values.dtype)
     if kind in "OT":
@@ -226,10 +192,7 @@ def plain_column(values: Array, name: str, side: str) -> Array:
 
 
 def _holds_times(label: str, dtype: object) -> InputError:
-    return InputError(
-        f"{label} holds dates or time spans ({dtype}): turn them into numbers, "
-        "such as seconds since a start, or into strings"
-    )
+    return InputError(f"{label} holds dates or time spans ({dtype}): turn them into numbers")
 
 
 def _from_objects(values: Array, name: str, side: str) -> Array:
@@ -248,13 +211,11 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
     missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=count)
     if is_string.any() and (is_string | missing).all():
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
-    types = sorted({type(value).__name__ for value in values})
     # Among numbers it is the odd one out that offends, not the first number.
     row = int((is_string if is_string.any() else is_number).argmin())
     raise InputError(
-        f"{column_label(side, name)} holds Python objects of type {', '.join(types)} (row {row}: "
-        f"{type(values[row]).__name__}): convert it with .astype(float) for numbers or "
-        ".astype(str) for categories, or pass a DataFrame whose columns have their own dtypes"
+        f"{column_label(side, name)} holds Python objects, a {type(values[row]).__name__} in row "
+        f"{row}: convert it with .astype(float) for numbers or .astype(str) for categories"
     )
 
 
@@ -354,10 +315,8 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
     if discrete is False:
         for column, kind in zip(table.names, kinds, strict=True):
             if kind == "U":
-                raise InputError(
-                    f"{column_label(side, column)} holds strings, which cannot be numbers: "
-                    "leave discrete unset for this side, or convert the column"
-                )
+                label = column_label(side, column)
+                raise InputError(f"{label} holds strings, not numbers: leave discrete unset")
         return (False,) * width
     if width == 1 and kinds[0] in "iu":
         lone = table.column(0)
@@ -386,7 +345,6 @@ def _category_values(values: Array, column: str, side: str) -> Array:
     if _count_distinct(values, stop_after=MOST_FLOAT_CATEGORIES) > MOST_FLOAT_CATEGORIES:
         raise InputError(
             f"{column_label(side, column)} holds more than {MOST_FLOAT_CATEGORIES} distinct "
-            "floating-point values, too many for categories: leave discrete unset for this side, "
-            "or bin the column"
+            "floating-point values, too many for categories: leave discrete unset, or bin them"
         )
     return values.astype(np.float64)

@@ -45,21 +45,18 @@ def replaced_folder(path: Path) -> Iterator[Path]:
             new = Path(scratch, "new")
             new.mkdir()
             yield new
-            put_in_place(new, path, aside=Path(scratch, "old"))
+            # Folders cannot be exchanged in one move: the old one comes back if the second fails.
+            aside = Path(scratch, "old")
+            try:
+                if path.exists():
+                    path.replace(aside)
+                new.replace(path)
+            except BaseException:
+                if aside.exists() and not path.exists():
+                    aside.replace(path)
+                raise
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def put_in_place(new: Path, path: Path, aside: Path) -> None:
-    """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
-    try:
-        if path.exists():
-            path.replace(aside)
-        new.replace(path)
-    except BaseException:
-        if aside.exists() and not path.exists():
-            aside.replace(path)
-        raise
 
 
 def check_target(path: Path, parts: Collection[str] = ()) -> None:

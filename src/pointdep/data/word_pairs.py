@@ -37,10 +37,7 @@ def read_word_pairs(
     if data is not None:
         return read_npz_pairs(data)
     if audio is None or text is None:
-        raise InputError(
-            "no word vectors were named: give --audio FILE.vec and --text FILE.vec, or --data "
-            "FILE.npz with the arrays words, audio and text"
-        )
+        raise InputError("give the word vectors: --audio FILE.vec and --text FILE.vec, or --data")
     words, heard, read = read_vec_pair(audio, text)
     return _checked(f"{audio}", words, {f"{audio}": heard, f"{text}": read})
 
@@ -54,10 +51,8 @@ def read_npz_pairs(path: Path) -> WordPairs:
     for key in _KEYS[1:]:
         side = arrays[key]
         if side.ndim != 2 or side.dtype.kind not in "fiu" or len(side) != len(words):
-            raise InputError(
-                f"{path}: {key} must be numbers, a row for each of {len(words)} words, not "
-                f"{side.shape} of {side.dtype}"
-            )
+            found = f"{side.shape} of {side.dtype}"
+            raise InputError(f"{path}: {key} must be numbers, a row for each word, not {found}")
     with reading(path, "not UTF-8 text"):
         spelt = (
             words.tolist() if words.dtype.kind == "U" else np.char.decode(words, "utf-8").tolist()

@@ -20,10 +20,8 @@ def check_writable(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """InputError when path could not be written; call it before a long computation."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
-        raise InputError(
-            f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files written here are {', '.join(suffixes)}"
-        )
+        known = ", ".join(suffixes)
+        raise InputError(f"{path} has the unknown suffix {path.suffix!r}: choose from {known}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file")
     if not path.parent.is_dir():
@@ -46,10 +44,7 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
     if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 1:
         raise InputError(f"{path}: a table needs columns (rows,) of one length, not {shapes}")
     if suffix == ".npy" and "pmi" not in columns:
-        raise InputError(
-            f"{path}: a .npy file holds the column 'pmi' alone, and this table has only "
-            f"{', '.join(columns)}: write a .csv or .parquet file"
-        )
+        raise InputError(f"{path}: there is no column 'pmi' for .npy: write .csv or .parquet")
     with whole_file(path) as file:
         if suffix == ".npy":
             np.save(file, np.asarray(columns["pmi"]), allow_pickle=False)

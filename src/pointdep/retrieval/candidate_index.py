@@ -15,19 +15,20 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.storage import read_description, replaced_folder, require_target
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
-from pointdep.retrieval.inner_product import (
+from pointdep.retrieval.pairwise import (
+    ROWS,
     FaissVectors,
     FlatVectors,
     Vectors,
+    candidate_vectors,
     check_kind,
     empty_vectors,
+    offsets,
     training_rows,
 )
-from pointdep.retrieval.pairwise import candidate_vectors, offsets
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
-_ROWS = 1 << 13  # embedded at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,7 @@ def build_index(
     require_inner(model, kind)
     vectors, has_own = None, False
     if model.has_inner:
-        parts = torch.split(rows, _ROWS)
+        parts = torch.split(rows, ROWS)
         sample, has_own = candidate_vectors(model, rows[training_rows(kind, len(rows))], side)
         longest = 0.0
         if kind != "flat":

@@ -22,14 +22,18 @@ from pointdep.retrieval.candidate_index import (
     fingerprint,
     require_inner,
 )
-from pointdep.retrieval.inner_product import MARGIN, Vectors, best_first, nearest, ranks_of
 from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_metrics
 from pointdep.retrieval.pairwise import (
+    MARGIN,
+    Vectors,
+    best_first,
     best_of_all,
+    nearest,
     offsets,
     other,
     query_scores,
     query_vectors,
+    ranks_of,
     score_lists,
 )
 

@@ -27,7 +27,6 @@ from pointdep.data.images.image_set import (
     Part,
     Pixels,
     as_labels,
-    check_labels,
     make_set,
 )
 from pointdep.errors import InputError
@@ -116,7 +115,7 @@ def _read_strips(files: Files, prefix: str, progress: Progress) -> tuple[Part, P
         content, path = files.read(name), files.path(name)
         with reading(path):
             values = json.loads(content)
-        return images, check_labels(path, as_labels(path, values), len(images), 10)
+        return images, as_labels(path, values, len(images))
 
     return labelled("train", np.concatenate(pixels[:-1])), labelled("test", pixels[-1])
 
@@ -209,7 +208,7 @@ def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
         rows = _as_array(fields.get("data"))
     if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
         raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
-    labels = check_labels(path, as_labels(path, fields.get("labels")), len(rows), 10)
+    labels = as_labels(path, fields.get("labels"), len(rows))
     return rows.reshape(-1, 3, _SIDE, _SIDE), labels
 
 

@@ -76,10 +76,8 @@ def load_images(
     if images is None:
         expected = _mnist_expected(place) if name == "mnist" else EXPECTED
         missing = "" if place.exists() else ", which does not exist"
-        raise InputError(
-            f"found no {_TITLES[name]} in {place}{missing}: expected {expected}; or have it "
-            "downloaded (download=True, --download)"
-        )
+        found = f"found no {_TITLES[name]} in {place}{missing}"
+        raise InputError(f"{found}: expected {expected}; or set download=True (--download)")
     return images
 
 
@@ -134,9 +132,7 @@ def read_idx(path: Path, dimensions: int) -> Pixels:
         content = read_bounded(path, gzip.GzipFile(fileobj=file) if packed else file)
     magic, begins = bytes([0, 0, 8, dimensions]).hex(), content[:4].hex()
     if begins != magic:
-        raise InputError(
-            f"{path} is no idx file of bytes: it begins with 0x{begins}, not 0x{magic}"
-        )
+        raise InputError(f"{path} is no idx file: it begins with 0x{begins}, not 0x{magic}")
     start = 4 + 4 * dimensions
     if len(content) < start:
         raise InputError(f"{path} is truncated: it ends within its header")

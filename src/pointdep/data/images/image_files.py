@@ -45,9 +45,7 @@ def require_size(what: Path | str, size: int, most: int | None = None) -> None:
     """Refuse what would fill the memory: a small archive can unpack to any size."""
     most = LARGEST if most is None else most
     if size > most:
-        raise InputError(
-            f"{what} holds more than {most >> 20} MiB: it is damaged or of another kind"
-        )
+        raise InputError(f"{what} holds more than {most >> 20} MiB: damaged or of another kind")
 
 
 def read_bounded(what: Path | str, file: BufferedIOBase) -> bytes:

@@ -211,7 +211,7 @@ def gaussian(covariance: Array, dim_x: int) -> Joint:
         x, y = pairs[:, :dim_x], pairs[:, dim_x:]
         return x, y, log_ratio(x, y)
 
-    return Joint(covariance_mutual_information(covariance, dim_x), sample, log_ratio)
+    return Joint(_nats(correlations), sample, log_ratio)
 
 
 def dense_covariance(dim: int, correlation: float) -> Array:
@@ -237,9 +237,8 @@ def sparse_covariance(dim: int, pairs: int, strength: float) -> Array:
     return covariance
 
 
-def covariance_mutual_information(covariance: Array, dim_x: int) -> float:
-    """MI of N(0, covariance): -1/2 sum of log(1 - rho^2) over the canonical correlations."""
-    correlations = _canonical(covariance, dim_x)[2]
+def _nats(correlations: Array) -> float:
+    """MI of Gaussians: -1/2 sum of log(1 - rho^2) over the canonical correlations."""
     return float(-0.5 * np.log1p(-np.square(correlations)).sum())
 
 
@@ -294,7 +293,7 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
         x, y = pairs[:, :dim_x], pairs[:, dim_x:]
         return x, y, log_ratio(x, y)
 
-    information = covariance_mutual_information(dispersion, dim_x)
+    information = _nats(_canonical(dispersion, dim_x)[2])
     return Joint(information + tail_information(freedom, dim_x, dim_y), sample, log_ratio)
 
 
