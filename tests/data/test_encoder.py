@@ -38,12 +38,7 @@ def test_numbers_are_standardised_as_by_sklearn(dtype, monkeypatch):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.integers(0, 10_000),
-    st.floats(1e-6, 1e6),
-    st.booleans(),
-    st.floats(-1e6, 1e6),
-)
+@given(st.integers(0, 10_000), st.floats(1e-6, 1e6), st.booleans(), st.floats(-1e6, 1e6))
 def test_affine_maps_of_numbers_change_only_the_sign(seed, factor, negative, shift):
     values = np.random.default_rng(seed).normal(size=(12, 2))
     slope = -factor if negative else factor

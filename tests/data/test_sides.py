@@ -151,10 +151,7 @@ def test_discrete_overrides():
         (np.zeros((0, 2)), r"0 sample\(s\)"),
         (pd.DataFrame({"a": []}), r"0 sample\(s\)"),
         (pl.DataFrame({"a": []}), r"0 sample\(s\)"),
-        (
-            np.zeros((3, 0)),
-            r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required\.",
-        ),
+        (np.zeros((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required\."),
         (pd.DataFrame(index=range(3)), r"0 feature\(s\) \(shape=\(3, 0\)\)"),
         ([[1, 2], [3]], "same number of columns"),
         (np.array([1 + 2j]), "Complex data not supported"),

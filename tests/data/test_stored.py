@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
-from pointdep.data.shards import by_numbers, open_rows, read_tables
 from pointdep.data.readers import read_pairs, read_side
 from pointdep.data.row_source import ArrayRows
-from pointdep.data.shards import require_partners
+from pointdep.data.shards import by_numbers, open_rows, read_tables, require_partners
 from pointdep.data.sides import as_side, as_source
 from pointdep.errors import InputError
 

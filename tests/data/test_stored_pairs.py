@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.data.shards import open_rows
 from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
+from pointdep.data.shards import open_rows
 from pointdep.data.sides import SideEncoder, as_side
 from pointdep.data.stored_pairs import PairSource, paired_parts
 from pointdep.errors import InputError

@@ -59,7 +59,7 @@ def test_by_the_model_from_disk_and_without_faiss(tmp_path, monkeypatch):
     model.index(y).save(tmp_path / "index")
     again = PointwiseDependency.load(tmp_path / "model", device="cpu")
     assert_same(here, again.retrieve(x, again.load_index(tmp_path / "index"), 5))
-    monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
+    monkeypatch.setattr(pairwise, "has_faiss", lambda: False)
     assert_same(here, again.retrieve(x, again.load_index(tmp_path / "index"), 5))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
 from pointdep import InputError, Retrieved
 from pointdep.estimators.pointwise import encode_side
-from pointdep.retrieval import pairwise, pairwise
+from pointdep.retrieval import pairwise
 from pointdep.retrieval import search as search_module
 from pointdep.retrieval.search import top_k
 
@@ -50,7 +50,7 @@ def share_found(indices, order):
 
 @pytest.fixture
 def without_faiss(monkeypatch):
-    monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
+    monkeypatch.setattr(pairwise, "has_faiss", lambda: False)
 
 
 def assert_searches(model, asked, given, queries, *all_options):
@@ -87,9 +87,9 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
         (pairwise, "_QUERIES", 6),
         (pairwise, "_CELLS", 200),
         (pairwise, "_LISTED", 500),
-        (inner_product, "_NUMBERS", 300),
-        (inner_product, "_COLUMNS", 11),
-        (inner_product, "_QUERIES", 3),
+        (pairwise, "_NUMBERS", 300),
+        (pairwise, "_COLUMNS", 11),
+        (pairwise, "_QUERIES", 3),
     ):
         monkeypatch.setattr(module, name, size)
     model, pair = fitted(LOUD, critic), new_pairs(critic, 50)
@@ -150,11 +150,11 @@ class TestTies:
         values = torch.from_numpy(random.integers(0, 6, (4, 60)))
         wanted = (-values).argsort(dim=1, stable=True)
         blocks = torch.split(values, int(random.integers(1, 61)), 1)
-        top, numbers = inner_product.topk_of_blocks(blocks, k)
+        top, numbers = pairwise.topk_of_blocks(blocks, k)
         assert torch.equal(top, values.gather(1, wanted[:, :k]))
         assert torch.equal(top, values.gather(1, numbers))
         shuffled = torch.from_numpy(random.permuted(np.tile(np.arange(60), (4, 1)), axis=1))
-        found = inner_product.best_first(values.gather(1, shuffled), shuffled, k)
+        found = pairwise.best_first(values.gather(1, shuffled), shuffled, k)
         assert torch.equal(found[1], wanted[:, :k])
         assert torch.equal(found[0], top)
 
@@ -182,7 +182,7 @@ def test_with_and_without_faiss(critic, queries, monkeypatch):
     model = fitted("pc", critic)
     asked, given = sides(queries, *pairs(3000, seed=4))
     here = model.retrieve(asked[:500], given, 20, queries=queries)
-    monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
+    monkeypatch.setattr(pairwise, "has_faiss", lambda: False)
     there = model.retrieve(asked[:500], given, 20, queries=queries)
     np.testing.assert_array_equal(there.indices, here.indices)
     np.testing.assert_array_equal(there.pmi, here.pmi)

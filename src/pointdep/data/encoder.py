@@ -86,6 +86,7 @@ def _kind_name(values: Array) -> str:
     return _KINDS[values.dtype.kind].__name__
 
 
+_Side = RawSide | RowSource
 # One-hot columns of more categories than this take too much memory.
 MOST_CATEGORIES = 10_000
 
@@ -122,28 +123,22 @@ class SideEncoder:
         columns = [CategoryColumn.count(*column) for column in raw.categorical]
         for column in columns:
             _require_repeats(column, raw.rows, name)
-        return cls._varying(raw, raw.category_mask, name, center, scale, columns)
+        return cls._varying(raw, name, center, scale, columns)
 
     @classmethod
     def of_numbers(cls, source: RowSource, name: str, moments: ColumnMoments) -> SideEncoder:
         """The encoding of a side of numbers from what one pass over its rows has found."""
-        mask = (False,) * source.width
-        return cls._varying(source, mask, name, moments.mean, moments.scale(), [])
+        return cls._varying(source, name, moments.mean, moments.scale(), [])
 
     @classmethod
     def _varying(
-        cls,
-        given: RawSide | RowSource,
-        mask: tuple[bool, ...],
-        side: str,
-        center: Array,
-        scale: Array,
-        categories: list[CategoryColumn],
+        cls, given: _Side, side: str, center: Array, scale: Array, categories: list[CategoryColumn]
     ) -> SideEncoder:
         """The encoding by the columns that have more than one value.
 
-        mask: which columns are categories; center, scale: of all the others.
+        center, scale: of all columns that are not categories.
         """
+        mask = given.category_mask
         numeric_at, category_at = ([i for i, m in enumerate(mask) if m is k] for k in (False, True))
         infinite = ~(np.isfinite(center) & np.isfinite(scale))
         if infinite.any():

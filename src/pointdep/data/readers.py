@@ -8,45 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from pointdep.data.files import (
-    FORMATS,
-    ArrayFormat,
-    KeyedFormat,
-    TableFormat,
-    is_table,
-    read_table,
-    read_vec_pair,
-    table_columns,
-)
+from pointdep.data import files, shards
+from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
 from pointdep.data.raw import Array
-from pointdep.data.shards import (
-    TABLE_SHARDS,
-    first_schema,
-    has_lists,
-    is_numeric,
-    open_rows,
-    read_tables,
-    require_partners,
-)
 from pointdep.errors import InputError
 
 
 def read_pairs(
-    files: Sequence[Path],
-    *,
-    x_columns: str | None,
-    y_columns: str | None,
-    x_key: str = "x",
-    y_key: str = "y",
+    paths: Sequence[Path], *, x_columns: str | None, y_columns: str | None
 ) -> tuple[object, object]:
     """X and Y, as things as_side accepts, from one file with both or from two files.
 
     x_columns, y_columns: comma-separated columns of a table, or the key of an array in a .npz or
-    .safetensors file, where x_key and y_key are meant otherwise.
+    .safetensors file, where "x" and "y" are meant otherwise.
     """
-    paths = [Path(file) for file in files]
+    paths = [Path(path) for path in paths]
     if len(paths) == 1:
-        return _both_sides(paths[0], x_columns, y_columns, x_key, y_key)
+        return _both_sides(paths[0], x_columns, y_columns)
     if len(paths) != 2:
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
     for path in paths:
@@ -54,23 +32,22 @@ def read_pairs(
         if not path.exists():
             raise InputError(f"{path} does not exist")
     if all(path.suffix.lower() == ".vec" for path in paths) and x_columns is y_columns is None:
-        return read_vec_pair(*paths)[1:]
-    x = read_side(paths[0], columns=x_columns, key=x_key, name="x")
-    y = read_side(paths[1], columns=y_columns, key=y_key, name="y")
-    require_partners(x, y)
+        return files.read_vec_pair(*paths)[1:]
+    x = read_side(paths[0], columns=x_columns, key="x", name="x")
+    y = read_side(paths[1], columns=y_columns, key="y", name="y")
+    shards.require_partners(x, y)
     return x, y
 
 
-def remembered(
-    files: Sequence[Path],
-    given: tuple[str | None, str | None],
-    known: tuple[str | None, str | None],
-) -> tuple[str | None, str | None]:
+_OfBoth = tuple[str | None, str | None]
+
+
+def remembered(paths: Sequence[Path], given: _OfBoth, known: _OfBoth) -> _OfBoth:
     """x_columns and y_columns for `read_pairs`: where not given, the known column of lists.
 
     It is taken where the file has it, and leaves files that hold other columns as they were.
     """
-    paths = [Path(file) for file in files]
+    paths = [Path(path) for path in paths]
     if len(paths) == 1 and known[0] == known[1]:
         return given
     x, y = (
@@ -83,7 +60,7 @@ def remembered(
 def _if_there(path: Path, column: str | None) -> str | None:
     if column is None or column != column.strip() or "," in column:  # as no option could say it
         return None
-    if _kind(path) is not None and path.suffix.lower() not in TABLE_SHARDS:
+    if _kind(path) is not None and path.suffix.lower() not in shards.TABLE_SHARDS:
         return None
     return column if column in _stored_names(path) else None
 
@@ -115,28 +92,26 @@ def read_column(path: Path, column: str | None) -> Array:
 def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
     """How a file is read, by its suffix; None for Arrow files and folders of shards."""
     suffix = path.suffix.lower()
-    if path.is_dir() or (suffix in TABLE_SHARDS and suffix not in FORMATS):
+    if path.is_dir() or (suffix in shards.TABLE_SHARDS and suffix not in FORMATS):
         return None
     if suffix not in FORMATS:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
-        known = _listed(dict.fromkeys((*sorted(FORMATS), *TABLE_SHARDS)))
+        known = _listed(dict.fromkeys((*sorted(FORMATS), *shards.TABLE_SHARDS)))
         raise InputError(f"{path} has the unknown suffix {path.suffix!r}: known are {known}")
     return FORMATS[suffix]
 
 
-def _both_sides(
-    path: Path, x_columns: str | None, y_columns: str | None, x_key: str, y_key: str
-) -> tuple[object, object]:
+def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tuple[object, object]:
     kind = _kind(path)
     if isinstance(kind, ArrayFormat):
         raise InputError(f"{path} holds one side only: give two files, for X and then for Y")
     if isinstance(kind, KeyedFormat):
-        keys = (x_columns or x_key, y_columns or y_key)
+        keys = (x_columns or "x", y_columns or "y")
         arrays = kind.load(path, keys)
         return arrays[keys[0]], arrays[keys[1]]
     if x_columns is None or y_columns is None:
-        known = table_columns(path) if kind is not None else _stored_names(path)
+        known = files.table_columns(path) if kind is not None else _stored_names(path)
         columns = f"--x-columns and --y-columns, from its columns {_listed(known)}"
         raise InputError(f"{path} is a table: give {columns}")
     x_names = split_columns(x_columns, "--x-columns")
@@ -145,7 +120,7 @@ def _both_sides(
     if shared:
         raise InputError(f"column {shared[0]!r} is on both sides: x and y would trivially agree")
     if kind is not None and not _has_embedding(path, [*x_names, *y_names]):
-        table = read_table(path, [*x_names, *y_names])
+        table = files.read_table(path, [*x_names, *y_names])
         return table[x_names], table[y_names]
     return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
 
@@ -177,25 +152,25 @@ def read_side(path: Path, *, columns: str | None, key: str | None, name: str) ->
 def _table_side(path: Path, names: list[str] | None, side: str) -> object:
     """Columns of a table: a source of rows for embeddings and shards of numbers, else in memory."""
     if not is_table(path) or _has_embedding(path, names):
-        schema = first_schema(path)
-        if schema is None or is_numeric(schema, names):
-            return open_rows(path, names, option=f"--{side}-columns")
+        schema = shards.first_schema(path)
+        if schema is None or shards.is_numeric(schema, names):
+            return shards.open_rows(path, names, option=f"--{side}-columns")
     return _whole_table(path, names)
 
 
 def _has_embedding(path: Path, names: list[str] | None) -> bool:
-    return path.suffix.lower() == ".parquet" and has_lists(first_schema(path), names)
+    return path.suffix.lower() == ".parquet" and shards.has_lists(shards.first_schema(path), names)
 
 
 def _stored_names(path: Path) -> list[str]:
     """The columns of shards; none for .npy."""
-    schema = first_schema(path)
+    schema = shards.first_schema(path)
     return [] if schema is None else [str(name) for name in schema.names]
 
 
 def _whole_table(path: Path, names: list[str] | None) -> Any:
     """The named columns, or all, in memory."""
-    return read_table(path, names) if is_table(path) else read_tables(path, names)
+    return files.read_table(path, names) if is_table(path) else shards.read_tables(path, names)
 
 
 def split_columns(columns: str, option: str) -> list[str]:

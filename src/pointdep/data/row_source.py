@@ -42,6 +42,10 @@ class RowSource(ABC):
         return len(self.names)
 
     @property
+    def category_mask(self) -> tuple[bool, ...]:
+        return (False,) * self.width
+
+    @property
     def shape(self) -> tuple[int, int]:
         return self.rows, self.width
 

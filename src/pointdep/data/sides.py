@@ -52,7 +52,7 @@ class Table:
 def tabulate(values: Any, side: str) -> Table:
     """Read any accepted container; side ("X" or "Y") is for the messages."""
     if isinstance(values, RowSource):
-        return Table(values.names, values.named, (False,) * values.width, values.load())
+        return Table(values.names, values.named, values.category_mask, values.load())
     if isinstance(values, str | os.PathLike):
         path = os.fspath(values)
         raise InputError(f"{side} is {path!r}, not rows. If that is a path: use pointdep.open_rows")
@@ -229,16 +229,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-__all__ = [
-    "RawSide",
-    "SideEncoder",
-    "SparseInputError",
-    "as_side",
-    "as_source",
-    "require_same_length",
-    "side_digest",
-    "warn_of_other_order",
-]
+__all__ = ["RawSide", "SideEncoder", "as_side", "as_source", "require_same_length"]
+__all__ += ["SparseInputError", "side_digest", "warn_of_other_order"]
 
 # A single integer column with no more values than this is taken for a label.
 MOST_LABELS = 100

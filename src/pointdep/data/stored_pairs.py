@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from pointdep.data.raw import Array, require_same_length
 from pointdep.data.row_source import PIECE_NUMBERS, ArrayRows, Rows, RowSource
@@ -70,11 +71,7 @@ class PairSource:
         return -(-self.rows // max(1, -(-self.rows // most)))
 
     def shuffled(
-        self,
-        rows: int,
-        random: np.random.Generator,
-        most: int | None = None,
-        part: slice | None = None,
+        self, rows: int, random: Generator, most: int | None = None, part: slice | None = None
     ) -> Iterator[Chunk]:
         """All pairs once, in chunks of about `rows`, or only the first `most` of them.
 

@@ -15,17 +15,8 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.storage import read_description, replaced_folder, require_target
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
-from pointdep.retrieval.pairwise import (
-    ROWS,
-    FaissVectors,
-    FlatVectors,
-    Vectors,
-    candidate_vectors,
-    check_kind,
-    empty_vectors,
-    offsets,
-    training_rows,
-)
+from pointdep.retrieval import pairwise
+from pointdep.retrieval.pairwise import FaissVectors, FlatVectors, Vectors
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
@@ -106,34 +97,24 @@ def build_index(
     model: RatioModel, rows: Tensor, side: str, kind: str, progress: Progress
 ) -> CandidateIndex:
     """Embed the candidates, rows: (m, d), prepared, block by block."""
-    require_inner(model, kind)
+    pairwise.require_inner(model, kind)
     vectors, has_own = None, False
     if model.has_inner:
-        parts = torch.split(rows, ROWS)
-        sample, has_own = candidate_vectors(model, rows[training_rows(kind, len(rows))], side)
-        longest = 0.0
+        parts, longest = torch.split(rows, pairwise.ROWS), 0.0
+        some = rows[pairwise.training_rows(kind, len(rows))]
+        sample, has_own = pairwise.candidate_vectors(model, some, side)
         if kind != "flat":
-            lengths = (candidate_vectors(model, part, side)[0].norm(dim=1) for part in parts)
-            longest = max(float(length.max()) for length in lengths)
-        vectors = empty_vectors(kind, len(rows), sample, model.constant.device, longest)
+            made = (pairwise.candidate_vectors(model, part, side)[0] for part in parts)
+            longest = max(float(part.norm(dim=1).max()) for part in made)
+        vectors = pairwise.empty_vectors(kind, len(rows), sample, model.constant.device, longest)
         for part in parts:
-            vectors.add(candidate_vectors(model, part, side)[0])
+            vectors.add(pairwise.candidate_vectors(model, part, side)[0])
             progress.update(vectors.count, len(rows), "candidates embedded")
     count, identity = len(rows), fingerprint(model)
     if model.inner_is_exact:
         return CandidateIndex(side, kind, count, identity, vectors, has_own, None, None)
-    offset = offsets(model, rows) if side == "x" else None
+    offset = pairwise.offsets(model, rows) if side == "x" else None
     return CandidateIndex(side, kind, count, identity, vectors, has_own, rows, offset)
-
-
-def require_inner(model: RatioModel, kind: str) -> None:
-    """Refuse an unknown kind of index, and one that this model cannot use."""
-    check_kind(kind)
-    if kind != "flat" and not model.has_inner:
-        raise InputError(
-            f"index={kind!r} searches inner products, and this critic is none: use index='flat', "
-            "or fit with critic='separable'"
-        )
 
 
 def fingerprint(model: RatioModel) -> str:
@@ -164,7 +145,7 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
         raise ModelFileError(f"{path / _ABOUT} has a part missing or wrong: {error}") from None
     if identity != fingerprint(model):
         raise InputError(f"{path} was made with another model: load that one, or make it again")
-    check_kind(kind)
+    pairwise.check_kind(kind)
     for name in (_TENSORS,) if kind == "flat" else (_TENSORS, _FAISS):
         try:
             found = _sha256(path / name)

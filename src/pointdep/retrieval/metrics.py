@@ -215,16 +215,12 @@ class _Matching:
         self.wrong, self.right, self.seed = size - 1, right, seed
         self.shifted = distractors == "shifted"
         self.draws = 1 if self.shifted else draws
-        if self.shifted and not (right.paired and _SHIFT * self.wrong < right.candidates):
-            raise InputError(
-                f"distractors='shifted' with matching={size} needs more than {_SHIFT * self.wrong} "
-                "candidates, one right for each query: use distractors='random'"
-            )
+        what = f"matching={size} needs {self.wrong} wrong candidates for each query"
         if right.fewest_wrong < self.wrong:
-            raise InputError(
-                f"matching={size} needs {self.wrong} wrong candidates for each query, and one has "
-                f"only {right.fewest_wrong}: choose a smaller one, or matching=()"
-            )
+            raise InputError(f"{what}, and one has only {right.fewest_wrong}: choose a smaller one")
+        far = _SHIFT * self.wrong
+        if self.shifted and not (right.paired and far < right.candidates):
+            raise InputError(f"{what}, up to {far} rows after the only right one: use 'random'")
 
     def share_won(self, scores: NDArray[Any], query: int) -> float:
         """The share of draws in which the right answer comes first; scores: (candidates,)."""

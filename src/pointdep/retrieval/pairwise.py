@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError, unknown_name
-from pointdep.fitting.progress import Progress
 from pointdep.inference.scoring import spread
 
 KINDS = ("flat", "hnsw", "ivf")
@@ -158,6 +157,14 @@ def check_kind(kind: str) -> None:
         raise InputError(f"index={kind!r} needs FAISS: pip install faiss-cpu, or use index='flat'")
 
 
+def require_inner(model: RatioModel, kind: str) -> None:
+    """Refuse an unknown kind of index, and one that this model cannot use."""
+    check_kind(kind)
+    if kind != "flat" and not model.has_inner:
+        remedy = "use index='flat', or fit with critic='separable'"
+        raise InputError(f"index={kind!r} searches inner products, this critic is none: {remedy}")
+
+
 def nearest(
     vectors: Vectors, queries: Tensor, own: Tensor, k: int, wanted: int, exhaustive: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -254,9 +261,7 @@ def best_first(values: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]
 
 # PMI of pairs by the model itself.
 
-_CELLS = 1 << 23  # log r of all replicas, alive at a time
-_METRIC_CELLS = 1 << 24  # the same, for scores of queries with all candidates
-_LISTED = 1 << 22  # numbers that the critic keeps alive for listed pairs
+_METRIC_CELLS = 1 << 24  # log r of all replicas for scores with all candidates, alive at a time
 ROWS = 1 << 13  # embedded at a time
 
 QueryScores = Callable[[slice], NDArray[np.float32]]
@@ -298,64 +303,6 @@ def _embedded(model: RatioModel, rows: Tensor, side: str) -> tuple[Tensor, Tenso
     return model.inner_x(rows) if side == "x" else model.inner_y(rows)
 
 
-@torch.no_grad()
-def best_of_all(
-    model: RatioModel,
-    asked: Tensor,
-    given: Tensor,
-    k: int,
-    queries: str,
-    offset: Tensor,
-    progress: Progress,
-) -> tuple[Tensor, Tensor]:
-    """The k candidates of highest PMI; every pair is scored, in blocks.
-
-    asked: (n, d), the queries, which are rows of the side `queries`; given: (m, e), the
-    candidates; offset: `offsets` of those that are x -> PMI and numbers, (n, k), on the CPU.
-    """
-    columns = max(1, _CELLS // (model.replicas * min(_QUERIES, len(asked))))
-    done, total = 0, len(asked) * len(given)
-
-    def blocks(rows: slice) -> Iterator[Tensor]:
-        nonlocal done
-        for first in range(0, len(given), columns):
-            part = slice(first, first + columns)
-            own = _part(offset, queries, rows, part)
-            yield _block(model, asked[rows], given[part], queries, own)
-            done += len(asked[rows]) * len(given[part])
-            progress.update(done, total, "pairs")
-
-    found = []
-    for start in range(0, len(asked), _QUERIES):
-        values, numbers = topk_of_blocks(blocks(slice(start, start + _QUERIES)), k)
-        found.append(best_first(values.cpu(), numbers.cpu(), k))
-    values, numbers = (torch.cat(side) for side in zip(*found, strict=True))
-    return values, numbers
-
-
-@torch.no_grad()
-def score_lists(
-    model: RatioModel, asked: Tensor, given: Tensor, numbers: Tensor, queries: str, offset: Tensor
-) -> Tensor:
-    """PMI of each query with the candidates on its list. numbers: (n, s) -> (n, s) on the CPU.
-
-    offset: `offsets` of the rows of `asked` or `given` that are x.
-    """
-    device = model.constant.device
-    width = max(model.critic.cell_width(), asked.shape[1] + given.shape[1])
-    count = max(1, _LISTED // (model.replicas * numbers.shape[1] * width))
-    found = []
-    for first in range(0, len(asked), count):
-        rows = slice(first, first + count)
-        alone = asked[rows].unsqueeze(1)  # (G, 1, d)
-        listed = given[numbers[rows].to(given.device)]  # (G, s, e)
-        sides = (alone, listed) if queries == "x" else (listed, alone)
-        x, y = (spread(side.to(device), model.replicas) for side in sides)
-        own = _part(offset, queries, rows, numbers[rows].flatten().to(offset.device))
-        found.append(model.log_ratio_blocks(x, y, own).mean(0).flatten(1).cpu())
-    return torch.cat(found)
-
-
 def query_scores(model: RatioModel, x: Tensor, y: Tensor, queries: str) -> QueryScores:
     """PMI as a function of the queries; x: (n, dx), y: (m, dy), prepared."""
     asked, given = (x, y) if queries == "x" else (y, x)
@@ -376,14 +323,16 @@ def query_scores(model: RatioModel, x: Tensor, y: Tensor, queries: str) -> Query
         blocks = []
         for first in range(rows.start, rows.stop, step):
             part = slice(first, min(first + step, rows.stop))
-            own = _part(offset, queries, part, slice(None))
-            blocks.append(_block(model, asked[part], given, queries, own).cpu())
+            own = part_of(offset, queries, part, slice(None))
+            blocks.append(block_pmi(model, asked[part], given, queries, own).cpu())
         return np.asarray(torch.cat(blocks).numpy())
 
     return scores
 
 
-def _block(model: RatioModel, asked: Tensor, given: Tensor, queries: str, offset: Tensor) -> Tensor:
+def block_pmi(
+    model: RatioModel, asked: Tensor, given: Tensor, queries: str, offset: Tensor
+) -> Tensor:
     """PMI of each of these queries with each of these candidates, (n, m)."""
     sides = (asked, given) if queries == "x" else (given, asked)
     x, y = (spread(rows.to(model.constant.device), model.replicas) for rows in sides)
@@ -391,7 +340,7 @@ def _block(model: RatioModel, asked: Tensor, given: Tensor, queries: str, offset
     return pmi if queries == "x" else pmi.T
 
 
-def _part(offset: Tensor, queries: str, asked: slice, given: slice | Tensor) -> Tensor:
+def part_of(offset: Tensor, queries: str, asked: slice, given: slice | Tensor) -> Tensor:
     """The offsets of some queries or some candidates, whichever are x; (R, 1) is of all of them."""
     if offset.shape[1] == 1:
         return offset

@@ -21,14 +21,7 @@ from pointdep.data.images.image_files import (
     folder_files,
     is_archive,
 )
-from pointdep.data.images.image_set import (
-    ImageSet,
-    Labels,
-    Part,
-    Pixels,
-    as_labels,
-    make_set,
-)
+from pointdep.data.images.image_set import ImageSet, Labels, Part, Pixels, as_labels, make_set
 from pointdep.errors import InputError
 
 CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905

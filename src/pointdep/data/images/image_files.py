@@ -31,9 +31,7 @@ REMOTE = {
         _MNIST + "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
         _MNIST + "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
     },
-    "cifar10": {
-        _CIFAR10 + "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
-    },
+    "cifar10": {_CIFAR10 + "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
 }
 """For each set the addresses of its files, with the MD5 of their content."""
 

@@ -41,15 +41,7 @@ from pointdep.data.tasks.discrete import (
 )
 from pointdep.errors import unknown_name
 
-__all__ = [
-    "QUICK",
-    "TASKS",
-    "Task",
-    "correlated_gaussians",
-    "discrete_table",
-    "make_task",
-    "table_pmi",
-]
+__all__ = ["QUICK", "TASKS", "correlated_gaussians", "discrete_table", "make_task", "table_pmi"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,12 +155,7 @@ _LEAST_UNEXPLAINED = 1e-12
 
 
 def correlated_gaussians(
-    rows: int,
-    dim: int = 20,
-    mutual_information: float = 2.0,
-    *,
-    cubic: bool = False,
-    seed: int = 0,
+    rows: int, dim: int = 20, mutual_information: float = 2.0, *, cubic: bool = False, seed: int = 0
 ) -> Task:
     """x, e ~ N(0, I) and y = rho x + sqrt(1 - rho^2) e, with MI = -dim/2 log(1 - rho^2).
 
