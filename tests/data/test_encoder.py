@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pointdep.data import raw as raw_module
-from pointdep.data.sides import RawSide, SideEncoder, as_side
+from pointdep.data.sides import SideEncoder, as_side
 from pointdep.errors import DataWarning
 from refusals import refused
 
@@ -211,11 +211,6 @@ def test_nonsense_is_no_category_column(change):
 def test_nonsense_as_a_whole():
     for saved in ({}, [], None, 3):
         refused("not a saved encoder", SideEncoder.from_dict, saved)
-
-
-def test_a_side_made_by_hand_has_numbers_first():
-    side = RawSide(np.ones((2, 1)), ("n",), (("c", np.array(["a", "b"])),), 2)
-    assert side.names == ("n", "c")
 
 
 TEXT = [str(i / 7) for i in range(199)]

@@ -40,15 +40,9 @@ class RawSide:
     numeric_names: tuple[str, ...]
     categorical: tuple[tuple[str, Array], ...]
     rows: int
-    named: bool = False
-    category_mask: tuple[bool, ...] = ()
+    named: bool
+    category_mask: tuple[bool, ...]
     list_column: str | None = None
-
-    def __post_init__(self) -> None:
-        """Numbers come first when nobody says otherwise."""
-        if not self.category_mask:
-            mask = (False,) * len(self.numeric_names) + (True,) * len(self.categorical)
-            object.__setattr__(self, "category_mask", mask)
 
     def __len__(self) -> int:
         return self.rows

@@ -209,7 +209,8 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
         numbers = np.array(values.tolist())
         return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
     missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=count)
-    if is_string.any() and (is_string | missing).all():
+    labels = is_string | np.fromiter((isinstance(v, bool) for v in values), bool, count=count)
+    if labels.any() and missing.any() and (labels | missing).all():
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
     # Among numbers it is the odd one out that offends, not the first number.
     row = int((is_string if is_string.any() else is_number).argmin())

@@ -265,6 +265,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     The first dim_x coordinates are x. Its MI is that of the Gaussian with the same dispersion, plus
     a constant of the degrees of freedom and the dimensions.
     """
+    from scipy.special import digamma, gammaln
+
     if not 0 < freedom < math.inf:
         raise InputError(f"freedom must be above 0, not {freedom}")
     dim_y = len(dispersion) - dim_x
@@ -272,10 +274,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     precisions = [np.linalg.inv(block) for block in blocks]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        sides = np.hstack([x, y]), x, y
-        both, only_x, only_y = (
-            _log_density(values, precision, freedom)
-            for values, precision in zip(sides, precisions, strict=True)
+        both, only_x, only_y = map(
+            _log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3
         )
         return np.asarray(both - only_x - only_y)
 
@@ -288,19 +288,12 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
         x, y = pairs[:, :dim_x], pairs[:, dim_x:]
         return x, y, log_ratio(x, y)
 
-    information = _nats(_canonical(dispersion, dim_x)[2])
-    return Joint(information + tail_information(freedom, dim_x, dim_y), sample, log_ratio)
-
-
-def tail_information(freedom: float, dim_x: int, dim_y: int) -> float:
-    """MI of Student pairs whose dispersion is the identity."""
-    from scipy.special import digamma, gammaln
-
     def part(z: float) -> float:
         return float(gammaln(z / 2) - z / 2 * digamma(z / 2))
 
-    both = part(freedom) + part(freedom + dim_x + dim_y)
-    return both - part(freedom + dim_x) - part(freedom + dim_y)
+    tails = part(freedom) + part(freedom + dim_x + dim_y)
+    tails -= part(freedom + dim_x) + part(freedom + dim_y)
+    return Joint(_nats(_canonical(dispersion, dim_x)[2]) + tails, sample, log_ratio)
 
 
 def _log_density(values: Array, precision: Array, freedom: float) -> Array:
