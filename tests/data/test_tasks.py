@@ -364,8 +364,8 @@ def test_cubic_changes_only_y():
         ({"mutual_information": -1.0}, "mutual_information must be"),
         ({"mutual_information": float("nan")}, "mutual_information must be"),
         # With so much information rho rounds to one.
-        ({"dim": 1, "mutual_information": 18.0}, "more than dim=1 .*raise dim"),
-        ({"dim": 20, "mutual_information": 1e9}, "more than dim=20 .*raise dim"),
+        ({"dim": 1, "mutual_information": 18.0}, "more than 1 dimension.*raise dim"),
+        ({"dim": 20, "mutual_information": 1e9}, "more than 20 dimension.*raise dim"),
     ],
 )
 def test_gaussian_arguments(options, message):

@@ -198,8 +198,8 @@ class SideEncoder:
             wrong = ~np.isfinite(encoded).all(1)
             if wrong.any():
                 raise InputError(
-                    f"{self.side} holds a number in row {int(wrong.argmax())} too far from the "
-                    "training rows for 32-bit arithmetic: is it in the right unit?"
+                    f"{self.side} holds a number in row {int(wrong.argmax())} that is too far from "
+                    "the training rows for 32-bit arithmetic: is it in the right unit?"
                 )
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):

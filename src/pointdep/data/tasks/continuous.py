@@ -177,8 +177,8 @@ def correlated(dim: int, mutual_information: float) -> Joint:
     most = -0.5 * math.log(_LEAST_UNEXPLAINED)
     if mutual_information > most * dim:
         raise InputError(
-            f"mutual_information={mutual_information:g} is more than dim={dim} can carry, which is "
-            f"{most:.1f} nats in each dimension: raise dim"
+            f"mutual_information={mutual_information:g} is more than {dim} dimension(s) can carry, "
+            f"{most:.1f} nats in each: raise dim"
         )
     rho = math.sqrt(-math.expm1(-2 * mutual_information / dim))
 
