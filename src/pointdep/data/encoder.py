@@ -44,10 +44,8 @@ class CategoryColumn:
         unseen = self.values[codes] != column
         if unseen.any():
             row = int(unseen.argmax())
-            raise InputError(
-                f"{label} holds {column[row].item()!r} in row {row}, a category unseen in training "
-                f"({int(unseen.sum())} such row(s)): drop these rows, or fit on data that has them"
-            )
+            found = f"{column[row].item()!r} in row {row} ({int(unseen.sum())} such row(s))"
+            raise InputError(f"{label} holds {found}, unseen in training: drop these rows")
         return codes
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,10 +195,8 @@ class SideEncoder:
                     encoded[rows, :start] = (chunk - self.center) / self.scale
             wrong = ~np.isfinite(encoded).all(1)
             if wrong.any():
-                raise InputError(
-                    f"{self.side} holds a number in row {int(wrong.argmax())} that is too far from "
-                    "the training rows for 32-bit arithmetic: is it in the right unit?"
-                )
+                where = f"{self.side} holds a number in row {int(wrong.argmax())}"
+                raise InputError(f"{where} that is too far from training: is its unit right?")
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):
             codes = column.codes(self._category(raw, position, column), self.side)
@@ -269,10 +265,8 @@ class SideEncoder:
         if raw.width != len(self.names):
             one_row = raw.width == 1 and raw.rows == len(self.names)
             hint = f": give one row as {self.side}[:1], not {self.side}[0]" if one_row else ""
-            raise InputError(
-                f"{self.side} has {raw.width} features, but PointwiseDependency is expecting "
-                f"{len(self.names)} features as input{hint}"
-            )
+            known = f"PointwiseDependency is expecting {len(self.names)} features as input"
+            raise InputError(f"{self.side} has {raw.width} features, but {known}{hint}")
         if self.named and raw.named:
             for position, (seen, given) in enumerate(zip(self.names, raw.names, strict=True)):
                 if seen != given:
@@ -347,13 +341,9 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     odd = [value for value in column.values.tolist() if not is_number(value)]
     if 2 * len(odd) < count:
         what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
-        raise InputError(
-            f"{label} holds text, but {what}: mend or drop those rows, and give numbers"
-        )
-    raise InputError(
-        f"{label} has {count} categories in {rows} rows, too many to learn from: give each value "
-        "as numbers instead (an embedding), or merge rare ones"
-    )
+        raise InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
+    found = f"{count} categories in {rows} rows, too many to learn from"
+    raise InputError(f"{label} has {found}: give an embedding of them, or merge rare ones")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.

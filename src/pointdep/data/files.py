@@ -31,9 +31,8 @@ def reading(what: Path | str, otherwise: str = "of another kind") -> Iterator[No
     except Exception as error:
         # Damaged files raise errors of many unrelated classes in the libraries that parse them.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(
-            f"{what} cannot be read, it is truncated, damaged or {otherwise}: {lines[0]}"
-        ) from error
+        fault = f"it is truncated, damaged or {otherwise}: {lines[0]}"
+        raise InputError(f"{what} cannot be read, {fault}") from error
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def loading(path: Path) -> Iterator[None]:
 def _loading_numpy(path: Path) -> Iterator[None]:
     """The same for a file of numpy's, which may not hold Python objects."""
     objects = InputError(
-        f"{path} holds Python objects (a pickle), not loaded for safety: save numbers or strings"
+        f"{path} holds Python objects (a pickle), which is not loaded for safety: save numbers"
     )
     with loading(path):
         with path.open("rb") as file:

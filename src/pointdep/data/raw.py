@@ -78,9 +78,7 @@ def require_same_length(x: Sized, y: Sized, groups: Any = None, z: Sized | None 
     lengths = {name: len(side) for name, side in given.items() if side is not None}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
-        raise InputError(
-            f"inconsistent numbers of samples: {listed}; row i of each must describe the same case"
-        )
+        raise InputError(f"inconsistent numbers of samples: {listed}; row i of each must be a pair")
 
 
 def column_label(side: str, column: str) -> str:
@@ -128,10 +126,8 @@ def require_finite(
             masks = {"NaN": np.isnan(values[:, first]), "infinity": np.isinf(values[:, first])}
             row = int((masks["NaN"] | masks["infinity"]).argmax())
             found = " and ".join(f"{m.sum()} {what}" for what, m in masks.items() if m.any())
-            raise InputError(
-                f"{column_label(side, names[first])} holds {found} value(s), the first in "
-                f"{whereabouts(row) if whereabouts else f'row {row}'}: {MEND}"
-            )
+            found += f" value(s), the first in {whereabouts(row) if whereabouts else f'row {row}'}"
+            raise InputError(f"{column_label(side, names[first])} holds {found}: {MEND}")
 
 
 def missing_category(count: int, row: int, name: str, side: str) -> InputError:

@@ -196,10 +196,8 @@ def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int)
         return
     row, column = torch.nonzero(~torch.isfinite(rows))[0].tolist()
     what = "NaN" if bool(rows[row, column].isnan()) else "infinity"
-    raise InputError(
-        f"{column_label(side, source.names[column])} holds {what} in "
-        f"{source.whereabouts(first + row)}: {MEND}"
-    )
+    label, where = column_label(side, source.names[column]), source.whereabouts(first + row)
+    raise InputError(f"{label} holds {what} in {where}: {MEND}")
 
 
 # Reading ahead: the next piece is prepared while the last one is used.

@@ -266,9 +266,8 @@ class NpyShard:
         self.path = path
         values = read_npy(path, empty=True)
         if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
-            raise InputError(
-                f"{path} holds {values.shape} of {values.dtype}: shards are rows of numbers"
-            )
+            kind = f"{values.shape} of {values.dtype}"
+            raise InputError(f"{path} holds {kind}: shards are rows of numbers")
         self.values = values if values.ndim == 2 else values[:, None]
         self.rows = len(values)
         self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
@@ -327,12 +326,9 @@ class ShardedRows(RowSource):
 def require_partners(x: object, y: object) -> None:
     """InputError naming the first shard whose number of rows is not that of its partner."""
     if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
-        require_equal_rows(
-            *(
-                (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
-                for side in (x, y)
-            )
-        )
+        folders = [side.shards[0].path.parent for side in (x, y)]
+        files = [[(shard.path, shard.rows) for shard in side.shards] for side in (x, y)]
+        require_equal_rows(*zip(folders, files, strict=True))
 
 
 ShardSizes = tuple[object, Sequence[tuple[object, int]]]
@@ -395,7 +391,8 @@ def shard_files(path: Path) -> list[Path]:
     found.sort(key=lambda file: by_numbers(file.name))
     known = ", ".join(SHARDS)
     if not found:
-        raise InputError(f"{path} is a folder that holds no shards ({known}): give one, or a file")
+        what = f"{path} is a folder that holds no shards ({known})"
+        raise InputError(f"{what}: give one that does, or a file")
     for file in found:
         if file.suffix.lower() not in SHARDS or file.suffix.lower() != found[0].suffix.lower():
             raise InputError(f"{file} is among the shards: a folder holds one kind of {known}")

@@ -55,7 +55,7 @@ def tabulate(values: Any, side: str) -> Table:
         return Table(values.names, values.named, values.category_mask, values.load())
     if isinstance(values, str | os.PathLike):
         path = os.fspath(values)
-        raise InputError(f"{side} is {path!r}, not rows. If that is a path: use pointdep.open_rows")
+        raise InputError(f"{side} is {path!r}, not rows: give what pointdep.open_rows opens")
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
         raise _sparse(side, "toarray")
@@ -91,9 +91,8 @@ def _to_array(values: Any, side: str) -> Array:
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{side} is no table, with as many columns in every row ({error})"
-        ) from error
+        what = f"no table, with as many columns in every row ({error})"
+        raise InputError(f"{side} is {what}") from error
     return array
 
 
@@ -214,9 +213,9 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
     # Among numbers it is the odd one out that offends, not the first number.
     row = int((is_string if is_string.any() else is_number).argmin())
+    found = f"Python objects, a {type(values[row]).__name__} in row {row}"
     raise InputError(
-        f"{column_label(side, name)} holds Python objects, a {type(values[row]).__name__} in row "
-        f"{row}: convert it with .astype(float) for numbers or .astype(str) for categories"
+        f"{column_label(side, name)} holds {found}: convert it with .astype(float) or .astype(str)"
     )
 
 
@@ -336,8 +335,6 @@ def _category_values(values: Array, column: str, side: str) -> Array:
         return values
     require_finite(values.reshape(-1, 1), (column,), side)
     if _count_distinct(values, stop_after=MOST_FLOAT_CATEGORIES) > MOST_FLOAT_CATEGORIES:
-        raise InputError(
-            f"{column_label(side, column)} holds more than {MOST_FLOAT_CATEGORIES} distinct "
-            "floating-point values, too many for categories: leave discrete unset, or bin them"
-        )
+        many = f"more than {MOST_FLOAT_CATEGORIES} distinct values, no categories"
+        raise InputError(f"{column_label(side, column)} holds {many}: leave discrete unset, or bin")
     return values.astype(np.float64)

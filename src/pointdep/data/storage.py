@@ -82,10 +82,8 @@ def require_target(path: Path, own: set[str], read: Callable[[Path], object], wh
         except ModelFileError:
             foreign = found
     if foreign:
-        raise InputError(
-            f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, or "
-            f"one with nothing but {what}, to be replaced"
-        )
+        wanted = f"choose an empty or new folder, or one with nothing but {what}"
+        raise InputError(f"{path} holds other files, such as {min(foreign)}: {wanted}")
     parent = path.resolve().parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"

@@ -65,9 +65,7 @@ def _checked(path: str, words: Sequence[str], sides: dict[str, NDArray[Any]]) ->
     seen: dict[str, int] = {}
     for row, word in enumerate(words):
         if word in seen:
-            raise InputError(
-                f"{path}: {word!r} stands in row {seen[word]} and in row {row}: give a word once"
-            )
+            raise InputError(f"{path}: {word!r} stands in row {seen[word]} and in row {row}")
         seen[word] = row
     for name, side in sides.items():
         broken = np.flatnonzero(~np.isfinite(side).all(1))

@@ -62,10 +62,9 @@ class RetrievalMetrics:
     def __str__(self) -> str:
         recall = ", ".join(f"{value:.1%} at {k}" for k, value in self.recall.items())
         matching = "".join(f", 1:{m} matching {v:.1%}" for m, v in self.matching.items())
-        return (
-            f"{self.queries} queries, {self.candidates} candidates: recall {recall}, mean "
-            f"reciprocal rank {self.mrr:.3f}, median rank {self.median_rank:g}{matching}"
-        )
+        counts = f"{self.queries} queries, {self.candidates} candidates"
+        ranks = f"mean reciprocal rank {self.mrr:.3f}, median rank {self.median_rank:g}"
+        return f"{counts}: recall {recall}, {ranks}{matching}"
 
 
 def retrieval_metrics(

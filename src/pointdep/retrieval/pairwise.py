@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -173,10 +174,8 @@ def nearest(
     queries: (n, d); own: (n,), the queries' own term of PMI; wanted: how many to search for;
     exhaustive: look at all vectors, whatever the kind of index.
     """
-    if exhaustive:
-        numbers = search_all(vectors, queries, wanted)
-    else:
-        numbers = vectors.search(queries, wanted)
+    search = partial(search_all, vectors) if exhaustive else vectors.search
+    numbers = search(queries, wanted)
     queries, own = queries.to(numbers.device), own.to(numbers.device)
     pmi = _pmi(vectors, queries, own, numbers.clamp(min=0)).masked_fill(numbers < 0, -torch.inf)
     pmi, numbers = best_first(pmi, numbers, k)
@@ -205,12 +204,11 @@ def _pmi(vectors: Vectors, queries: Tensor, own: Tensor, numbers: Tensor) -> Ten
 
 def search_all(vectors: Vectors, queries: Tensor, k: int) -> Tensor:
     """`FlatVectors.search` by torch, of vectors of any kind."""
-    return torch.cat(
-        [
-            topk_of_blocks((part @ block.T for block in _blocks(vectors, part.device)), k)[1]
-            for part in torch.split(queries.to(vectors.block(0, 1).device), _QUERIES)
-        ]
-    )
+    found = []
+    for part in torch.split(queries.to(vectors.block(0, 1).device), _QUERIES):
+        products = (part @ block.T for block in _blocks(vectors, part.device))
+        found.append(topk_of_blocks(products, k)[1])
+    return torch.cat(found)
 
 
 def ranks_of(vectors: Vectors, queries: Tensor, numbers: Tensor) -> Tensor:

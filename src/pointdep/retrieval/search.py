@@ -106,11 +106,9 @@ class Retrieved:
 
     def __str__(self) -> str:
         n, k = self.indices.shape
-        return (
-            f"The best {k} of {self.candidates} candidates for each of {n} queries, by "
-            f"{self.searched} ({self.quality}); {self.without_partner} queries have none of PMI "
-            "above 0"
-        )
+        best = f"The best {k} of {self.candidates} candidates for each of {n} queries"
+        none = f"{self.without_partner} queries have none of PMI above 0"
+        return f"{best}, by {self.searched} ({self.quality}); {none}"
 
 
 def retrieve(
@@ -118,10 +116,10 @@ def retrieve(
     encode: Encode,
     X: Any,
     candidates: Any,
-    k: int | None = None,
+    k: int | None,
     *,
-    queries: str = "x",
-    progress: bool = False,
+    queries: str,
+    progress: bool,
     **options: Any,
 ) -> Retrieved:
     """`PointwiseDependency.retrieve`, with what reads rows of either side as `encode`.
@@ -225,9 +223,7 @@ def top_k(
     require_inner(model, index)
     kind = candidates.kind if isinstance(candidates, CandidateIndex) else index
     if index not in ("flat", kind):
-        raise InputError(
-            f"index={index!r} but the candidates are a {kind} index already: leave it out"
-        )
+        raise InputError(f"index={index!r} but the candidates are a {kind} index: leave it out")
     if k is None:
         if shortlist is not None:
             require_whole("shortlist", shortlist)
@@ -260,10 +256,8 @@ def top_k(
             return run.result(run.all_pairs(asked), "all pairs")
         found = run.by_shortlist(asked, length)
         words = f"PMI of {length} each from a {kind} search of inner products"
-    recall = None
-    if len(sample):
-        here = found[0][sample], found[1][sample]
-        recall = _found_share(here, run.true_best(asked[sample]))
+    here = found[0][sample], found[1][sample]
+    recall = _found_share(here, run.true_best(asked[sample])) if len(sample) else None
     return run.result(found, words, (recall, len(sample)))
 
 

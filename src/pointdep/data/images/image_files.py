@@ -146,17 +146,15 @@ def download(name: str, folder: Path, progress: Progress) -> None:
         cause = type(error).__name__.replace("ConnectionError", "no connection")
         if error.response is not None:
             cause = f"status {error.response.status_code}"
-        raise InputError(
-            f"{url} could not be fetched ({cause}): check the network, or put it into {folder}"
-        ) from error
+        fault = f"{url} could not be fetched ({cause})"
+        raise InputError(f"{fault}: check the network, or put it into {folder}") from error
     except OSError as error:
         cause = error.strerror or str(error)
         raise InputError(f"{file.name} cannot be written to {folder}: {cause}") from error
     except ValueError as error:
         # pooch keeps what it fetches under another name until the checksum has been compared.
-        raise InputError(
-            f"{url} has another checksum than {md5} and was removed: fetch it from another place"
-        ) from error
+        fault = f"{url} has another checksum than {md5} and was removed"
+        raise InputError(f"{fault}: fetch it from another place") from error
     finally:
         logger.setLevel(level)
 

@@ -100,6 +100,11 @@ def _spiral(dim: int) -> TaskKind:
     )
 
 
+def _uniform(width: float) -> TaskKind:
+    words = f"uniform x, y = x + uniform noise to {width}"
+    return TaskKind(words, partial(uniform_noise, width))
+
+
 def _swiss_roll() -> Joint:
     joint = gaussian(dense_covariance(1, 0.75), 1)
     return mapped(mapped(joint, x=NORMAL_CDF, y=NORMAL_CDF), x=SWISS_ROLL)
@@ -152,12 +157,7 @@ _STUDENTS = {
 }
 
 _OTHERS = {
-    **{
-        f"uniform-{width}": TaskKind(
-            f"uniform x, y = x + uniform noise to {width}", partial(uniform_noise, width)
-        )
-        for width in (0.1, 0.75)
-    },
+    **{f"uniform-{width}": _uniform(width) for width in (0.1, 0.75)},
     "mixture-cross": TaskKind("1 + 1 Gaussians, rising or falling: uncorrelated", _cross),
     "mixture-clusters": TaskKind("1 + 1, three clusters, independent inside them", _clusters),
     "mixture-outliers": TaskKind(
