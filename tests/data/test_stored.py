@@ -225,8 +225,8 @@ class TestBadShards:
         x = open_rows(folder, "e")
         for number, (sizes, message) in enumerate(
             [
-                ((40, 1, 57), "part-9.* has 59 rows but its partner .*part-9.* has 57"),
-                ((40, 30), "has 100 rows and .* has 70 rows: row i of each"),
+                ((40, 1, 57), "part-9.* has 57 rows but its partner .*part-9.* has 59"),
+                ((40, 30), "has 100 rows in 3 .* has 70 rows in 2 .*: row i of each"),
             ]
         ):
             y = shards(tmp_path / f"y{number}", RANDOM.normal(size=(ROWS, 2)), sizes)

@@ -44,8 +44,8 @@ class CategoryColumn:
         unseen = self.values[codes] != column
         if unseen.any():
             row = int(unseen.argmax())
-            found = f"{column[row].item()!r} in row {row} ({int(unseen.sum())} such row(s))"
-            raise InputError(f"{label} holds {found}, unseen in training: drop these rows")
+            found = f"{column[row].item()!r} in row {row}, a category unseen in training"
+            raise InputError(f"{label} holds {found} ({unseen.sum()} such row(s)): drop these rows")
         return codes
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -340,14 +341,18 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
 
     If both sides have as many files, these are partners and must have the same numbers of rows.
     """
+    pairs = [sorted(pair, key=itemgetter(1)) for pair in zip(x[1], y[1], strict=False)]
     differ = [
         f"{one} has {rows} rows but its partner {other} has {others}"
-        for (one, rows), (other, others) in zip(x[1], y[1], strict=False)
+        for (one, rows), (other, others) in pairs
         if rows != others
     ]
     if len(x[1]) != len(y[1]):
         totals = [sum(rows for _, rows in files) for _, files in (x, y)]
-        listed = [f"{side[0]} has {n} rows" for side, n in zip((x, y), totals, strict=True)]
+        listed = [
+            f"{folder} has {total} rows in {len(files)} file(s)"
+            for (folder, files), total in zip((x, y), totals, strict=True)
+        ]
         differ = [" and ".join(listed)] if totals[0] != totals[1] else []
     if differ:
         raise InputError(f"{differ[0]}: row i of each must describe the same pair")
