@@ -348,12 +348,11 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
         if rows != others
     ]
     if len(x[1]) != len(y[1]):
-        totals = [sum(rows for _, rows in files) for _, files in (x, y)]
-        listed = [
-            f"{folder} has {total} rows in {len(files)} file(s)"
-            for (folder, files), total in zip((x, y), totals, strict=True)
-        ]
-        differ = [" and ".join(listed)] if totals[0] != totals[1] else []
+        n, m = (sum(rows for _, rows in files) for _, files in (x, y))
+        totals = (
+            f"{x[0]} has {n} rows in {len(x[1])} file(s) and {y[0]} has {m} rows in {len(y[1])}"
+        )
+        differ = [totals] if n != m else []
     if differ:
         raise InputError(f"{differ[0]}: row i of each must describe the same pair")
 
@@ -394,10 +393,9 @@ def shard_files(path: Path) -> list[Path]:
             return [path]
     found = [f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_"))]
     found.sort(key=lambda file: by_numbers(file.name))
-    known = ", ".join(SHARDS)
+    known = f"shards ({', '.join(SHARDS)})"
     if not found:
-        what = f"{path} is a folder that holds no shards ({known})"
-        raise InputError(f"{what}: give one that does, or a file")
+        raise InputError(f"{path} is a folder that holds no {known}: give one that does, or a file")
     for file in found:
         if file.suffix.lower() not in SHARDS or file.suffix.lower() != found[0].suffix.lower():
             raise InputError(f"{file} is among the shards: a folder holds one kind of {known}")
