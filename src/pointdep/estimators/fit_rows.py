@@ -390,8 +390,16 @@ def stream_rows(
         )
     )
     own = None if codes is None else codes[plan.kept]
-    sides = {"encoder_x": of_both[0], "encoder_y": of_both[1]}
-    kept = PairedRows(x, y, plan.splits(), own, seed, **sides, numbers=plan.kept).to(device)
+    kept = PairedRows(
+        x,
+        y,
+        plan.splits(),
+        own,
+        seed,
+        encoder_x=of_both[0],
+        encoder_y=of_both[1],
+        numbers=plan.kept,
+    ).to(device)
     moments = found.x, found.y
     return StreamedFitRows(
         kept, processes, pairs=pairs, plan=plan, moments=moments, copy_count=found.copies
