@@ -10,6 +10,7 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
+from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import make_splits
 from pointdep.inference.bias import FittingBias, fitting_bias
@@ -85,7 +86,7 @@ def default_model(x, y, splits, loud=0.0):
     critic.reset(replica_generators(0, replicas))
     maps = CanonicalMap(replicas, x.shape[1]), CanonicalMap(replicas, y.shape[1])
     model = RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio")
-    fit_closed_form(model, x, y, splits, seed=0)
+    fit_closed_form(model, SplitRows(x, y, splits))
     with torch.no_grad():
         last = critic.net.rest.layers[-1].weight
         generator = torch.Generator().manual_seed(0)
