@@ -16,10 +16,9 @@ import torch
 from report import report
 from simclr_epoch import random_images, wait
 
-from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.loop import Journal, Training, make_fabric
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet
 
 

@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from report import report
 
-from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.loop import Journal, Training, make_fabric
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet, load_images
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.recording import WARM_UP, on_side_stream, record

@@ -463,8 +463,7 @@ def _history_so_far(path: Path, replicas: int) -> list[dict[str, Any]]:
 
 def _classifier(experiment: Experiment) -> tuple[str, str, float]:
     """Which pixels, the scaling of their columns, and C."""
-    from pointdep.contrastive.pretraining.recipes import Recipe
-    from pointdep.contrastive.pretraining.shallow import Shallow
+    from pointdep.contrastive.pretraining.recipes import Recipe, Shallow
 
     if PARTS[experiment.part].model == "shallow":
         return "upper half", Shallow.scaling, Shallow.regularisation
