@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -253,15 +251,13 @@ class RPCLoss(ContrastiveLoss):
     method_key, multiplies, default = "rpc", "scale", 10.0
 
 
-LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
-    {
-        "cpc": CPCLoss,
-        "pcc": PCCLoss,
-        "drfc": DRFCLoss,
-        "variational": VariationalLoss,
-        "dm1": DM1Loss,
-        "dm2": DM2Loss,
-        "rpc": RPCLoss,
-    }
-)
+LOSSES: dict[str, type[ContrastiveLoss]] = {
+    "cpc": CPCLoss,
+    "pcc": PCCLoss,
+    "drfc": DRFCLoss,
+    "variational": VariationalLoss,
+    "dm1": DM1Loss,
+    "dm2": DM2Loss,
+    "rpc": RPCLoss,
+}
 """The loss of each objective of pre-training; its `method_key` names the objective in `METHODS`."""
