@@ -291,13 +291,14 @@ def test_lines_of_others_are_left_out(capfd):
     assert capfd.readouterr().err == "another\nLOG_LEVEL later\n"
 
 
-@pytest.mark.parametrize(("slow", "told"), [(False, [0, 5, 11, 18]), (True, [11, 18])])
-def test_the_time_left_does_not_count_a_slow_start(slow, told):
-    done = []
+@pytest.mark.parametrize(("engine", "told"), [("local", [0, 5, 11, 18]), ("ray", [11, 18])])
+def test_the_time_left_does_not_count_a_slow_start(engine, told, monkeypatch):
+    done, work = [], SimpleNamespace(how=SimpleNamespace(engine=engine))
     shown = SimpleNamespace(update=lambda rows, total, detail="": done.append(rows))
-    tasks = [SimpleNamespace(rows=rows) for rows in (5, 6, 7)]
-    report = shard_scoring._Report(None, tasks, (), shown)
-    report.follow(iter([(0, ""), (1, ""), (2, "")]), starts_slowly=slow)
+    tasks = [SimpleNamespace(number=k, rows=rows) for k, rows in enumerate((5, 6, 7))]
+    ended = [(task.number, "") for task in tasks]
+    monkeypatch.setattr(shard_scoring.engines, f"run_{engine}", lambda *_: ended)
+    shard_scoring._follow(work, tasks, tasks, shown)
     assert done == told
 
 
