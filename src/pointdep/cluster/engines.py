@@ -241,10 +241,7 @@ def run_ray(work: Work, tasks: Sequence[Task]) -> Iterator[Ended]:
                 yield int(row["number"]), str(row["error"])
         except ray.exceptions.RayError as error:
             reason = [type(error).__name__, *str(error).strip().splitlines()][-1].strip()
-            raise InputError(
-                f"the workers cannot go on ({reason}): finished shards are kept, and the same "
-                "command does what is missing"
-            ) from error
+            raise InputError(f"the workers cannot go on ({reason}): run it again") from error
 
 
 class _Attempts:
@@ -314,9 +311,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
             ray.init(address="auto", **quiet)
         except ConnectionError as error:
             if os.environ.get("RAY_ADDRESS"):
-                raise InputError(
-                    f"no Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-                ) from error
+                raise InputError(f"no Ray at RAY_ADDRESS={os.environ['RAY_ADDRESS']}") from error
             cpus = max(workers or 1, os.cpu_count() or 1)
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
     try:

@@ -170,10 +170,7 @@ def _shard_places(place: StoragePath) -> list[StoragePath]:
     names = [name for name in place.files() if not name.startswith((".", "_"))]
     for name in names:
         if not name.lower().endswith(".parquet"):
-            raise InputError(
-                f"{place / name} is among the shards of {place}: a folder is scored into a folder "
-                "from .parquet files alone; with -o pmi.parquet, into one file, also from others"
-            )
+            raise InputError(f"{place / name} is among the shards of {place}, but no .parquet file")
     if not names:
         raise InputError(f"{place} holds no .parquet files")
     return [place / name for name in sorted(names, key=by_numbers)]
@@ -327,10 +324,7 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
     else:
         foreign |= {*there} & {*known}
     if foreign:
-        raise InputError(
-            f"{output} holds other files, such as {min(foreign)}: choose an empty or new folder, "
-            "or one with nothing but an earlier run of the same command"
-        )
+        raise InputError(f"{output} holds other files, such as {min(foreign)}: choose a new folder")
     asked = [task for task in tasks if task.name in there]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(_about, [output / task.name for task in asked]))

@@ -149,9 +149,7 @@ def open_sides(
             )
         shared = [name for name in x_columns if name in y_columns]
         if shared:
-            raise InputError(
-                f"column {shared[0]!r} is on both sides: x and y would trivially agree"
-            )
+            raise InputError(f"column {shared[0]!r} is on both sides, which would trivially agree")
     asked = ((x, x_columns, "--x-columns", known[0]), (y or x, y_columns, "--y-columns", known[1]))
     first, second = (
         manifest.survey(storage_path(place), wanted, option, progress, column)
@@ -230,11 +228,12 @@ def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress
     """Run the missing tasks and show how far they are; InputError if some ended badly."""
     left = {task.number: task.rows for task in missing}
     total = sum(task.rows for task in tasks)
+    rows = total - sum(left.values())
 
     def update(more: int = 0) -> None:
         """more: rows of a task that has not ended."""
         detail = f"pairs, {len(tasks) - len(left)} of {len(tasks)} shards"
-        progress.update(total - sum(left.values()) + more, total, detail)
+        progress.update(rows + more, total, detail)
 
     # The time until Ray's first task has ended says nothing about the others.
     slow = work.how.engine == "ray"
@@ -247,9 +246,9 @@ def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress
         if error:
             failed.append(error)
             continue
-        del left[number]
+        rows += left.pop(number)
         if slow:
-            begin(progress, total - sum(left.values()))
+            begin(progress, rows)
             slow = False
         else:
             update()

@@ -326,9 +326,7 @@ class Normalise(Operation):
     def apply(self, images: Tensor, drawn: Tensor) -> Tensor:  # noqa: ARG002
         """Plane by plane: tensors of the constants would be copied from the host at each call."""
         if images.shape[1] != len(self.mean):
-            raise InputError(
-                f"mean and std have {len(self.mean)} channels, the images {images.shape[1]}"
-            )
+            raise InputError(f"the images have {images.shape[1]} channels, not {len(self.mean)}")
         planes = zip(images.unbind(1), self.mean, self.std, strict=True)
         return torch.stack([(plane - mean) / std for plane, mean, std in planes], 1)
 
@@ -395,9 +393,7 @@ def _per_image(values: Tensor) -> Tensor:
 def _grey_of(images: Tensor) -> Tensor:
     """The luma of colour images: (n, 3, h, w) -> (n, 1, h, w)."""
     if images.shape[1] != 3:
-        raise InputError(
-            f"colours are changed in images of 3 channels, got {images.shape[1]}: see as_rgb"
-        )
+        raise InputError(f"colours need images of 3 channels, got {images.shape[1]}: see as_rgb")
     # Plane by plane: a tensor of the three weights would be copied from the host at each call.
     red, green, blue = torch.split(images, 1, 1)
     return (0.2989 * red).add(green, alpha=0.587).add(blue, alpha=0.114)

@@ -63,9 +63,7 @@ def _splits(train: Rows, train_labels: Rows, test: Rows, test_labels: Rows) -> l
         finite = (torch.isfinite(low) & torch.isfinite(high)).all(1)
         if not bool(finite.all()):
             replica = int((~finite).nonzero()[0])
-            raise InputError(
-                f"{name} features of replica {replica} are not finite: check the encoder"
-            )
+            raise InputError(f"{name} features of replica {replica} are not finite")
         target = _as_labels(labels, rows.shape[1], name).to(rows.device)
         found.append(_Split(rows, target, low, high))
     ours, theirs = (split.features.shape for split in found)

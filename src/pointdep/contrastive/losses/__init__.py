@@ -86,10 +86,7 @@ class CPCLoss(ContrastiveLoss):
         """log mean_j exp s(z1_i, reference_j), (n,)."""
         reference = self.reference if reference is None else reference
         if not len(reference):
-            raise InputError(
-                "CPC's score is log r up to a function of x: give `reference`, a sample of z2, or "
-                "store one with set_reference(z2)"
-            )
+            raise InputError("CPC needs a sample of z2: give `reference` or call set_reference(z2)")
         self._check(z1, reference, paired=False, second="reference")
         with no_autocast(z1):
             rows = self.scores.rows(z1, reference.to(z1.device))

@@ -56,7 +56,8 @@ class Similarity(nn.Module):
     @property
     def strength(self) -> float:
         """The multiplier as a number; waits for the device where it is learned."""
-        return float(self.multiplier)
+        with torch.no_grad():
+            return float(self.multiplier)
 
     @property
     def inner(self) -> bool:
@@ -214,9 +215,7 @@ def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | Non
 def dimensions(critic: str, dims: int | Sequence[int] | None) -> tuple[int, int]:
     """dims as (d1, d2)."""
     if dims is None:
-        raise InputError(
-            f"critic={critic!r} has weights: give dims=(d1, d2), the columns of z1 and z2"
-        )
+        raise InputError(f"critic={critic!r} has weights: give dims=(d1, d2), columns of z1 and z2")
     pair = (dims, dims) if isinstance(dims, int) else tuple(dims)
     if len(pair) != 2:
         raise InputError(f"dims={dims!r} must be one number, or two: the columns of z1 and z2")

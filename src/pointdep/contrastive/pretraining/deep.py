@@ -40,9 +40,7 @@ class TwoViewRecipe(Recipe):
         super().__init__(settings, shape, classes)
         (self.objective, _), *others = settings.runs
         if others:
-            raise InputError(
-                f"{settings.model} trains one objective and seed per run: call it for each"
-            )
+            raise InputError(f"{settings.model} trains one objective and seed per run")
         self.views, self.plain = type(self).make_views(), evaluation_view()
         self._make_views = self.views.apply
 

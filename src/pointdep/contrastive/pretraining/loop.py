@@ -356,11 +356,8 @@ class Order:
     def __init__(self, rows: int, batch_size: int, seeds: Sequence[int], fabric: Fabric) -> None:
         if batch_size > rows:
             raise InputError(f"batch_size={batch_size} is more than the {rows} training images")
-        if batch_size % fabric.world_size:
-            raise InputError(
-                f"batch_size={batch_size} is the batch of all processes: it must be a multiple of "
-                f"their number, {fabric.world_size}"
-            )
+        if batch_size % (ranks := fabric.world_size):
+            raise InputError(f"batch_size={batch_size} is no multiple of the {ranks} processes")
         self.rows, self.batch_size, self.seeds, self.fabric = rows, batch_size, seeds, fabric
         self.steps = rows // batch_size
         self._epoch, self._permutation = -1, torch.empty(0)

@@ -125,10 +125,8 @@ class FrozenEncoder:
         require_whole("batch_size", batch_size)
         images = torch.as_tensor(np.asarray(images) if not torch.is_tensor(images) else images)
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
-            raise InputError(
-                f"images are uint8 of shape (n, {', '.join(map(str, self.shape))}), "
-                f"got {images.dtype} of shape {tuple(images.shape)}"
-            )
+            wanted = ", ".join(map(str, self.shape))
+            raise InputError(f"images must be uint8 of shape (n, {wanted}), got {(*images.shape,)}")
         device = next(self.recipe.parameters()).device
         for part in images.split(batch_size):
             yield self.recipe.prepare_images(part.to(device))
@@ -306,9 +304,7 @@ def pretrain(
         try:
             place.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError(
-                f"{place} is a file, or in one; a run is written as a folder: choose another name"
-            ) from None
+            raise InputError(f"{place} is a file, or in one: a run needs a folder") from None
         storage.check_target(place / ENCODER)
     if compile_networks is None:
         compile_networks = fabric.device.type == "cuda" and training.steps >= _COMPILED_STEPS
