@@ -1,7 +1,5 @@
 """Ray's workers against this process: the same table, also when one of them is killed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -22,7 +20,7 @@ from pointdep.cluster.manifest import Work
 from pointdep.cluster.shard_scoring import score_shards
 from pointdep.errors import InputError
 
-from .helpers import kill_a_worker, read_scores, write_shards
+from .conftest import kill_a_worker, read_scores, write_shards
 
 ray = pytest.importorskip("ray", reason="the extra pointdep[ray] is not installed")
 

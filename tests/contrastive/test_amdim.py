@@ -1,7 +1,5 @@
 """AMDIM: the released layers counted and rebuilt from patches, the costs as loops over cells."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Linear evaluation and nearest neighbours against scikit-learn's, on halves of digits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

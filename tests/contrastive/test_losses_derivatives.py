@@ -1,7 +1,5 @@
 """Derivatives of the first and the second order, by `torch.autograd` and by `torch.func`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """RealNVP: volume-keeping, and R encoders that do not see one another."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Views of a batch against the slow reference, one image at a time, for the same draw."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What is drawn: ranges, shares and laws, independence of images, options that are refused."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
