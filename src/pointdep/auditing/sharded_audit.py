@@ -20,8 +20,8 @@ from pointdep.auditing.result import Contamination
 from pointdep.cluster import manifest
 from pointdep.cluster.engines import Columns, How, Scores, read_model
 from pointdep.cluster.filesystem import storage_path
-from pointdep.cluster.manifest import Task, Work, read_pairs, reading, write_shard
-from pointdep.cluster.shard_scoring import Done, Names, Scored, open_sides, plan_work, run_shards
+from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, write_shard
+from pointdep.cluster.shard_scoring import Done, Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns

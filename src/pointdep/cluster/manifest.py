@@ -39,6 +39,7 @@ _FORMAT, _VERSION = "pointdep-shards", 1
 _KEY = b"pointdep"
 _READERS = 16  # footers read at a time: on object storage each takes a while
 _MAGIC = b"PAR1"
+Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,7 @@ class Side:
 
 
 def survey(
-    place: StoragePath,
-    wanted: Sequence[str] | None,
-    option: str,
-    progress: Progress,
-    known: str | None = None,
+    place: StoragePath, wanted: Names, option: str, progress: Progress, known: str | None
 ) -> Side:
     """Read every footer; InputError names the first shard that cannot be used.
 
@@ -193,7 +190,7 @@ def _open_footer(place: StoragePath) -> tuple[Shard, Any]:
         return shard, known.schema_arrow
 
 
-def _columns(shard: Shard, schema: Any, wanted: Sequence[str] | None, option: str) -> Columns:
+def _columns(shard: Shard, schema: Any, wanted: Names, option: str) -> Columns:
     known = [str(name) for name in schema.names]
     names = tuple(wanted) if wanted is not None else tuple(known)
     for name in names:

@@ -10,12 +10,10 @@ from typing import Any
 from pointdep.cluster import engines, manifest
 from pointdep.cluster.engines import Answer, How, SavedModel
 from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
-from pointdep.cluster.manifest import Side, Task, Work
+from pointdep.cluster.manifest import Names, Side, Task, Work
 from pointdep.data.row_source import PIECE_NUMBERS
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Progress, begin, show
-
-Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -127,15 +125,12 @@ def open_sides(
     x_columns: Names,
     y_columns: Names,
     progress: Progress,
-    known: tuple[str | None, str | None] = (None, None),
+    known: tuple[str | None, str | None],
 ) -> tuple[Side, Side]:
     """The shards of both sides, with all footers read; without y, x holds both.
 
     known: columns of lists, used if no columns are named and the shards have them.
     """
-    for given in (x, y):
-        if given is not None and not storage_path(given).kind():
-            raise InputError(f"{given} does not exist")
     if y is None:
         if known[0] != known[1]:
             x_columns, y_columns = (

@@ -34,6 +34,7 @@ from pointdep.fitting.state import read_checkpoint, write_checkpoint
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+STATE = "checkpoint.safetensors"
 _FORMAT = "pointdep-pretraining-1"
 _STEPS_UNSEEN = 50  # on a GPU, between two looks at the loss, which wait for it
 _PREPARING = 5  # steps on a GPU in which networks are compiled and a step is recorded
@@ -164,20 +165,20 @@ class Training:
         images: ImageSet,
         settings: Settings,
         fabric: Fabric,
-        journal: Journal,
         *,
         evaluate: Callable[[Training, bool], dict[str, list[float]]] | None = None,
-        state: Path | None = None,
+        folder: Path | None = None,
         fingerprint: str = "",
         write_every: float = 0.0,
     ) -> None:
-        """images: on the fabric's device, as the recipe prepared them. state: where checkpoints of
-        the run with this fingerprint are kept, every so many seconds. evaluate: finds accuracies
-        by kind, one per replica; told whether it is the end."""
+        """images: on the fabric's device, as the recipe prepared them. evaluate: finds accuracies
+        by kind, one per replica; told whether it is the end. folder: where the history and, every
+        so many seconds, a checkpoint with this fingerprint are written."""
         told = settings.filled
         self.recipe, self.settings, self.images = recipe, settings, images
-        self.fabric, self.journal, self.evaluate = fabric, journal, evaluate
-        self.state, self.fingerprint, self.write_every = state, fingerprint, write_every
+        self.fabric, self.fingerprint, self.write_every = fabric, fingerprint, write_every
+        self.evaluate, self.state = evaluate, folder and folder / STATE
+        self.journal = Journal(recipe.names, None if fabric.global_rank else folder)
         self.do = Step(recipe, images, fabric, told.learning_rate)
         self.order = Order(len(images.train), told.batch_size, settings.seeds, fabric)
         # Steps in all, between two evaluations, and between two entries of the journal.

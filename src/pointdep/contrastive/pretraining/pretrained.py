@@ -18,8 +18,8 @@ import pointdep
 from pointdep.contrastive.evaluation import features, knn_accuracy, linear_evaluation
 from pointdep.contrastive.pretraining.deep import SimCLR
 from pointdep.contrastive.pretraining.loop import (
+    STATE,
     Entry,
-    Journal,
     Training,
     make_fabric,
     share_statistics,
@@ -40,7 +40,7 @@ from pointdep.fitting.progress import show
 from pointdep.fitting.rendezvous import pick_device, process_count
 from pointdep.fitting.state import remove_state, unfinished
 
-RUN, STATE, ENCODER = "run.json", "checkpoint.safetensors", "encoder"
+RUN, ENCODER = "run.json", "encoder"
 _KIND = "encoder"
 _BATCH = 500
 _MONITOR_TRAIN, _MONITOR_TEST = 10_000, 2_000  # images that the monitor looks at
@@ -287,18 +287,9 @@ def pretrain(
     moved = images.to(fabric.device)
     train, test = (recipe.prepare_images(part) for part in (moved.train, moved.test))
     prepared = replace(moved, train=train, test=test)
-    first = fabric.global_rank == 0  # the one process that writes and shows
-    training = Training(
-        recipe,
-        prepared,
-        settings,
-        fabric,
-        Journal(recipe.names, place if first else None),
-        evaluate=_evaluate,
-        state=None if place is None else place / STATE,
-        fingerprint=fingerprint,
-        write_every=checkpoint_every,
-    )
+    kept: dict[str, Any] = {"folder": place, "fingerprint": fingerprint}
+    kept |= {"write_every": checkpoint_every, "evaluate": _evaluate}
+    training = Training(recipe, prepared, settings, fabric, **kept)
     if place is not None:
         # Once nothing else can be refused, and before anything is trained.
         try:
@@ -310,7 +301,7 @@ def pretrain(
         compile_networks = fabric.device.type == "cuda" and training.steps >= _COMPILED_STEPS
     if compile_networks:
         recipe.compile_parts()
-    with show(title, enabled=progress and first) as shown:
+    with show(title, enabled=progress and fabric.global_rank == 0) as shown:
         training.run(shown)
     return _conclude(training, images, place, fingerprint)
 
