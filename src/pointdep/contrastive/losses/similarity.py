@@ -215,7 +215,7 @@ def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | Non
 def dimensions(critic: str, dims: int | Sequence[int] | None) -> tuple[int, int]:
     """dims as (d1, d2)."""
     if dims is None:
-        raise InputError(f"critic={critic!r} has weights: give dims=(d1, d2), columns of z1 and z2")
+        raise InputError(f"critic={critic!r} needs dims=(d1, d2), the columns of z1 and z2")
     pair = (dims, dims) if isinstance(dims, int) else tuple(dims)
     if len(pair) != 2:
         raise InputError(f"dims={dims!r} must be one number, or two: the columns of z1 and z2")

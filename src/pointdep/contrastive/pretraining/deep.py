@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pointdep.contrastive.augmentations import require_between
 from pointdep.contrastive.distributed import all_sum, gather, row_counts, world
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
@@ -249,9 +248,12 @@ class GlobalToLocal(nn.Module):
         if objective not in METHOD_OF:
             raise unknown_name("objective", objective, METHOD_OF)
         for name, value in {"alpha": alpha, "clip": clip, "regulariser": regulariser}.items():
-            require_between(name, value, 0)
-        if alpha >= 1.0 or not clip:
-            raise InputError(f"alpha={alpha} must be below one, clip={clip} above zero")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InputError(f"{name}={value!r} must be a number")
+        if not 0.0 <= alpha < 1.0:
+            raise InputError(f"alpha={alpha} is outside [0, 1)")
+        if clip <= 0.0 or regulariser < 0.0:
+            raise InputError(f"clip={clip} must be above zero, regulariser={regulariser} not below")
         method = get_method(METHOD_OF[objective], {"alpha": alpha} if objective == "drfc" else {})
         self.objective, self.bounded = method.objective, not method.scores_ratio
         self.whole = objective in _WHOLE_MATRIX

@@ -146,7 +146,8 @@ class Shallow(Recipe):
         seeds = torch.tensor([settings.seeds.index(seed) for _, seed in runs])
         self.register_buffer("seed_of", seeds, persistent=False)
         self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
-        self.groups = MethodGroups(_methods(settings))
+        self.methods = _methods(settings)
+        self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
         # Objectives of a seed start alike.
         generators = [
