@@ -53,7 +53,7 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))
         own.x_front, own.y_front = front.x_front, front.y_front
-        drop_unproven_network(own, one.x, one.y, one.splits, seed=one.seed)
+        drop_unproven_network(own, one)
         own.eval()
         held = out_of_fold(own, one.x, one.y, one.splits, seed=one.seed)
         own.seen.copy_(torch.tensor([held.lowest, held.highest]))

@@ -20,7 +20,7 @@ from pointdep.experiments import words
 from pointdep.experiments.figure3 import Figure3
 from pointdep.experiments.table2 import Table2, words_method
 from pointdep.experiments.words import Job, Sides, Training, make_engine, train
-from pointdep.fitting.batches import RowBatches
+from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.inference.scoring import score_replicas
 
 from .word_samples import SMALL, make_words
@@ -62,7 +62,7 @@ def test_the_released_loop_gives_the_same_networks(small, replica):
     critic = make_engine(asked, sides, jobs, 1)[0].critic
     g, h = (plain_tower(tower, replica) for tower in (critic.x_tower, critic.y_tower))
     rows = [job.rows for job in jobs]
-    batches = RowBatches(*sides, rows, batch_size=32, block=32, seed=0)
+    batches = RowBatches(*sides, rows, TrainingOptions(32, 32))
     optimizer = torch.optim.Adam([*g.parameters(), *h.parameters()], lr=asked.learning_rate)
     for index in batches.indices(0, asked.steps(jobs), range(3)):
         x, y = sides.x[index[replica]], sides.y[index[replica]]

@@ -13,7 +13,7 @@ from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
 from pointdep.cluster.manifest import Names, Side, Task, Work
 from pointdep.data.row_source import PIECE_NUMBERS
 from pointdep.errors import InputError
-from pointdep.fitting.progress import Progress, begin, show
+from pointdep.fitting.progress import Progress, Shown, show
 
 
 @dataclass(frozen=True)
@@ -242,11 +242,11 @@ def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress
             failed.append(error)
             continue
         rows += left.pop(number)
-        if slow:
-            begin(progress, rows)
-            slow = False
-        else:
+        if not slow:
             update()
+        elif isinstance(progress, Shown):
+            progress.begin(rows)
+        slow = False
     if failed:
         others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
         raise InputError(

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
@@ -20,9 +21,10 @@ from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
-from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.state import Checkpoint
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -177,26 +179,15 @@ def train_model(
         _fit_standardizers(model, rows)
     model.to(device)
     if has_closed_form:
-        fit_closed_form(
-            model,
-            rows.x,
-            rows.y,
-            rows.splits,
-            seed=options.seed,
-            groups=rows.groups,
-            canonical=canonical,
-        )
+        fit_closed_form(model, rows, canonical)
     processes.align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
         engine = Engine(
             model,
-            rows.x,
-            rows.y,
-            rows.splits,
+            rows,
             options,
-            groups=rows.groups,
             progress=progress or Silent(),
             checkpoint=checkpoint,
             batches=batches,
@@ -206,12 +197,10 @@ def train_model(
     model.eval()
     model.requires_grad_(False)
     if model.critic.is_mixture:
-        fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+        fit_mixture(model, rows)
     judged = has_closed_form and model.methods[0].reference == "none"
     if judged and not keep_unproven:
-        drop_unproven_network(
-            model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
-        )
+        drop_unproven_network(model, rows)
     processes.align_(model.state_dict().values())
     if judged and model.critic.silent and len(trained.history) >= options.patience:
         # More epochs would have improved what is not used. After fewer nobody knows its use.

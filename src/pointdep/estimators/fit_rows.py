@@ -38,7 +38,7 @@ from pointdep.data.sides import (
 from pointdep.data.stored_pairs import PairSource
 from pointdep.errors import Flag, InputError
 from pointdep.estimators.base import read_pairs
-from pointdep.fitting.batches import Batches, TrainingOptions
+from pointdep.fitting.batches import Batches, SplitRows, TrainingOptions
 from pointdep.fitting.data_flags import CopyCount, duplicate_flags, shared_column
 from pointdep.fitting.engine import is_lean
 from pointdep.fitting.fold_plan import FoldPlan, make_plan
@@ -75,21 +75,16 @@ def is_large(X: Any, Y: Any) -> bool:
     return int(shapes[0][0]) * sum(int(np.prod(shape[1:])) for shape in shapes) > IN_MEMORY
 
 
-@dataclass(frozen=True)
-class PairedRows:
-    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
+@dataclass(frozen=True, kw_only=True)
+class PairedRows(SplitRows):
+    """The user's pairs, encoded.
 
-    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them. digests: of x and of y as they were given, where all were read.
+    numbers: (n,), which rows of the data these are, where they are a sample of them. digests: of x
+    and of y as they were given, where all were read.
     """
 
-    x: Tensor
-    y: Tensor
     encoder_x: SideEncoder
     encoder_y: SideEncoder
-    splits: Sequence[Split]
-    codes: NDArray[np.int64] | None
-    seed: int
     numbers: NDArray[np.int64] | None = None
     digests: tuple[str, str] | None = None
 
@@ -118,10 +113,6 @@ class PairedRows:
         """Columns that both sides have in common, in words; "" where there are none."""
         return shared_column(self.x, self.y, (self.encoder_x, self.encoder_y))
 
-    @property
-    def groups(self) -> Tensor | None:
-        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
-
 
 def encode_rows(
     raw: tuple[RawSide, RawSide],
@@ -138,7 +129,9 @@ def encode_rows(
         for encoder, side in zip(encoders, raw, strict=True)
     )
     digests = side_digest(raw[0]), side_digest(raw[1])
-    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
+    return PairedRows(
+        x, y, splits, codes, seed, encoder_x=encoders[0], encoder_y=encoders[1], digests=digests
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,10 +298,7 @@ class StreamedFitRows(FitRows):
         return StreamedBatches(
             self.mapped,
             self.plan,
-            batch_size=options.batch_size,
-            block=options.block,
-            seed=options.seed,
-            max_epochs=options.max_epochs,
+            options,
             progress=progress,
             lean=is_lean(model, options.batch_size, options.block),
             sharing=Sharing(self.processes, model.critic) if self.processes.several else None,

@@ -27,7 +27,6 @@ from pointdep.data.stored_pairs import paired_parts, sampled
 from pointdep.errors import (
     DataWarning,
     FitWarning,
-    Flag,
     InputError,
     names_nearest_option,
     require_whole,
@@ -50,13 +49,12 @@ from pointdep.fitting.data_flags import (
     determined_flags,
     few_rows_flags,
 )
-from pointdep.fitting.engine import Checkpoint
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import require_product_rows
-from pointdep.fitting.state import remove_state
+from pointdep.fitting.state import Checkpoint, remove_state
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
 from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
@@ -237,7 +235,7 @@ class PointwiseDependency(DependencyEstimator):
                 batches=rows.batches(model, options, progress),
                 processes=processes,
             )
-            found = self._store_reference(model, rows.paired)
+            found = store_reference(model, rows.paired, self.reference_size)
             held = rows.out_of_fold(model, progress)
         model.seen.copy_(torch.tensor([held.lowest, held.highest]))
         known = rows.paired.values(held.pmi)
@@ -837,17 +835,6 @@ class PointwiseDependency(DependencyEstimator):
         if path is None:
             return None
         return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
-
-    def _store_reference(self, model: RatioModel, rows: PairedRows) -> list[Flag]:
-        return store_reference(
-            model,
-            rows.x,
-            rows.y,
-            rows.splits,
-            size=self.reference_size,
-            seed=rows.seed,
-            groups=rows.groups,
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import build_critic
+from pointdep.core.critics.build import build_critic
 from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
 from pointdep.errors import InputError, require_whole
 from pointdep.experiments.reports import command_line, make_distinct, require_known

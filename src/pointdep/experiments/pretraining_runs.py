@@ -413,7 +413,7 @@ def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
 
 def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Iterable[str]) -> list[str]:
     """For each unfinished run that these jobs do not go on with, a sentence on what would."""
-    from pointdep.contrastive.pretraining.pretrained import STATE
+    from pointdep.contrastive.pretraining.loop import STATE
 
     names, done, said = {*jobs}, _done(experiment, folder), []
     for path in sorted((folder / RUNS).glob(f"*/{STATE}")):

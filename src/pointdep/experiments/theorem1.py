@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import ACTIVATIONS, build_critic, replica_generators
+from pointdep.core.critics.base import ACTIVATIONS
+from pointdep.core.critics.build import build_critic, replica_generators
 from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
@@ -25,7 +26,7 @@ from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError, require_whole
 from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments.reports import command_line, make_distinct, require_known
-from pointdep.fitting.batches import TrainingOptions
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
@@ -238,7 +239,8 @@ def train(model: RatioModel, settings: Theorem1, fits: Fits, progress: Progress)
     )
     batch, block = batch_shape(critic, get_method("pc"), smallest, "auto", "auto")
     options = TrainingOptions(batch_size=batch, block=block, seed=settings.seed)
-    trained = Engine(model, fits.x, fits.y, fits.splits, options, progress=progress).run()
+    rows = SplitRows(fits.x, fits.y, fits.splits, seed=settings.seed)
+    trained = Engine(model, rows, options, progress=progress).run()
     model.eval()
     model.requires_grad_(False)
     return trained

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import SeparableCritic, replica_generators
+from pointdep.core.critics.build import replica_generators
+from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
@@ -26,7 +27,7 @@ from pointdep.errors import DivergedError, InputError, require_whole
 from pointdep.experiments import claims
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
 from pointdep.experiments.reports import command_line, environment, filled, write_json
-from pointdep.fitting.batches import RowBatches
+from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import StreamEngine
@@ -226,7 +227,7 @@ def make_engine(
     critic.raise_scores(torch.tensor([offset if m.key == "pc" else 0.0 for m in methods]))
     critic.bias.requires_grad_(False)
     size, rows = settings.batch_size, [job.rows for job in jobs]
-    batches = RowBatches(*sides, rows, batch_size=size, block=size, seed=settings.seed)
+    batches = RowBatches(*sides, rows, TrainingOptions(size, size, seed=settings.seed))
     index = batches.indices(0, steps, range(replicas))
 
     def draw(step: Tensor) -> tuple[Tensor, Tensor]:

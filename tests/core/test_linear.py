@@ -1,12 +1,25 @@
-"""Canonical correlations, against numpy and against populations that are known."""
+"""Canonical correlations and the closed form, against numpy, scipy and known populations."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import linalg
+from scipy.stats import multivariate_normal
 
-from pointdep.core.linear import canonical_correlations, gaussian_log_ratio, sample_correlations
+from pointdep.core import linear
+from pointdep.core.linear import (
+    CrossMoments,
+    canonical_correlations,
+    canonical_from_moments,
+    gaussian_log_ratio,
+    gaussian_mutual_information,
+    gaussian_terms,
+    sample_correlations,
+)
 
 RHO = np.array([0.9, 0.6, 0.3])
 
@@ -80,19 +93,6 @@ def test_on_average_they_are_what_other_rows_show():
         naive.append(by_numpy(x[:200], y[:200])[0])
     assert np.mean(told) == pytest.approx(np.mean(shown), abs=0.03)
     assert np.mean(naive) > np.mean(shown) + 0.06
-
-
-def test_coordinates_have_mean_square_one_on_rows_left_out():
-    """With twenty columns and 100 rows the plain whitening is 1.5 times too large on others."""
-    squares, plain = [], []
-    for seed in range(6):
-        x, y = np.random.default_rng(seed).standard_normal((2, 3000, 20))
-        u, _ = coordinates(analyse(x[:100], y[:100]), x[100:], y[100:])
-        squares.append(float(u.square().mean()))
-        white = np.linalg.inv(np.linalg.cholesky(np.cov(x[:100].T, ddof=0)))
-        plain.append(np.square((x[100:] - x[:100].mean(0)) @ white.T).mean())
-    assert np.mean(squares) == pytest.approx(1.0, abs=0.12)
-    assert np.mean(plain) > 1.2
 
 
 def test_independent_sides_have_next_to_none():
@@ -169,13 +169,6 @@ def test_invertible_linear_maps_leave_the_log_ratio(seed, side):
     np.testing.assert_allclose(log_ratio(analyse(x, y), x, y), wanted, atol=1e-6)
 
 
-def test_the_roles_of_x_and_y():
-    x, y = population(200)
-    one, other = analyse(x, y), analyse(y, x)
-    np.testing.assert_allclose(one.correlations, other.correlations, atol=1e-10)
-    np.testing.assert_allclose(log_ratio(one, x, y), log_ratio(other, y, x), atol=1e-8)
-
-
 def test_rows_of_one_group_are_left_out_together():
     """Five copies of each row, in another order, say what the rows say."""
     x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
@@ -192,15 +185,6 @@ def test_rows_of_one_group_are_left_out_together():
     assert float(leaking.sum()) == pytest.approx(inside.sum(), abs=0.2)
 
 
-def test_names_of_groups_do_not_matter():
-    x, y = (torch.from_numpy(side) for side in population(120, seed=6))
-    groups = torch.arange(120) // 3
-    one, other = (canonical_correlations(x, y, g) for g in (groups, 7 * groups - 50))
-    assert torch.equal(one.correlations, other.correlations)
-    alone = canonical_correlations(x, y, torch.arange(120))
-    assert torch.equal(alone.correlations, canonical_correlations(x, y).correlations)
-
-
 def test_a_category_that_some_parts_never_see():
     """One row of 50 has it: where that row is left out, its column does not vary."""
     x, y = population(50)
@@ -208,3 +192,122 @@ def test_a_category_that_some_parts_never_see():
     found = analyse(x, y)
     assert torch.isfinite(found.x_weight).all()
     assert np.abs(log_ratio(found, x, y)).max() < 50
+
+
+# Canonical analysis by sums, against that of the rows themselves.
+
+
+def rows(count, dx, dy, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(count, 2, generator=generator, dtype=torch.float64)
+    sides = []
+    for dim in (dx, dy):
+        mixing = torch.randn(2, dim, generator=generator, dtype=torch.float64)
+        sides.append(3.0 + z @ mixing + torch.randn(count, dim, generator=generator).double())
+    return sides
+
+
+@pytest.mark.parametrize(
+    ("count", "dx", "dy"), [(500, 4, 3), (400, 2, 6), (1000, 210, 5), (60, 30, 8)]
+)
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_the_same_as_of_the_rows(count, dx, dy, pieces):
+    x, y = rows(count, dx, dy)
+    wanted = canonical_correlations(x, y)
+    parts = linear.part_count(dx, dy)
+    number, draws = linear._parts(count, parts, None)
+    sums = []
+    for part in range(parts):
+        one = CrossMoments.zero(dx + dy, torch.device("cpu"))
+        for some in torch.cat([x, y], 1)[number == part].chunk(pieces):
+            one = one.add_(some)
+        sums.append(one)
+    found = canonical_from_moments(sums, dx, draws)
+    torch.testing.assert_close(found.correlations, wanted.correlations, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(found.x_mean, wanted.x_mean)
+    k = int((wanted.correlations > 0.05).sum())
+    for got, want in ((found.x_weight, wanted.x_weight), (found.y_weight, wanted.y_weight)):
+        sign = (got[:, :k] * want[:, :k]).sum(0).sign()
+        torch.testing.assert_close(got[:, :k] * sign, want[:, :k], rtol=1e-5, atol=1e-7)
+
+
+def test_one_part_alone_has_nothing_left_out():
+    x, y = rows(200, 3, 3)
+    one = CrossMoments.zero(6, torch.device("cpu")).add_(torch.cat([x, y], 1))
+    assert not canonical_from_moments([one], 3, 200).correlations.any()
+
+
+# The closed form of Gaussian pairs against the densities of scipy.
+
+
+CORRELATIONS = torch.tensor([0.9, -0.5, 0.1, 0.0], dtype=torch.float64)
+
+
+def joint_covariance(correlations):
+    k = len(correlations)
+    cross = np.diag(correlations)
+    return np.block([[np.eye(k), cross], [cross, np.eye(k)]])
+
+
+def test_log_ratio_in_canonical_coordinates():
+    rng = np.random.default_rng(0)
+    u, v = 2 * rng.standard_normal((2, 50, 4))
+    joint = multivariate_normal(cov=joint_covariance(CORRELATIONS.numpy()))
+    alone = multivariate_normal(cov=np.eye(4))
+    expected = joint.logpdf(np.hstack([u, v])) - alone.logpdf(u) - alone.logpdf(v)
+    got = gaussian_log_ratio(torch.from_numpy(u), torch.from_numpy(v), CORRELATIONS)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_log_ratio_of_correlated_blocks_by_whitening():
+    """x and y of other dimensions and covariances: the canonical coordinates by hand."""
+    rng = np.random.default_rng(1)
+    mixing = rng.standard_normal((5, 5))
+    covariance = mixing @ mixing.T + 0.5 * np.eye(5)
+    xx, yy, xy = covariance[:2, :2], covariance[2:, 2:], covariance[:2, 2:]
+    x_root, y_root = linalg.inv(linalg.sqrtm(xx)), linalg.inv(linalg.sqrtm(yy))
+    left, rho, right = linalg.svd(x_root @ xy @ y_root, full_matrices=False)
+    rows = rng.standard_normal((40, 5))
+    u, v = rows[:, :2] @ x_root @ left, rows[:, 2:] @ y_root @ right.T
+    expected = (
+        multivariate_normal(cov=covariance).logpdf(rows)
+        - multivariate_normal(cov=xx).logpdf(rows[:, :2])
+        - multivariate_normal(cov=yy).logpdf(rows[:, 2:])
+    )
+    got = gaussian_log_ratio(torch.from_numpy(u), torch.from_numpy(v), torch.from_numpy(rho))
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-8, atol=1e-8)
+    entropies = [multivariate_normal(cov=c).entropy() for c in (xx, yy, covariance)]
+    mi = gaussian_mutual_information(torch.from_numpy(rho)).item()
+    assert mi == pytest.approx(entropies[0] + entropies[1] - entropies[2], rel=1e-9)
+
+
+@pytest.mark.parametrize("lead", [(), (4,)])
+def test_terms_make_the_log_ratio_of_all_pairs(lead):
+    """By a loop over pairs; u and v of different numbers, other correlations for each replica."""
+    generator = torch.Generator().manual_seed(3)
+    u, v = (
+        2 * torch.randn(2, *lead, rows, 4, generator=generator, dtype=torch.float64)
+        for rows in (3, 5)
+    )
+    correlations = torch.stack([CORRELATIONS, CORRELATIONS.flip(0)])
+    own_u, own_v, cross = gaussian_terms(u, v, correlations)
+    assert own_u.shape == (2, *lead, 3)
+    assert own_v.shape == (2, *lead, 5)
+    assert cross.shape == (2, *lead, 3, 4)
+    got = own_u.unsqueeze(-1) + own_v.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+    for replica in range(2):
+        for i in range(3):
+            for j in range(5):
+                wanted = gaussian_log_ratio(
+                    u[replica, ..., i, :], v[replica, ..., j, :], correlations[replica]
+                )
+                torch.testing.assert_close(got[replica, ..., i, j], wanted)
+
+
+def test_mutual_information():
+    expected = -0.5 * sum(math.log(1 - r * r) for r in CORRELATIONS.tolist())
+    assert gaussian_mutual_information(CORRELATIONS).item() == pytest.approx(expected)
+    twenty = torch.full((20,), math.sqrt(1 - math.exp(-0.2)), dtype=torch.float64)
+    assert gaussian_mutual_information(twenty).item() == pytest.approx(2.0)
+    small = torch.tensor([1e-4])
+    assert gaussian_mutual_information(small).item() == pytest.approx(5e-9, rel=1e-4)

@@ -1,13 +1,16 @@
-"""All parameters of R replicas as one matrix."""
+"""All parameters of R replicas as one matrix; steps that are recorded and replayed."""
 
 import pytest
 import torch
 from torch import nn
 
 from pointdep.core.critics import build_critic, replica_generators
-from pointdep.fitting.active_replicas import FlatParameters
+from pointdep.fitting import recording
+from pointdep.fitting.active_replicas import Crew, FlatParameters
+from pointdep.fitting.batches import Cells
+from pointdep.fitting.recording import RecordedStep
 
-from .helpers import X_DIM, Y_DIM
+from .helpers import X_DIM, Y_DIM, engine, model_of, options, rows, weights_of
 
 
 class PairNet(nn.Module):
@@ -59,19 +62,17 @@ def loss_of(critic):
     return (weights[:, None] * scores.square()).sum()
 
 
+def trainable_of(critic):
+    return [p for p in critic.parameters() if p.requires_grad]
+
+
 def row_of(critic, replica, tensors):
     """What belongs to one replica, flat; tensors: one per trainable parameter of the critic."""
     if critic.stacked:
         return torch.cat([t[replica].reshape(-1) for t in tensors])
     own = set(map(id, critic.copies[replica].parameters()))
-    trainable = [p for p in critic.parameters() if p.requires_grad]
-    return torch.cat(
-        [t.reshape(-1) for p, t in zip(trainable, tensors, strict=True) if id(p) in own]
-    )
-
-
-def trainable_of(critic):
-    return [p for p in critic.parameters() if p.requires_grad]
+    pairs = zip(trainable_of(critic), tensors, strict=True)
+    return torch.cat([t.reshape(-1) for p, t in pairs if id(p) in own])
 
 
 @every_critic
@@ -108,29 +109,6 @@ def test_the_gradient_is_that_of_the_separate_parameters(kind):
         torch.testing.assert_close(found[replica], wanted)
 
 
-@every_critic
-def test_an_optimiser_step_moves_the_critic(kind):
-    plain, flat = make(kind), FlatParameters(make(kind))
-    loss_of(plain).backward()
-    for parameter in trainable_of(plain):
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    torch.optim.AdamW(trainable_of(plain), lr=0.1, weight_decay=0.1).step()
-    flat.backward(loss_of(flat.critic))
-    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.1).step()
-    for got, wanted in zip(flat.critic.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(got.detach(), wanted.detach())
-
-
-def test_frozen_parameters_stay():
-    critic = make("module")
-    before = [c.frozen.weight.clone() for c in critic.copies]
-    flat = FlatParameters(critic)
-    flat.backward(loss_of(critic))
-    torch.optim.AdamW([flat.values], lr=0.1, weight_decay=0.5).step()
-    assert all(torch.equal(c.frozen.weight, b) for c, b in zip(critic.copies, before, strict=True))
-
-
 def test_clip_is_per_replica():
     flat = FlatParameters(make("concat"))
     flat.backward(loss_of(flat.critic))
@@ -147,24 +125,97 @@ def test_clip_is_per_replica():
     assert torch.equal(flat.values.grad, untouched)
 
 
-def test_clip_of_a_replica_that_is_not_a_number():
-    flat = FlatParameters(make("concat"))
-    flat.backward(loss_of(flat.critic))
-    flat.values.grad[0] = torch.nan
-    kept = flat.values.grad.clone()
-    flat.clip_(1e9)
-    assert torch.equal(flat.values.grad[1:], kept[1:])
+# Recorded steps: here on the CPU, where what is recorded is done again.
 
 
-def test_buffers():
-    assert FlatParameters(make("concat")).buffers(0) == []
-    critic = make("module")
-    flat = FlatParameters(critic)
-    critic.train()
-    loss_of(critic)
-    names = [name for name, _ in critic.copies[1].named_buffers()]
-    assert names == ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
-    mean, _, tracked = flat.buffers(1)
-    assert torch.equal(mean, critic.copies[1].norm.running_mean)
-    assert mean.abs().max() > 0
-    assert tracked == 1
+DATA = rows()
+
+
+def cells(seed, product=None):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(2, 1, 4, 3, generator=generator) for _ in range(2))
+    return Cells(x, y, EYE, 1.0 - EYE if product is None else product)
+
+
+EYE = torch.eye(4)
+OTHERS = 1.0 - EYE
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """How often something was recorded, and how often it was done again."""
+    counts = {"recorded": 0, "replayed": 0}
+
+    def record(function):
+        counts["recorded"] += 1
+
+        def replay():
+            counts["replayed"] += 1
+            function()
+
+        return replay
+
+    monkeypatch.setattr(recording, "record", record)
+    return counts
+
+
+def product_sum(batch, weight):
+    return (batch.x * batch.y).sum((1, 2, 3)) * weight
+
+
+def test_every_batch_is_seen(recorded):
+    step = RecordedStep(product_sum, torch.zeros(()))
+    for number in range(8):
+        batch = cells(number, OTHERS)
+        torch.testing.assert_close(step(batch, number / 2), product_sum(batch, number / 2))
+    assert recorded == {"recorded": 1, "replayed": 5}
+
+
+def test_weights_of_their_own_are_not_recorded(recorded):
+    step = RecordedStep(product_sum, torch.zeros(()))
+    for number in range(6):
+        step(cells(number, torch.ones(2, 4, 4)), 1.0)
+    assert recorded == {"recorded": 0, "replayed": 0}
+    for number in range(2):
+        step(cells(number, OTHERS), 1.0)
+        step(cells(number), 1.0)  # equal, but elsewhere in memory
+    assert recorded == {"recorded": 1, "replayed": 2}
+
+
+def test_a_step_that_cannot_be_recorded(monkeypatch):
+    tried = []
+
+    def record(function):
+        tried.append(function)
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(recording, "record", record)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    step = RecordedStep(product_sum, torch.zeros(()))
+    for number in range(8):
+        batch = cells(number, OTHERS)
+        torch.testing.assert_close(step(batch, 1.0), product_sum(batch, 1.0))
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("critic", ["concat", "separable"])
+def test_a_fit_is_the_same(recorded, monkeypatch, critic):
+    methods = ("pc", "cpc", "drf")
+    plain = engine(model_of(methods, critic=critic), DATA, options(max_epochs=3))
+    expected = plain.run()
+    monkeypatch.setattr(
+        Crew, "_recorded_step", lambda crew: RecordedStep(crew._step, crew.average.new_zeros(()))
+    )
+    run = engine(model_of(methods, critic=critic), DATA, options(max_epochs=3))
+    assert run.run().history == expected.history
+    assert recorded["replayed"] > 3
+    for replica in range(3):
+        for got, wanted in zip(
+            weights_of(run.full, replica), weights_of(plain.full, replica), strict=True
+        ):
+            torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_only_a_gpu_records(recorded):
+    engine(model_of(("pc", "pc")), DATA).run()
+    assert recorded["recorded"] == 0

@@ -9,7 +9,7 @@ from torch import nn
 from pointdep.core.critics import EncoderCritic, ModuleCritic
 from pointdep.errors import InputError
 
-from .kinds import ColumnNet, MatrixNet, PairNet, build, draw, encoders
+from .kinds import MatrixNet, PairNet, build, draw, encoders
 
 
 def test_module_scores_are_those_of_the_module():
@@ -47,9 +47,6 @@ def test_reset_keeps_the_given_weights():
 
 
 def test_own_matrix_is_used():
-    module = MatrixNet().double()
-    plain = PairNet().double()
-    plain.load_state_dict(module.state_dict())
     calls = []
 
     class Counting(MatrixNet):
@@ -57,18 +54,12 @@ def test_own_matrix_is_used():
             calls.append((len(x), len(y)))
             return super().matrix(x, y)
 
-    counting = Counting().double()
-    counting.load_state_dict(module.state_dict())
+    counting, plain = Counting().double(), PairNet().double()
+    counting.load_state_dict(plain.state_dict())
     x, y = draw(2, 4, 3, seed=3), draw(2, 6, 5, seed=4)
     got = ModuleCritic(2, counting).matrix(x, y)
     assert calls == [(4, 6), (4, 6)]
     torch.testing.assert_close(got, ModuleCritic(2, plain).matrix(x, y))
-
-
-def test_a_column_of_scores_is_accepted():
-    module = ColumnNet().double()
-    x, y = draw(1, 4, 3, seed=5), draw(1, 4, 5, seed=6)
-    assert ModuleCritic(1, module).pairs(x, y).shape == (1, 4)
 
 
 @pytest.mark.parametrize(
