@@ -16,10 +16,9 @@ import torch
 from report import report
 from simclr_epoch import random_images, wait
 
-from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.loop import Training, make_fabric
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet
 
 
@@ -30,7 +29,7 @@ def measure(images: ImageSet, settings: Settings, steps: int) -> dict[str, Any]:
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
         recipe.to(memory_format=torch.channels_last)
-    training = Training(recipe, images.to(fabric.device), settings, fabric, Journal(["run"]))
+    training = Training(recipe, images.to(fabric.device), settings, fabric)
     seconds, losses = [], []
     for _ in range(steps):
         started = time.perf_counter()

@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from report import report
 
-from pointdep.contrastive.pretraining.loop import Journal, Training
+from pointdep.contrastive.pretraining.loop import Training, make_fabric
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.contrastive.pretraining.step import make_fabric
 from pointdep.data.images import ImageSet, load_images
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.recording import WARM_UP, on_side_stream, record
@@ -49,7 +48,7 @@ def measure(images: ImageSet, settings: Settings, compiled: bool) -> dict[str, A
     recipe: Any = make_recipe(settings, images.shape, 10).to(fabric.device)
     if fabric.device.type == "cuda":
         recipe.to(memory_format=torch.channels_last)
-    training = Training(recipe, images.to(fabric.device), settings, fabric, Journal(["run"]))
+    training = Training(recipe, images.to(fabric.device), settings, fabric)
     if compiled:
         recipe.compile_parts()
     started = time.perf_counter()

@@ -1,15 +1,18 @@
-"""Pairs, a model of them, and their shards."""
+"""Pairs, a model of them, folders of their shards, and the processes of a Ray of a test."""
 
-from __future__ import annotations
-
+import itertools
+import os
+import signal
+import time
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency
-
-from .helpers import write_shards
 
 SIZES = (20, 1, 33, 0, 46)
 
@@ -49,3 +52,67 @@ def folders(tmp_path, monkeypatch, pairs):
     for name, values in zip("xy", pairs, strict=True):
         write_shards(name, {"id": np.arange(100), "e": values}, SIZES)
     return tmp_path
+
+
+def lists(values):
+    """(rows, width) as an Arrow column of lists of one length."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+
+
+def write_shards(folder, columns, sizes, group=7):
+    """Tables of these columns, cut into files part-0, part-1, ... of so many rows."""
+    folder = Path(folder)
+    folder.mkdir(parents=True)
+    for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
+        table = pa.table(
+            {
+                name: lists(values[a:b]) if values.ndim == 2 else pa.array(values[a:b])
+                for name, values in columns.items()
+            }
+        )
+        # As many bytes whatever the numbers are.
+        plain = {"compression": "none", "use_dictionary": False, "row_group_size": group}
+        pq.write_table(table, folder / f"part-{number}.parquet", **plain)
+    return folder
+
+
+def read_scores(folder, names=None):
+    """The output shards one after the other, as a data frame."""
+    names = names or sorted(path.name for path in Path(folder).glob("*.parquet"))
+    return pa.concat_tables(
+        [pq.read_table(Path(folder) / name).replace_schema_metadata() for name in names]
+    ).to_pandas()
+
+
+def kill_a_worker(owner, seconds=120):
+    """SIGKILL one scoring process of the Ray that process `owner` started, when it is there."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for worker in workers_of(owner):
+            os.kill(worker, signal.SIGKILL)
+            return worker
+        time.sleep(0.05)
+    raise AssertionError("there was no worker to kill")
+
+
+def workers_of(owner):
+    """Process ids of the scoring actors below a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and b"MapWorker(MapBatches(_Actor))" in _read(entry / "cmdline"):
+            found += [int(entry.name)] if owner in _ancestors(int(entry.name)) else []
+    return found
+
+
+def _ancestors(process):
+    while process > 1:
+        yield process
+        status = _read(Path(f"/proc/{process}/stat")).rpartition(b")")[2].split()
+        process = int(status[1]) if len(status) > 1 else 0
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""

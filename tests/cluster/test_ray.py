@@ -1,7 +1,5 @@
 """Ray's workers against this process: the same table, also when one of them is killed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -16,12 +14,13 @@ import pytest
 
 from pointdep import audit_shards
 from pointdep.cluster import engines
-from pointdep.cluster.engines import Scores, read_model
+from pointdep.cluster.engines import How, Scores, read_model
 from pointdep.cluster.filesystem import storage_path
+from pointdep.cluster.manifest import Work
 from pointdep.cluster.shard_scoring import score_shards
 from pointdep.errors import InputError
 
-from .helpers import kill_a_worker, read_scores, write_shards
+from .conftest import kill_a_worker, read_scores, write_shards
 
 ray = pytest.importorskip("ray", reason="the extra pointdep[ray] is not installed")
 
@@ -113,10 +112,10 @@ class TestCluster:
 
     def test_a_shard_that_costs_too_many_workers(self, model):
         """As a worker sees it that gets the shard after all the others were lost."""
-        work, task = None, SimpleNamespace(number=3, name="part-3.parquet")
+        task = SimpleNamespace(number=3, name="part-3.parquet")
+        work = Work(read_model(storage_path(model)), Scores(), None, None, 1, How(device="cpu"))
         attempts = ray.remote(num_cpus=0)(engines._Attempts).remote()
-        shared = ray.put((read_model(storage_path(model)), work, Scores(), {3: task}, "cpu"))
-        actor = engines._Actor(shared, attempts)
+        actor = engines._Actor(ray.put((work, {3: task})), attempts)
         for _ in range(engines._ATTEMPTS):
             ray.get(attempts.begin.remote(3))
         answer = actor({"number": [3]})

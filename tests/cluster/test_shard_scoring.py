@@ -1,7 +1,6 @@
 """Shards scored into shards: the same numbers as from arrays, each row once, nothing twice."""
 
-from __future__ import annotations
-
+import itertools
 import json
 import os
 import shutil
@@ -21,8 +20,7 @@ from pointdep.cluster import filesystem, shard_scoring
 from pointdep.cluster.engines import without_lines
 from pointdep.errors import InputError
 
-from .conftest import SIZES
-from .helpers import read_scores, write_shards
+from .conftest import SIZES, read_scores, write_shards
 
 BOTH = {"x_columns": ["e"], "y_columns": ["e"]}
 PARTS = [f"part-{number}.parquet" for number in range(len(SIZES))]
@@ -71,27 +69,18 @@ def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected):
     assert found.below_zero == (expected["pmi"] < 0).sum()
     assert found.outside == expected["outside"].sum()
     manifest = json.loads(Path("out/_pointdep.json").read_text())
-    firsts = np.cumsum([0, *SIZES])
-    assert [s["first_row"] for s in manifest["shards"]] == firsts[:-1].tolist()
-    assert [s["rows"] for s in manifest["shards"]] == list(SIZES)
     assert manifest["rows"] == 100
-    for shard in manifest["shards"]:
-        for side in "xy":
-            for source in shard[side]:
-                assert source["bytes"] == Path(side, source["file"]).stat().st_size
+    assert [s["first_row"] for s in manifest["shards"]] == np.cumsum([0, *SIZES[:-1]]).tolist()
+    assert [s["rows"] for s in manifest["shards"]] == list(SIZES)
+    for side, shard in itertools.product("xy", manifest["shards"]):
+        for source in shard[side]:
+            assert source["bytes"] == Path(side, source["file"]).stat().st_size
 
 
-def test_shards_go_by_number(folders, model, pairs, expected):
-    for name, values in zip("ab", pairs, strict=True):
-        write_shards(name, {"e": values}, [5] * 20)
-    score_shards(model, "a", "b")
-    same(read_scores("out", [f"part-{k}.parquet" for k in range(20)]), expected)
-
-
-def test_one_folder_with_both_sides(folders, model, pairs, expected):
-    write_shards("both", {"y": pairs[1], "x": pairs[0]}, SIZES)
+def test_shards_go_by_number_and_one_folder_may_hold_both_sides(folders, model, pairs, expected):
+    write_shards("both", {"y": pairs[1], "x": pairs[0]}, [5] * 20)
     score_shards(model, "both", x_columns=["x"], y_columns=["y"])
-    same(read_scores("out"), expected)
+    same(read_scores("out", [f"part-{k}.parquet" for k in range(20)]), expected)
 
 
 @settings(max_examples=15, deadline=None)
@@ -120,8 +109,8 @@ def test_names_and_categories(tmp_path, make_model):
     columns = {"x_columns": ["a", "b"], "y_columns": ["word"]}
     score_shards(place, tmp_path / "t", output=tmp_path / "out", **columns)
     fitted, found = PointwiseDependency.load(place, device="cpu"), read_scores(tmp_path / "out")
-    np.testing.assert_allclose(found["pmi"], fitted.pmi(*sides), 1e-4)
-    np.testing.assert_allclose(found["npmi"], fitted.npmi(*sides), 1e-4)
+    for name in ("pmi", "npmi"):
+        np.testing.assert_allclose(found[name], getattr(fitted, name)(*sides), 1e-4)
 
 
 def test_other_file_systems(folders, model, expected):
@@ -291,13 +280,14 @@ def test_lines_of_others_are_left_out(capfd):
     assert capfd.readouterr().err == "another\nLOG_LEVEL later\n"
 
 
-@pytest.mark.parametrize(("slow", "told"), [(False, [0, 5, 11, 18]), (True, [11, 18])])
-def test_the_time_left_does_not_count_a_slow_start(slow, told):
-    done = []
+@pytest.mark.parametrize(("engine", "told"), [("local", [0, 5, 11, 18]), ("ray", [11, 18])])
+def test_the_time_left_does_not_count_a_slow_start(engine, told, monkeypatch):
+    done, work = [], SimpleNamespace(how=SimpleNamespace(engine=engine))
     shown = SimpleNamespace(update=lambda rows, total, detail="": done.append(rows))
-    tasks = [SimpleNamespace(rows=rows) for rows in (5, 6, 7)]
-    report = shard_scoring._Report(None, tasks, (), shown)
-    report.follow(iter([(0, ""), (1, ""), (2, "")]), starts_slowly=slow)
+    tasks = [SimpleNamespace(number=k, rows=rows) for k, rows in enumerate((5, 6, 7))]
+    ended = [(task.number, "") for task in tasks]
+    monkeypatch.setattr(shard_scoring.engines, f"run_{engine}", lambda *_: ended)
+    shard_scoring._follow(work, tasks, tasks, shown)
     assert done == told
 
 

@@ -1,7 +1,5 @@
 """Whether this machine can compile what torch asks it to."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

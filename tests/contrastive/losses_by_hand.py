@@ -3,8 +3,6 @@
 The objectives themselves are held against plain loops in `tests/core`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

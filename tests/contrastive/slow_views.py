@@ -3,8 +3,6 @@
 An image is a (c, h, w) numpy array of float64; the rows drawn for it come as floats.
 """
 
-from __future__ import annotations
-
 import colorsys
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Constant representations are noticed, by name, and useful ones are not accused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

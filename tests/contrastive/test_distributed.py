@@ -1,7 +1,5 @@
 """Two gloo processes against one that holds the joined batch: every loss, value and gradient."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Linear evaluation and nearest neighbours against scikit-learn's, on halves of digits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,14 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from pointdep.contrastive.evaluation import (
-    LinearResult,
-    features,
-    knn_accuracy,
-    linear_evaluation,
-    logistic_regression,
-)
-from pointdep.contrastive.multinomial import _MeanLoss, as_features, minimise
+from pointdep.contrastive import multinomial
+from pointdep.contrastive.evaluation import features, knn_accuracy, linear_evaluation
+from pointdep.contrastive.multinomial import _MeanLoss, minimise
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Silent
 
@@ -37,6 +30,14 @@ def noisy_halves(replicas, noise=2.0):
 
 def evaluate(train, test, **options):
     return linear_evaluation(train, LABELS[0], test, LABELS[1], **options)
+
+
+def logistic_regression(rows, labels, C=1.0, max_iter=1000, tolerance=1e-4):
+    rows = torch.as_tensor(rows)
+    rows = rows if rows.ndim == 3 else rows[None]
+    how = {"C": C, "max_iter": max_iter, "tolerance": tolerance, "progress": Silent()}
+    scale = torch.ones(rows.shape[0], rows.shape[2])
+    return multinomial.logistic_regression(rows, torch.as_tensor(labels), scale, **how)
 
 
 def sklearn_model(x, y, C):
@@ -94,10 +95,10 @@ class TestRegression:
             assert torch.allclose(alone.weights[0], together.weights[replica], atol=1e-4)
 
     def test_the_gradient_is_that_of_the_loss_as_written(self):
-        labels, rows = torch.from_numpy(LABELS[0]), as_features(noisy_halves(2)[0], "the").double()
+        labels, rows = torch.from_numpy(LABELS[0]), torch.tensor(noisy_halves(2)[0]).double()
         scale = torch.rand(2, 32, dtype=torch.float64) + 0.5
         point = 0.1 * torch.randn(2, 33, 10, dtype=torch.float64)
-        value, gradient, _ = _MeanLoss(rows, labels, 10, 0.3, scale)(point)
+        value, gradient, _ = _MeanLoss(rows, labels, scale, 0.3)(point)
         free = point.clone().requires_grad_()
         columns = (rows - rows.mean(1, keepdim=True)) * scale[:, None]
         logits = columns @ free[:, :-1] + free[:, -1:]
@@ -108,8 +109,8 @@ class TestRegression:
             (expected,) = torch.autograd.grad(written, free, retain_graph=True)
             assert torch.allclose(expected[replica], gradient[replica], atol=1e-12)
 
-    @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
-    def test_other_types_and_expanded_views(self, kind):
+    @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+    def test_expanded_views(self, kind):
         train = torch.from_numpy(noisy_halves(1)[0]).to(kind).expand(2, -1, -1)
         fit = logistic_regression(train, LABELS[0], C=0.1)
         alone = logistic_regression(train[0].float(), LABELS[0], C=0.1)
@@ -133,9 +134,9 @@ class TestRegression:
 
 
 ROWS, ROW_LABELS = few_rows(40, 60, 3, 0.25)[:2]
-LOSS = _MeanLoss(ROWS.double()[None], ROW_LABELS, 3, 100.0, None)
+LOSS = _MeanLoss(ROWS.double()[None], ROW_LABELS, torch.ones(1, 60), 100.0)
 HOW = {"max_iter": 5000, "progress": Silent()}
-BEST = minimise(LOSS, LOSS.start(), LOSS.newton_at_zero(), tolerance=1e-12, **HOW).point
+BEST = minimise(LOSS, LOSS.start(), LOSS.newton_at_zero(), tolerance=1e-12, **HOW)[0]
 
 
 class TestMinimise:
@@ -149,11 +150,12 @@ class TestMinimise:
             value = (gradient * (point - bottom)).sum((1, 2)) / 2
             return value, gradient, gradient.abs().amax((1, 2))
 
-        found = minimise(quadratic, start, lambda gradient: gradient, tolerance=1e-8, **HOW)
-        assert bool(found.converged.all())
-        assert torch.equal(found.point[0], start[0])
-        assert int(found.iterations[0]) == 1
-        assert torch.allclose(found.point, bottom, atol=1e-6)
+        how = {"tolerance": 1e-8, **HOW}
+        point, converged, iterations = minimise(quadratic, start, lambda slope: slope, **how)
+        assert bool(converged.all())
+        assert torch.equal(point[0], start[0])
+        assert int(iterations[0]) == 1
+        assert torch.allclose(point, bottom, atol=1e-6)
 
     def test_a_higher_value_is_never_the_minimum(self):
         def parabola(point):
@@ -162,8 +164,8 @@ class TestMinimise:
             return side**2 / 2, point, torch.where(side < 0, 0.0, 1.0)
 
         start = torch.full((2, 1, 1), 3.0, dtype=torch.float64)
-        found = minimise(parabola, start, lambda g: 2.5 * g, tolerance=1e-6, **HOW)
-        assert bool((found.point.abs() < 3.0).all())
+        point, _, _ = minimise(parabola, start, lambda g: 2.5 * g, tolerance=1e-6, **HOW)
+        assert bool((point.abs() < 3.0).all())
 
     @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 10_000), st.floats(-6, 1), st.floats(0, 1))
@@ -221,14 +223,6 @@ class TestLinear:
         assert found.accuracy[0] == pytest.approx(model.score(scaler.transform(test[0]), LABELS[1]))
         assert found.iterations[0] == model.n_iter_[0] < 50
 
-    @settings(max_examples=10, deadline=None)
-    @given(st.floats(0.01, 100), st.floats(-20, 20))
-    def test_minmax_scaling_undoes_units(self, factor, shift):
-        train, test = noisy_halves(1)
-        moved = [np.float32(factor) * (part + np.float32(shift)) for part in (train, test)]
-        plain = evaluate(train, test).accuracy[0]
-        assert evaluate(*moved).accuracy[0] == pytest.approx(plain, abs=0.005)
-
     def test_separated_classes_and_constant_columns(self):
         labels, rows = np.repeat([0, 1, 2], 20), np.zeros((60, 4), dtype=np.float32)
         rows[np.arange(60), labels] = 10.0
@@ -250,14 +244,19 @@ class TestLinear:
         assert found.accuracy[0] < whole.accuracy[0] - 0.05
         assert found.train_accuracy[0] > 0.9
 
+    @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+    def test_other_types(self, kind):
+        train, test = (torch.from_numpy(part).to(kind) for part in noisy_halves(1))
+        assert (
+            abs(evaluate(train, test).accuracy - evaluate(train.float(), test.float()).accuracy)
+            < 0.003
+        )
+
     def test_too_few_iterations_are_reported(self):
         for solver in ("device", "sklearn"):
             found = evaluate(*noisy_halves(2), solver=solver, max_iter=5)
             assert not found.converged.any()
             assert found.iterations.tolist() == [5, 5]
-            assert "2 of 2 did not converge" in found.summary()
-        some = LinearResult(np.array([0.8, 0.9]), np.ones(2), np.ones(2, bool), np.ones(2, int))
-        assert some.summary() == "linear accuracy 85.00 +- 7.07 %, mean of 2 (train 100.00 %)"
 
     @pytest.mark.parametrize(("limit", "value"), [("_BUDGET", 2 * 10 * 170), ("_WIDEST", 8)])
     def test_blocks_of_rows_and_wide_features_give_the_same(self, limit, value, monkeypatch):
@@ -273,8 +272,6 @@ class TestLinear:
         plain = linear_evaluation(train, labels, test, unseen, solver=solver)
         there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
         assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
-        fit = logistic_regression(train.as_subclass(OnApple), labels)
-        assert torch.equal(fit.weights, logistic_regression(train, labels).weights)
         assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
 
     def test_mistakes_are_named(self):
@@ -298,14 +295,6 @@ class TestLinear:
         ]:
             with pytest.raises(InputError, match=message):
                 linear_evaluation(**{**good, **changed})
-        with pytest.raises(InputError, match="no row has label 1"):
-            logistic_regression(train, 2 * LABELS[0])
-        with pytest.raises(InputError, match="all labels are equal"):
-            logistic_regression(train, 0 * LABELS[0])
-        with pytest.raises(InputError, match="NaN or infinity"):
-            logistic_regression(broken, LABELS[0])
-        with pytest.raises(InputError, match="scale has shape"):
-            logistic_regression(train, LABELS[0], scale=torch.ones(32))
 
 
 @pytest.mark.parametrize("replicas", [None, 3])

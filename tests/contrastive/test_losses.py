@@ -1,7 +1,5 @@
 """Each loss against loops over cells, against the core objectives, and against itself."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

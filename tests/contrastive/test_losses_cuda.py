@@ -1,7 +1,5 @@
 """On a GPU: no loss makes the host wait, and TF32 does not touch the sums over all cells."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Derivatives of the first and the second order, by `torch.autograd` and by `torch.func`."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -39,28 +37,6 @@ def test_groups_and_no_identity(name):
     for columns in (2, 5):  # with more columns than rows there is no identity
         rows = [z.detach().requires_grad_() for z in pairs(4, columns)]
         assert gradgradcheck(lambda a, b: loss(a, b, groups), rows)
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradient_penalty(name, normalize):
-    """A step of training with one: the derivative of loss + 10 |gradient|^2 by a weight."""
-    x, y = (z.detach() for z in pairs(16, 4))
-    weight = pairs(4, 4, seed=5)[0].detach().requires_grad_()
-    loss = made(name, normalize=normalize)
-
-    def penalised(weight: Tensor, create_graph: bool) -> Tensor:
-        value = loss(x @ weight, y)
-        (gradient,) = torch.autograd.grad(value, weight, create_graph=create_graph)
-        return value + 10 * gradient.square().sum()
-
-    # A gradient that is to be differentiated is the same gradient.
-    torch.testing.assert_close(penalised(weight, True), penalised(weight, False))
-    (found,) = torch.autograd.grad(penalised(weight, True), weight)
-    step = torch.zeros_like(weight)
-    step[0, 0] = 1e-5
-    up, down = (penalised(weight + sign * step, False) for sign in (1, -1))
-    assert found[0, 0].item() == pytest.approx((up - down).item() / 2e-5, rel=1e-5)
 
 
 def test_third_derivative():

@@ -1,7 +1,5 @@
 """What must not change a loss, and how its read-out behaves."""
 
-from __future__ import annotations
-
 import doctest
 import math
 

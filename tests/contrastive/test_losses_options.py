@@ -1,7 +1,5 @@
 """What a loss takes: types of numbers, torch.compile, options, and what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """ResNet with the CIFAR stem: torchvision's layers and names, counted and rebuilt by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -86,18 +84,6 @@ def test_forward_against_functional_calls(depth):
     features = model(x)
     assert features.shape == (2, model.feature_dim)
     torch.testing.assert_close(features, by_hand(model.state_dict(), depth, x))
-
-
-@pytest.mark.parametrize("depth", [18, 50])
-def test_channels_last_gives_the_same(depth):
-    model = ResNet(depth, width=8)
-    x = torch.randn(4, 3, 32, 32)
-    plain = model(x)
-    model = model.to(memory_format=torch.channels_last)
-    last = model(x.contiguous(memory_format=torch.channels_last))
-    torch.testing.assert_close(last, plain, atol=1e-4, rtol=1e-4)
-    last.square().sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
 
 
 def test_initial_weights():

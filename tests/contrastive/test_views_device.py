@@ -1,7 +1,5 @@
 """What views owe to the device: one compiled graph, no waiting, few launches, full precision."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

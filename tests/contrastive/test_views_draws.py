@@ -1,7 +1,5 @@
 """What is drawn: ranges, shares and laws, independence of images, options that are refused."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -75,14 +73,6 @@ def test_without_a_box_that_fits_the_crop_is_central(height, width):
     assert (drawn_by(crop, 50, height, width) == expected).all()
 
 
-def test_crop_areas_are_uniform_where_all_boxes_fit():
-    boxes = drawn_by(ResizedCrop(scale=(0.1, 0.5), ratio=(1.0, 1.0)), N, 1000, 1000)
-    share = boxes[:, 2] * boxes[:, 3] / 1e6
-    assert stats.kstest(share, stats.uniform(0.1, 0.4).cdf).pvalue > 1e-3
-    place = boxes[:, :2] / (1000 - boxes[:, 2:])
-    assert stats.kstest(place.ravel(), "uniform").pvalue > 1e-3
-
-
 def test_shifts_are_whole_and_equally_frequent():
     shifts = drawn_by(ReflectTranslate(4, p=1.0))
     for axis in (0, 1):
@@ -126,14 +116,6 @@ def test_images_are_drawn_independently(operation):
         for apart in (1, 2, N // 2):
             paired = np.corrcoef(column[:-apart], column[apart:])[0, 1]
             assert abs(paired) < 4.5 / np.sqrt(N - apart)
-
-
-def test_the_two_views_are_drawn_independently():
-    shared, each = amdim_views().draw(N, 32, 32, generator())
-    assert [len(rows) for rows in shared] == [N]
-    for rows in each[:-1]:
-        for column in rows.numpy().T:
-            assert abs(np.corrcoef(column[:N], column[N:])[0, 1]) < 4.5 / np.sqrt(N)
 
 
 def test_one_seed_one_draw_and_global_random_numbers_are_left_alone():
@@ -186,7 +168,7 @@ def test_recipes_have_the_published_settings():
         (lambda: Views()(torch.rand(3, 8, 8), generator()), "n, channels, height, width"),
         (lambda: Views()(torch.ones(2, 3, 8, 8, dtype=torch.int64), generator()), "uint8"),
         (lambda: Views()(torch.empty(2, 3, 8, 8, device="meta"), generator()), "generator"),
-        (lambda: Views(Normalise((0.5,), (0.1,)))(some_images(), generator()), "1 channels"),
+        (lambda: Views(Normalise((0.5,), (0.1,)))(some_images(), generator()), "3 channels, not 1"),
     ],
 )
 def test_refused(make, message):

@@ -3,8 +3,6 @@
 Run in a single process, `joined_*` give what the two together must.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from torch import Tensor
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import Mismatched, find_standings
 from pointdep.auditing.result import Contamination
+from pointdep.cluster import manifest
 from pointdep.cluster.engines import Columns, How, Scores, read_model
 from pointdep.cluster.filesystem import storage_path
-from pointdep.cluster.manifest import Task, Work, finished, make_tasks, write_manifest, write_shard
-from pointdep.cluster.shard_scoring import Done, Names, Scored, open_sides, plan_work, run_shards
-from pointdep.cluster.survey import read_pairs, reading
+from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, write_shard
+from pointdep.cluster.shard_scoring import Done, Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
@@ -146,7 +146,7 @@ def _picked(
     """These rows of a task, sorted, prepared."""
     found = []
     start = 0
-    for x, y in read_pairs(task.x, task.y, work.columns, work.batch) if len(rows) else ():
+    for x, y in read_pairs(task, work.columns, work.batch) if len(rows) else ():
         low, high = np.searchsorted(rows, [start, start + len(x)])
         here = rows[low:high] - start
         if len(here):
@@ -209,16 +209,16 @@ def audit_shards(
             f"{x} has {sides[0].rows} rows: an audit of shards needs at least {2 * BLOCK}"
         )
     fitted = saved.load("cpu")
-    work = replace(plan_work(saved, sides, Scores(), place, how), kind="suspects")
-    tasks = make_tasks(work, *sides)
-    finished(work, tasks)  # refuses a folder that holds something else
+    work = plan_work(saved, sides, Scores("suspects"), place, how)
+    tasks = manifest.make_tasks(work, *sides)
+    manifest.finished(work, tasks)  # refuses a folder that holds something else
     with show("sampling", enabled=progress, left="about") as shown:
         pool = draw_pool(fitted, work, tasks, shown)
     done = run_shards(saved, sides, Beside(pool), place / EVIDENCE, how)
     pmi, standing = (_column(done, name) for name in ("pmi", "standing"))
     least = float(pmi.mean() - _CONFIDENT * pmi.std() / math.sqrt(len(pmi)))
     decision = decide(pmi, pool.mismatched(fitted.model_, standing), contamination, least)
-    write_manifest(work, tasks)
+    manifest.write_manifest(work, tasks)
     work.output.sweep()
     suspect = _write(work, tasks, done.work, decision, ranks(pmi), fdr)
     return AuditedShards(

@@ -11,8 +11,10 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,17 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointdep.cluster.filesystem import BadShardError, StoragePath
-from pointdep.cluster.manifest import Task, Work, write_shard
-from pointdep.cluster.survey import read_pairs
+from pointdep.cluster.manifest import Task, Work, read_pairs, write_shard
 from pointdep.core.registry import is_path
 from pointdep.data.storage import MODEL_FILES
-from pointdep.errors import (
-    InputError,
-    ModelFileError,
-    PointdepError,
-    require_whole,
-    unknown_name,
-)
+from pointdep.errors import InputError, ModelFileError, PointdepError, require_whole, unknown_name
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 ENGINES = ("local", "ray")
@@ -60,9 +55,7 @@ class How:
         if not 0 <= gpus < math.inf:
             raise InputError(f"gpus_per_worker={gpus!r} must be 0 or more, as 1 or 0.5")
         if self.engine == "local" and (self.workers is not None or gpus):
-            raise InputError(
-                "workers and gpus_per_worker are for engine 'ray'; 'local' is one process"
-            )
+            raise InputError("workers and gpus_per_worker are for engine 'ray', not for 'local'")
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ class SavedModel:
     shown: str
     imports: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of all that the model is: model.json has the digest of the weights."""
         return hashlib.sha256(self.files[MODEL_FILES[0]]).hexdigest()
@@ -134,14 +127,15 @@ class Answer(Protocol):
         ...
 
 
+@dataclass
 class Scores:
     """pmi, npmi, stderr and outside."""
 
-    kind, made_of = "score", ""
+    kind: str = "score"
+    made_of: str = ""
 
-    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
-        del first  # the answer about a pair does not depend on the other rows
-        return pair_columns(fitted, x, y)
+    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:  # noqa: ARG002
+        return pair_columns(fitted, x, y)  # it does not depend on the other rows
 
     def nothing(self) -> Columns:
         numbers = {name: np.zeros(0, np.float32) for name in ("pmi", "npmi", "stderr")}
@@ -155,8 +149,8 @@ Ended = tuple[int, str]
 class Worker:
     """Holds the model between tasks. A task done twice gives the same file twice."""
 
-    def __init__(self, saved: SavedModel, work: Work, answer: Answer, device: str) -> None:
-        self.fitted, self.work, self.answer = saved.load(device), work, answer
+    def __init__(self, work: Work, device: str) -> None:
+        self.fitted, self.work = work.saved.load(device), work
 
     def __call__(self, task: Task, told: Callable[[int], object] | None = None) -> None:
         """Write the output shard; BadShardError if the input cannot be read or scored.
@@ -165,12 +159,12 @@ class Worker:
         """
         parts: list[Columns] = []
         done = 0
-        for x, y in read_pairs(task.x, task.y, self.work.columns, self.work.batch):
+        for x, y in read_pairs(task, self.work.columns, self.work.batch):
             parts.append(self.ask(task, done, x, y))
             done += len(x)
             if told is not None:
                 told(done)
-        parts = parts or [self.answer.nothing()]
+        parts = parts or [self.work.answer.nothing()]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         columns = {"row": np.arange(task.first, task.first + done), **columns}
         pmi = columns["pmi"].astype(np.float64)
@@ -184,7 +178,7 @@ class Worker:
     def ask(self, task: Task, first: int, x: Any, y: Any) -> Columns:
         """The answer about pairs of a task; first: the number of the first among its rows."""
         try:
-            return self.answer(self.fitted, x, y, task.first + first)
+            return self.work.answer(self.fitted, x, y, task.first + first)
         except PointdepError as error:
             raise BadShardError(_located(str(error), task, first, len(x))) from error
 
@@ -195,26 +189,18 @@ def _located(message: str, task: Task, first: int, count: int) -> str:
     first, count: these rows, all from one shard of either side. The message begins with the side,
     otherwise it is about x.
     """
-    spans = iter(task.y if message.startswith("Y ") else task.x)
-    span = next(spans)
-    while first >= span.stop - span.start:
-        first -= span.stop - span.start
-        span = next(spans)
-    start = span.start + first
+    for span in task.y if message.startswith("Y ") else task.x:
+        start = span.start + first
+        if start < span.stop:
+            break
+        first = start - span.stop
     message = re.sub(r"\bin row (\d+)", lambda row: f"in row {start + int(row[1])}", message)
     return f"{span.shard.place}, rows {start} to {start + count - 1}: {message}"
 
 
-def run_local(
-    saved: SavedModel,
-    work: Work,
-    answer: Answer,
-    tasks: Sequence[Task],
-    how: How,
-    told: Callable[[int], object],
-) -> Iterator[Ended]:
+def run_local(work: Work, tasks: Sequence[Task], told: Callable[[int], object]) -> Iterator[Ended]:
     """In this process. told: called with the number of rows of the current task that are done."""
-    worker = Worker(saved, work, answer, how.device)
+    worker = Worker(work, work.how.device)
     for task in tasks:
         error = ""
         try:
@@ -224,9 +210,7 @@ def run_local(
         yield task.number, error
 
 
-def run_ray(
-    saved: SavedModel, work: Work, answer: Answer, tasks: Sequence[Task], how: How
-) -> Iterator[Ended]:
+def run_ray(work: Work, tasks: Sequence[Task]) -> Iterator[Ended]:
     """By Ray Data: a row of the dataset is a task, an actor of its pool a worker.
 
     Ray restarts a killed worker and gives its task to another. What a task made is in the output
@@ -234,13 +218,13 @@ def run_ray(
     """
     ray = _import_ray()
     # Ray prints warnings to standard output, which may be read as JSON.
-    with contextlib.redirect_stdout(sys.stderr), _connected(ray, how.workers):
-        count = min(_workers(ray, how), len(tasks))
+    with contextlib.redirect_stdout(sys.stderr), _connected(ray, work.how.workers):
+        count = min(_workers(ray, work.how), len(tasks))
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = False
         attempts = ray.remote(num_cpus=0)(_Attempts).remote()
-        shared = ray.put((saved, work, answer, {task.number: task for task in tasks}, how.device))
+        shared = ray.put((work, {task.number: task for task in tasks}))
         numbers = [{"number": task.number} for task in tasks]
         ended = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
             _Actor,
@@ -248,7 +232,7 @@ def run_ray(
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
             num_cpus=1,
-            num_gpus=how.gpus_per_worker or None,
+            num_gpus=work.how.gpus_per_worker or None,
         )
         try:
             for row in ended.iter_rows():
@@ -257,20 +241,17 @@ def run_ray(
                 yield int(row["number"]), str(row["error"])
         except ray.exceptions.RayError as error:
             reason = [type(error).__name__, *str(error).strip().splitlines()][-1].strip()
-            raise InputError(
-                f"the workers cannot go on ({reason}): finished shards are kept, and the same "
-                "command does what is missing"
-            ) from error
+            raise InputError(f"the workers cannot go on ({reason}): run it again") from error
 
 
 class _Attempts:
     """How often each task was begun: Ray itself would try for ever."""
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self.counts: Counter[int] = Counter()
 
     def begin(self, number: int) -> int:
-        self.counts[number] = self.counts.get(number, 0) + 1
+        self.counts[number] += 1
         return self.counts[number]
 
 
@@ -280,8 +261,8 @@ class _Actor:
     def __init__(self, shared: Any, attempts: Any) -> None:
         import ray
 
-        saved, work, answer, self.tasks, device = ray.get(shared)
-        self.worker, self.attempts = Worker(saved, work, answer, device), attempts
+        work, self.tasks = ray.get(shared)
+        self.worker, self.attempts = Worker(work, work.how.device), attempts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         import ray
@@ -330,9 +311,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
             ray.init(address="auto", **quiet)
         except ConnectionError as error:
             if os.environ.get("RAY_ADDRESS"):
-                raise InputError(
-                    f"no Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']}"
-                ) from error
+                raise InputError(f"no Ray at RAY_ADDRESS={os.environ['RAY_ADDRESS']}") from error
             cpus = max(workers or 1, os.cpu_count() or 1)
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
     try:

@@ -58,26 +58,24 @@ class StoragePath:
         """Whether it is on a disk of this machine."""
         return str(self._system.type_name) == "local"
 
+    def _info(self, selector: Any = None) -> Any:
+        with _asking(self):
+            return self._system.get_file_info(selector or self._path)
+
     def kind(self) -> str:
         """ "file", "folder", or "" if there is nothing."""
-        from pyarrow import fs
-
-        with _asking(self):
-            found = self._system.get_file_info(self._path).type
-        return {fs.FileType.File: "file", fs.FileType.Directory: "folder"}.get(found, "")
+        return {"File": "file", "Directory": "folder"}.get(self._info().type.name, "")
 
     def files(self) -> dict[str, int]:
         """The names of the files in a folder, and their bytes."""
         from pyarrow import fs
 
-        with _asking(self):
-            found = self._system.get_file_info(fs.FileSelector(self._path))
-        return {one.base_name: one.size for one in found if one.type == fs.FileType.File}
+        found = self._info(fs.FileSelector(self._path))
+        return {one.base_name: one.size for one in found if one.is_file}
 
     def modified(self) -> int | None:
         """When the file was written, in nanoseconds; None if the storage does not know."""
-        with _asking(self):
-            found: int | None = self._system.get_file_info(self._path).mtime_ns
+        found: int | None = self._info().mtime_ns
         return found
 
     def open(self) -> Any:

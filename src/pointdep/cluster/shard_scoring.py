@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pointdep.cluster.engines import (
-    Answer,
-    Ended,
-    How,
-    SavedModel,
-    Scores,
-    Worker,
-    read_model,
-    run_local,
-    run_ray,
-)
+from pointdep.cluster import engines, manifest
+from pointdep.cluster.engines import Answer, How, SavedModel
 from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
-from pointdep.cluster.manifest import Task, Work, finished, make_tasks, write_manifest
-from pointdep.cluster.survey import Side, read_pairs, survey
+from pointdep.cluster.manifest import Names, Side, Task, Work
 from pointdep.data.row_source import PIECE_NUMBERS
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Progress, Shown, show
-
-Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -116,10 +104,10 @@ def score_shards(
     >>> score_shards("model", "x", "y", output="scores", engine="ray")  # doctest: +SKIP
     """
     how = How(engine, workers, gpus_per_worker, batch_size, device, progress)
-    saved = read_model(storage_path(model))
+    saved = engines.read_model(storage_path(model))
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
-    done = run_shards(saved, sides, Scores(), storage_path(output), how)
+    done = run_shards(saved, sides, engines.Scores(), storage_path(output), how)
     rows = sum(task.rows for task in done.tasks)
     return Scored(
         rows=rows,
@@ -137,15 +125,12 @@ def open_sides(
     x_columns: Names,
     y_columns: Names,
     progress: Progress,
-    known: tuple[str | None, str | None] = (None, None),
+    known: tuple[str | None, str | None],
 ) -> tuple[Side, Side]:
     """The shards of both sides, with all footers read; without y, x holds both.
 
     known: columns of lists, used if no columns are named and the shards have them.
     """
-    for given in (x, y):
-        if given is not None and not storage_path(given).kind():
-            raise InputError(f"{given} does not exist")
     if y is None:
         if known[0] != known[1]:
             x_columns, y_columns = (
@@ -159,13 +144,13 @@ def open_sides(
             )
         shared = [name for name in x_columns if name in y_columns]
         if shared:
-            raise InputError(
-                f"column {shared[0]!r} is on both sides: x and y would trivially agree"
-            )
-    return (
-        survey(storage_path(x), x_columns, "--x-columns", progress, known[0]),
-        survey(storage_path(x if y is None else y), y_columns, "--y-columns", progress, known[1]),
+            raise InputError(f"column {shared[0]!r} is on both sides, which would trivially agree")
+    asked = ((x, x_columns, "--x-columns", known[0]), (y or x, y_columns, "--y-columns", known[1]))
+    first, second = (
+        manifest.survey(storage_path(place), wanted, option, progress, column)
+        for place, wanted, option, column in asked
     )
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -189,7 +174,7 @@ def plan_work(
     columns = sides[0].columns, sides[1].columns
     width = sum(len(own.names) if own.layout is None else own.layout.width for own in columns)
     batch = how.batch_size or max(1, PIECE_NUMBERS // width)
-    return Work(answer.kind, answer.made_of, saved.fingerprint, columns, output, batch)
+    return Work(saved, answer, columns, output, batch, how)
 
 
 def run_shards(
@@ -197,25 +182,20 @@ def run_shards(
 ) -> Done:
     """Do what is missing in the output folder; InputError if some of it could not be done."""
     work = plan_work(saved, sides, answer, output, how)
-    tasks = make_tasks(work, *sides)
-    done = finished(work, tasks)
+    tasks = manifest.make_tasks(work, *sides)
+    done = manifest.finished(work, tasks)
     missing = [task for task in tasks if task.number not in done]
     if missing:
-        _try_a_row(saved, work, answer, missing)
+        _try_a_row(work, missing)
         work.output.make_folder()
-        write_manifest(work, tasks)
+        manifest.write_manifest(work, tasks)
         work.output.sweep()
         try:
             with show("scoring", enabled=how.progress, left="about") as shown:
-                report = _Report(work, tasks, done, shown)
-                if how.engine == "local":
-                    ended = run_local(saved, work, answer, missing, how, report.update)
-                else:
-                    ended = run_ray(saved, work, answer, missing, how)
-                report.follow(ended, starts_slowly=how.engine == "ray")
+                _follow(work, tasks, missing, shown)
         finally:
             work.output.sweep()
-        done = finished(work, tasks)
+        done = manifest.finished(work, tasks)
     gone = [task for task in tasks if task.number not in done]
     if gone:
         raise InputError(f"{work.output / gone[0].name} is gone or damaged: run it again")
@@ -223,61 +203,53 @@ def run_shards(
     return Done(work, tasks, abouts, found=len(tasks) - len(missing))
 
 
-def _try_a_row(saved: SavedModel, work: Work, answer: Answer, tasks: Sequence[Task]) -> None:
+def _try_a_row(work: Work, tasks: Sequence[Task]) -> None:
     """Answer about one row, so that rows that do not fit the model are refused before anything is
     written. Shards that cannot be read are skipped here, and named when it is their turn."""
     damaged = None
-    for task in tasks:
-        if not task.rows:
-            continue
+    for task in filter(lambda task: task.rows, tasks):
         try:
-            x, y = next(read_pairs(task.x, task.y, work.columns, 1))
+            x, y = next(manifest.read_pairs(task, work.columns, 1))
         except BadShardError as error:
             damaged = error
             continue
-        Worker(saved, work, answer, "cpu").ask(task, 0, x, y)
+        engines.Worker(work, "cpu").ask(task, 0, x, y)
         return
     if damaged is not None:
         raise damaged
 
 
-class _Report:
-    """Progress of the tasks."""
+def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress: Progress) -> None:
+    """Run the missing tasks and show how far they are; InputError if some ended badly."""
+    left = {task.number: task.rows for task in missing}
+    total = sum(task.rows for task in tasks)
+    rows = total - sum(left.values())
 
-    def __init__(
-        self, work: Work, tasks: Sequence[Task], done: Collection[int], progress: Progress
-    ) -> None:
-        self.work, self.tasks, self.progress = work, tasks, progress
-        self.done, self.rows = len(done), sum(tasks[number].rows for number in done)
-        self.total = sum(task.rows for task in tasks)
-
-    def update(self, more: int = 0) -> None:
+    def update(more: int = 0) -> None:
         """more: rows of a task that has not ended."""
-        detail = f"pairs, {self.done} of {len(self.tasks)} shards"
-        self.progress.update(self.rows + more, self.total, detail)
+        detail = f"pairs, {len(tasks) - len(left)} of {len(tasks)} shards"
+        progress.update(rows + more, total, detail)
 
-    def follow(self, ended: Iterator[Ended], *, starts_slowly: bool) -> None:
-        """Wait for the tasks; InputError if some ended badly.
-
-        starts_slowly: the time until the first has ended says nothing about the others.
-        """
-        failed: list[str] = []
-        if not starts_slowly:
-            self.update()
-        for number, error in ended:
-            if error:
-                failed.append(error)
-                continue
-            self.done += 1
-            self.rows += self.tasks[number].rows
-            if not starts_slowly:
-                self.update()
-            elif isinstance(self.progress, Shown):
-                self.progress.begin(self.rows)
-            starts_slowly = False
-        if failed:
-            others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
-            raise InputError(
-                f"{failed[0]}{others}; {self.done} of {len(self.tasks)} shards are in "
-                f"{self.work.output}, and the same command does what is missing"
-            )
+    # The time until Ray's first task has ended says nothing about the others.
+    slow = work.how.engine == "ray"
+    if not slow:
+        update()
+    failed: list[str] = []
+    for number, error in (
+        engines.run_ray(work, missing) if slow else engines.run_local(work, missing, update)
+    ):
+        if error:
+            failed.append(error)
+            continue
+        rows += left.pop(number)
+        if not slow:
+            update()
+        elif isinstance(progress, Shown):
+            progress.begin(rows)
+        slow = False
+    if failed:
+        others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
+        raise InputError(
+            f"{failed[0]}{others}; {len(tasks) - len(left)} of {len(tasks)} shards are in "
+            f"{work.output}, and the same command does what is missing"
+        )

@@ -38,22 +38,37 @@ class Operation(ABC):
         """The images changed as drawn. images: (n, c, h, w) float32 in [0, 1], drawn: (n, k)."""
 
 
-@dataclass(frozen=True)
-class _Coin(Operation):
-    """An operation with probability p, and no other random part. Drawn: (n, 1), 1 if applied."""
+class _Sometimes(Operation):
+    """An operation with probability p. Drawn: (n, 1 + k), 1 if applied, then its k levels."""
 
-    p: float = 0.5
+    p: float
 
     def __post_init__(self) -> None:
         require_between("p", self.p, 0, 1)
 
+    def ranges(self) -> list[tuple[float, float]]:
+        """Of each level, which is uniform between the two ends."""
+        return []
+
+    @abstractmethod
+    def change(self, images: Tensor, *levels: Tensor) -> Tensor:
+        """All images changed. levels: (n,) each."""
+
     def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """One coin per image."""
-        return (_uniforms(n, 1, generator) < self.p).float()
+        """One coin and the levels of each image."""
+        ranges = self.ranges()
+        coin, *uniform = torch.split(_uniforms(n, 1 + len(ranges), generator), 1, 1)
+        levels = [_between(one, *ends) for one, ends in zip(uniform, ranges, strict=True)]
+        return torch.cat(((coin < self.p).float(), *levels), 1)
+
+    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """The changed image if drawn[:, 0] is 1, the image itself if it is 0."""
+        applied, *levels = drawn.unbind(1)
+        return torch.where(_per_image(applied).bool(), self.change(images, *levels), images)
 
 
 @dataclass(frozen=True)
-class Flip(_Coin):
+class Flip(_Sometimes):
     """The mirror image, left to right, with probability p. Drawn: (n, 1), 1 if flipped.
 
     Parameters
@@ -62,13 +77,15 @@ class Flip(_Coin):
         Probability.
     """
 
-    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """The mirror image where drawn is 1."""
-        return _where_applied(drawn[:, 0], images.flip(-1), images)
+    p: float = 0.5
+
+    def change(self, images: Tensor, *_: Tensor) -> Tensor:
+        """The mirror images."""
+        return images.flip(-1)
 
 
 @dataclass(frozen=True)
-class Grey(_Coin):
+class Grey(_Sometimes):
     """Three equal channels, the luma, with probability p. Drawn: (n, 1), 1 if grey.
 
     Parameters
@@ -79,9 +96,9 @@ class Grey(_Coin):
 
     p: float = 0.2
 
-    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """The luma in all channels where drawn is 1."""
-        return _where_applied(drawn[:, 0], _grey_of(images), images)
+    def change(self, images: Tensor, *_: Tensor) -> Tensor:
+        """The luma in all channels."""
+        return _grey_of(images).expand_as(images)
 
 
 @dataclass(frozen=True)
@@ -180,7 +197,7 @@ class ReflectTranslate(Operation):
 
 
 @dataclass(frozen=True)
-class ColourJitter(Operation):
+class ColourJitter(_Sometimes):
     """Brightness, contrast, saturation and hue changed together, with probability p.
 
     Each step is torchvision's on float tensors and ends in [0, 1]. torchvision also draws the
@@ -205,38 +222,31 @@ class ColourJitter(Operation):
     p: float = 0.8
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("brightness", "contrast", "saturation"):
             require_between(name, getattr(self, name), 0)
         require_between("hue", self.hue, 0, 0.5)
-        require_between("p", self.p, 0, 1)
 
-    def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """One coin, three factors and one shift per image."""
-        coin, *levels = torch.split(_uniforms(n, 5, generator), 1, 1)
-        options = (self.brightness, self.contrast, self.saturation)
-        ends = [(max(0.0, 1 - option), 1 + option) for option in options]
-        ends.append((-self.hue, self.hue))
-        drawn = [_between(level, *pair) for level, pair in zip(levels, ends, strict=True)]
-        return torch.cat(((coin < self.p).float(), *drawn), 1)
+    def ranges(self) -> list[tuple[float, float]]:
+        """Of three factors and of the shift of hue."""
+        factors = (self.brightness, self.contrast, self.saturation)
+        return [(max(0.0, 1 - one), 1 + one) for one in factors] + [(-self.hue, self.hue)]
 
-    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
+    def change(self, images: Tensor, *levels: Tensor) -> Tensor:
         """The four steps, without those whose option is zero."""
-        applied, brightness, contrast, saturation, hue = drawn.unbind(1)
-        changed = images
+        brightness, contrast, saturation = map(_per_image, levels[:3])
         if self.brightness:
-            changed = (changed * _per_image(brightness)).clamp(0, 1)
+            images = (images * brightness).clamp(0, 1)
         if self.contrast:
-            mean = _grey_of(changed).mean((2, 3), keepdim=True)
-            changed = torch.lerp(mean, changed, _per_image(contrast)).clamp(0, 1)
+            mean = _grey_of(images).mean((2, 3), keepdim=True)
+            images = torch.lerp(mean, images, contrast).clamp(0, 1)
         if self.saturation:
-            changed = torch.lerp(_grey_of(changed), changed, _per_image(saturation)).clamp(0, 1)
-        if self.hue:
-            changed = shift_hue(changed, hue)
-        return _where_applied(applied, changed, images)
+            images = torch.lerp(_grey_of(images), images, saturation).clamp(0, 1)
+        return shift_hue(images, levels[3]) if self.hue else images
 
 
 @dataclass(frozen=True)
-class Blur(Operation):
+class Blur(_Sometimes):
     """A Gaussian blur with probability p, the border reflected.
 
     Drawn: (n, 2), whether applied (1 or 0) and sigma in pixels.
@@ -257,27 +267,25 @@ class Blur(Operation):
     kernel: int | None = None
 
     def __post_init__(self) -> None:
-        require_between("p", self.p, 0, 1)
+        super().__post_init__()
         _require_interval("sigma", self.sigma)
         if self.kernel is not None:
             require_whole("kernel", self.kernel, 3)
             if self.kernel % 2 == 0:
                 raise InputError(f"kernel={self.kernel} must be odd")
 
-    def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """One coin and one sigma per image."""
-        coin, level = torch.split(_uniforms(n, 2, generator), 1, 1)
-        return torch.cat(((coin < self.p).float(), _between(level, *self.sigma)), 1)
+    def ranges(self) -> list[tuple[float, float]]:
+        """Of sigma."""
+        return [self.sigma]
 
-    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
+    def change(self, images: Tensor, *levels: Tensor) -> Tensor:
         """Rows, then columns, tap by tap: a convolution would lose digits under autocast."""
-        applied, sigma = drawn.unbind(1)
         side = min(images.shape[2:])
         radius = max(1, side // 20) if self.kernel is None else self.kernel // 2
         if radius >= side:
             raise InputError(f"a blur of {2 * radius + 1} pixels needs images larger than {side}")
         steps = torch.arange(-radius, radius + 1, device=images.device)
-        weights = (-0.5 * (steps / sigma[:, None]).square()).softmax(1)
+        weights = (-0.5 * (steps / levels[0][:, None]).square()).softmax(1)
         first, *others = weights[:, None, None, None].unbind(-1)
         blurred = F.pad(images, (radius, radius, radius, radius), mode="reflect")
         for axis in (2, 3):
@@ -286,7 +294,7 @@ class Blur(Operation):
             for tap, weight in enumerate(others, 1):
                 total = torch.addcmul(total, weight, blurred.narrow(axis, tap, inner))
             blurred = total
-        return _where_applied(applied, blurred, images)
+        return blurred
 
 
 @dataclass(frozen=True)
@@ -303,15 +311,13 @@ class Normalise(Operation):
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mean, tuple) or not isinstance(self.std, tuple):
-            raise InputError("mean and std must be tuples, one number per channel")
-        if not self.mean or len(self.mean) != len(self.std):
-            raise InputError("mean and std must have one number per channel each")
-        for mean, std in zip(self.mean, self.std, strict=True):
-            require_between("mean", mean, -math.inf)
-            require_between("std", std, 0)
-            if not std:
-                raise InputError("std must be greater than zero in every channel")
+        tuples = isinstance(self.mean, tuple) and isinstance(self.std, tuple)
+        if not tuples or not self.mean or len(self.mean) != len(self.std):
+            raise InputError("mean and std must be tuples with one number per channel each")
+        for number in (*self.mean, *self.std):
+            require_between("mean or std", number, -math.inf)
+        if min(self.std) <= 0:
+            raise InputError("std must be greater than zero in every channel")
 
     def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         """Nothing: a tensor of no columns."""
@@ -320,9 +326,7 @@ class Normalise(Operation):
     def apply(self, images: Tensor, drawn: Tensor) -> Tensor:  # noqa: ARG002
         """Plane by plane: tensors of the constants would be copied from the host at each call."""
         if images.shape[1] != len(self.mean):
-            raise InputError(
-                f"mean and std have {len(self.mean)} channels, the images {images.shape[1]}"
-            )
+            raise InputError(f"the images have {images.shape[1]} channels, not {len(self.mean)}")
         planes = zip(images.unbind(1), self.mean, self.std, strict=True)
         return torch.stack([(plane - mean) / std for plane, mean, std in planes], 1)
 
@@ -381,11 +385,6 @@ def _between(uniform: Tensor, low: float, high: float) -> Tensor:
     return uniform * (high - low) + low
 
 
-def _where_applied(applied: Tensor, changed: Tensor, images: Tensor) -> Tensor:
-    """`changed` where applied: (n,) is 1, `images` where it is 0. Both (n, c, h, w)."""
-    return torch.where(_per_image(applied).bool(), changed, images)
-
-
 def _per_image(values: Tensor) -> Tensor:
     """One number per image, (n,), shaped to meet the images: (n, 1, 1, 1)."""
     return values[:, None, None, None]
@@ -394,9 +393,7 @@ def _per_image(values: Tensor) -> Tensor:
 def _grey_of(images: Tensor) -> Tensor:
     """The luma of colour images: (n, 3, h, w) -> (n, 1, h, w)."""
     if images.shape[1] != 3:
-        raise InputError(
-            f"colours are changed in images of 3 channels, got {images.shape[1]}: see as_rgb"
-        )
+        raise InputError(f"colours need images of 3 channels, got {images.shape[1]}: see as_rgb")
     # Plane by plane: a tensor of the three weights would be copied from the host at each call.
     red, green, blue = torch.split(images, 1, 1)
     return (0.2989 * red).add(green, alpha=0.587).add(blue, alpha=0.114)

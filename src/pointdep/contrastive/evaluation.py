@@ -6,33 +6,19 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pointdep.contrastive.multinomial import (
-    LogisticFit,
-    Rows,
-    as_features,
-    as_labels,
-    logistic_regression,
-    require_options,
-)
+from pointdep.contrastive.multinomial import logistic_regression
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.fitting.progress import Progress, Silent
 
-__all__ = [
-    "LinearResult",
-    "LogisticFit",
-    "features",
-    "knn_accuracy",
-    "linear_evaluation",
-    "logistic_regression",
-]
+Rows = Tensor | ArrayLike
 
 SCALINGS = ("minmax", "standard", "none")
 _TOLERANCES = {"device": 1e-4, "sklearn": 1e-5, "saga": 0.1}
@@ -55,8 +41,7 @@ def features(encode: Callable[[Tensor], Tensor], images: Tensor, batch_size: int
     return out
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(NamedTuple):
     """features: (R, n, d) floating point, all finite; labels: (n,) int64 on their device.
 
     low, high: (R, d), the range of each column.
@@ -72,16 +57,14 @@ def _splits(train: Rows, train_labels: Rows, test: Rows, test_labels: Rows) -> l
     """Training and test rows, checked, on the device of the training features."""
     found: list[_Split] = []
     for name, given, labels in (("train", train, train_labels), ("test", test, test_labels)):
-        rows = as_features(given, name)
+        rows = _as_features(given, name)
         rows = rows.to(found[0].features.device if found else rows.device)
         low, high = torch.aminmax(rows, dim=1)
         finite = (torch.isfinite(low) & torch.isfinite(high)).all(1)
         if not bool(finite.all()):
             replica = int((~finite).nonzero()[0])
-            raise InputError(
-                f"{name} features of replica {replica} are not finite: check the encoder"
-            )
-        target = as_labels(labels, rows.shape[1], name).to(rows.device)
+            raise InputError(f"{name} features of replica {replica} are not finite")
+        target = _as_labels(labels, rows.shape[1], name).to(rows.device)
         found.append(_Split(rows, target, low, high))
     ours, theirs = (split.features.shape for split in found)
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
@@ -90,6 +73,42 @@ def _splits(train: Rows, train_labels: Rows, test: Rows, test_labels: Rows) -> l
             f"{theirs[0]} of {theirs[2]}: encode both with the same encoders"
         )
     return found
+
+
+def _as_features(features: Rows, name: str) -> Tensor:
+    """(n, d) or (R, n, d) -> (R, n, d) in float32, or float64 if given so.
+
+    Features stay on their device, but for Apple's: sums are in float64, which it does not have.
+    """
+    found = features if isinstance(features, Tensor) else torch.as_tensor(np.asarray(features))
+    if found.device.type == "mps":
+        found = found.cpu()
+    if found.ndim not in (2, 3) or 0 in found.shape:
+        raise InputError(
+            f"{name} features have shape {tuple(found.shape)}: give (rows, columns), or "
+            "(replicas, rows, columns), none of them 0"
+        )
+    found = found.detach() if found.ndim == 3 else found.detach()[None]
+    return found if found.dtype == torch.float64 else found.float()
+
+
+def _as_labels(labels: Rows, rows: int, name: str) -> Tensor:
+    """(rows,) whole numbers from 0, as int64."""
+    given = labels if isinstance(labels, Tensor) else np.asarray(labels)
+    if "int" not in str(given.dtype):
+        raise InputError(f"{name} labels are {given.dtype}: give whole numbers from 0")
+    found = torch.as_tensor(given).to(torch.int64)
+    if found.shape != (rows,):
+        raise InputError(f"{name} labels have shape {tuple(found.shape)}, for {rows} rows")
+    if int(found.min()) < 0:
+        raise InputError(f"{name} labels go down to {int(found.min())}: count classes from 0")
+    return found
+
+
+def _require_positive(**options: float) -> None:
+    for name, number in options.items():
+        if not (math.isfinite(number) and number > 0):
+            raise InputError(f"{name}={number!r} must be a number above 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +122,6 @@ class LinearResult:
     train_accuracy: NDArray[np.float64]
     converged: NDArray[np.bool_]
     iterations: NDArray[np.int64]
-
-    def summary(self) -> str:
-        """One phrase, for a line of progress or a log."""
-        replicas, failed = len(self.accuracy), int((~self.converged).sum())
-        spread = f" +- {100 * self.accuracy.std(ddof=1):.2f}" if replicas > 1 else ""
-        among = f", mean of {replicas}" if replicas > 1 else ""
-        doubt = f"; {failed} of {replicas} did not converge" if failed else ""
-        return (
-            f"linear accuracy {100 * self.accuracy.mean():.2f}{spread} %{among} "
-            f"(train {100 * self.train_accuracy.mean():.2f} %){doubt}"
-        )
 
 
 @torch.no_grad()
@@ -175,7 +183,8 @@ def linear_evaluation(
     if solver not in _TOLERANCES:
         raise unknown_name("solver", solver, _TOLERANCES)
     tolerance = _TOLERANCES[solver] if tolerance is None else tolerance
-    require_options(C, max_iter, tolerance)
+    require_whole("max_iter", max_iter)
+    _require_positive(C=C, tolerance=tolerance)
     fitted, unseen = _splits(train, train_labels, test, test_labels)
     if len(torch.unique(fitted.labels)) < 2:
         raise InputError("all train labels are equal: a classifier needs two classes")
@@ -200,7 +209,7 @@ def _on_device(train: _Split, test: _Split, scale: Tensor, **how: Any) -> Linear
     if bool((middle.abs() > _FAR * (train.high - train.low)).any()):
         # The classifier is the same; in float32 differences far from zero are lost in products.
         rows, unseen = rows - middle[:, None], unseen - middle[:, None]
-    fit = logistic_regression(rows, target, scale=scale, **how)
+    fit = logistic_regression(rows, target, scale, **how)
     accuracy, train_accuracy = (
         (present[fit.predict(part)] == labels).double().mean(1).cpu().numpy()
         for part, labels in ((unseen, test.labels), (rows, train.labels))
@@ -278,8 +287,7 @@ def knn_accuracy(
     [1.0]
     """
     require_whole("k", k)
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise InputError(f"temperature={temperature!r} must be a number above 0")
+    _require_positive(temperature=temperature)
     known, asked = _splits(train, train_labels, test, test_labels)
     count = known.features.shape[1]
     if k > count:

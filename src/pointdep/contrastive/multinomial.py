@@ -6,20 +6,15 @@ an L-BFGS in which each replica has its own steps, memory and end.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pointdep.core.precision import matmul_precision
-from pointdep.errors import InputError, require_whole
-from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.progress import Progress
 
-Rows = Tensor | ArrayLike
 Precondition = Callable[[Tensor], Tensor]
 """A gradient -> times an approximation of the inverse Hessian, symmetric positive."""
 
@@ -32,49 +27,6 @@ _DECREASE, _CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
 _SHORTEST = 1e-9  # a line search with less room than this cannot do better in this precision
 _NOISE = 1e-6  # relative error of a value, as in the approximate Wolfe conditions
 _MEMORY = 10  # moves that L-BFGS keeps
-_SILENT = Silent()
-
-
-def as_features(features: Rows, name: str) -> Tensor:
-    """(n, d) or (R, n, d) -> (R, n, d) in float32, or float64 if given so.
-
-    Features stay on their device, but for Apple's: sums are in float64, which it does not have.
-    """
-    found = features if isinstance(features, Tensor) else torch.as_tensor(np.asarray(features))
-    if found.device.type == "mps":
-        found = found.cpu()
-    if found.ndim not in (2, 3) or 0 in found.shape:
-        raise InputError(
-            f"{name} features have shape {tuple(found.shape)}: give (rows, columns), or "
-            "(replicas, rows, columns), none of them 0"
-        )
-    found = found.detach() if found.ndim == 3 else found.detach()[None]
-    return found if found.dtype == torch.float64 else found.float()
-
-
-def as_labels(labels: Rows, rows: int, name: str) -> Tensor:
-    """(rows,) whole numbers from 0, as int64."""
-    if not isinstance(labels, Tensor):
-        array = np.asarray(labels)
-        if array.dtype.kind not in "buif":
-            raise InputError(f"{name} labels are {array.dtype}: give whole numbers from 0")
-        labels = torch.as_tensor(array)
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise InputError(f"{name} labels are {labels.dtype}: give whole numbers from 0")
-    if labels.shape != (rows,):
-        shape = tuple(labels.shape)
-        raise InputError(f"{name} labels have shape {shape}, but there are {rows} rows")
-    if int(labels.min()) < 0:
-        raise InputError(f"{name} labels go down to {int(labels.min())}: count classes from 0")
-    return labels.to(torch.int64)
-
-
-def require_options(C: float, max_iter: int, tolerance: float) -> None:
-    """Refuse options that no fit can use."""
-    require_whole("max_iter", max_iter)
-    for name, number in (("C", C), ("tolerance", tolerance)):
-        if not (math.isfinite(number) and number > 0):
-            raise InputError(f"{name}={number!r} must be a number above 0")
 
 
 @dataclass(frozen=True)
@@ -99,14 +51,14 @@ class LogisticFit:
 
 @torch.no_grad()
 def logistic_regression(
-    features: Rows,
-    labels: Rows,
+    features: Tensor,
+    labels: Tensor,
+    scale: Tensor,
     *,
-    C: float = 1.0,
-    scale: Tensor | None = None,
-    max_iter: int = 1000,
-    tolerance: float = 1e-4,
-    progress: Progress = _SILENT,
+    C: float,
+    max_iter: int,
+    tolerance: float,
+    progress: Progress,
 ) -> LogisticFit:
     """Minimise C x sum of cross-entropies + 1/2 ||W||^2, the bias free, as scikit-learn does.
 
@@ -114,23 +66,23 @@ def logistic_regression(
 
     Parameters
     ----------
-    features : Tensor or array of shape (R, n, d) or (n, d)
-        Of R replicas; an expanded view is fine.
-    labels : Tensor or array of shape (n,)
-        0 to classes - 1, each of which must occur.
-    C : float, default=1.0
-        Weight of the summed loss.
-    scale : Tensor of shape (R, d), optional
+    features : Tensor of shape (R, n, d)
+        Of R replicas, float32 or float64, all finite; an expanded view is fine.
+    labels : Tensor of shape (n,)
+        0 to classes - 1, each of which occurs; at least two classes.
+    scale : Tensor of shape (R, d)
         A factor for each column: W belongs to the scaled columns. (A shift would change nothing
         but the bias.) The answer applies to columns as given.
-    max_iter : int, default=1000
+    C : float
+        Weight of the summed loss.
+    max_iter : int
         Evaluations of the loss; a replica that has converged stays as it is. Features in float32
         are multiplied in float32 until that converges, and then in float64, block by block.
-    tolerance : float, default=1e-4
+    tolerance : float
         How far the loss may be above its minimum, as a share of it. The weights' part is bounded
         by their penalty, ||gradient||^2 / (2 penalty), however separable the rows are; that of the
         bias, which has none, by its gradient and a distance of 1.
-    progress : Progress, optional
+    progress : Progress
         Told of the iterations.
 
     Returns
@@ -138,33 +90,18 @@ def logistic_regression(
     LogisticFit
         Weights, bias, and how each fit ended.
     """
-    require_options(C, max_iter, tolerance)
-    rows = as_features(features, "the")
-    target = as_labels(labels, rows.shape[1], "the").to(rows.device)
-    counts = torch.bincount(target)
-    if len(missing := (counts == 0).nonzero()):
-        raise InputError(f"no row has label {int(missing[0])}: number the classes that are there")
-    if len(counts) < 2:
-        raise InputError("all labels are equal: a classifier needs two classes")
     # Without autocast and TF32, whose rounding would end the line searches early.
-    with torch.autocast(rows.device.type, enabled=False), matmul_precision("highest"):
-        loss = _MeanLoss(rows, target, len(counts), C, scale)
+    with torch.autocast(features.device.type, enabled=False), matmul_precision("highest"):
+        loss = _MeanLoss(features, labels, scale, C)
         precondition = loss.newton_at_zero()
-        point, used = loss.start(), torch.zeros_like(target[:1])
+        point, used = loss.start(), torch.zeros_like(labels[:1])
         # What float32 found is checked in float64, and improved if it was not enough.
         kinds = [torch.float32, torch.float64]
-        for kind in kinds[kinds.index(rows.dtype) :]:
-            loss.products = kind
-            found = minimise(
-                loss,
-                point,
-                precondition,
-                tolerance=tolerance,
-                max_iter=max(1, max_iter - int(used.max())),
-                progress=progress,
-            )
-            point, used = found.point, used + found.iterations
-    return LogisticFit(*loss.as_given(point), found.converged, used.clamp(max=max_iter))
+        for loss.products in kinds[kinds.index(features.dtype) :]:
+            left = max(1, max_iter - int(used.max()))
+            point, converged, more = minimise(loss, point, precondition, tolerance, left, progress)
+            used = used + more
+    return LogisticFit(*loss.as_given(point), converged, used.clamp(max=max_iter))
 
 
 class _MeanLoss:
@@ -175,27 +112,20 @@ class _MeanLoss:
     them are in the type `products`.
     """
 
-    def __init__(
-        self, features: Tensor, labels: Tensor, classes: int, C: float, scale: Tensor | None
-    ) -> None:
-        self.features, self.labels, self.classes = features, labels, classes
-        self.products = features.dtype
-        replicas, self.rows, width = features.shape
-        self.every = torch.arange(classes, device=features.device)
+    def __init__(self, features: Tensor, labels: Tensor, scale: Tensor, C: float) -> None:
+        self.features, self.labels, self.scale = features, labels, scale.double()
+        self.products, self.rows = features.dtype, len(labels)
+        self.counts = torch.bincount(labels).double()
+        self.classes = len(self.counts)
+        self.every = torch.arange(self.classes, device=features.device)
         self.mean = features.mean(1).double()
-        if not bool(self.mean.isfinite().all()):
-            raise InputError("the features hold NaN or infinity: check the encoder")
-        self.scale = torch.ones_like(self.mean) if scale is None else scale.double()
-        if self.scale.shape != (replicas, width):
-            raise InputError(f"scale has shape {tuple(self.scale.shape)}: give (replicas, columns)")
         # Two opposite vectors have half the penalty of the one vector of scikit-learn.
-        self.ridge = (2.0 if classes == 2 else 1.0) / (C * self.rows)
+        self.ridge = (2.0 if self.classes == 2 else 1.0) / (C * self.rows)
 
     def start(self) -> Tensor:
         """No weights, and the frequencies of the classes."""
-        counts = torch.bincount(self.labels, minlength=self.classes).double()
         point = self.mean.new_zeros(len(self.mean), self.mean.shape[1] + 1, self.classes)
-        point[:, -1] = (counts / self.rows).log()
+        point[:, -1] = (self.counts / self.rows).log()
         return point
 
     def as_given(self, point: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,34 +212,25 @@ def _rows_at_once(replicas: int, classes: int) -> int:
     return max(1, _BUDGET // (replicas * classes))
 
 
-@dataclass(frozen=True)
-class Minimum:
-    """point: as the start; converged: (R,) bool; iterations: (R,), evaluations that it took."""
-
-    point: Tensor
-    converged: Tensor
-    iterations: Tensor
-
-
 def minimise(
     evaluate: Evaluate,
     start: Tensor,
     precondition: Precondition,
-    *,
     tolerance: float,
     max_iter: int,
     progress: Progress,
-) -> Minimum:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Minimise R convex functions by L-BFGS until the excess of each is at most the tolerance.
 
     start: (R, p, q), float64. evaluate: what is minimised, with an excess that bounds how far from
     the minimum a point is, in whatever unit the caller wants.
     One iteration evaluates one trial point of every problem; each then accepts it or tries another
     step. What has ended stays as it is. The host waits for the device once per iteration.
+    Returns the points, (R, p, q), which have converged, (R,), and the evaluations it took, (R,).
     """
     problems = len(start)
     point, (value, gradient, excess) = start, evaluate(start)
-    history = _History(start, _MEMORY)
+    history = _History(start)
     direction = -precondition(gradient)
     low, step = torch.zeros_like(value), torch.ones_like(value)
     high = torch.full_like(value, torch.inf)
@@ -343,7 +264,7 @@ def minimise(
         iterations = iterations + active
         converged = converged | (active & settled)
         active = active & ~settled & (high - low > _SHORTEST)
-    return Minimum(point, converged, iterations)
+    return point, converged, iterations
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -354,11 +275,10 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 class _History:
     """The last moves of each problem and how they changed its gradient."""
 
-    def __init__(self, start: Tensor, length: int) -> None:
-        self.length = length
-        self.moves = start.new_zeros(length, *start.shape)
+    def __init__(self, start: Tensor) -> None:
+        self.moves = start.new_zeros(_MEMORY, *start.shape)
         self.changes = torch.zeros_like(self.moves)
-        self.inverse = start.new_zeros(length, len(start))  # 1 / move . change; 0 where empty
+        self.inverse = start.new_zeros(_MEMORY, len(start))  # 1 / move . change; 0 where empty
         self.problem = torch.arange(len(start), device=start.device)
         self.next = torch.zeros_like(self.problem)
 
@@ -371,11 +291,11 @@ class _History:
         self.moves[at] = torch.where(kept, move, self.moves[at])
         self.changes[at] = torch.where(kept, change, self.changes[at])
         self.inverse[at] = torch.where(use, 1 / product, self.inverse[at])
-        self.next = torch.where(use, (self.next + 1) % self.length, self.next)
+        self.next = torch.where(use, (self.next + 1) % _MEMORY, self.next)
 
     def times(self, gradient: Tensor, precondition: Precondition) -> Tensor:
         """The inverse Hessian times the gradient, by the two-loop recursion."""
-        places = [((self.next - k) % self.length, self.problem) for k in range(1, self.length + 1)]
+        places = [((self.next - k) % _MEMORY, self.problem) for k in range(1, _MEMORY + 1)]
         out, parts = gradient, []
         for at in places:
             parts.append(self.inverse[at] * dot(self.moves[at], out))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,23 +53,17 @@ Drawn = tuple[Tensor, ...]
 """What one draw of `Views` holds: one tensor (n, k) per operation."""
 
 
-class _Drawing(ABC):
+class _Drawing:
     """A fresh draw, applied at once."""
 
-    @abstractmethod
-    def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Any: ...
-
-    @abstractmethod
-    def apply(self, images: Tensor, drawn: Any) -> Tensor: ...
+    draw: Callable[..., Any]
+    apply: Callable[..., Tensor]
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """A fresh draw, applied. images: (n, c, h, w), on the generator's device."""
         _require_images(images)
         if images.device.type != generator.device.type:
-            raise InputError(
-                f"the images are on {images.device}, the generator on {generator.device}: "
-                f"make it with torch.Generator({images.device.type!r})"
-            )
+            raise InputError(f"the images are on {images.device}, the generator is not")
         n, _, height, width = images.shape
         return self.apply(images, self.draw(n, height, width, generator))
 

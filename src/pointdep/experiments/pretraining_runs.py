@@ -395,7 +395,7 @@ def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
 
 def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Collection[str]) -> list[str]:
     """For each unfinished run that these jobs do not go on with, a sentence on what would."""
-    from pointdep.contrastive.pretraining.pretrained import STATE
+    from pointdep.contrastive.pretraining.loop import STATE
 
     done, said = _done(experiment, folder), []
     for path in sorted((folder / RUNS).glob(f"*/{STATE}")):
@@ -444,8 +444,7 @@ def _history_so_far(path: Path, replicas: int) -> list[Line]:
 
 def _classifier(experiment: Experiment) -> tuple[str, str, float]:
     """Which pixels, the scaling of their columns, and C."""
-    from pointdep.contrastive.pretraining.recipes import Recipe
-    from pointdep.contrastive.pretraining.shallow import Shallow
+    from pointdep.contrastive.pretraining.recipes import Recipe, Shallow
 
     if PARTS[experiment.part].model == "shallow":
         return "upper half", Shallow.scaling, Shallow.regularisation

@@ -1,7 +1,5 @@
 """Small runs of each model, and one that is killed: as a script, MODEL FOLDER STEPS."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

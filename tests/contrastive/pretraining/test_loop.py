@@ -4,6 +4,7 @@ import csv
 import math
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,13 +19,16 @@ from pointdep.errors import FitWarning, InputError
 from . import small
 
 STEPS = 4  # an epoch of small.some_images() in batches of 16
-CPU = torch.device("cpu")
 
 
 def weights(done):
-    return torch.cat(
-        [part.double().flatten() for part in done.encoder.recipe.state_dict().values()]
-    )
+    state = done.encoder.recipe.state_dict().values()
+    return torch.cat([part.double().flatten() for part in state])
+
+
+def order(rows, batch_size, seeds, rank=0, ranks=1):
+    place = SimpleNamespace(device=torch.device("cpu"), global_rank=rank, world_size=ranks)
+    return Order(rows, batch_size, seeds, place)
 
 
 def evaluated(done):
@@ -34,21 +38,26 @@ def evaluated(done):
 
 class TestOrder:
     def test_an_epoch_sees_every_row_once(self):
-        order = Order(24, 8, (3, 4), CPU)
+        whole = order(24, 8, (3, 4))
         for epoch in range(2):
-            seen = torch.cat([order.batch(3 * epoch + step) for step in range(3)], 1)
+            seen = torch.cat([whole.batch(3 * epoch + step) for step in range(3)], 1)
             assert [sorted(row) for row in seen.tolist()] == [list(range(24))] * 2
-        assert Order(25, 8, (0,), CPU).steps == 3  # the incomplete batch is left out
-        parts = [order.batch(4, rank, 2) for rank in range(2)]
-        assert torch.equal(torch.cat(parts, 1), Order(24, 8, (3, 4), CPU).batch(4))
+        assert order(25, 8, (0,)).steps == 3  # the incomplete batch is left out
+        parts = [order(24, 8, (3, 4), rank, 2).batch(4) for rank in range(2)]
+        assert torch.equal(torch.cat(parts, 1), whole.batch(4))
 
     def test_the_order_is_a_function_of_seed_and_step(self):
-        order = Order(40, 8, (1, 2), CPU)
-        later = order.batch(7)
-        assert torch.equal(order.batch(2), Order(40, 8, (1, 2), CPU).batch(2))
-        assert torch.equal(order.batch(7), later)
-        assert torch.equal(Order(40, 8, (2,), CPU).batch(7)[0], later[1])
+        both = order(40, 8, (1, 2))
+        later = both.batch(7)
+        assert torch.equal(both.batch(2), order(40, 8, (1, 2)).batch(2))
+        assert torch.equal(both.batch(7), later)
+        assert torch.equal(order(40, 8, (2,)).batch(7)[0], later[1])
         assert not torch.equal(later[0], later[1])
+
+    @pytest.mark.parametrize(("batch", "ranks"), [(16, 3), (2, 4)])
+    def test_a_batch_that_cannot_be_shared_out(self, batch, ranks):
+        with pytest.raises(InputError, match=f"batch_size={batch} .* {ranks}"):
+            order(64, batch, (0,), 0, ranks)
 
     def test_neighbouring_numbers_and_other_purposes_do_not_mix_alike(self):
         pairs = [(seed, step) for seed in range(20) for step in range(20)]
@@ -64,13 +73,13 @@ class TestJournal:
         return {"epoch": step / 4, "step": step, "seconds": 1.0 * step, "rate": 0.1, **values}
 
     def test_last_values_and_one_line_per_entry_and_replica(self, tmp_path):
-        journal = Journal(["a", "b"])
+        journal = Journal(["a", "b"], tmp_path)
         journal.add(self.entry(4, loss=[1.0, 2.0], knn=[0.5, 0.6]))
         journal.add(self.entry(8, loss=[0.5, math.nan]))
         assert journal.last("loss") == [0.5, None]
         assert journal.last("knn") == [0.5, 0.6]
         assert journal.last("linear") == [None, None]
-        journal.write_csv(tmp_path / "history.csv")
+        journal.close()
         with (tmp_path / "history.csv").open() as file:
             lines = list(csv.DictReader(file))
         found = [(line["run"], line["step"], line["loss"], line["knn"]) for line in lines]
@@ -124,11 +133,12 @@ def simclr_rate(done):
     return done / warm if done < warm else (1 + math.cos(math.pi * (done - warm) / (1 - warm))) / 2
 
 
-class TestMinutes:
-    @pytest.fixture
-    def clock(self, monkeypatch):
-        return Clock(monkeypatch)
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
 
+
+class TestMinutes:
     def test_the_run_ends_on_time_with_its_rate_brought_down(self, clock, tmp_path):
         done = small.train("simclr", tmp_path, epochs=50, minutes=1, evaluate_every=1)
         # 8 steps take 56 s, the ninth is over the minute; evaluations and writing do not count.

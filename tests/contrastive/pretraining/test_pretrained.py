@@ -121,18 +121,11 @@ class TestDamage:
     def test_files(self, copied):
         self.refused("is not a model", copied)
         place = copied / "encoder"
-        weights, about = place / "weights.safetensors", place / "model.json"
-        content, text = weights.read_bytes(), about.read_text()
-        weights.write_bytes(content[:-100])
-        self.refused("truncated, edited", place)
-        weights.unlink()
-        self.refused("no readable weights", place)
-        weights.write_bytes(content)
+        about = place / "model.json"
+        text = about.read_text()
         assert '"depth": 3' in text
         about.write_text(text.replace('"depth": 3', '"depth": 4'))
         self.refused("edited or damaged", place)
-        about.write_text(text[:-20])
-        self.refused("truncated or not JSON", place)
         shutil.rmtree(place)
         self.refused("no such folder", place)
         with pytest.raises(ModelFileError, match="no such folder"):

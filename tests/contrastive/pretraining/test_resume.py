@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from pointdep.contrastive.pretraining.loop import Training
 from pointdep.errors import DivergedError, InputError, ModelFileError
-from pointdep.fitting.state import read_checkpoint, write_checkpoint
+from pointdep.fitting.state import write_checkpoint
 
 from . import small
 
@@ -64,16 +64,6 @@ def test_a_finished_run_is_read_and_not_trained_again(tmp_path, monkeypatch):
     images, chosen = small.some_images(seed=1, side=8), small.settings("shallow")
     with pytest.raises(InputError, match="other data"):
         small.pretrain(images, chosen, folder=tmp_path, device="cpu")
-
-
-def test_a_checkpoint_holds_any_nest(tmp_path):
-    path, shared = tmp_path / "state", torch.arange(6.0).view(2, 3)
-    state = {"a": [shared, {3: shared.T}], "b": None, "c": "text", "d": [1, 2.5, True]}
-    write_checkpoint(path, "kind", "mine", state)
-    found = read_checkpoint(path, "kind", "mine", str)
-    assert torch.equal(found["a"][0], shared)
-    assert torch.equal(found["a"][1][3], shared.T)
-    assert {key: found[key] for key in "bcd"} == {key: state[key] for key in "bcd"}
 
 
 def test_a_checkpoint_that_is_of_no_use(tmp_path):

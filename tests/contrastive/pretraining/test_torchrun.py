@@ -10,11 +10,7 @@ import torch
 
 from pointdep.cli.app import run
 from pointdep.contrastive import load_encoder
-from pointdep.contrastive.pretraining.pretrained import check_batch
 from pointdep.data.images import load_images
-from pointdep.errors import InputError
-
-from . import small
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 REPLICAS = 3  # the encoder of CPC's lower halves comes after those of all upper ones
@@ -69,11 +65,3 @@ def test_simclr_runs_one_after_another(tmp_path):
         assert len(list((place / "tensorboard").iterdir())) == 1
         features = load_encoder(place / "encoder", "cpu").encode(load_images("digits").test)
         assert features.isfinite().all()
-
-
-@pytest.mark.parametrize(("batch", "ranks"), [(16, 3), (2, 4)])
-def test_a_batch_that_cannot_be_shared_out(batch, ranks):
-    chosen = small.settings("shallow", batch_size=batch)
-    with pytest.raises(InputError, match=f"batch_size={batch} .* {ranks}"):
-        check_batch(chosen, ranks)
-    check_batch(chosen, 2)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pointdep.errors import InputError, require_whole
+from pointdep.errors import InputError
 
 
 class FeatureMaps(NamedTuple):
@@ -20,7 +20,7 @@ class FeatureMaps(NamedTuple):
 
 
 class AMDIMEncoder(nn.Module):
-    """x: (n, channels, 32, 32) -> `FeatureMaps`; a cell of a map sees only a part of its image.
+    """x: (n, 3, 32, 32) -> `FeatureMaps`; a cell of a map sees only a part of its image.
 
     No convolution is padded, so that the parts differ. The 1x1 map is the last layer of the trunk;
     the 5x5 and 7x7 maps leave it earlier, each through a head of its own.
@@ -33,23 +33,14 @@ class AMDIMEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        channels: int = 3,
-        ndf: int = 192,
-        n_rkhs: int = 1536,
-        depth: int = 8,
-        batch_norm: bool = False,
+        self, *, ndf: int = 192, n_rkhs: int = 1536, depth: int = 8, batch_norm: bool = False
     ) -> None:
         super().__init__()
-        for name, value in {"channels": channels, "ndf": ndf, "depth": depth}.items():
-            require_whole(name, value)
-        require_whole("n_rkhs", n_rkhs)
         wide = 4 * ndf
         if n_rkhs < wide:
             raise InputError(f"n_rkhs={n_rkhs} must be at least 4 * ndf, {wide}")
         self.feature_dim = n_rkhs
-        self.stem = nn.Conv2d(channels, ndf, 3)
+        self.stem = nn.Conv2d(3, ndf, 3)
         self.to_seven = nn.Sequential(
             ResidualNxN(ndf, ndf, 1, 1, batch_norm),
             residual_block(ndf, 2 * ndf, 4, 2, depth, batch_norm),
@@ -72,7 +63,7 @@ class AMDIMEncoder(nn.Module):
         return FeatureMaps(one, self.head_five(five), self.head_seven(seven))
 
     def features(self, x: Tensor) -> Tensor:
-        """The 1x1 map alone, what evaluation uses: (n, channels, 32, 32) -> (n, n_rkhs)."""
+        """The 1x1 map alone, what evaluation uses: (n, 3, 32, 32) -> (n, n_rkhs)."""
         one: Tensor = self.to_one(self.to_five(self._seven(x)))
         return one.flatten(1)
 

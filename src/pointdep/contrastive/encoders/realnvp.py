@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,51 +38,35 @@ class RealNVP(nn.Module):
         replicas: int,
         dim: int,
         *,
-        couplings: int = 30,
-        hidden: Sequence[int] = (512, 512),
-        generators: Sequence[torch.Generator] | None = None,
+        couplings: int,
+        hidden: Sequence[int],
+        generators: Sequence[torch.Generator],
     ) -> None:
-        """generators: as `reset` takes them; None draws from torch's global one."""
+        """generators: one per replica, which draws its weights and permutations alone."""
         super().__init__()
-        require_whole("replicas", replicas)
         require_whole("dim", dim, least=2)
-        require_whole("couplings", couplings)
-        self.replicas, self.dim, self.feature_dim = replicas, dim, dim
-        self.halves = [dim // 2, dim - dim // 2]
-        widths = [self.halves[0], *hidden, self.halves[1]]
+        self.dim = dim
+        widths = [dim // 2, *hidden, dim - dim // 2]
         self.shifts = nn.ModuleList(ReplicaMLP(replicas, widths, "relu") for _ in range(couplings))
         # In a buffer, as the weights mean nothing without them: (couplings, R, dim).
         order = torch.arange(dim).expand(couplings, replicas, dim)
         self.register_buffer("permutations", order.clone())
         self._couple = _couple
-        self.reset(generators or [torch.default_generator] * replicas)
-
-    @torch.no_grad()
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        """Draw weights and permutations, replica r from ``generators[r]`` alone, in parallel.
-
-        A generator that several replicas share makes them wait for one another. The numbers are
-        drawn on the generator's own device, which for many replicas is worth choosing.
-        """
-        if len(generators) != self.replicas:
-            raise InputError(f"{self.replicas} replicas need as many generators")
-        for layer in self._layers():
-            if layer.bias is not None:
-                layer.bias.zero_()
-        own = len(set(map(id, generators))) == len(generators)
-        with ThreadPoolExecutor(min(len(generators), os.cpu_count() or 1) if own else 1) as pool:
-            list(pool.map(self._draw, range(self.replicas), generators))
+        # A generator on the CPU is slow, and replicas may be many.
+        with ThreadPoolExecutor(min(replicas, os.cpu_count() or 1)) as pool:
+            list(pool.map(self._draw, range(replicas), generators))
 
     @torch.no_grad()
     def _draw(self, replica: int, generator: torch.Generator) -> None:
-        """In a thread of its own: a generator on the CPU is slow, and replicas may be many."""
-        for layer in self._layers():
-            kernel = layer.weight[replica]
-            kernel.copy_(_truncated_normal(kernel.shape, generator.device, generator))
+        """Weights and permutations of one replica, in a thread of its own; biases are zero."""
+        for layer in self.modules():
+            if isinstance(layer, ReplicaLinear):
+                kernel = layer.weight[replica]
+                kernel.copy_(_truncated_normal(kernel.shape, generator))
+                if layer.bias is not None:
+                    layer.bias[replica] = 0.0
         for permutation in self.permutations[:, replica]:
-            permutation.copy_(
-                torch.randperm(self.dim, generator=generator, device=generator.device)
-            )
+            permutation.copy_(torch.randperm(self.dim, generator=generator))
 
     def forward(self, x: Tensor, replicas: slice = _ALL) -> Tensor:
         """x: (R, n, dim), or (n, dim) that all replicas share -> codes (R, n, dim).
@@ -90,41 +74,24 @@ class RealNVP(nn.Module):
         replicas: those of which there are R; all of them unless you say so.
         """
         permutations = self.permutations[:, replicas]
-        x = self._input(x, permutations.shape[1])
+        count = permutations.shape[1]
+        shared, own = x.ndim == 2, x.ndim == 3 and len(x) == count
+        if not (shared or own) or x.shape[-1] != self.dim:
+            raise InputError(
+                f"RealNVP of {count} replicas takes (n, {self.dim}) or ({count}, n, {self.dim}), "
+                f"got {tuple(x.shape)}"
+            )
+        x = x.to(next(self.parameters()).dtype).expand(count, -1, -1)
         couple = self._couple if self.training else _couple
-        for shift, permutation, inverse in zip(
-            self.shifts, permutations, _inverse(permutations), strict=True
-        ):
+        couplings = zip(self.shifts, permutations, _inverse(permutations), strict=True)
+        for shift, permutation, inverse in couplings:
             assert isinstance(shift, ReplicaMLP)
             x = couple(x, _weights(shift, replicas), permutation, inverse)
         return x
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """The x of which z is the code. z: (R, n, dim) or (n, dim) -> (R, n, dim)."""
-        z = self._input(z, self.replicas)
-        couplings = zip(self.shifts, self.permutations, _inverse(self.permutations), strict=True)
-        for shift, permutation, inverse in reversed(list(couplings)):
-            assert isinstance(shift, ReplicaMLP)
-            first, second = torch.split(_permute(z, inverse, permutation), self.halves, -1)
-            z = torch.cat([first, second - _shift(first, _weights(shift, _ALL))], -1)
-        return z
-
     def compile_coupling(self) -> None:
         """Have the coupling compiled at its first use in training, for all of them together."""
         self._couple = torch.compile(_couple, dynamic=False)
-
-    def _input(self, x: Tensor, replicas: int) -> Tensor:
-        shared, own = x.ndim == 2, x.ndim == 3 and len(x) == replicas
-        if not (shared or own) or x.shape[-1] != self.dim:
-            raise InputError(
-                f"RealNVP of {replicas} replicas takes (n, {self.dim}) or ({replicas}, "
-                f"n, {self.dim}), got {tuple(x.shape)}"
-            )
-        weight = next(self.parameters())
-        return x.to(weight.dtype).expand(replicas, -1, -1)
-
-    def _layers(self) -> Iterator[ReplicaLinear]:
-        return (module for module in self.modules() if isinstance(module, ReplicaLinear))
 
 
 _Weights = tuple[tuple[Tensor, Tensor], ...]
@@ -136,9 +103,9 @@ def _weights(shift: ReplicaMLP, replicas: slice) -> _Weights:
     for layer in shift.layers:
         assert isinstance(layer, ReplicaLinear)
         assert layer.bias is not None
-        whole = replicas == _ALL
-        own = (part if whole else part[replicas] for part in (layer.weight, layer.bias))
-        found.append((next(own), next(own)))
+        own = layer.weight, layer.bias
+        # A slice of all of them would cost a copy in the backward pass.
+        found.append(own if replicas == _ALL else (own[0][replicas], own[1][replicas]))
     return tuple(found)
 
 
@@ -146,16 +113,11 @@ def _couple(x: Tensor, weights: _Weights, permutation: Tensor, inverse: Tensor) 
     """One coupling and the permutation after it. x: (R, n, dim)."""
     width = weights[0][0].shape[1]
     first, second = x[..., :width], x[..., width:]
-    shifted = second + _shift(first, weights)
-    return _permute(torch.cat([first, shifted], -1), permutation, inverse)
-
-
-def _shift(first: Tensor, weights: _Weights) -> Tensor:
-    """The perceptron of a coupling, its biases added in what its products come in."""
+    shift = first
     for position, (weight, bias) in enumerate(weights):
-        product = torch.bmm(first.relu() if position else first, weight)
-        first = product + bias.to(product.dtype)
-    return first
+        product = torch.bmm(shift.relu() if position else shift, weight)
+        shift = product + bias.to(product.dtype)  # in what the products come in
+    return _permute(torch.cat([first, second + shift], -1), permutation, inverse)
 
 
 class _Permute(torch.autograd.Function):
@@ -185,15 +147,13 @@ def _inverse(permutations: Tensor) -> Tensor:
     return torch.empty_like(permutations).scatter_(-1, permutations, order.expand_as(permutations))
 
 
-def _truncated_normal(
-    shape: torch.Size, device: torch.device, generator: torch.Generator | None = None
-) -> Tensor:
+def _truncated_normal(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Normal numbers, those beyond two standard deviations drawn again."""
-    drawn = torch.randn(shape, generator=generator, device=device)
+    drawn = torch.randn(shape, generator=generator)
     numbers = drawn.view(-1)
     beyond = (numbers.abs() > 2.0).nonzero().squeeze(1)
     while len(beyond):
-        again = torch.randn(len(beyond), generator=generator, device=device)
+        again = torch.randn(len(beyond), generator=generator)
         numbers[beyond] = again
         beyond = beyond[again.abs() > 2.0]
     return drawn.mul_(KERNEL_SD)

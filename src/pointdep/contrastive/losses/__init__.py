@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -88,10 +86,7 @@ class CPCLoss(ContrastiveLoss):
         """log mean_j exp s(z1_i, reference_j), (n,)."""
         reference = self.reference if reference is None else reference
         if not len(reference):
-            raise InputError(
-                "CPC's score is log r up to a function of x: give `reference`, a sample of z2, or "
-                "store one with set_reference(z2)"
-            )
+            raise InputError("CPC needs a sample of z2: give `reference` or call set_reference(z2)")
         self._check(z1, reference, paired=False, second="reference")
         with no_autocast(z1):
             rows = self.scores.rows(z1, reference.to(z1.device))
@@ -253,15 +248,13 @@ class RPCLoss(ContrastiveLoss):
     method_key, multiplies, default = "rpc", "scale", 10.0
 
 
-LOSSES: Mapping[str, type[ContrastiveLoss]] = MappingProxyType(
-    {
-        "cpc": CPCLoss,
-        "pcc": PCCLoss,
-        "drfc": DRFCLoss,
-        "variational": VariationalLoss,
-        "dm1": DM1Loss,
-        "dm2": DM2Loss,
-        "rpc": RPCLoss,
-    }
-)
+LOSSES: dict[str, type[ContrastiveLoss]] = {
+    "cpc": CPCLoss,
+    "pcc": PCCLoss,
+    "drfc": DRFCLoss,
+    "variational": VariationalLoss,
+    "dm1": DM1Loss,
+    "dm2": DM2Loss,
+    "rpc": RPCLoss,
+}
 """The loss of each objective of pre-training; its `method_key` names the objective in `METHODS`."""

@@ -112,7 +112,8 @@ class ContrastiveLoss(nn.Module):
             if value is not None and not (number and 0 < value < math.inf):
                 raise InputError(f"{name}={value!r} must be a positive number")
         flags = {"learn_scale": learn_scale, "symmetric": symmetric, "gather": gather}
-        for name, flag in (flags | ({} if normalize is None else {"normalize": normalize})).items():
+        flags["normalize"] = False if normalize is None else normalize
+        for name, flag in flags.items():
             if not isinstance(flag, bool):
                 raise InputError(f"{name}={flag!r} must be true or false")
         if negatives not in ("cross", "all"):
@@ -131,13 +132,8 @@ class ContrastiveLoss(nn.Module):
         if given is None:
             given = self.default if plain and unit else 1.0
         self.dims = None if dims is None else dimensions(str(critic), dims)
-        self.scores = Similarity(
-            loss_critic(critic, dims),
-            normalize=unit,
-            multiplier=1.0 / given if self.multiplies == "temperature" else given,
-            learn=learn_scale,
-            clip=clip,
-        )
+        multiplier = 1.0 / given if self.multiplies == "temperature" else given
+        self.scores = Similarity(loss_critic(critic, dims), unit, multiplier, learn_scale, clip)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __init_subclass__(cls) -> None:
@@ -169,16 +165,10 @@ class ContrastiveLoss(nn.Module):
         self._check(z1, z2, same=both)
         with no_autocast(z1):
             rows = self.scores.rows(z1, z2)
-            batch = JoinedBatch(
-                self.scores,
-                rows[0],
-                rows[1],
-                _group_ids(groups, z1),
-                both_views=both,
-                symmetric=self.symmetric,
-                joined=self.gather,
-                block_size=None if self.block_size == "auto" else self.block_size,
-            )
+            layout = {"both_views": both, "symmetric": self.symmetric, "joined": self.gather}
+            size = None if self.block_size == "auto" else self.block_size
+            ids = _group_ids(groups, z1)
+            batch = JoinedBatch(self.scores, rows[0], rows[1], ids, **layout, block_size=size)
             loss = -self.method.objective(batch)
         # Looked at when asked: nothing is computed, or waited for, in training.
         last = rows[0].detach(), rows[1].detach(), loss.detach()
@@ -237,13 +227,11 @@ class ContrastiveLoss(nn.Module):
         if self._last is None:
             return ()
         value, limit = self.spread, UNIT_SPREAD if self.scores.normalize else FREE_SPREAD
-        found = []
-        if value < limit:
-            message = f"{MEANINGS['collapsed']} (spread {value:.1e}, limit {limit:.0e})"
-            found.append(Flag("collapsed", (), message))
+        said = f"{MEANINGS['collapsed']} (spread {value:.1e}, limit {limit:.0e})"
+        lost = "the loss is not finite: look for such rows, or lower rate or scale"
+        found = [Flag("collapsed", (), said)] if value < limit else []
         if not math.isfinite(float(self._last[2])):
-            message = "the loss is not finite: look for such rows, or lower rate or scale"
-            found.append(Flag("diverged", (), message))
+            found.append(Flag("diverged", (), lost))
         return tuple(found)
 
     def extra_repr(self) -> str:
@@ -273,9 +261,7 @@ class ContrastiveLoss(nn.Module):
         self._check_rows("z1", z1, side=0)
         self._check_rows(second, z2, side=1)
         if paired and len(z1) != len(z2):
-            raise InputError(
-                f"z1 has {len(z1)} rows and z2 has {len(z2)}: row i of both is one pair"
-            )
+            raise InputError(f"z1 has {len(z1)} rows and z2 has {len(z2)}: row i of both is a pair")
         if (same or self.scores.critic is None) and z1.shape[1] != z2.shape[1]:
             raise InputError(
                 f"z1 has {z1.shape[1]} columns and {second} has {z2.shape[1]}: the inner product "
@@ -318,9 +304,7 @@ def _group_ids(groups: Tensor | None, z1: Tensor) -> Tensor | None:
         return None
     groups = torch.as_tensor(groups)
     if groups.shape != z1.shape[:1]:
-        raise InputError(
-            f"groups has shape {tuple(groups.shape)}; it must be ({len(z1)},), one number a row"
-        )
+        raise InputError(f"groups has shape {tuple(groups.shape)}, but must be ({len(z1)},)")
     if groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool:
         raise InputError(f"groups must be whole numbers, got {groups.dtype}")
     return groups.to(z1.device, torch.int64)

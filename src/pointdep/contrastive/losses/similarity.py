@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,6 @@ class Similarity(nn.Module):
     def __init__(
         self,
         critic: Critic | None,
-        *,
         normalize: bool,
         multiplier: float,
         learn: bool,
@@ -57,9 +57,8 @@ class Similarity(nn.Module):
     @property
     def strength(self) -> float:
         """The multiplier as a number; waits for the device where it is learned."""
-        if self.log_multiplier is None:
-            return self._multiplier
-        return math.exp(self.log_multiplier.detach().item())
+        with torch.no_grad():
+            return float(self.multiplier)
 
     @property
     def inner(self) -> bool:
@@ -81,14 +80,14 @@ class Similarity(nn.Module):
             return z
         if self.critic is None:
             return z * self.multiplier
-        vectors, own = self.critic.inner_x(self._as_weights(z))
+        vectors, own = self.critic.inner_x(self._as_weights(z[None]))
         return raised(_with_own(vectors[0], own[0], torch.ones_like(own[0])))[0] * self.multiplier
 
     def candidates(self, z: Tensor) -> Tensor:
         """What is kept of `rows` in the place of y. z: (m, d) -> (m, e)."""
         if not self.inner or self.critic is None:
             return z
-        vectors, own = self.critic.inner_y(self._as_weights(z))
+        vectors, own = self.critic.inner_y(self._as_weights(z[None]))
         last = torch.zeros_like(vectors[0, :, 0]) if own is None else own[0]
         return raised(_with_own(vectors[0], torch.ones_like(last), last))[0]
 
@@ -136,32 +135,22 @@ class Similarity(nn.Module):
             weights,
             some,
             link=None if self.clip is None else self._clipped,
-            score=None if self.inner else self._critic_matrix,
+            score=None if self.inner else partial(self._asked, "matrix"),
             # Dropout in a user's module must be drawn alike when rows are computed again.
             draws=isinstance(critic, ModuleCritic),
             plain=some >= cells,
         )
 
-    def _critic_matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._asked("matrix", x, y)
-
-    def _asked(
-        self, what: Literal["pairs", "matrix", "matrix_in_blocks"], x: Tensor, y: Tensor
-    ) -> Tensor:
+    def _asked(self, what: str, x: Tensor, y: Tensor) -> Tensor:
         """Scores by a critic that is no inner product, of (1, n, d1) and (1, m, d2)."""
-        dtype = self._weight_dtype(x)
-        scores = getattr(self.critic, what)(x.to(dtype), y.to(dtype))
+        scores = getattr(self.critic, what)(self._as_weights(x), self._as_weights(y))
         return self._clipped(raised(scores)[0] * self.multiplier)
 
-    def _as_weights(self, z: Tensor) -> Tensor:
-        """(n, d) -> (1, n, d) in the type of the critic's weights."""
-        return z.to(self._weight_dtype(z)).unsqueeze(0)
-
-    def _weight_dtype(self, rows: Tensor) -> torch.dtype:
-        """The type of the critic's weights; that of the rows where it has none."""
-        assert self.critic is not None
-        types = (weight.dtype for weight in self.critic.parameters() if weight.is_floating_point())
-        return next(types, rows.dtype)
+    def _as_weights(self, rows: Tensor) -> Tensor:
+        """In the type of the critic's weights, if it has any."""
+        weights = self.critic.parameters() if self.critic is not None else ()
+        types = (weight.dtype for weight in weights if weight.is_floating_point())
+        return rows.to(next(types, rows.dtype))
 
     def _clipped(self, scores: Tensor) -> Tensor:
         return scores if self.clip is None else self.clip * torch.tanh(scores / self.clip)
@@ -227,9 +216,7 @@ def loss_critic(critic: Any, dims: int | tuple[int, int] | None) -> Critic | Non
 def dimensions(critic: str, dims: int | Sequence[int] | None) -> tuple[int, int]:
     """dims as (d1, d2)."""
     if dims is None:
-        raise InputError(
-            f"critic={critic!r} has weights, so it needs dims=(d1, d2), the columns of z1 and z2"
-        )
+        raise InputError(f"critic={critic!r} needs dims=(d1, d2), the columns of z1 and z2")
     pair = (dims, dims) if isinstance(dims, int) else tuple(dims)
     if len(pair) != 2:
         raise InputError(f"dims={dims!r} must be one number, or two: the columns of z1 and z2")

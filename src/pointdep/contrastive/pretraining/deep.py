@@ -5,27 +5,20 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pointdep.contrastive import losses
 from pointdep.contrastive.distributed import all_sum, gather, row_counts, world
 from pointdep.contrastive.encoders.amdim import AMDIMEncoder, FeatureMaps
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
-from pointdep.contrastive.losses import LOSSES
+from pointdep.contrastive.losses import LOSSES, CPCLoss
 from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe
-from pointdep.contrastive.views import (
-    TwoViews,
-    amdim_views,
-    as_rgb,
-    evaluation_view,
-    simclr_views,
-)
+from pointdep.contrastive.views import TwoViews, amdim_views, as_rgb, evaluation_view, simclr_views
 from pointdep.core.methods import get_method
 from pointdep.data.images import ImageSet
 from pointdep.errors import Flag, InputError, unknown_name
@@ -46,9 +39,7 @@ class TwoViewRecipe(Recipe):
         super().__init__(settings, shape, classes)
         (self.objective, _), *others = settings.runs
         if others:
-            raise InputError(
-                f"{settings.model} trains one objective and seed per run: call it for each"
-            )
+            raise InputError(f"{settings.model} trains one objective and seed per run")
         self.views, self.plain = type(self).make_views(), evaluation_view()
         self._make_views = self.views.apply
 
@@ -136,7 +127,7 @@ class SimCLR(TwoViewRecipe):
 
     @torch.no_grad()
     def remember(self, images: Tensor, generator: torch.Generator) -> None:
-        if isinstance(self.loss, losses.CPCLoss):
+        if isinstance(self.loss, CPCLoss):
             rows = torch.arange(len(images), device=images.device)[None]
             self.loss.set_reference(self.project(self.two_views(images, rows, generator)[1]))
 
@@ -157,9 +148,6 @@ class AMDIM(TwoViewRecipe):
 
     def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__(settings, shape, classes)
-        for name, value in settings.loss.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InputError(f"{name}={value!r} must be a number")
         ndf, depth, normed = settings.filled.width, settings.filled.depth, self.objective != "cpc"
         features = 8 * ndf
         self.encoder = AMDIMEncoder(ndf=ndf, n_rkhs=features, depth=depth, batch_norm=normed)
@@ -189,7 +177,8 @@ class AMDIM(TwoViewRecipe):
     def forward(self, batch: _Batch) -> Tensor:
         views, labels, cells = batch
         first, second = (self.encoder(_laid_out(view)) for view in views)
-        cost = self.costs(first, second, cells=cells).total
+        costs, regulariser = self.costs(first, second, cells)
+        cost = costs.sum() + regulariser
         features = torch.cat([first.one, second.one]).detach()
         self.spread.copy_(spread(features.float()))
         classifiers = (self.linear, self.perceptron)
@@ -200,14 +189,12 @@ class AMDIM(TwoViewRecipe):
         return torch.stack([cost + (beside - beside.detach())])
 
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
-            self.parameters(),
-            lr=learning_rate,
-            betas=(0.8, 0.999),
-            weight_decay=1e-5,
-            fused=self.fused(),
-            capturable=isinstance(learning_rate, Tensor),
-        )
+        options: dict[str, Any] = {
+            "fused": self.fused(),
+            "capturable": isinstance(learning_rate, Tensor),
+        }
+        weights, betas = self.parameters(), (0.8, 0.999)
+        return torch.optim.Adam(weights, learning_rate, betas, weight_decay=1e-5, **options)
 
     def rate(self, done: float, step: int) -> float:
         """A linear rise over 500 steps; a fifth after 250 of 300 epochs, again after 280."""
@@ -237,16 +224,6 @@ def _laid_out(views: Tensor) -> Tensor:
     return views.contiguous(memory_format=torch.channels_last) if on_gpu else views
 
 
-class GlobalToLocalCosts(NamedTuple):
-    """`total` is to be minimised: the three costs and the regulariser, each a scalar."""
-
-    total: Tensor
-    one_to_five: Tensor
-    one_to_seven: Tensor
-    five_to_five: Tensor
-    regulariser: Tensor
-
-
 class GlobalToLocal(nn.Module):
     """AMDIM's loss: the sum of the costs 1->5, 1->7 and 5->5, each the mean of both directions.
 
@@ -270,39 +247,34 @@ class GlobalToLocal(nn.Module):
         super().__init__()
         if objective not in METHOD_OF:
             raise unknown_name("objective", objective, METHOD_OF)
+        for name, value in {"alpha": alpha, "clip": clip, "regulariser": regulariser}.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InputError(f"{name}={value!r} must be a number")
         if not 0.0 <= alpha < 1.0:
             raise InputError(f"alpha={alpha} is outside [0, 1)")
         if clip <= 0.0 or regulariser < 0.0:
-            raise InputError(
-                f"clip={clip} must be above zero and regulariser={regulariser} not below it"
-            )
+            raise InputError(f"clip={clip} must be above zero, regulariser={regulariser} not below")
         method = get_method(METHOD_OF[objective], {"alpha": alpha} if objective == "drfc" else {})
         self.objective, self.bounded = method.objective, not method.scores_ratio
         self.whole = objective in _WHOLE_MATRIX
         self.clip, self.regulariser = clip, regulariser
 
     def forward(
-        self,
-        maps1: FeatureMaps,
-        maps2: FeatureMaps,
-        *,
-        cells: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> GlobalToLocalCosts:
-        """The costs of two views of the same n images.
+        self, maps1: FeatureMaps, maps2: FeatureMaps, cells: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The three costs, (3,), and the regulariser, (), of two views of the same n images.
 
-        cells: (2, n), which of the 25 cells of each view is the source of 5->5; drawn from
-        `generator` (of the maps' device) unless given.
+        Their sum is to be minimised. cells: (2, n), which of the 25 cells of each view is the
+        source of 5->5.
         """
-        n, device = len(maps1.one), maps1.one.device
-        if cells is None:
-            cells = torch.randint(25, (2, n), generator=generator, device=device)
-        ones, fives = [maps1.one, maps2.one], []
-        for maps, chosen in zip((maps1, maps2), cells, strict=True):
-            own = maps.five.flatten(2).take_along_dim(chosen[:, None, None], 2)
-            fives.append(own.squeeze(2))
-        five_cells = [_joined_cells(maps.five) for maps in (maps1, maps2)]
-        seven_cells = [_joined_cells(maps.seven) for maps in (maps1, maps2)]
+        views, n = (maps1, maps2), len(maps1.one)
+        ones = [maps.one for maps in views]
+        fives = [
+            maps.five.flatten(2).take_along_dim(chosen[:, None, None], 2).squeeze(2)
+            for maps, chosen in zip(views, cells, strict=True)
+        ]
+        five_cells = [_joined_cells(maps.five) for maps in views]
+        seven_cells = [_joined_cells(maps.seven) for maps in views]
         if len(five_cells[0]) < 2:
             raise InputError("a batch of one image has no product samples: two are needed")
         counts = row_counts(maps1.one)
@@ -320,9 +292,7 @@ class GlobalToLocal(nn.Module):
         if not self.whole:
             parts = all_sum(parts * (n / sum(counts)))
         costs, squares = parts.unbind(1)
-        regulariser = squares.sum()
-        total = costs.sum() + regulariser
-        return GlobalToLocalCosts(total, costs[0], costs[1], costs[2], regulariser)
+        return costs, squares.sum()
 
     def _cost(self, source: Tensor, cells: Tensor, start: int) -> Tensor:
         """The cost and the regulariser, (2,). source: (rows, d), cells: (images, L, d).

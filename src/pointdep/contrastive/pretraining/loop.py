@@ -1,4 +1,7 @@
-"""The training loop: one device or many through Fabric, and the same run again after a kill."""
+"""The training loop: one device or many through Fabric, and the same run again after a kill.
+
+A step runs as written or, on one GPU, as a CUDA graph.
+"""
 
 from __future__ import annotations
 
@@ -9,47 +12,148 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
-from pointdep.contrastive.pretraining.step import Step
 from pointdep.core.precision import matmul_precision
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, FitWarning, Flag, InputError
 from pointdep.fitting.progress import Progress, Shown, Silent
+from pointdep.fitting.recording import WARM_UP, on_side_stream, record
+from pointdep.fitting.rendezvous import pick_device, start_fabric
 from pointdep.fitting.state import read_checkpoint, write_checkpoint
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+STATE = "checkpoint.safetensors"
 _FORMAT = "pointdep-pretraining-1"
 _STEPS_UNSEEN = 50  # on a GPU, between two looks at the loss, which wait for it
 _PREPARING = 5  # steps on a GPU in which networks are compiled and a step is recorded
 _SHARE_OF_WRITING = 0.05  # at most, of the training time
+_PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 _VALUES = ("loss", "knn", "linear")
+_COLUMNS = ("run", "epoch", "step", "seconds", "rate", *_VALUES)  # of history.csv
 
 Entry = dict[str, Any]
 """epoch, step, seconds, rate, and loss, knn or linear with one value per replica."""
 
-Evaluate = Callable[[bool], dict[str, list[float]]]
-"""Accuracies by kind, one per replica, of the features as they are; told whether it is the end."""
+
+def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
+    """One process on one device; under torchrun, this process of the many (DDP)."""
+    chosen = pick_device(device)
+    if precision == "auto":
+        has_bf16 = chosen.type == "cuda" and torch.cuda.get_device_capability(chosen) >= (8, 0)
+        precision = "bf16" if has_bf16 else "32"
+    if precision == "16" and chosen.type == "cpu":
+        raise InputError("precision='16' needs a GPU: use bf16 or 32")
+    return start_fabric(chosen, _PRECISION[precision], "pre-training", "pretrain")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where the state is kept, whose it is, and how often it is written, in seconds."""
+def share_statistics(module: nn.Module, fabric: Fabric) -> None:
+    """Take batch norm over the batches of all processes; only GPUs support it."""
+    if fabric.world_size > 1 and fabric.device.type == "cuda":
+        nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
 
-    path: Path
-    fingerprint: str
-    every: float
+
+class Step:
+    """Rows in, losses out: views, forward, backward, optimiser.
+
+    recorded: replay the step from a CUDA graph, as the host is slower than the device. None: on
+    one GPU, unless the precision has a loss scale that is decided at each step.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        images: ImageSet,
+        fabric: Fabric,
+        learning_rate: float,
+        recorded: bool | None = None,
+    ) -> None:
+        if recorded is None:
+            alone = fabric.device.type == "cuda" and fabric.world_size == 1
+            recorded = alone and getattr(fabric._precision, "scaler", None) is None
+        self.recipe, self.images, self.fabric, self.recorded = recipe, images, fabric, recorded
+        # A number would be recorded with the rest, and optimisers only record with a tensor.
+        rate = torch.tensor(learning_rate, device=fabric.device) if recorded else learning_rate
+        self.optimizer = recipe.optimizer(rate)
+        self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.module, self._optimizer = fabric.setup(recipe, self.optimizer)
+        self.generator = torch.Generator(fabric.device)
+        self._rates = [torch.tensor(base, device=fabric.device) for base in self.base_rates]
+        self._warm, self._rows = 0, torch.empty(0)
+        # By whether the gradient is clipped: the graph, and where it leaves the losses.
+        self.graphs: dict[bool, tuple[Callable[[], None], Tensor]] = {}
+
+    def __call__(self, rows: Tensor, seed: int, factor: float, clip: bool) -> Tensor:
+        """The losses of the replicas, (R,), before the step.
+
+        rows: (seeds, n); seed: where the random draws start; factor: of the learning rate; clip:
+        whether the gradient's entries are cut at +-1.
+        """
+        self.generator.manual_seed(seed)
+        # Dropout must not repeat the draws of the views; no other device's generator is touched.
+        torch.default_generator.manual_seed(seed + 1)
+        if self.fabric.device.type == "cuda":
+            torch.cuda.manual_seed(seed + 1)
+        groups = zip(self.optimizer.param_groups, self._rates, self.base_rates, strict=True)
+        for group, rate, base in groups:
+            group["lr"] = rate.fill_(base * factor) if self.recorded else base * factor
+        if not self.recorded:
+            return self._do(rows, clip)
+        if self._warm < WARM_UP:
+            self._warm += 1
+            return on_side_stream(lambda: self._do(rows, clip))
+        self._rows = rows.clone() if not self.graphs else self._rows.copy_(rows)
+        if clip not in self.graphs:
+            left: list[Tensor] = []
+            replay = record(lambda: left.append(self._do(self._rows, clip)), self.generator)
+            self.graphs[clip] = replay, left[0]
+        replay, losses = self.graphs[clip]
+        replay()
+        return losses.clone()
+
+    def _do(self, rows: Tensor, clip: bool) -> Tensor:
+        self._optimizer.zero_grad()
+        batch = self.recipe.batch(self.images, rows, self.generator)
+        losses: Tensor = self.module(batch)
+        self.fabric.backward(losses.sum())
+        if clip:
+            self.fabric.clip_gradients(self.module, self._optimizer, clip_val=1.0)
+        self._optimizer.step()
+        return losses.detach()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of networks, optimiser and loss scaling."""
+        return {
+            "module": self.recipe.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric._precision.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Before the first step."""
+        self.recipe.load_state_dict(state["module"])
+        # The options of the optimiser depend on where it runs now: only its state is taken.
+        own = [dict(group) for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state["optimizer"])
+        for group, options in zip(self.optimizer.param_groups, own, strict=True):
+            group.update({k: v for k, v in options.items() if k != "params"})
+        for weight, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if torch.is_tensor(value) and value.shape == weight.shape:
+                    # In the weight's own memory format, without which no fused step takes it.
+                    kept[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+        self.fabric._precision.load_state_dict(state["precision"])
 
 
 class Training:
@@ -61,18 +165,22 @@ class Training:
         images: ImageSet,
         settings: Settings,
         fabric: Fabric,
-        journal: Journal,
         *,
-        checkpoint: Checkpoint | None = None,
-        evaluate: Evaluate | None = None,
+        evaluate: Callable[[Training, bool], dict[str, list[float]]] | None = None,
+        folder: Path | None = None,
+        fingerprint: str = "",
+        write_every: float = 0.0,
     ) -> None:
-        """images: on the fabric's device, as the recipe prepared them."""
+        """images: on the fabric's device, as the recipe prepared them. evaluate: finds accuracies
+        by kind, one per replica; told whether it is the end. folder: where the history and, every
+        so many seconds, a checkpoint with this fingerprint are written."""
         told = settings.filled
         self.recipe, self.settings, self.images = recipe, settings, images
-        self.fabric, self.journal, self.checkpoint = fabric, journal, checkpoint
-        self.evaluate = evaluate
+        self.fabric, self.fingerprint, self.write_every = fabric, fingerprint, write_every
+        self.evaluate, self.state = evaluate, folder and folder / STATE
+        self.journal = Journal(recipe.names, None if fabric.global_rank else folder)
         self.do = Step(recipe, images, fabric, told.learning_rate)
-        self.order = Order(len(images.train), told.batch_size, settings.seeds, fabric.device)
+        self.order = Order(len(images.train), told.batch_size, settings.seeds, fabric)
         # Steps in all, between two evaluations, and between two entries of the journal.
         epoch, every = self.order.steps, settings.evaluate_every
         if settings.iterations is None:
@@ -87,7 +195,7 @@ class Training:
 
     def run(self, shown: Shown | Silent) -> None:
         """Train on from where the run is."""
-        there = self.checkpoint is not None and self.checkpoint.path.exists()
+        there = self.state is not None and self.state.exists()
         if self.fabric.broadcast(there):  # as the process that writes sees it
             self._restore()
             shown.note(f"going on from step {self.step} of {self.steps}")
@@ -97,8 +205,8 @@ class Training:
         device = self.fabric.device
         on_gpu = device.type == "cuda"
         kept_generators = torch.random.fork_rng([device] if on_gpu else [])
-        with Interrupts() as interrupts, _quick_products(), kept_generators:
-            while not self._over():
+        with _noted_signals() as asked, _quick_products(), kept_generators:
+            while not asked and not self._over():
                 losses = self.train_step()
                 self.sums += losses
                 self.summed += 1
@@ -112,10 +220,9 @@ class Training:
                     self._look(losses, shown)
                 if ends or self._over():
                     self._end_epoch(shown)
-                self._keep()
-                if interrupts.asked is not None:
-                    self._write()
-                    interrupts.leave()
+                self._keep(now=bool(asked) or self._over())
+        if asked:
+            signal.raise_signal(asked[0])
 
     def _over(self) -> bool:
         return self.step >= self.steps or self._done() >= 1.0
@@ -128,10 +235,9 @@ class Training:
 
     def train_step(self) -> Tensor:
         """The losses of the replicas, (R,), before the step."""
-        rank, ranks = self.fabric.global_rank, self.fabric.world_size
         return self.do(
-            self.order.batch(self.step, rank, ranks),
-            mix("step", self.settings.seeds[0], self.step, rank),
+            self.order.batch(self.step),
+            mix("step", self.settings.seeds[0], self.step, self.fabric.global_rank),
             self.recipe.rate(self._done(), self.step),
             self.recipe.clips_gradient(self.step),
         )
@@ -169,7 +275,7 @@ class Training:
             "epoch": self.step / self.order.steps,
             "step": self.step,
             "seconds": self.seconds,
-            "rate": self.do.rate,
+            "rate": float(self.do.optimizer.param_groups[0]["lr"]),
             "images_per_second": self._pace,
             "loss": (self.sums / max(self.summed, 1)).tolist(),
         }
@@ -184,24 +290,20 @@ class Training:
         if self.evaluate and (self._over() or (self.every and self.step % self.every == 0)):
             before = time.monotonic()
             shown.update(self.step, max(self.steps, self.step), "evaluating")
-            entry |= self.evaluate(self._over())
+            entry |= self.fabric.broadcast(self.evaluate(self, self._over()))
             self._started += time.monotonic() - before  # only training time is counted
         self.journal.add(entry)
 
-    def _keep(self) -> None:
-        """Write the state when it is time, and never for more than a small share of the time."""
-        if self.checkpoint is None:
+    def _keep(self, *, now: bool) -> None:
+        """Write the state now, or when it is time: never for more than a small share of it."""
+        wait = max(self.write_every, self._write_seconds / _SHARE_OF_WRITING)
+        if not now and time.monotonic() - self._written < wait:
             return
-        wait = max(self.checkpoint.every, self._write_seconds / _SHARE_OF_WRITING)
-        if time.monotonic() - self._written >= wait or self._over():
-            self._write()
-
-    def _write(self) -> None:
-        if self.checkpoint is None or self.fabric.global_rank != 0:
+        if self.state is None or self.fabric.global_rank != 0:
             return
         if not self.recipe.sound().any():
             return  # the next look ends the run, and the checkpoint before is still good
-        now = time.monotonic()
+        begun = time.monotonic()
         state = {
             **self.do.state_dict(),
             **{name: getattr(self, name) for name in ("step", "seconds", "sums", "summed")},
@@ -209,9 +311,9 @@ class Training:
             "history": self.journal.entries,
             "flags": [list(asdict(flag).values()) for flag in self.flags],
         }
-        write_checkpoint(self.checkpoint.path, _FORMAT, self.checkpoint.fingerprint, state)
+        write_checkpoint(self.state, _FORMAT, self.fingerprint, state)
         self._written = time.monotonic()
-        self._write_seconds = self._written - now
+        self._write_seconds = self._written - begun
         self._started += self._write_seconds
 
     @property
@@ -220,13 +322,12 @@ class Training:
         return time.monotonic() - self._begun
 
     def _restore(self) -> None:
-        assert self.checkpoint is not None
+        assert self.state is not None
         other = (
             "belongs to a run with other data or other settings, or of another number of "
             "processes: delete it, or choose another output folder"
         )
-        path, fingerprint = self.checkpoint.path, self.checkpoint.fingerprint
-        state = read_checkpoint(path, _FORMAT, fingerprint, lambda _: other)
+        state = read_checkpoint(self.state, _FORMAT, self.fingerprint, lambda _: other)
         self.do.load_state_dict(state)
         for name in ("step", "seconds", "wall", "summed"):
             setattr(self, name, state[name])
@@ -253,59 +354,53 @@ class Order:
     sees what it would have seen. An incomplete last batch is left out.
     """
 
-    def __init__(
-        self, rows: int, batch_size: int, seeds: Sequence[int], device: torch.device
-    ) -> None:
+    def __init__(self, rows: int, batch_size: int, seeds: Sequence[int], fabric: Fabric) -> None:
         if batch_size > rows:
             raise InputError(f"batch_size={batch_size} is more than the {rows} training images")
-        self.rows, self.batch_size, self.seeds, self.device = rows, batch_size, seeds, device
+        if batch_size % (ranks := fabric.world_size):
+            raise InputError(f"batch_size={batch_size} is no multiple of the {ranks} processes")
+        self.rows, self.batch_size, self.seeds, self.fabric = rows, batch_size, seeds, fabric
         self.steps = rows // batch_size
         self._epoch, self._permutation = -1, torch.empty(0)
 
-    def batch(self, step: int, rank: int = 0, ranks: int = 1) -> Tensor:
+    def batch(self, step: int) -> Tensor:
         """(seeds, batch_size / ranks): the part of this rank."""
         epoch, place = divmod(step, self.steps)
         if epoch != self._epoch:
             starts = [mix("order", seed, epoch) for seed in self.seeds]
             generators = [torch.Generator().manual_seed(start) for start in starts]
             drawn = [torch.randperm(self.rows, generator=one) for one in generators]
-            self._epoch, self._permutation = epoch, torch.stack(drawn).to(self.device)
-        share = self.batch_size // ranks
-        start = place * self.batch_size + rank * share
+            self._epoch, self._permutation = epoch, torch.stack(drawn).to(self.fabric.device)
+        share = self.batch_size // self.fabric.world_size
+        start = place * self.batch_size + self.fabric.global_rank * share
         return self._permutation[:, start : start + share]
 
 
-class Interrupts:
+@contextmanager
+def _noted_signals() -> Iterator[list[int]]:
     """Hold back Ctrl-C and SIGTERM until a step is over and its state can be kept.
 
-    While it is entered, the first signal is only noted; a second one takes effect at once.
+    The first signal is only noted, in the list; a second one takes effect at once.
     """
+    asked: list[int] = []
+    before: dict[int, Any] = {}
 
-    def __init__(self) -> None:
-        self.asked: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():  # others cannot
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+    def put_back() -> None:
+        for number, handler in before.items():
             signal.signal(number, handler)
-        self._before = {}
 
-    def leave(self) -> None:
-        """Do now what was asked for."""
-        self.__exit__()
-        if self.asked is not None:
-            signal.raise_signal(self.asked)
+    def note(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            put_back()
+            signal.raise_signal(number)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
-        again, self.asked = self.asked is not None, number
-        if again:
-            self.leave()
+    if threading.current_thread() is threading.main_thread():  # others cannot
+        before |= {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        put_back()
 
 
 class Journal:
@@ -319,13 +414,23 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Keep one entry."""
-        if self._writer is None and self.folder is not None:
-            # Steps that a killed run wrote after its last checkpoint are written again.
-            step = self.entries[-1]["step"] + 1 if self.entries else 0
-            self._writer = _summary_writer(self.folder / "tensorboard", step)
+        # Steps that a killed run wrote after its last checkpoint are written again.
+        first = self.entries[-1]["step"] + 1 if self.entries else 0
         self.entries.append({key: _finite(value) for key, value in entry.items()})
-        if self.folder is not None:
-            self.write_csv(self.folder / "history.csv")
+        if self.folder is None:
+            return
+        with (self.folder / "history.csv").open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, _COLUMNS, extrasaction="ignore")
+            table.writeheader()
+            for kept in self.entries:
+                for replica, name in enumerate(self.names):
+                    values = {kind: kept[kind][replica] for kind in _VALUES if kind in kept}
+                    table.writerow({**kept, "run": name, **values})
+        if self._writer is None:
+            with suppress(ImportError):  # TensorBoard is an extra
+                from torch.utils.tensorboard import SummaryWriter
+
+                self._writer = SummaryWriter(str(self.folder / "tensorboard"), purge_step=first)
         if self._writer is None:
             return
         kinds = ("rate", "images_per_second")
@@ -342,34 +447,14 @@ class Journal:
         found = (entry[kind] for entry in reversed(self.entries) if kind in entry)
         return list(next(found, [None] * len(self.names)))
 
-    def write_csv(self, path: Path) -> None:
-        """One line per entry and replica."""
-        common = ("epoch", "step", "seconds", "rate")
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["run", *common, *_VALUES])
-            for entry in self.entries:
-                for replica, name in enumerate(self.names):
-                    values = [entry[kind][replica] if kind in entry else "" for kind in _VALUES]
-                    writer.writerow([name, *(entry.get(key, "") for key in common), *values])
-
     def close(self) -> None:
         """Finish the event files."""
         if self._writer is not None:
             self._writer.close()
 
 
-def _summary_writer(folder: Path, step: int) -> Any:
-    """TensorBoard's writer, or None if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), purge_step=step)
-
-
 def _finite(value: Any) -> Any:
     """As JSON takes it: what is not finite becomes None."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,15 @@ from torch import Tensor
 import pointdep
 from pointdep.contrastive.evaluation import features, knn_accuracy, linear_evaluation
 from pointdep.contrastive.pretraining.deep import SimCLR
-from pointdep.contrastive.pretraining.loop import Checkpoint, Entry, Journal, Training
+from pointdep.contrastive.pretraining.loop import (
+    STATE,
+    Entry,
+    Training,
+    make_fabric,
+    share_statistics,
+)
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, make_recipe, mix
-from pointdep.contrastive.pretraining.step import make_fabric, share_statistics
 from pointdep.data import storage
 from pointdep.data.images import ImageSet
 from pointdep.errors import (
@@ -35,10 +40,7 @@ from pointdep.fitting.progress import show
 from pointdep.fitting.rendezvous import pick_device, process_count
 from pointdep.fitting.state import remove_state, unfinished
 
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
-
-RUN, STATE, ENCODER = "run.json", "checkpoint.safetensors", "encoder"
+RUN, ENCODER = "run.json", "encoder"
 _KIND = "encoder"
 _BATCH = 500
 _MONITOR_TRAIN, _MONITOR_TEST = 10_000, 2_000  # images that the monitor looks at
@@ -87,8 +89,8 @@ class FrozenEncoder:
         Tensor
             (n, d) on the CPU; (replicas, n, d) for several replicas.
         """
-        parts = [self.recipe.encode(part).float().cpu() for part in self._parts(images, batch_size)]
-        found = torch.cat(parts, -2)
+        parts = self._prepared(images, batch_size)
+        found = torch.cat([self.recipe.encode(part).float().cpu() for part in parts], -2)
         return found[0] if found.ndim == 3 and len(found) == 1 else found
 
     @torch.no_grad()
@@ -113,19 +115,18 @@ class FrozenEncoder:
         if len(first) != len(second):
             raise InputError(f"{len(first)} images cannot be paired with {len(second)}")
         sides = (
-            map(recipe.plain_views, self._parts(images, batch_size)) for images in (first, second)
+            map(recipe.plain_views, self._prepared(images, batch_size))
+            for images in (first, second)
         )
         return torch.cat([recipe.pmi(a, b).cpu() for a, b in zip(*sides, strict=True)])
 
-    def _parts(self, images: Any, batch_size: int) -> Iterator[Tensor]:
+    def _prepared(self, images: Any, batch_size: int) -> Iterator[Tensor]:
         """The images on the device, as the recipe takes them, some at a time."""
         require_whole("batch_size", batch_size)
         images = torch.as_tensor(np.asarray(images) if not torch.is_tensor(images) else images)
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
-            raise InputError(
-                f"images are uint8 of shape (n, {', '.join(map(str, self.shape))}), "
-                f"got {images.dtype} of shape {tuple(images.shape)}"
-            )
+            wanted = ", ".join(map(str, self.shape))
+            raise InputError(f"images must be uint8 of shape (n, {wanted}), got {(*images.shape,)}")
         device = next(self.recipe.parameters()).device
         for part in images.split(batch_size):
             yield self.recipe.prepare_images(part.to(device))
@@ -138,12 +139,8 @@ class FrozenEncoder:
         path : str or Path
             The folder; an encoder that is there is replaced.
         """
-        about = {
-            "kind": _KIND,
-            "settings": self.settings.as_dict(),
-            "shape": list(self.shape),
-            "classes": list(self.classes),
-        }
+        trained_on = {"shape": list(self.shape), "classes": list(self.classes)}
+        about = {"kind": _KIND, "settings": self.settings.as_dict(), **trained_on}
         storage.write_model(Path(path), about, self.recipe.state_dict())
 
 
@@ -168,8 +165,7 @@ def load_encoder(path: str | Path, device: str = "auto") -> FrozenEncoder:
         raise ModelFileError(f"{path} is not an encoder of `pointdep pretrain`")
     try:
         settings = Settings.from_dict(about["settings"])
-        channels, height, width = about["shape"]
-        shape, classes = (channels, height, width), tuple(about["classes"])
+        shape, classes = tuple(about["shape"]), tuple(about["classes"])
         recipe = make_recipe(settings, shape, len(classes))
         recipe.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -283,7 +279,6 @@ def pretrain(
             shown.note(f"already finished, read from {place}")
         return _read_run(place, settings, fingerprint, device)
     fabric = make_fabric(device, settings.precision)
-    check_batch(settings, fabric.world_size)
     recipe = make_recipe(settings, images.shape, len(images.classes))
     share_statistics(recipe, fabric)
     recipe.to(fabric.device)
@@ -292,45 +287,23 @@ def pretrain(
     moved = images.to(fabric.device)
     train, test = (recipe.prepare_images(part) for part in (moved.train, moved.test))
     prepared = replace(moved, train=train, test=test)
-    names = [f"{objective}-{seed}" for objective, seed in settings.runs]
-    first = fabric.global_rank == 0  # the one process that writes and shows
-    training = Training(
-        recipe,
-        prepared,
-        settings,
-        fabric,
-        Journal(names, place if first else None),
-        checkpoint=Checkpoint(place / STATE, fingerprint, checkpoint_every) if place else None,
-        evaluate=lambda end: fabric.broadcast(
-            _evaluate(recipe, prepared, fabric, settings.monitor, end)
-        ),
-    )
+    kept: dict[str, Any] = {"folder": place, "fingerprint": fingerprint}
+    kept |= {"write_every": checkpoint_every, "evaluate": _evaluate}
+    training = Training(recipe, prepared, settings, fabric, **kept)
     if place is not None:
         # Once nothing else can be refused, and before anything is trained.
         try:
             place.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError(
-                f"{place} is a file, or in one; a run is written as a folder: choose another name"
-            ) from None
+            raise InputError(f"{place} is a file, or in one: a run needs a folder") from None
         storage.check_target(place / ENCODER)
     if compile_networks is None:
         compile_networks = fabric.device.type == "cuda" and training.steps >= _COMPILED_STEPS
     if compile_networks:
         recipe.compile_parts()
-    with show(title, enabled=progress and first) as shown:
+    with show(title, enabled=progress and fabric.global_rank == 0) as shown:
         training.run(shown)
     return _conclude(training, images, place, fingerprint)
-
-
-def check_batch(settings: Settings, ranks: int) -> None:
-    """Refuse a batch that the processes cannot share out."""
-    batch_size = settings.filled.batch_size
-    if batch_size % ranks:
-        raise InputError(
-            f"batch_size={batch_size} is the batch of all processes together: it must be "
-            f"a multiple of their number, {ranks}"
-        )
 
 
 def about_images(images: ImageSet) -> dict[str, Any]:
@@ -342,36 +315,30 @@ def about_images(images: ImageSet) -> dict[str, Any]:
     }
 
 
-def _evaluate(
-    recipe: Recipe, images: ImageSet, fabric: Fabric, monitor: str, end: bool
-) -> dict[str, list[float]]:
+def _evaluate(training: Training, end: bool) -> dict[str, list[float]]:
     """Nearest neighbours on some images, or a linear classifier on all; at the end both on all."""
+    recipe, images, fabric = training.recipe, training.images, training.fabric
     if fabric.global_rank:
         return {}
-    linear, (rows, tests) = end or monitor == "linear", (_MONITOR_TRAIN, _MONITOR_TEST)
-    if linear:
-        rows, tests = len(images.train), len(images.test)
+    linear = end or training.settings.monitor == "linear"
+    rows, tests = (None, None) if linear else (_MONITOR_TRAIN, _MONITOR_TEST)
     recipe.eval()
-    try:
-        with fabric.autocast():
-            parts = images.train[:rows], images.test[:tests]
-            train, test = (features(recipe.encode, part) for part in parts)
-    finally:
-        recipe.train()
-    labels, test_labels = images.train_labels[:rows], images.test_labels[:tests]
+    with fabric.autocast():
+        parts = images.train[:rows], images.test[:tests]
+        train, test = (features(recipe.encode, part) for part in parts)
+    recipe.train()
     train, test = (part.reshape(recipe.replicas, -1, part.shape[-1]) for part in (train, test))
     sound = train.isfinite().all((1, 2)) & test.isfinite().all((1, 2))
     if not sound.any():
         raise DivergedError("the features are not finite: lower the learning rate")
     if not sound.all():
         train, test = train[sound], test[sound]
+    sides = train, images.train_labels[:rows], test, images.test_labels[:tests]
     found = {}
     if end or not linear:
-        k = min(20, train.shape[1])
-        found["knn"] = knn_accuracy(train, labels, test, test_labels, k=k)
+        found["knn"] = knn_accuracy(*sides, k=min(20, train.shape[1]))
     if linear:
-        how: dict[str, Any] = {"scaling": recipe.scaling, "C": recipe.regularisation}
-        fitted = linear_evaluation(train, labels, test, test_labels, **how)
+        fitted = linear_evaluation(*sides, scaling=recipe.scaling, C=recipe.regularisation)
         found["linear"] = fitted.accuracy
         if failed := int((~fitted.converged).sum()):
             warnings.warn(
@@ -399,47 +366,37 @@ def _conclude(
     recipe.remember(training.images.train[:_REFERENCE], generator)
     last = journal.entries[-1]
     values = (journal.last(kind) for kind in ("loss", "knn", "linear"))
-    done = Pretrained(
-        settings,
-        tuple(
-            Outcome(objective, seed, last["epoch"], last["seconds"], *numbers)
-            for (objective, seed), *numbers in zip(settings.runs, *values, strict=True)
-        ),
-        tuple(journal.entries),
-        tuple(training.flags),
-        {"device": fabric.device.type, "precision": str(fabric._precision.precision)},
-        training.wall_seconds,
-        FrozenEncoder(recipe, settings, images.shape, images.classes),
-        place,
-    )
+    outcomes = [
+        Outcome(objective, seed, last["epoch"], last["seconds"], *numbers)
+        for (objective, seed), *numbers in zip(settings.runs, *values, strict=True)
+    ]
+    about = {
+        "pointdep": pointdep.__version__,
+        "fingerprint": fingerprint,
+        "data": about_images(images),
+        "settings": settings.as_dict(),
+        "where": {"device": fabric.device.type, "precision": str(fabric._precision.precision)},
+        "wall_seconds": training.wall_seconds,
+        "outcomes": [asdict(outcome) for outcome in outcomes],
+        "flags": [asdict(flag) for flag in training.flags],
+        "history": journal.entries,
+    }
+    encoder = FrozenEncoder(recipe, settings, images.shape, images.classes)
     if place is not None and fabric.global_rank == 0:
-        done.encoder.save(place / ENCODER)
-        about = {
-            "pointdep": pointdep.__version__,
-            "fingerprint": fingerprint,
-            "data": about_images(images),
-            "settings": settings.as_dict(),
-            "where": done.where,
-            "wall_seconds": done.wall_seconds,
-            "outcomes": [asdict(outcome) for outcome in done.outcomes],
-            "flags": [asdict(flag) for flag in done.flags],
-            "history": journal.entries,
-        }
+        encoder.save(place / ENCODER)
         # In one move, and the checkpoint goes last: a kill leaves a run to go on from, or this.
         unfinished(place / RUN).write_text(json.dumps(about, indent=1), "utf-8")
         unfinished(place / RUN).replace(place / RUN)
         remove_state(place / STATE)
     fabric.barrier()
-    return done
+    return Pretrained(settings, **_parts(about), encoder=encoder, folder=place)
 
 
 def _read_run(place: Path, settings: Settings, fingerprint: str, device: str) -> Pretrained:
     """A run that was finished before."""
     try:
         about = json.loads((place / RUN).read_text("utf-8"))
-        known, outcomes = about["fingerprint"], tuple(Outcome(**one) for one in about["outcomes"])
-        history, where, wall = tuple(about["history"]), about["where"], about["wall_seconds"]
-        flags = tuple(Flag(f["name"], tuple(f["replicas"]), f["message"]) for f in about["flags"])
+        known, parts = about["fingerprint"], _parts(about)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{place / RUN} cannot be read ({error}): delete it") from None
     if known != fingerprint:
@@ -449,7 +406,20 @@ def _read_run(place: Path, settings: Settings, fingerprint: str, device: str) ->
         raise InputError(f"{place} holds a finished run with {told}: choose another output folder")
     remove_state(place / STATE)
     encoder = load_encoder(place / ENCODER, device)
-    return Pretrained(settings, outcomes, history, flags, where, wall, encoder, place)
+    return Pretrained(settings, **parts, encoder=encoder, folder=place)
+
+
+def _parts(about: dict[str, Any]) -> dict[str, Any]:
+    """Of `Pretrained`, what ``run.json`` holds."""
+    return {
+        "outcomes": tuple(Outcome(**one) for one in about["outcomes"]),
+        "history": tuple(about["history"]),
+        "flags": tuple(
+            Flag(**{**one, "replicas": tuple(one["replicas"])}) for one in about["flags"]
+        ),
+        "where": about["where"],
+        "wall_seconds": about["wall_seconds"],
+    }
 
 
 def _fingerprint(images: ImageSet, settings: Settings, ranks: int) -> str:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from pointdep.errors import InputError, require_whole, unknown_name
 
-METHOD_OF: Mapping[str, str] = MappingProxyType(
-    {
-        "cpc": "cpc",
-        "pcc": "js",
-        "drfc": "drf",
-        "variational": "variational",
-        "dm1": "dm1",
-        "dm2": "dm2",
-        "rpc": "rpc",
-    }
-)
+METHOD_OF = {
+    "cpc": "cpc",
+    "pcc": "js",
+    "drfc": "drf",
+    "variational": "variational",
+    "dm1": "dm1",
+    "dm2": "dm2",
+    "rpc": "rpc",
+}
 """The estimation method that trains each objective."""
 
 OBJECTIVES = tuple(METHOD_OF)
@@ -40,16 +37,14 @@ class Protocol:
     depth: int
 
 
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
-    {
-        # 21,000 iterations on MNIST; width: of the shift nets; depth: couplings.
-        "shallow": Protocol(45, 128, 1e-4, width=512, depth=30),
-        # width: ndf, an eighth of n_rkhs; depth: layers of a residual block.
-        "amdim": Protocol(300, 480, 2e-4, width=192, depth=8),
-        # The rate is for a batch of 512, and scales with the batch unless given; depth: 18 or 50.
-        "simclr": Protocol(200, 512, 0.4, width=64, depth=18),
-    }
-)
+PROTOCOLS = {
+    # 21,000 iterations on MNIST; width: of the shift nets; depth: couplings.
+    "shallow": Protocol(45, 128, 1e-4, width=512, depth=30),
+    # width: ndf, an eighth of n_rkhs; depth: layers of a residual block.
+    "amdim": Protocol(300, 480, 2e-4, width=192, depth=8),
+    # The rate is for a batch of 512, and scales with the batch unless given; depth: 18 or 50.
+    "simclr": Protocol(200, 512, 0.4, width=64, depth=18),
+}
 MODELS = tuple(PROTOCOLS)
 
 
@@ -141,10 +136,7 @@ class Settings:
             rate = protocol.learning_rate / protocol.batch_size * (self.batch_size or 0)
             object.__setattr__(self, "learning_rate", rate)
         if self.precision == "16" and len(self.runs) > 1 and self.model == "shallow":
-            raise InputError(
-                "precision='16' scales the loss of all replicas by one number, which one of them "
-                "could spoil: use bf16 or 32"
-            )
+            raise InputError("precision='16' has one loss scale for all replicas: use bf16 or 32")
         for name, value in self.loss.items():
             if not isinstance(value, int | float | str | list | tuple | None):
                 raise InputError(f"loss option {name}={value!r}: options are numbers and words")

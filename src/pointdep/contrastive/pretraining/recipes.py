@@ -1,18 +1,33 @@
-"""What every model offers to the loop, and how one is made from the settings."""
+"""What every model offers to the loop, how one is made from the settings, and the shallow model.
+
+The shallow model is the paper's: RealNVP of the two halves of an image, trained as many replicas.
+"""
 
 from __future__ import annotations
 
+import math
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pointdep.contrastive.pretraining.protocols import Settings
+from pointdep.contrastive.distributed import gather
+from pointdep.contrastive.encoders.realnvp import RealNVP
+from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
+from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
+from pointdep.contrastive.views import halves
+from pointdep.core.critics.base import ReplicaLinear
+from pointdep.core.methods import Method, get_method
+from pointdep.core.precision import no_autocast
+from pointdep.core.ratio import MethodGroups
 from pointdep.data.images import ImageSet
 from pointdep.errors import Flag, InputError, unknown_name
+
+_OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
 
 
 class Recipe(nn.Module, ABC):
@@ -23,11 +38,12 @@ class Recipe(nn.Module, ABC):
     replica, (R,).
     """
 
-    replicas = 1
     scaling, regularisation = "standard", 0.1  # of the linear evaluation; the latter is C
 
     def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:  # noqa: ARG002
         super().__init__()
+        self.names = [f"{objective}-{seed}" for objective, seed in settings.runs]
+        self.replicas = len(self.names)
 
     @classmethod
     def loss_options(cls, objective: str) -> list[str] | None:  # noqa: ARG003
@@ -69,9 +85,9 @@ class Recipe(nn.Module, ABC):
         """Keep what the PMI read-out needs of the training images."""
 
     @property
+    @abstractmethod
     def flags(self) -> tuple[Flag, ...]:
         """Problems noticed in the last batch."""
-        return ()
 
     def fused(self) -> bool | None:
         """Whether the optimiser of these weights can update them in one kernel."""
@@ -103,8 +119,6 @@ def check_loss_options(settings: Settings) -> None:
 
 def _kind(model: str) -> type[Recipe]:
     if model == "shallow":
-        from pointdep.contrastive.pretraining.shallow import Shallow
-
         return Shallow
     from pointdep.contrastive.pretraining.deep import AMDIM, SimCLR
 
@@ -116,3 +130,148 @@ def mix(purpose: str, *numbers: int) -> int:
     # The count is among them because a seed sequence is filled up with zeros.
     entropy = [zlib.crc32(purpose.encode()), len(numbers), *numbers]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+
+
+class Shallow(Recipe):
+    """RealNVP encoders of the upper and of the lower half, one replica per (objective, seed)."""
+
+    scaling, regularisation = "minmax", 10.0
+    seed_of: Tensor
+    spread: Tensor
+    _adam: Adam | None = None
+
+    def __init__(self, settings: Settings, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__(settings, shape, classes)
+        runs, size = settings.runs, settings.filled
+        seeds = torch.tensor([settings.seeds.index(seed) for _, seed in runs])
+        self.register_buffer("seed_of", seeds, persistent=False)
+        self.register_buffer("spread", torch.ones(self.replicas), persistent=False)
+        self.methods = _methods(settings)
+        self.groups = MethodGroups(self.methods)
+        dim = math.prod(shape) // 2
+        # Objectives of a seed start alike.
+        generators = [
+            torch.Generator().manual_seed(mix("weights", seed, side))
+            for side in range(2)
+            for _, seed in runs
+        ]
+        # The first R replicas encode the upper halves, the others the lower halves.
+        hidden = (size.width, size.width)
+        self.encoders = RealNVP(
+            2 * self.replicas, dim, couplings=size.depth, hidden=hidden, generators=generators
+        )
+        self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
+        bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it
+        with torch.no_grad():
+            for weight, generator in zip(self.product.weight, generators, strict=False):
+                weight.copy_((2.0 * torch.rand(dim, dim, generator=generator) - 1.0) * bound)
+
+    @torch.no_grad()
+    def batch(self, images: ImageSet, rows: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        """-> the upper halves, then the lower ones, (2 R, n, d)."""
+        sides = halves(images.train[rows.flatten()])
+        return torch.cat([side.view(*rows.shape, -1)[self.seed_of] for side in sides])
+
+    def forward(self, batch: Tensor) -> Tensor:
+        upper, lower = gather(self.encoders(batch), 1).chunk(2)
+        with no_autocast(upper):
+            scores = self.product(upper) @ lower.transpose(-1, -2)
+        with torch.no_grad():
+            self.spread.copy_(torch.minimum(spread(upper), spread(lower)))
+        return -self.groups.apply(lambda method, part: method.objective(part), scores)
+
+    def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
+        recorded = isinstance(learning_rate, Tensor)
+        weights = self.parameters()
+        self._adam = Adam(weights, lr=learning_rate, fused=self.fused(), capturable=recorded)
+        return self._adam
+
+    def compile_parts(self) -> None:
+        # torch compiles at most eight versions of one function; replicas may come in more numbers.
+        torch.compiler.reset()
+        self.encoders.compile_coupling()
+        if self._adam is not None and self._adam.defaults["capturable"]:
+            self._adam.compile_update()
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The codes of the upper halves, (R, n, d)."""
+        code: Tensor = self.encoders(halves(images)[0], slice(self.replicas))
+        return code
+
+    def sound(self) -> Tensor:
+        finite = [weight.flatten(1).isfinite().all(1) for weight in self.parameters()]
+        # Each replica has two encoders.
+        return torch.cat([one.view(-1, self.replicas) for one in finite]).all(0)
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        found = []
+        for name, where, message in (
+            ("collapsed", self.spread < FREE_SPREAD, "the codes of all images are the same"),
+            ("diverged", ~self.spread.isfinite(), "the codes are not finite"),
+        ):
+            if replicas := tuple(where.nonzero().flatten().tolist()):
+                whose = ", ".join(self.names[replica] for replica in replicas)
+                found.append(Flag(name, replicas, f"{message} ({whose})"))
+        return tuple(found)
+
+
+def _methods(settings: Settings) -> list[Method]:
+    """One per replica, each with the options that it has; alpha belongs to drfc alone."""
+    methods = [get_method(METHOD_OF[objective]) for objective, _ in settings.runs]
+    for name in settings.loss:
+        if name not in _OPTIONS:
+            raise InputError(
+                f"the shallow model's score is v1' W v2 as it is: it has no {name!r}, but "
+                "alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)"
+            )
+        if not any(name in method.options for method in methods):
+            raise InputError(f"{name!r} is no option of {', '.join(settings.objectives)}")
+    return [
+        method.configure(**{k: v for k, v in settings.loss.items() if k in method.options})
+        for method in methods
+    ]
+
+
+class Adam(torch.optim.Adam):
+    """torch's Adam, and after `compile_update` one whose update is a single pass over memory.
+
+    With many replicas there are more weights than work on them, and the update takes most of a
+    step. The state is torch's, so a checkpoint of one is a checkpoint of the other. All weights are
+    in one group, and every step has a gradient of each.
+    """
+
+    _update: Callable[..., None] | None = None
+
+    def compile_update(self) -> None:
+        """From the second step on, run at the speed of the memory (torch's has three fifths)."""
+        self._update = torch.compile(_update, dynamic=True)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One step: torch's, unless the own update is compiled and there is a state to update."""
+        if self._update is None or not self.state:
+            return super().step(closure)
+        (group,) = self.param_groups
+        weights, (first, second) = group["params"], group["betas"]
+        states = [self.state[weight] for weight in weights]
+        torch._foreach_add_([state["step"] for state in states], 1)
+        step = states[0]["step"].double()
+        # Both with the corrections of the two averages.
+        rate = (group["lr"] / (1 - first**step)).to(weights[0].dtype)
+        widened = (1 / (1 - second**step)).to(weights[0].dtype)
+        for weight, state in zip(weights, states, strict=True):
+            own = (weight, weight.grad, state["exp_avg"], state["exp_avg_sq"])
+            flat = tuple(tensor.view(-1) for tensor in own)
+            self._update(flat, rate, widened, group["betas"], group["eps"])
+        return None
+
+
+def _update(
+    own: Sequence[Tensor], rate: Tensor, widened: Tensor, betas: tuple[float, float], eps: float
+) -> None:
+    """Update one weight in place; own: the weight, its gradient and Adam's two averages."""
+    weight, gradient, mean, square = own
+    mean.lerp_(gradient, 1 - betas[0])
+    square.lerp_(gradient * gradient, 1 - betas[1])
+    weight.sub_(rate * mean / ((square * widened).sqrt() + eps))
