@@ -78,16 +78,24 @@ def audit(
     check_shares(fdr, contamination)
     fitted = _estimator(model, folds, random_state, device, progress)
     _require_each_once(fitted, X, Y, groups)
-    fitted.fit(X, Y, groups=groups)
+    return judged(fitted.fit(X, Y, groups=groups), X, Y, fdr, contamination)
+
+
+def judged(
+    fitted: PointwiseDependency, X: Any, Y: Any, fdr: float, contamination: float | None = None
+) -> Audit:
+    """The audit of the rows that a model was fitted on."""
     pmi = fitted.oof_pmi_
     evidence = evidence_of(fitted.model_, fitted.training_rows_)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
     decision = decide(pmi, beside, contamination, information.ci[0])
-    table = _table(fitted, evidence, decision, fdr, _labels(Y, fitted))
+    # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
+    ordered = np.sort(beside.pmi)
+    kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
     return Audit(
-        table=table,
+        table=_table(fitted, evidence, decision, fdr, _labels(Y, fitted)),
         mutual_information=information,
         check=fitted.check(),
         contamination=decision.contamination,
@@ -96,20 +104,10 @@ def audit(
         method=fitted.method,
         flags=fitted.flags_,
         answered=fitted.model_.answered,
-        mismatched=_in_order(beside.pmi),
+        mismatched=ordered[kept.astype(np.int64)],
         sides=(X, Y),
         named=decision.named,
     )
-
-
-def _in_order(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At most 10,000 of the values (m,), evenly from the lowest to the highest."""
-    ordered = np.sort(values)
-    if len(ordered) <= _MISMATCHED_KEPT:
-        return ordered
-    places = np.linspace(0, len(ordered) - 1, _MISMATCHED_KEPT).round().astype(np.int64)
-    kept: NDArray[np.float32] = ordered[places]
-    return kept
 
 
 def _estimator(

@@ -99,16 +99,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="demo")(_guarded(demo.demo))
-app.command(name="mi")(_guarded(mi.mi))
-app.command(name="fit")(_guarded(fit.fit))
-app.command(name="calibrate")(_guarded(calibrate.calibrate))
-app.command(name="score")(_guarded(score.score))
-app.command(name="retrieve")(_guarded(retrieve.retrieve))
-app.command(name="audit")(_guarded(audit.audit))
-app.command(name="plan")(_guarded(plan.plan))
-app.command(name="pretrain")(_guarded(pretrain.pretrain))
-app.command(name="bench")(_guarded(bench.bench))
+_COMMANDS = (
+    *(demo.demo, mi.mi, fit.fit, calibrate.calibrate, score.score, retrieve.retrieve),
+    *(audit.audit, plan.plan, pretrain.pretrain, bench.bench),
+)
+for _command in _COMMANDS:
+    app.command(name=_command.__name__)(_guarded(_command))
 
 paper = typer.Typer(rich_markup_mode=None)
 for _command in reproduce.COMMANDS:

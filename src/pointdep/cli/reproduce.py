@@ -8,9 +8,8 @@ repeats those defaults, because the settings themselves import PyTorch.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pointdep.cli import options, pretrain
+from pointdep.cli.options import Given
 from pointdep.cli.show import print_json
 from pointdep.errors import InputError, require_whole, unknown_name
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pointdep.data.images import ImageSet
 
-Given = dict[str, Any]
 _Settings = TypeVar("_Settings", bound="DataclassInstance")
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
 _WIN = "Options that are given win."
@@ -48,7 +47,7 @@ def _list(parse: Callable[..., Any], shown: str, help_text: str) -> Any:
 
 
 def _widths(option: str, text: str) -> tuple[int, ...]:
-    parsed = options.parse_numbers(option, text, "64,64")
+    parsed = options.parse_numbers(option, text, "whole numbers, as 64,64")
     for width in parsed:
         require_whole(option, width)
     return parsed
@@ -72,30 +71,12 @@ _CRITIC = _option(str, "concat", "concat or separable.")
 _SHOWN = {"json": options.Json, "quiet": options.Quiet}
 _WHERE = {"seed": options.Seed, "device": options.Device}
 # Options that have a default here; the others are None unless they are given.
-_DEFAULTS: Given = {"seed": 0, "device": "auto", "part": "shallow", "checkpoint_every": 2.0}
-_DEFAULTS |= dict.fromkeys(("quick", "json", "quiet", "merge", "download"), False)
+_DEFAULTS: Given = {"part": "shallow", "checkpoint_every": 2.0}
+_DEFAULTS |= dict.fromkeys(("quick", "merge", "download"), False)
 
 
-def _takes(table: Mapping[str, Any], output: Path | None) -> Callable[..., Callable[..., None]]:
-    """Show typer an option for each line of the table; the command gets all that was given."""
-    defaults = {**_DEFAULTS, "output": output}
-    shown = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=annotation
-        )
-        for name, annotation in table.items()
-    ]
-
-    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def spread(**given: Any) -> None:
-            command(given)
-
-        spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        spread.__annotations__ = dict(table)
-        return spread
-
-    return decorate
+def _takes(table: Given, output: Path | None) -> Any:
+    return options.takes(table, {**_DEFAULTS, "output": output})
 
 
 def _chosen(base: _Settings, given: Given) -> _Settings:
@@ -104,16 +85,14 @@ def _chosen(base: _Settings, given: Given) -> _Settings:
     return replace(base, **{k: v for k, v in given.items() if k in known and v is not None})
 
 
-def _tell(
-    command: str, given: Given, text: Callable[[], str], content: Callable[[], Given]
-) -> None:
+def _tell(command: str, given: Given, text: str, content: Given) -> None:
     """The outcome for a person or a program."""
     output = given["output"]
     if given["json"]:
         told = None if output is None else str(output)
-        print_json(f"reproduce {command}", {**content(), "output": told})
+        print_json(f"reproduce {command}", {**content, "output": told})
         return
-    print(text())
+    print(text)
     if output is not None:
         print(f"written: {output}")
 
@@ -141,9 +120,7 @@ def table1(given: Given) -> None:
         write_markdown(given["output"])
     rows = [asdict(row) for row in table()]
     after = "" if given["output"] is None else "\n"
-    _tell(
-        "table1", given, lambda: text_table() + after, lambda: {"rows": rows, "notes": list(NOTES)}
-    )
+    _tell("table1", given, text_table() + after, {"rows": rows, "notes": list(NOTES)})
 
 
 _FOLDER = _output(Path, "Folder for figure and numbers.")
@@ -207,20 +184,14 @@ def figure1(given: Given) -> None:
         curves = run_figure1(settings, progress)
     lines, claims = write_report(curves, given["output"])
     told = "key", "source", "quote", "quantity", "verdict", "because"
-    _tell(
-        "figure1",
-        given,
-        lambda: f"{text_table(lines)}\n{text_claims(claims, settings)}",
-        lambda: {
-            **asdict(settings),
-            "device": curves.device,
-            "precision": curves.precision,
-            "setup_seconds": curves.setup_seconds,
-            "train_seconds": curves.train_seconds,
-            "summary": [asdict(line) for line in lines],
-            "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
-        },
-    )
+    measured = "device", "precision", "setup_seconds", "train_seconds"
+    content = {
+        **asdict(settings),
+        **{name: getattr(curves, name) for name in measured},
+        "summary": [asdict(line) for line in lines],
+        "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
+    }
+    _tell("figure1", given, f"{text_table(lines)}\n{text_claims(claims, settings)}", content)
 
 
 _THEOREM1 = {
@@ -270,19 +241,16 @@ def theorem1(given: Given) -> None:
     report.write_report(outcome, given["output"])
     lines, found = summarise(outcome), slopes(outcome)
     said = [report.LEGEND, *report.reading(lines, found), report.KNOWN]
-    _tell(
-        "theorem1",
-        given,
-        lambda: "\n\n".join([report.text_table(lines), *map(filled, said)]) + "\n",
-        lambda: {
-            **asdict(settings),
-            "device": outcome.device,
-            "weights": outcome.weights,
-            "seconds": sum(outcome.seconds),
-            "slopes": [report.slope_as_dict(slope) for slope in found],
-            "summary": [asdict(line) for line in lines],
-        },
-    )
+    content = {
+        **asdict(settings),
+        "device": outcome.device,
+        "weights": outcome.weights,
+        "seconds": sum(outcome.seconds),
+        "slopes": [report.slope_as_dict(slope) for slope in found],
+        "summary": [asdict(line) for line in lines],
+    }
+    text = "\n\n".join([report.text_table(lines), *map(filled, said)])
+    _tell("theorem1", given, text + "\n", content)
 
 
 def _words(**own: Any) -> Given:
@@ -326,9 +294,7 @@ def table2(given: Given) -> None:
     """
     from pointdep.experiments import table2 as experiment
 
-    settings = _words_settings(experiment.Table2(), given)
-    networks = len(settings.methods)
-    _run_words("Table 2", experiment, experiment.run_table2, settings, given, networks)
+    _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
 
 
 @_takes(_FIGURE3, Path("figure3"))
@@ -343,24 +309,11 @@ def figure3(given: Given) -> None:
     """
     from pointdep.experiments import figure3 as experiment
 
-    settings = _words_settings(experiment.Figure3(), given)
-    networks = 1 + settings.folds
-    _run_words("Figure 3", experiment, experiment.run_figure3, settings, given, networks)
-
-
-def _words_settings(paper: Any, given: Given) -> Any:
-    named = {f"--{name}": given[name] for name in ("audio", "text", "data") if given[name]}
-    files = tuple(str(word) for pair in named.items() for word in pair)
-    return _chosen(paper.quick() if given["quick"] else paper, {**given, "files": files})
+    _run_words("Figure 3", experiment, experiment.Figure3(), experiment.run_figure3, given)
 
 
 def _run_words(
-    title: str,
-    experiment: Any,
-    run: Callable[..., Any],
-    settings: Any,
-    given: Given,
-    networks: int,
+    title: str, experiment: Any, paper: Any, run: Callable[..., Any], given: Given
 ) -> None:
     """Read the words, run the experiment on them, write and tell what it found."""
     from pointdep.data.word_pairs import read_word_pairs
@@ -369,8 +322,10 @@ def _run_words(
     from pointdep.fitting.progress import duration, show
     from pointdep.fitting.rendezvous import pick_device
 
-    on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
     files = {name: given[name] for name in ("audio", "text", "data")}
+    named = tuple(str(word) for k, path in files.items() if path for word in (f"--{k}", path))
+    settings = _chosen(paper.quick() if given["quick"] else paper, {**given, "files": named})
+    on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
     large = [path for name, path in files.items() if name != "data" and path and path.is_file()]
     if not quiet and sum(path.stat().st_size for path in large) > _LARGE:
         _say(f"reading {' and '.join(map(str, large))} ...")
@@ -379,16 +334,18 @@ def _run_words(
     prepare_folder(given["output"], settings.command)
     if on_cpu and not quiet:
         seconds = expected_seconds(settings, pairs)
+        networks = 1 + settings.folds if title == "Figure 3" else len(settings.methods)
         _say(f"on this CPU about {duration(seconds)} for {networks} networks")
     with show(title, enabled=not quiet, left="about") as progress:
         found = run(settings, pairs, progress)
     claims = experiment.write_report(found, given["output"])
-    _tell(
-        title.replace(" ", "").lower(),
-        given,
-        lambda: experiment.text_report(found, claims),
-        lambda: {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)},
-    )
+    content = {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)}
+    command = title.replace(" ", "").lower()
+    _tell(command, given, experiment.text_report(found, claims), content)
+
+
+def _shared(*names: str) -> Given:
+    return {name: pretrain.OPTIONS[name] for name in names}
 
 
 def _representations(**own: Any) -> Given:
@@ -406,10 +363,7 @@ def _representations(**own: Any) -> Given:
             None, "Training time after which a run ends, its learning rate down by then."
         ),
         "evaluate_every": None,
-        "batch_size": pretrain.BatchSize,
-        "learning_rate": pretrain.Rate,
-        "width": pretrain.Width,
-        "depth": pretrain.Depth,
+        **_shared("batch_size", "learning_rate", "width", "depth"),
         "precision": _option(
             str, None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
         ),
@@ -421,11 +375,7 @@ def _representations(**own: Any) -> Given:
         ),
         "together": None,
         "pd_rows": None,
-        "data": pretrain.Data,
-        "download": pretrain.Download,
-        "limit": pretrain.Limit,
-        "checkpoint_every": pretrain.CheckpointEvery,
-        "compile_networks": pretrain.Compile,
+        **_shared("data", "download", "limit", "checkpoint_every", "compile_networks"),
         **_WHERE,
         "quick": None,
         "merge": _flag(
@@ -554,12 +504,8 @@ def _run_representations(command: str, part: str, given: Given) -> None:
             progress=not given["quiet"],
         )
     claims = write_report(found, output)
-    _tell(
-        command,
-        given,
-        lambda: text_report(found, claims),
-        lambda: {"part": settings.part, **as_dict(found, claims)},
-    )
+    content = {"part": settings.part, **as_dict(found, claims)}
+    _tell(command, given, text_report(found, claims), content)
 
 
 def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:

@@ -123,9 +123,9 @@ def caveat(audit: Audit) -> str:
     return _STAND if not audit.check.passed and audit.table["suspect"].any() else ""
 
 
-def probability(value: float) -> str:
+def probability(value: float | None) -> str:
     """Three decimals, or "-" where it is missing."""
-    if math.isnan(value):
+    if value is None:
         return "-"
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
