@@ -102,8 +102,7 @@ def observed_ratio(shares: Array) -> Array:
     widths = np.diff(np.concatenate([[0.0], values, [1.0]]))
     heights = np.append(counts / len(shares), 0.0) / widths
     slopes: Array = isotonic_regression(heights, sample_weight=widths)
-    found: Array = slopes[inverse]
-    return found
+    return slopes[inverse]
 
 
 def posteriors(
@@ -227,6 +226,4 @@ def _doubt(found: Contamination, least: float) -> str:
 
 def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:
     """(n,): 1 for the lowest."""
-    rank = np.empty(len(pmi), np.int64)
-    rank[np.argsort(pmi, kind="stable")] = np.arange(1, len(pmi) + 1)
-    return rank
+    return np.argsort(np.argsort(pmi, kind="stable")) + 1

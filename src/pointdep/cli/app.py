@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -200,18 +199,7 @@ def _speaks() -> bool:
     return dist is None or not joined or dist.get_rank() == 0
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    del category, filename, lineno, file, line
-    if not _speaks():
-        return
-    text = " ".join(str(message).split())
-    for pattern, written in _WRITTEN:
-        text = re.sub(pattern, written, text)
-    print(f"warning: {text}", file=sys.stderr)
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    if _speaks():
+        text = options.as_written(" ".join(str(message).split()), _WRITTEN)
+        print(f"warning: {text}", file=sys.stderr)

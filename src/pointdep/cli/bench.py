@@ -74,8 +74,7 @@ def bench(
     if output is not None:
         write_report(asked, outcome.results, output)
     if json:
-        place = None if output is None else str(output)
-        print_json("bench", {**outcome_as_dict(asked, outcome), "output": place})
+        print_json("bench", {**outcome_as_dict(asked, outcome), "output": output})
         return
     print(text_outcome(asked, outcome))
     if output is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,13 @@ def from_here(name: str) -> str:
     if ":" in name and here not in sys.path:
         sys.path.append(here)
     return name
+
+
+def as_written(text: str, table: Iterable[tuple[str, str]]) -> str:
+    """A message of the library, with its options as they are written on the command line."""
+    for pattern, written in table:
+        text = re.sub(pattern, written, text)
+    return text
 
 
 Files = Annotated[
@@ -105,11 +113,12 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on standard er
 
 
 Given = dict[str, Any]
-_DEFAULTS: Given = {"seed": 0, "device": "auto", "json": False, "quiet": False}
+_DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
+_DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
 
 
 def takes(
-    table: Mapping[str, Any], defaults: Given
+    table: Mapping[str, Any], **defaults: Any
 ) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
     """Show typer an option for each line of the table; the command gets all that was given.
 

@@ -68,11 +68,10 @@ OPTIONS: dict[str, Any] = {
 }
 """By the names of parameters; `reproduce figure2` and `simclr` share some."""
 
-_DEFAULTS = {"objective": "cpc", "seeds": 1, "precision": "auto", "download": False}
-_DEFAULTS |= {"dataset": ..., "evaluate_every": 0, "monitor": "knn", "checkpoint_every": 2.0}
+_DEFAULTS: options.Given = {"dataset": ..., "objective": "cpc", "seeds": 1, "precision": "auto"}
 
 
-@options.takes(OPTIONS, _DEFAULTS)
+@options.takes(OPTIONS, **_DEFAULTS, evaluate_every=0, monitor="knn")
 def pretrain(given: options.Given) -> None:
     """Pre-train an encoder on unlabelled images, and evaluate it with a linear classifier.
 

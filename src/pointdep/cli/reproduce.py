@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _Settings = TypeVar("_Settings", bound="DataclassInstance")
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
-_WIN = "Options that are given win."
 
 
 def _option(kind: Any, shown: str | None, help_text: str, **how: Any) -> Any:
@@ -43,7 +42,7 @@ def _list(parse: Callable[..., Any], shown: str, help_text: str) -> Any:
     def callback(option: typer.CallbackParam, text: str | None) -> Any:
         return None if text is None else parse(option.opts[0], text)
 
-    return _option(str, shown, help_text, callback=callback)
+    return _text(shown, help_text, callback=callback)
 
 
 def _widths(option: str, text: str) -> tuple[int, ...]:
@@ -57,26 +56,25 @@ _names = functools.partial(_list, options.parse_names)
 _hidden = functools.partial(_list, _widths)
 _whole = functools.partial(_option, int)
 _real = functools.partial(_option, float)
+_text = functools.partial(_option, str)
+_file = functools.partial(_option, Path, None)
 
 
 def _flag(name: str, help_text: str) -> Any:
     return Annotated[bool, typer.Option(name, help=help_text)]
 
 
+def _quick(help_text: str) -> Any:
+    return _flag("--quick", f"{help_text} Options that are given win.")
+
+
 def _output(kind: Any, help_text: str) -> Any:
     return Annotated[kind, typer.Option("--output", "-o", help=help_text)]
 
 
-_CRITIC = _option(str, "concat", "concat or separable.")
+_CRITIC = _text("concat", "concat or separable.")
 _SHOWN = {"json": options.Json, "quiet": options.Quiet}
 _WHERE = {"seed": options.Seed, "device": options.Device}
-# Options that have a default here; the others are None unless they are given.
-_DEFAULTS: Given = {"part": "shallow", "checkpoint_every": 2.0}
-_DEFAULTS |= dict.fromkeys(("quick", "merge", "download"), False)
-
-
-def _takes(table: Given, output: Path | None) -> Any:
-    return options.takes(table, {**_DEFAULTS, "output": output})
 
 
 def _chosen(base: _Settings, given: Given) -> _Settings:
@@ -89,8 +87,7 @@ def _tell(command: str, given: Given, text: str, content: Given) -> None:
     """The outcome for a person or a program."""
     output = given["output"]
     if given["json"]:
-        told = None if output is None else str(output)
-        print_json(f"reproduce {command}", {**content, "output": told})
+        print_json(f"reproduce {command}", {**content, "output": output})
         return
     print(text)
     if output is not None:
@@ -102,12 +99,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-@_takes(
-    {
-        "output": _output(Path | None, "File for the table, in Markdown."),
-        "json": options.Json,
-    },
-    None,
+@options.takes(
+    {"output": _output(Path | None, "File for the table, in Markdown."), "json": options.Json}
 )
 def table1(given: Given) -> None:
     """Table 1: what each method learns by, and how it infers.
@@ -135,23 +128,21 @@ _FIGURE1 = {
     "learning_rate": _real("0.001", "Of Adam."),
     "seeds": _whole("1", "How often every curve is drawn."),
     "seed": options.Seed,
-    "precision": _option(
-        str,
+    "precision": _text(
         "auto",
         "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
     ),
     "device": options.Device,
-    "quick": _flag(
-        "--quick",
+    "quick": _quick(
         "Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
-        f"0.002; a minute or two. {_WIN}",
+        "0.002; a minute or two.",
     ),
     "output": _FOLDER,
     **_SHOWN,
 }
 
 
-@_takes(_FIGURE1, Path("figure1"))
+@options.takes(_FIGURE1, output=Path("figure1"))
 def figure1(given: Given) -> None:
     """Figure 1: ten estimators while the truth climbs.
 
@@ -205,19 +196,17 @@ _THEOREM1 = {
     "mi": _real("1", "True mutual information, in nats."),
     "critic": _CRITIC,
     "hidden": _hidden("64,64", "Widths of the hidden layers."),
-    "activation": _option(str, "relu", "relu, silu, gelu, tanh or elu."),
+    "activation": _text("relu", "relu, silu, gelu, tanh or elu."),
     "folds": _whole("2", "Networks of an estimate; each row is new to one."),
     "seeds": _whole("10", "Estimates of each kind, on new rows."),
     **_WHERE,
-    "quick": _flag(
-        "--quick", f"In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32. {_WIN}"
-    ),
+    "quick": _quick("In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32."),
     "output": _FOLDER,
     **_SHOWN,
 }
 
 
-@_takes(_THEOREM1, Path("theorem1"))
+@options.takes(_THEOREM1, output=Path("theorem1"))
 def theorem1(given: Given) -> None:
     """Theorem 1: the error against the number of rows.
 
@@ -256,11 +245,9 @@ def theorem1(given: Given) -> None:
 def _words(**own: Any) -> Given:
     """The options of `table2` and `figure3`; own: those of the one."""
     return {
-        "audio": _option(Path, None, "Vectors of the sounds, as Speech2Vec's .vec file."),
-        "text": _option(
-            Path, None, "Vectors of the texts, a .vec file with the same words in order."
-        ),
-        "data": _option(Path, None, "Both in one .npz: arrays words, audio and text."),
+        "audio": _file("Vectors of the sounds, as Speech2Vec's .vec file."),
+        "text": _file("Vectors of the texts, a .vec file with the same words in order."),
+        "data": _file("Both in one .npz: arrays words, audio and text."),
         "test_words": _whole("5000, at most a fifth", "Words kept for the test: at least 21."),
         **own,
         "epochs": _whole("100", "Passes over the training words."),
@@ -269,7 +256,7 @@ def _words(**own: Any) -> Given:
         "embedding_dim": _whole("128", "Columns of the inner product."),
         "learning_rate": _real("0.001", "Of Adam."),
         **_WHERE,
-        "quick": _flag("--quick", f"Smaller: 40 epochs on batches of 128, layers 128,128. {_WIN}"),
+        "quick": _quick("Smaller: 40 epochs on batches of 128, layers 128,128."),
         "output": _FOLDER,
         **_SHOWN,
     }
@@ -282,7 +269,7 @@ _TABLE2 = _words(
 _FIGURE3 = _words(folds=_whole("5", "Networks for PMI out of sample, each on the other folds."))
 
 
-@_takes(_TABLE2, Path("table2"))
+@options.takes(_TABLE2, output=Path("table2"))
 def table2(given: Given) -> None:
     """Table 2: match the sounds and texts of words.
 
@@ -297,7 +284,7 @@ def table2(given: Given) -> None:
     _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
 
 
-@_takes(_FIGURE3, Path("figure3"))
+@options.takes(_FIGURE3, output=Path("figure3"))
 def figure3(given: Given) -> None:
     """Figure 3: PMI of the sound and text of words.
 
@@ -364,8 +351,8 @@ def _representations(**own: Any) -> Given:
         ),
         "evaluate_every": None,
         **_shared("batch_size", "learning_rate", "width", "depth"),
-        "precision": _option(
-            str, None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
+        "precision": _text(
+            None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
         ),
         "loss_option": _option(
             list[str],
@@ -398,8 +385,7 @@ _FIGURE2 = _representations(
         str,
         typer.Option(help="shallow (RealNVP on halves of the image) or deep (AMDIM, CIFAR-10)."),
     ],
-    dataset=_option(
-        str,
+    dataset=_text(
         None,
         "mnist or cifar10; by default mnist for shallow and cifar10 for deep. digits needs no "
         "files.",
@@ -411,13 +397,12 @@ _FIGURE2 = _representations(
         None, "Between two evaluations; by default 1000 iterations (shallow) or 10 epochs (deep)."
     ),
     together=_whole(None, "Replicas of the shallow part that train at once; by default all."),
-    quick=_flag(
-        "--quick",
-        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). " + _WIN,
+    quick=_quick(
+        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow).",
     ),
 )
 _SIMCLR = _representations(
-    dataset=_option(str, "cifar10", "cifar10 or mnist; digits needs no files."),
+    dataset=_text("cifar10", "cifar10 or mnist; digits needs no files."),
     seeds=_whole("5", "Runs of each objective."),
     epochs=_whole("200", "Passes over the images of a run."),
     evaluate_every=_whole("20", "Epochs between two evaluations."),
@@ -427,15 +412,13 @@ _SIMCLR = _representations(
         "wrong labels; 0: not at all.",
         min=0,
     ),
-    quick=_flag(
-        "--quick",
-        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as "
-        f"--pd-rows. {_WIN}",
+    quick=_quick(
+        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows.",
     ),
 )
 
 
-@_takes(_FIGURE2, None)
+@options.takes(_FIGURE2, part="shallow")
 def figure2(given: Given) -> None:
     """Figure 2: the same encoder by CPC, PCC and D-RFC.
 
@@ -451,7 +434,7 @@ def figure2(given: Given) -> None:
     _run_representations("figure2", given["part"], given)
 
 
-@_takes(_SIMCLR, None)
+@options.takes(_SIMCLR)
 def simclr(given: Given) -> None:
     """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,8 +105,8 @@ def retrieve(
     if candidates_index is not None:
         given: Any = fitted.load_index(candidates_index)
     else:
-        if candidates_file is None and None in (query_columns, candidate_columns):
-            _require_both(fitted, queries_file)
+        named = candidates_file, query_columns and candidate_columns
+        _require_both(fitted, queries_file, named)
         path = candidates_file or queries_file
         given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):
@@ -118,13 +115,14 @@ def retrieve(
             "many rows of both, or leave out --paired"
         )
     rows, metrics = given, None
-    with _options_named():
+    how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
+    try:
         if save_index is not None:
             given = fitted.index(rows, side=_other(queries), kind=index)
             given.save(save_index)
-        found = fitted.retrieve(
-            asked, given, k, queries=queries, exact=exact, index=index, shortlist=shortlist
-        )
+        found = fitted.retrieve(asked, given, k, shortlist=shortlist, **how)
+    except InputError as error:
+        raise InputError(options.as_written(str(error), _WRITTEN)) from None
     if paired:  # with 1:5 matching as in the paper, if there are enough candidates
         x, y = (asked, rows) if queries == "x" else (rows, asked)
         metrics = fitted.retrieval_metrics(x, y, queries=queries)
@@ -174,24 +172,15 @@ def _check_call(
         check_index_target(save_index)
 
 
-@contextmanager
-def _options_named() -> Iterator[None]:
-    """Errors of the library, with its options as they are written on the command line."""
-    try:
-        yield
-    except InputError as error:
-        message = str(error)
-        for pattern, written in _WRITTEN:
-            message = re.sub(pattern, written, message)
-        raise InputError(message) from None
+def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...]) -> None:
+    """Refuse one file for both sides if nothing tells which of its columns are whose.
 
-
-def _require_both(fitted: PointwiseDependency, path: Path) -> None:
-    """Refuse one file for both sides if nothing tells which of its columns are whose."""
+    named: the file of the candidates, and the columns of both sides, if they are given.
+    """
     from pointdep.data.files import is_keyed, is_table
 
     known = is_table(path) and fitted.encoder_x_.named and fitted.encoder_y_.named
-    if not is_keyed(path) and not known:
+    if not (any(named) or is_keyed(path) or known):
         raise InputError(
             "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
             "of both sides in one file by --query-columns and --candidate-columns"
@@ -263,7 +252,7 @@ def _as_json(
         "k": found.indices.shape[1],
         **{name: getattr(found, name) for name in names},
         "pairs": pairs,
-        "index": None if saved is None else str(saved),
-        "output": None if output is None else str(output),
+        "index": saved,
+        "output": output,
         "found": table if output is None else None,
     }
