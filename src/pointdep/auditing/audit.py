@@ -86,14 +86,13 @@ def judged(
     fitted: PointwiseDependency, X: Any, Y: Any, fdr: float, contamination: float | None = None
 ) -> Audit:
     """The audit of the rows that a model was fitted on."""
-    pmi = fitted.oof_pmi_
-    rows = fitted.training_rows_
+    rows: Any = fitted.training_rows_
     stored = isinstance(rows, StreamedFitRows)
     evidence = StoredRows(fitted.model_, rows) if stored else HeldRows(fitted.model_, rows.paired)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
-    decision = decide(pmi, beside, contamination, information.ci[0])
+    decision = decide(fitted.oof_pmi_, beside, contamination, information.ci[0])
     # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
     ordered = np.sort(beside.pmi)
     kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()

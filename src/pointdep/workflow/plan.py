@@ -257,10 +257,9 @@ def plan(
 def _cost(command: str, shape: Shape, known: Measured, gpu: bool, cores: tuple[int, int]) -> Cost:
     """The laws of one command at the asked rows; cores: measured, and planned for."""
     within, memory_within = known.within[command]
-    (measured, planned), share, faster = cores, _PARALLEL[command], 1.0
-    if planned > measured:  # Amdahl's law
-        within *= LESS_SURE
-        faster = (1 - share + share / planned) / (1 - share + share / measured)
+    (measured, planned), share = cores, _PARALLEL[command]
+    within *= LESS_SURE if planned > measured else 1.0
+    faster = (1 - share + share / planned) / (1 - share + share / measured)  # Amdahl's law
     parts = {name: faster * seconds for name, seconds in _parts(command, shape, known).items()}
     parts[START] = known.at("start", 0)
     ordered = dict(sorted(parts.items(), key=lambda item: -item[1]))
@@ -341,18 +340,18 @@ def _advice(shape: Shape, in_memory: int, costs: Mapping[str, Cost]) -> Iterator
 
 def duration(seconds: float) -> str:
     """A time in words, as exactly as a plan deserves."""
-    for unit, name in ((31_557_600, "years"), (86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            amount = seconds / unit
-            return f"{amount:,.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    units = ((31_557_600, "years"), (86_400, "days"), (3_600, "h"), (60, "min"))
+    least, name = next((one for one in units if seconds >= 2 * one[0]), (1, "s"))
+    return _amount(seconds / least, name)
 
 
 def size(gib: float) -> str:
     """Memory in words, as exactly as a plan deserves."""
-    if gib >= 10_000:
-        return f"{gib / 1024:,.0f} TiB"
-    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
+    return _amount(gib / 1024, "TiB") if gib >= 10_000 else _amount(gib, "GiB")
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
 
 
 def measure(shape: Shape, *, gpu: bool, cores: int) -> Measured:

@@ -68,7 +68,7 @@ def test_only_a_check_that_does_not_pass_wants_a_word():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "<0.001"), (0.0009, "<0.001"), (0.001, "0.001"), (0.25, "0.250"), (np.nan, "-")],
+    [(0, "<0.001"), (0.0009, "<0.001"), (0.001, "0.001"), (0.25, "0.250"), (None, "-")],
 )
 def test_probabilities(value, text):
     assert probability(value) == text

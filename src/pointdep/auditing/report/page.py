@@ -143,9 +143,7 @@ def render(
         "x": texts[0],
         "y": texts[1],
         "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
-        "has_media": {
-            k: bool(side and side.has_media) for k, side in zip("xy", sides, strict=True)
-        },
+        "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
         "histogram": histogram(audit.table["pmi"]),
         "reliability": [
             {name: getattr(one, name) for name in ("predicted", "observed", "stderr")}
