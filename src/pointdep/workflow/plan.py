@@ -28,7 +28,7 @@ COMMANDS = ("fit", "score", "audit", "retrieve")
 # fewer, which a network on pairs learns for longer.
 _EPOCHS, _EPOCHS_NARROW, NARROW = 20, 60, 25
 
-_MEASUREMENTS = 13  # of a dry run, about
+_MEASUREMENTS = 14  # of a dry run
 SEARCHED = 1_000  # queries of the search that is measured
 
 # Shares of each command that a second core divides: benchmarks/results/cost_model_cores.json.
