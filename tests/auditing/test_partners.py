@@ -147,6 +147,7 @@ class TestGroups:
         named = np.flatnonzero(result.row >= 0)
         assert (codes[result.row[named]] != codes[named]).all()
         assert result.row[20] == 41
+        assert result.swapped[[3, 17, 20, 41]].tolist() == [-1, -1, 41, 20]
         allowed = [other for other in range(ROWS) if codes[other] != codes[3]]
         assert result.row[3] == max(allowed, key=lambda k: matrix[3, k])
 
