@@ -90,7 +90,7 @@ def test_parts():
 
 def test_rows_of_zeros():
     rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
-    unit = _UnitRows.apply(rows)
+    (unit,) = _UnitRows.apply(rows)
     (gradient,) = torch.autograd.grad(unit[:, 0].sum(), rows, create_graph=True)
     (second,) = torch.autograd.grad(gradient[1].sum() + 1e-12 * gradient[0].sum(), rows)
     assert second[0].tolist() == [0.0, 0.0]

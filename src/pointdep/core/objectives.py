@@ -62,6 +62,11 @@ class CellMeans(Protocol):
     def product_mean(self, product: Product, function: Elementwise | None = None) -> Tensor:
         """E_M[function(s)], (...,)."""
 
+    def quadratic_means(
+        self, joint: Joint, product: Product, of_joint: Quadratic, of_product: Quadratic
+    ) -> Tensor:
+        """E_J[of_joint(s)] + E_M[of_product(s)], (...,)."""
+
     def product_log_mean_exp(self, product: Product) -> Tensor:
         """log E_M[exp s], (...,)."""
 
@@ -107,6 +112,15 @@ def product_mean(scores: Scores, product: Product, function: Elementwise | None 
         require_square(scores)
         product = _off_diagonal(scores)
     return _weighted_mean(scores, product, function)
+
+
+def quadratic_means(
+    scores: Scores, joint: Joint, product: Product, of_joint: Quadratic, of_product: Quadratic
+) -> Tensor:
+    """E_J[of_joint(s)] + E_M[of_product(s)], of shape (...,)."""
+    if not isinstance(scores, Tensor):
+        return scores.quadratic_means(joint, product, of_joint, of_product)
+    return joint_mean(scores, joint, of_joint) + product_mean(scores, product, of_product)
 
 
 def product_log_mean_exp(scores: Scores, product: Product) -> Tensor:
@@ -315,8 +329,8 @@ def drf(
     """
     if not 0.0 <= alpha < 1.0:
         raise InputError(f"alpha={alpha} is outside [0, 1)")
-    pairs = joint_mean(scores, joint, Quadratic(1.0, -0.5 * alpha))
-    return pairs + product_mean(scores, product, Quadratic(0.0, -0.5 * (1.0 - alpha)))
+    functions = Quadratic(1.0, -0.5 * alpha), Quadratic(0.0, -0.5 * (1.0 - alpha))
+    return quadratic_means(scores, joint, product, *functions)
 
 
 @full_precision
@@ -333,8 +347,8 @@ def rpc(
 
     Best at s = (r - a) / (b r + c).
     """
-    pairs = joint_mean(scores, joint, Quadratic(1.0, -0.5 * b))
-    return pairs + product_mean(scores, product, Quadratic(-a, -0.5 * c))
+    functions = Quadratic(1.0, -0.5 * b), Quadratic(-a, -0.5 * c)
+    return quadratic_means(scores, joint, product, *functions)
 
 
 @full_precision

@@ -18,6 +18,7 @@ from pointdep.core.blocked.sums import (
     against,
     cell_sums,
     log_sums,
+    quadratic_means,
     quadratic_sums,
 )
 from pointdep.core.blocked.walk import OtherCells
@@ -31,7 +32,7 @@ class JoinedBatch:
 
     Cross: the anchors are z1, the candidates z2. Both views: the candidates are z1 and z2, and so
     are the anchors, or z1 alone where it is not symmetric. A cell whose rows share an id (the
-    group, or the pair's own number) is no sample of the product; `positives` holds the pairs.
+    group, or the pair's own number) is no sample of the product.
     z1: (n, d1), z2: (n, d2), of `Similarity.rows`; groups: (n,).
 
     The weights that objectives pass on are ignored: groups say which cells count.
@@ -66,14 +67,13 @@ class JoinedBatch:
             partners, self.candidates = torch.cat([partners, own]), torch.cat([own, partners])
             if symmetric:
                 self.anchors = torch.cat([self.anchors, scores.anchors(z2)])
-        self.positives = scores.pairs(self.anchors, partners[: len(self.anchors)])
+        self._partners = partners[: len(self.anchors)]
+        self._positives: Tensor | None = None
         self.joints = self.pairs * (2 if both_views and symmetric else 1)
         self.weights = OtherCells(self.anchors.unsqueeze(0), ids=self._ids(), period=self.pairs)
-        if groups is None:  # known without a look at the ids
-            others = self.views * (self.pairs - 1)
-            self.negatives = self.positives.new_full(self.positives.shape, others)
-            self.products = self.positives.new_full((), self.joints * others)
-        else:
+        self.negatives: Tensor | int = self.views * (self.pairs - 1)  # of each anchor
+        self.products: Tensor | int = self.joints * self.negatives
+        if groups is not None:
             negatives = self.weights.row_sums()[0].to(self.anchors.dtype)
             products = self._summed(negatives.sum())
             if _can_look(products) and not bool(products > 0):
@@ -81,6 +81,13 @@ class JoinedBatch:
             self.negatives, self.products = (
                 torch.where(count > 0, count, torch.nan) for count in (negatives, products)
             )
+
+    @property
+    def positives(self) -> Tensor:
+        """Scores of the pairs, (a,)."""
+        if self._positives is None:  # torch.compile does not follow a cached_property
+            self._positives = self.scores.pairs(self.anchors, self._partners)
+        return self._positives
 
     def joint_mean(self, _: object, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], ()."""
@@ -90,24 +97,35 @@ class JoinedBatch:
         """E_M[function(s)], ()."""
         if isinstance(function, Quadratic) and self.identity_applies():
             joined = distributed.all_sum if self.shared else None
-            sides = self.anchors.unsqueeze(0), self.candidates.unsqueeze(0)
-            every = quadratic_sums(*sides, function, joined=joined)[0]
+            every = quadratic_sums(self.anchors, self.candidates, function, joined=joined)
             return (every - self._summed(function(self._excluded()).sum())) / self.products
         return self._summed(cell_sums(*self._walk(), function)[0]) / self.products
+
+    def quadratic_means(
+        self, joint: object, product: object, of_joint: Quadratic, of_product: Quadratic
+    ) -> Tensor:
+        """E_J[of_joint(s)] + E_M[of_product(s)], ()."""
+        plain = self.groups is None and self.views == 1 and not self.shared
+        if not plain or not self.identity_applies():
+            return self.joint_mean(joint, of_joint) + self.product_mean(product, of_product)
+        return quadratic_means(self.anchors, self.candidates, of_joint, of_product)
 
     def product_log_mean_exp(self, _: object) -> Tensor:
         """log E_M[exp s], ()."""
         (rows,) = log_sums(*self._walk())
-        return self._joined_logsumexp(torch.logsumexp(rows[0], 0)) - self.products.log()
+        return (
+            self._joined_logsumexp(torch.logsumexp(rows[0], 0)) - self._count(self.products).log()
+        )
 
     def against_rows(self, *_: object) -> Tensor:
         """E_J of s - log mean exp over the pair and the negatives of its row, (); in "cross",
         symmetric, the mean of that and the same down the columns."""
         rows, *columns = log_sums(*self._walk(), columns=self.both_ways)
-        terms = against(self.positives, rows[0], self.negatives)
+        negatives = self._count(self.negatives)
+        terms = against(self.positives, rows[0], negatives)
         if columns:
             own = self._joined_logsumexp(columns[0][0])[self.first : self.first + len(terms)]
-            terms = 0.5 * (terms + against(self.positives, own, self.negatives))
+            terms = 0.5 * (terms + against(self.positives, own, negatives))
         return self._pair_mean(terms)
 
     def identity_applies(self) -> bool:
@@ -156,6 +174,9 @@ class JoinedBatch:
         within = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
         columns = order[first[rows] + within]
         return (self.anchors[rows] * self._gathered(self.candidates)[columns]).sum(1)
+
+    def _count(self, number: Tensor | int) -> Tensor:
+        return number if isinstance(number, Tensor) else self.positives.new_full((), number)
 
     def _pair_mean(self, values: Tensor) -> Tensor:
         return self._summed(values.sum()) / self.joints

@@ -72,7 +72,7 @@ class Similarity(nn.Module):
             return list(sides)
         if not own_functions_apply():
             return [F.normalize(rows, dim=-1, eps=_LEAST) for rows in sides]
-        return [_UnitRows.apply(rows) for rows in sides]  # type: ignore[no-untyped-call]
+        return list(_UnitRows.apply(*sides))  # type: ignore[no-untyped-call]
 
     def anchors(self, z: Tensor) -> Tensor:
         """What is kept of `rows` in the place of x. z: (n, d) -> (n, e)."""
@@ -172,22 +172,24 @@ def _with_own(vectors: Tensor, *own: Tensor) -> Tensor:
 
 
 class _UnitRows(torch.autograd.Function):
-    """`F.normalize` of rows, (n, d), with fewer operations in the backward pass."""
+    """`F.normalize` of rows, (n, d) each, with fewer operations in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        unit, length = _unit(rows)
-        ctx.save_for_backward(rows, unit, length)
-        return unit
+    def forward(ctx: Any, *sides: Tensor) -> tuple[Tensor, ...]:
+        found = [_unit(rows) for rows in sides]
+        ctx.save_for_backward(*sides, *(part for unit in found for part in unit))
+        return tuple(unit for unit, _ in found)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        rows, unit, length = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        saved, count = ctx.saved_tensors, len(gradients)
+        found = list(zip(saved[count::2], saved[count + 1 :: 2], strict=True))
         if torch.is_grad_enabled():  # a second derivative is wanted: as functions of the rows
-            unit, length = _unit(rows)
-        along = (gradient * unit).sum(-1, keepdim=True)
-        found: Tensor = torch.addcmul(gradient, unit, along, value=-1.0) / length
-        return found
+            found = [_unit(rows) for rows in saved[:count]]
+        return tuple(
+            torch.addcmul(slope, unit, (slope * unit).sum(-1, keepdim=True), value=-1.0) / length
+            for slope, (unit, length) in zip(gradients, found, strict=True)
+        )
 
 
 def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:

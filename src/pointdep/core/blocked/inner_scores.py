@@ -155,6 +155,12 @@ class InnerScores:
                 return self._moment(weights.rows, function) / self._total(weights)
         return self._mean(weights, function)
 
+    def quadratic_means(
+        self, joint: Joint, product: Product, of_joint: Quadratic, of_product: Quadratic
+    ) -> Tensor:
+        """E_J[of_joint(s)] + E_M[of_product(s)], (...,)."""
+        return self.joint_mean(joint, of_joint) + self.product_mean(product, of_product)
+
     def product_log_mean_exp(self, product: Product) -> Tensor:
         """log E_M[exp s], (...,)."""
         weights = self._cell_weights(product)
