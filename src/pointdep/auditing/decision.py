@@ -76,19 +76,13 @@ def most_by_chance(shares: Array) -> Contamination:
     share = min(float(density[least]), 1.0)
     near = ends <= _NEAR
     if near.sum() >= _LINE:
-        line = _at_zero(ends[near], density[near])
+        # A straight line through the density over intervals from 0 to `ends`, at 0. Its variance
+        # is as 1 / end.
+        weights = np.sqrt(ends[near])
+        columns = np.stack([weights, weights * ends[near]], 1)
+        line = float(np.linalg.lstsq(columns, weights * density[near], rcond=None)[0][0])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
     return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
-
-
-def _at_zero(ends: Array, density: Array) -> float:
-    """A straight line through the density over intervals from 0 to `ends`, at 0.
-
-    Its variance is as 1 / end.
-    """
-    weights = np.sqrt(ends)
-    columns = np.stack([weights, weights * ends], 1)
-    return float(np.linalg.lstsq(columns, weights * density, rcond=None)[0][0])
 
 
 def observed_ratio(shares: Array) -> Array:

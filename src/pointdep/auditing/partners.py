@@ -257,9 +257,7 @@ def _distinct(y: Tensor) -> tuple[Rows, Rows]:
     """The first row of each distinct y, (c,), in order, and the candidate of each row, (n,)."""
     _, first, inverse = np.unique(y.cpu().numpy(), axis=0, return_index=True, return_inverse=True)
     order = first.argsort()
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    return first[order].astype(np.int64), position[inverse.reshape(-1)]
+    return first[order].astype(np.int64), order.argsort()[inverse.reshape(-1)]
 
 
 def _elsewhere(candidates: Rows, of_row: Rows, codes: NDArray[np.int64]) -> Rows:

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,11 +31,11 @@ from pointdep.cli import (
 from pointdep.errors import InputError, PointdepError, PointdepWarning
 from pointdep.fitting.rendezvous import process_count
 
+_RUNS_KEPT = "finished runs are kept, and the same command goes on from where training was"
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
     "pretrain": "the same command goes on from where training was",
-    "figure2": "finished runs are kept, and the same command goes on from where training was",
-    "simclr": "finished runs are kept, and the same command goes on from where training was",
+    **dict.fromkeys(("figure2", "simclr"), _RUNS_KEPT),
     "score": "with -o FOLDER/ finished shards are kept, and the same command does the others",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
@@ -73,9 +73,9 @@ def _left(command: str, checkpoint: object) -> str:
     """What an interrupted command leaves behind, in words."""
     if checkpoint is None:
         return _KEPT.get(command, _NOTHING_KEPT)
-    if not Path(str(checkpoint)).exists():
-        return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
-    return f"training is kept in {checkpoint}: run the same command again to go on from there"
+    if Path(str(checkpoint)).exists():
+        return f"training is kept in {checkpoint}: run the same command again to go on from there"
+    return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
 
 
 def _require_sharing(command: str) -> None:
@@ -194,9 +194,8 @@ def _fail(message: str, code: int = 2) -> int:
 
 def _speaks() -> bool:
     """Whether this process prints: of those that have joined for a fit, the first alone."""
-    dist = sys.modules.get("torch.distributed")
-    joined = dist is not None and dist.is_available() and dist.is_initialized()
-    return dist is None or not joined or dist.get_rank() == 0
+    dist: Any = sys.modules.get("torch.distributed")
+    return not (dist and dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -215,8 +215,7 @@ def audit(
         else:
             more = replace(found, table=found.table.assign(**texts))
             (more.to_csv if path.suffix.lower() == ".csv" else more.to_parquet)(path)
-    written = [str(path) for path in places]
     if json:
-        print_json("audit", {**as_json(found), "written": written})
+        print_json("audit", {**as_json(found), "written": places})
     else:
-        print_audit(found, sides, written)
+        print_audit(found, sides, list(map(str, places)))

@@ -85,9 +85,13 @@ def calibrate(
     save(model, output, oof)
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:
-        told = {"slope": model.slope_, "slope_stderr": model.slope_stderr_, "shift": model.shift_}
-        content = {**estimate_as_json(model, found), "loss": loss, **told, "output": str(output)}
-        print_json("calibrate", {**content, "check": check_as_json(check, None)})
+        told: options.Given = {
+            "slope": model.slope_,
+            "slope_stderr": model.slope_stderr_,
+            "shift": model.shift_,
+        }
+        told |= {"loss": loss, "output": output, "check": check_as_json(check, None)}
+        print_json("calibrate", {**estimate_as_json(model, found), **told})
         return
     calibration = f"log r = {model.slope_:.4g} * logit {model.shift_:+.4g}"
     more = {"calibration": calibration, **check_rows(check, None)}

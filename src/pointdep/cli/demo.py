@@ -78,8 +78,7 @@ def demo(
         for row in order[:_LOWEST]
     ]
     told = {"folds": found.folds, "flags": flags_as_json(found.flags), **counts, "lowest": lowest}
-    content = {**found_as_json(found.mutual_information), **told, "output": str(output)}
-    print_json("demo", content)
+    print_json("demo", {**found_as_json(found.mutual_information), **told, "output": output})
 
 
 def _print_counts(counts: dict[str, int], rows: int) -> None:

@@ -136,9 +136,10 @@ def retrieve(
     if output is not None:
         write_table(output, table)
     if json:
-        print_json("retrieve", _as_json(found, metrics, output, save_index))
+        written = {"index": save_index, "output": output}
+        print_json("retrieve", {**_as_json(found, metrics, whole=output is None), **written})
         return
-    summary = _summary(found, metrics, output, save_index)
+    summary = _summary(found, metrics, {"index": save_index, "written": output})
     if output is not None or paired:
         print_rows(summary)
         return
@@ -216,9 +217,7 @@ def _other(side: str) -> str:
     return "y" if side == "x" else "x"
 
 
-def _summary(
-    found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
-) -> dict[str, str]:
+def _summary(found: Retrieved, metrics: RetrievalMetrics | None, places: Any) -> dict[str, str]:
     queries, k = found.indices.shape
     alone = found.without_partner
     rows = {
@@ -226,16 +225,13 @@ def _summary(
         "searched": f"{found.searched}: {found.quality}",
         "no partner": f"{alone} ({alone / queries:.2%}), whose best has PMI of 0 or less",
         "pairs": None if metrics is None else str(metrics).partition(": ")[2],
-        "index": saved,
-        "written": output,
+        **places,
     }
     return {name: str(value) for name, value in rows.items() if value is not None}
 
 
-def _as_json(
-    found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
-) -> dict[str, Any]:
-    """metrics: None without --paired. The table itself is there unless it went to a file."""
+def _as_json(found: Retrieved, metrics: RetrievalMetrics | None, *, whole: bool) -> dict[str, Any]:
+    """metrics: None without --paired; whole: with the table, which did not go to a file."""
     pairs = None
     if metrics is not None:
         pairs = {
@@ -252,7 +248,5 @@ def _as_json(
         "k": found.indices.shape[1],
         **{name: getattr(found, name) for name in names},
         "pairs": pairs,
-        "index": saved,
-        "output": output,
-        "found": table if output is None else None,
+        "found": table if whole else None,
     }

@@ -98,7 +98,14 @@ def score(
     else:
         given = {"suspects": suspects, **of_shards}
         _refuse_for_files([name for name, value in given.items() if value], files)
-        table = _score_files(Path(model), files, output, columns, device, quiet)
+        from pointdep.data.writers import check_writable
+        from pointdep.estimators.pointwise import PointwiseDependency
+
+        if output is not None:
+            check_writable(Path(output))
+        fitted = PointwiseDependency.load(model, device=device)
+        fitted.progress = not quiet
+        table = _score_files(fitted, [Path(file) for file in files], output, columns)
         if output is None and not json:
             print(",".join(table))
             for row, pmi, npmi, stderr, outside in zip(*table.values(), strict=True):
@@ -134,12 +141,7 @@ def _refuse_for_files(given: list[str], files: list[str]) -> None:
 
 
 def _score_files(
-    model: Path,
-    files: list[str],
-    output: str | None,
-    columns: tuple[str | None, str | None],
-    device: str,
-    quiet: bool,
+    fitted: Any, paths: list[Path], output: str | None, columns: tuple[str | None, str | None]
 ) -> dict[str, Any]:
     """Score the pairs, (n,) each, and write the table if a file is wanted.
 
@@ -148,18 +150,13 @@ def _score_files(
     import numpy as np
 
     from pointdep.data.readers import read_pairs, remembered
-    from pointdep.data.writers import check_writable, write_table
-    from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+    from pointdep.data.writers import write_table
+    from pointdep.estimators.pointwise import pair_columns
     from pointdep.fitting.progress import show
 
-    if output is not None:
-        check_writable(Path(output))
-    fitted = PointwiseDependency.load(model, device=device)
-    paths = [Path(file) for file in files]
     known = fitted.encoder_x_.list_column, fitted.encoder_y_.list_column
     x_columns, y_columns = remembered(paths, columns, known)
     x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
-    fitted.progress = not quiet
     with show("scoring", enabled=fitted.progress) as progress:
         found = pair_columns(fitted, x, y, progress)
     _warn_of_outside(int(found["outside"].sum()), len(found["pmi"]))

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointdep.auditing.report import content as embedding
-from pointdep.auditing.report.content import Media, Shown, as_shown, embed
-from pointdep.auditing.report.wording import cards, caveat, finding, histogram, outer_bars
+from pointdep.auditing.report import wording
+from pointdep.auditing.report.content import Shown, as_shown, embed
 from pointdep.data.writers import check_writable, whole_file
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
+from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,14 +145,15 @@ def render(
         "y": texts[1],
         "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
         "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
-        "histogram": histogram(audit.table["pmi"]),
+        "histogram": wording.histogram(audit.table["pmi"]),
         "reliability": [
             {name: getattr(one, name) for name in ("predicted", "observed", "stderr")}
             for one in audit.check.reliability
         ],
     }
-    limits = _limits(sides, embedded, min(media, rows), length)
-    return _fill(audit, data, title or f"Audit of {len(audit.table):,} pairs", limits)
+    shown_rows, title = min(media, rows), title or f"Audit of {rows:,} pairs"
+    more = {"media": shown_rows, "left_out": embedded.left_out, "length": length}
+    return _fill(audit, data, title=title, **more)
 
 
 def _as_given(values: Any, rows: int) -> Shown | None:
@@ -174,25 +176,7 @@ def _has_media(side: Shown | None) -> bool:
     return side is not None and (side.pictures is not None or side.files is not None)
 
 
-def _limits(
-    sides: list[Shown | None], embedded: Media, count: int, length: int | None
-) -> list[str]:
-    """What the page leaves out, said on it."""
-    said = []
-    if any(map(_has_media, sides)):
-        said.append(
-            f"Pictures and sounds are inside this page for the {count:,} worst rows, sounds up to "
-            f"{embedding.SOUND_BYTES / 1e6:g} MB each, {embedding.TOTAL_BYTES / 1e6:g} MB in all."
-        )
-    if embedded.left_out:
-        said.append(f"{embedded.left_out:,} of them did not fit and are left out.")
-    if length is not None:
-        longer = f", those of the first {LONG_ROWS:,} suspects at {LONGEST:,}"
-        said.append(f"Texts are cut at {length:,} characters{longer * (length < LONGEST)}.")
-    return said
-
-
-def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> str:
+def _fill(audit: Audit, data: dict[str, Any], **more: Any) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -202,20 +186,25 @@ def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> 
     style = _asset("page.css")
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(autoescape=True, undefined=StrictUndefined, **blocks)
+    environment.globals.update(percent=wording.percent, decimals=decimals, limits=embedding)
     return environment.from_string(_asset("page.html")).render(
-        title=title,
-        finding=finding(audit),
-        caveat=caveat(audit),
-        outer_bars=outer_bars(data["histogram"]),
-        cards=cards(audit),
+        finding=wording.finding(audit),
+        caveat=wording.caveat(audit),
+        outer_bars=wording.outer_bars(data["histogram"]),
+        chance=wording.share_in_words(audit.contamination) + wording.more_by_chance(audit),
         audit=audit,
+        suspects=int(audit.table["suspect"].sum()),
+        below=int(audit.table["below_zero"].sum()),
         warnings=dict.fromkeys([str(flag) for flag in audit.flags]),
-        limits=limits,
         version=pointdep.__version__,
         style=Markup(style),
         script=Markup(script),
         hashes={"script": _hash(script), "style": _hash(style)},
-        data=Markup(to_script(data)),
+        data=data,
+        content=Markup(to_script(data)),
+        longest=LONGEST,
+        long_rows=LONG_ROWS,
+        **more,
     )
 
 

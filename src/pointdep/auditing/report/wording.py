@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.inference.mutual_information import decimals
-
 if TYPE_CHECKING:
     from pointdep.auditing.result import Audit, Contamination
 
@@ -40,41 +38,6 @@ def finding(audit: Audit) -> str:
         right = "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
         said = f"are suspects: {right} of these are expected to be right"
     return f"{count:,} of {rows:,} pairs {said}."
-
-
-def cards(audit: Audit) -> list[dict[str, str]]:
-    """name, value and note of each number worth seeing first."""
-    found, table = audit.mutual_information, audit.table
-    rows, suspects = len(table), int(table["suspect"].sum())
-    below = int(table["below_zero"].sum())
-    value = decimals(found.nats)
-    level = "{} to {}".format(*map(decimals, found.ci))
-    if found.estimates == "mutual information":
-        value += " nats"
-        bits = "{} to {}".format(*map(decimals, found.ci_bits))
-        level += f" nats; {decimals(found.bits)} bits ({bits})"
-    how = f", {audit.answered}" if audit.answered else ""
-    shown = (
-        (found.estimates.capitalize(), value, f"{100 * found.confidence:g}% interval {level}"),
-        ("Rows", f"{rows:,}", f"{audit.folds} folds, method {audit.method}{how}"),
-        (
-            "Suspects",
-            f"{suspects:,}",
-            f"{percent(suspects / rows)} of the rows, at a false discovery rate of "
-            f"{percent(audit.fdr)}",
-        ),
-        (
-            "PMI below zero",
-            f"{below:,}",
-            f"{percent(below / rows)} of the rows: together less often than chance",
-        ),
-        (
-            "Chance pairs",
-            percent(audit.contamination.share),
-            share_in_words(audit.contamination) + more_by_chance(audit),
-        ),
-    )
-    return [dict(zip(("name", "value", "note"), card, strict=True)) for card in shown]
 
 
 def share_in_words(contamination: Contamination) -> str:
