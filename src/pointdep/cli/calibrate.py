@@ -85,11 +85,7 @@ def calibrate(
     save(model, output, oof)
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:
-        told: options.Given = {
-            "slope": model.slope_,
-            "slope_stderr": model.slope_stderr_,
-            "shift": model.shift_,
-        }
+        told = {name: getattr(model, f"{name}_") for name in ("slope", "slope_stderr", "shift")}
         told |= {"loss": loss, "output": output, "check": check_as_json(check, None)}
         print_json("calibrate", {**estimate_as_json(model, found), **told})
         return
