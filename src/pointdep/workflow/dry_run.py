@@ -38,7 +38,7 @@ from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
 
 _END_S = 300.0  # on a machine that does other work it may take minutes; then it is given up
 _GROWTH, _GROWTH_GPU = 3, 27  # times the rows of the first fit; a GPU has many soon done
-_STEPS, _WARM_COLUMNS = 15, 64
+_STEPS, _WARM_COLUMNS = 10, 64
 _FEW_ROWS, _MORE_ROWS, _FEW_NUMBERS = 500, 2_000, 2**18  # at first, by the numbers in a row
 _PAIRS = 20, 2_000  # queries and candidates of which all pairs are scored
 _CPU_BATCH = 256  # a larger one is no faster per row on a CPU, and needs more rows
@@ -153,7 +153,7 @@ class DryRun:
     def _answer(self, fitted: Any, least: int) -> None:
         """Scores and searches, of few rows and of more."""
         how = {"k": 10, "shortlist": 10, "measure_recall": False}
-        for rows in (max(least, SEARCHED), least * _GROWTH**2):
+        for rows in (max(least, SEARCHED), 2 * _GROWTH * least):
             x, y = self._pairs(rows)
             self._timed("score", rows, partial(pair_columns, fitted, x, y))
             index = self._timed("retrieve", rows, partial(fitted.index, y))
