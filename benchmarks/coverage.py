@@ -77,7 +77,7 @@ def null(job: tuple[int, int, int]) -> dict[str, Any]:
     """The p-value of one independent data set."""
     from pointdep.core.methods import get_method
     from pointdep.estimators import assembly
-    from pointdep.estimators.permutation import permutation_null
+    from pointdep.estimators.permutation import p_value, permutation_null
     from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.fitting.progress import Silent
 
@@ -89,8 +89,8 @@ def null(job: tuple[int, int, int]) -> dict[str, Any]:
     settings = model._critic_settings(rows, 5)
     front = assembly.make_model(settings, get_method("pc"), 5, 5, 5)
     prepared = prepare(front, read)
-    found = permutation_null(settings, prepared, shuffles, progress=Silent())
-    return {"seed": seed, "p": found.p_value, "observed": found.observed}
+    found = permutation_null(settings, prepared, shuffles, Silent())
+    return {"seed": seed, "p": p_value(found), "observed": found[0]}
 
 
 def again(path: str) -> list[dict[str, Any]]:

@@ -114,7 +114,7 @@ def by_vectors() -> Any:
     import faiss  # noqa: F401, so that no run is timed with loading it
     import torch
 
-    from pointdep.retrieval.inner_product import MARGIN, empty_vectors, nearest
+    from pointdep.retrieval.pairwise import MARGIN, empty_vectors, nearest
 
     def search(queries: Any, candidates: Any) -> Any:
         rows = torch.from_numpy(candidates)

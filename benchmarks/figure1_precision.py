@@ -42,9 +42,9 @@ def main() -> None:
         print(precision, f"{curves.train_seconds:.1f} s", flush=True)
         lines = summarise(halves(curves))
         biases[precision] = {
-            (line.task, line.method, line.level): line.bias
+            (line["task"], line["method"], line["level"]): line["bias"]
             for line in lines
-            if line.bias is not None
+            if line["bias"] is not None
         }
     lines_out = [
         {

@@ -34,8 +34,8 @@ def main() -> None:
     with show("quick", left="about") as progress:
         curves = run_figure1(replace(Figure1().quick(), seed=options.seed, device="cpu"), progress)
     first = curves.settings.levels[:2]
-    lines = [line for line in summarise(halves(curves)) if line.level in first]
-    quick = {(line.task, line.method, line.level): line.bias for line in lines}
+    lines = [line for line in summarise(halves(curves)) if line["level"] in first]
+    quick = {(line["task"], line["method"], line["level"]): line["bias"] for line in lines}
     sizes = {key: abs(bias) for key, bias in quick.items() if bias is not None}
     result = {
         "seed": options.seed,

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from report import report
 
 from pointdep.auditing.result import Audit, Contamination
-from pointdep.inference.checks import check_matrix
+from pointdep.inference.checks import check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate
 
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-background-networking",
@@ -63,10 +64,11 @@ def make_audit(rows: int) -> Audit:
     )
     x = random.normal(size=(400, 1))
     log_ratio = -0.5 * np.log(0.36) - (0.64 * (x**2 + x.T**2) - 1.6 * x * x.T) / 0.72
+    pairs = torch.eye(len(x))[None]
     return Audit(
         table=table,
         mutual_information=MIEstimate(3.0, 0.01, (2.98, 3.02), rows=rows, method="pc"),
-        check=check_matrix(log_ratio),
+        check=check_log_ratio(torch.from_numpy(log_ratio)[None], pairs, 1 - pairs),
         contamination=Contamination(0.05, given=False, stderr=0.002),
         fdr=0.1,
         folds=5,

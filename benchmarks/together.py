@@ -53,11 +53,13 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))
         own.x_front, own.y_front = front.x_front, front.y_front
-        drop_unproven_network(own, one.x, one.y, one.splits, seed=one.seed)
+        drop_unproven_network(own, one)
         own.eval()
         held = out_of_fold(own, one.x, one.y, one.splits, seed=one.seed)
         own.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        estimator._set_fitted(own, one.encoder_x, one.encoder_y, size)
+        estimator.encoder_x_, estimator.encoder_y_ = one.encoder_x, one.encoder_y
+        estimator.n_rows_ = size
+        estimator._set_model(own)
         estimator.oof_pmi_, estimator.oof_values_ = held.pmi, held.pseudo_values
         estimator.flags_, estimator.history_ = held.flags, trained.history
         estimator.groups_, estimator.bias_, estimator.training_rows_ = None, held.bias, FitRows(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import importlib.metadata
 import inspect
 import subprocess
@@ -12,17 +13,21 @@ import numpy as np
 import pytest
 
 import pointdep
+from pointdep import errors
 
 HEAVY = ("torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "safetensors")
+
+
+def python(*arguments, **options):
+    """What a Python of its own prints."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
 def imported_by(code):
     """Which heavy packages a fresh Python holds after running the code."""
     report = f"import sys; print('\\n', *[m for m in {HEAVY!r} if m in sys.modules])"
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
-    )
-    return set(ended.stdout.splitlines()[-1].split())
+    return set(python("-c", f"{code}\n{report}").splitlines()[-1].split())
 
 
 @pytest.mark.parametrize(
@@ -52,43 +57,14 @@ from pointdep import from_embeddings, from_logits
 
 
 def test_every_name_is_there():
-    assert set(pointdep.__all__) <= set(dir(pointdep))
-    for name in pointdep.__all__:
-        assert getattr(pointdep, name) is not None
-    from pointdep.core import methods, objectives
-    from pointdep.estimators.calibrated import CalibratedDependency, from_logits
-    from pointdep.estimators.classical.catalogue import CLASSICAL
-    from pointdep.estimators.classical.estimator import ClassicalDependency
-    from pointdep.estimators.conditional import ConditionalDependency
-    from pointdep.estimators.pointwise import PointwiseDependency
-    from pointdep.inference.mutual_information import MIEstimate
-
-    assert pointdep.PointwiseDependency is PointwiseDependency
-    assert pointdep.MIEstimate is MIEstimate
-    assert pointdep.ClassicalDependency is ClassicalDependency
-    assert pointdep.CLASSICAL is CLASSICAL
-    assert pointdep.CalibratedDependency is CalibratedDependency
-    assert pointdep.from_logits is from_logits
-    assert pointdep.ConditionalDependency is ConditionalDependency
-    assert pointdep.METHODS is methods.METHODS
-    assert pointdep.Method is methods.Method
-    assert pointdep.objectives.pc is objectives.pc
-
-
-def test_what_a_user_meets_is_at_hand():
-    from pointdep import errors
-    from pointdep.inference.checks import RatioCheck
-
-    assert pointdep.RatioCheck is RatioCheck
-    for name in ("PointdepWarning", "DivergedError", "ModelFileError"):
-        assert getattr(pointdep, name) is getattr(errors, name)
+    assert dir(pointdep) == sorted(pointdep.__all__)
+    for name, home in pointdep._HOME.items():
+        module = importlib.import_module(home)
+        assert getattr(pointdep, name) is getattr(module, name, module)
+    assert set(pointdep._HOME) | {"__version__"} == set(pointdep.__all__)
     met = {name for name, value in vars(errors).items() if inspect.isclass(value)
            and value.__module__ == errors.__name__ and issubclass(value, Exception)}  # fmt: skip
     assert met <= set(pointdep.__all__)
-
-
-def test_only_names_for_users_are_listed():
-    assert dir(pointdep) == sorted(pointdep.__all__)
 
 
 def test_star_import():
@@ -115,13 +91,7 @@ def test_objectives_are_at_hand():
 
 def test_version():
     assert importlib.metadata.version("pointdep") == pointdep.__version__
-    ended = subprocess.run(
-        [sys.executable, "-m", "pointdep", "--version"], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout == f"pointdep {pointdep.__version__}\n"
-
-
-def test_the_installed_command_is_the_module():
+    assert python("-m", "pointdep", "--version") == f"pointdep {pointdep.__version__}\n"
     entries = importlib.metadata.entry_points(group="console_scripts", name="pointdep")
     from pointdep.cli import main
 
@@ -144,7 +114,4 @@ def test_one_estimate_imports_what_it_needs(tmp_path):
         "run(['mi', 'x.npy', 'x.npy', '-q', '--max-epochs', '1', '--json']); "
         "print(len([m for m in sys.modules if m.split('.')[0] == 'pointdep']))"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert int(told.stdout.splitlines()[-1]) <= 90
+    assert int(python("-c", code, cwd=tmp_path).splitlines()[-1]) <= 90

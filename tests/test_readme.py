@@ -16,7 +16,7 @@ from pointdep.inference.verdicts import FAULTS
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_table_of_methods_is_the_benchmark() -> None:
+def test_the_table_of_methods_is_the_benchmark():
     measured = json.loads((ROOT / "benchmarks/results/gaussians.json").read_text())
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     table = {key: rest.split(" | ") for key, rest in rows if key in METHODS}
@@ -29,7 +29,7 @@ def test_the_table_of_methods_is_the_benchmark() -> None:
         assert float(correlation) == round(found["pmi_correlation"], 2)
 
 
-def test_the_table_of_adapters_is_the_benchmark() -> None:
+def test_the_table_of_adapters_is_the_benchmark():
     found = json.loads((ROOT / "benchmarks/results/adapters.json").read_text())["summary"]
     text = (ROOT / "docs/adapters.md").read_text()
     for mi, of in found.items():
@@ -48,9 +48,8 @@ def test_the_table_of_adapters_is_the_benchmark() -> None:
         assert f"{a:.2f} and {b:.2f}" in flat
 
 
-def test_the_coverage_of_adapters_is_the_benchmark() -> None:
-    path = ROOT / "benchmarks/results/adapters_coverage.json"
-    found = json.loads(path.read_text())
+def test_the_coverage_of_adapters_is_the_benchmark():
+    found = json.loads((ROOT / "benchmarks/results/adapters_coverage.json").read_text())
     text = (ROOT / "docs/adapters.md").read_text()
     for name, of in found["summary"].items():
         errors = [f"{of[key]:.3f}" for key in ("spread", "stderr", "stderr_of_the_rows_alone")]
@@ -59,20 +58,19 @@ def test_the_coverage_of_adapters_is_the_benchmark() -> None:
         assert of["coverage"] > 0.88
 
 
-def test_every_other_method_is_named() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert all(f"`{key}`" in readme for key in METHODS)
+VERDICTS = ("none", "cannot_tell", *FAULTS)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md"])
-def test_every_flag_and_classical_method_is_explained(page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "in_rows", "anywhere"),
+    [
+        ("README.md", MEANINGS, (*METHODS, *CLASSICAL)),
+        ("docs/choosing.md", MEANINGS, CLASSICAL),
+        ("docs/check.md", VERDICTS, ()),
+    ],
+)
+def test_every_name_is_explained(page, in_rows, anywhere):
     text = (ROOT / page).read_text()
     rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
-    assert all(f"`{name}`" in rows for name in MEANINGS)
-    assert all(f"`{key}`" in text for key in CLASSICAL)
-
-
-def test_every_verdict_is_explained() -> None:
-    text = (ROOT / "docs/check.md").read_text()
-    rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
-    assert all(f"`{fault}`" in rows for fault in ("none", "cannot_tell", *FAULTS))
+    assert all(f"`{name}`" in rows for name in in_rows)
+    assert all(f"`{name}`" in text for name in anywhere)

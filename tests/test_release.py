@@ -22,26 +22,17 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def test_the_version_is_one():
+def test_the_version_is_one_and_the_paper_is_cited():
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "pointdep.__version__"}
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert str(cited["version"]) == pointdep.__version__
     assert f"## {pointdep.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
-
-
-def test_the_paper_is_cited():
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert cited["cff-version"] == "1.2.0"
     assert {"message", "title", "authors"} <= set(cited)
     paper = cited["preferred-citation"]
     assert paper["title"] == "Neural Methods for Point-wise Dependency Estimation"
-    assert [a["family-names"] for a in paper["authors"]] == [
-        "Tsai",
-        "Zhao",
-        "Yamada",
-        "Morency",
-        "Salakhutdinov",
-    ]
+    authors = "Tsai Zhao Yamada Morency Salakhutdinov"
+    assert " ".join(author["family-names"] for author in paper["authors"]) == authors
 
 
 def test_the_oldest_versions_are_those_that_are_promised():
@@ -51,20 +42,11 @@ def test_the_oldest_versions_are_those_that_are_promised():
     promised = [*PROJECT["project"]["dependencies"], *extras["distributed"], *extras["pretrain"]]
     lowest = dict(found.groups() for text in promised if (found := LOWEST.match(text)))
     lowest.pop("torch")  # pinned in constraints.txt
-    assert {name: pointwise(v) for name, v in oldest.items()} == {
-        name: pointwise(v) for name, v in lowest.items()
-    }
+    trimmed = [{n: re.sub(r"(\.0)+$", "", v) for n, v in v.items()} for v in (oldest, lowest)]
+    assert trimmed[0] == trimmed[1]
 
 
 LOWEST = re.compile(r"([a-z0-9-]+)(?:\[.*\])?>=([\d.]+)")
-
-
-def pointwise(version):
-    """Its numbers, zeros at the end left out."""
-    numbers = [int(part) for part in version.split(".")]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return numbers
 
 
 def test_make_targets_that_contributors_are_told_of():

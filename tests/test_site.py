@@ -83,26 +83,16 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text("utf-8")), style
 
 
-@pytest.fixture
-def codespell():
-    """The command; left out where the documentation is not built, as with the oldest versions."""
+def test_spelling(tmp_path):
     pytest.importorskip("codespell_lib", reason="the extra pointdep[docs] is not installed")
-    return [sys.executable, "-m", "codespell_lib"]
 
+    def misspelt(*files):
+        command = [sys.executable, "-m", "codespell_lib", *files]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout
 
-def test_spelling(codespell):
-    files = [*TEXTS, ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*.py")]
-    ended = subprocess.run(
-        [*codespell, *files], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert ended.returncode == 0, ended.stdout
-
-
-def test_a_wrong_spelling_is_noticed(codespell, tmp_path):
+    assert not misspelt(*TEXTS, ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*.py"))
     (tmp_path / "page.md").write_text("The dependancy of x and y.\n")
-    command = [*codespell, tmp_path / "page.md"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert "dependency" in ended.stdout
+    assert "dependency" in misspelt(tmp_path / "page.md")
 
 
 def test_the_methods_page_is_that_of_the_code():

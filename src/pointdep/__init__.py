@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pointdep.core.critics import register_critic
     from pointdep.core.critics.base import Critic
     from pointdep.core.methods import METHODS, Method, register_method
-    from pointdep.data.open_rows import open_rows
+    from pointdep.data.shards import open_rows
     from pointdep.errors import (
         DataWarning,
         DivergedError,
@@ -76,7 +76,7 @@ _HOME = {
     "mi_scorer": "pointdep.workflow.sklearn_tools",
     "mutual_information_features": "pointdep.workflow.sklearn_tools",
     "objectives": "pointdep.objectives",
-    "open_rows": "pointdep.data.open_rows",
+    "open_rows": "pointdep.data.shards",
     "plan": "pointdep.workflow.plan",
     "register_critic": "pointdep.core.critics",
     "register_method": "pointdep.core.methods",

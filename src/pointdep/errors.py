@@ -89,6 +89,12 @@ def names_nearest_option(
     return checked
 
 
+def names_options(cls: type[_Self]) -> type[_Self]:
+    """The same of the `__init__` of a class whose options are the fields of a dataclass."""
+    setattr(cls, "__init__", names_nearest_option(cls.__init__))  # noqa: B010
+    return cls
+
+
 # Training problems, recorded by name.
 
 MEANINGS = {

@@ -365,8 +365,8 @@ class TestWords:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((), "give --audio FILE.vec and --text FILE.vec, or --data"),
-            (("--audio", "audio.vec"), "give --audio FILE.vec and --text FILE.vec, or --data"),
+            ((), "--audio FILE.vec and --text FILE.vec, or --data"),
+            (("--audio", "audio.vec"), "--audio FILE.vec and --text FILE.vec, or --data"),
             (("--data", "words.npz", "--text", "text.vec"), "--data stands alone"),
             (("--data", "words.npz"), "104 of 130 words would train, where batches of 512 need"),
             (("--data", "words.npz", "--test-words", 7), "test_words=7 must be at least 21"),

@@ -76,28 +76,6 @@ def test_extreme_scores_through_inference(key, scores):
     assert value.item() == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-@every_matrix
-def test_extreme_scores_through_the_moving_average(scores):
-    def value(s):
-        start = torch.zeros((), dtype=s.dtype)
-        return objectives.dv_moving_average(s, start, floor=1e-30)[0]
-
-    got, gradient = value_and_gradient(value, scores)
-    assert got.item() == pytest.approx(objectives.dv(scores.double()).item(), rel=1e-5, abs=1e-4)
-    _, gradient64 = value_and_gradient(value, scores.double())
-    assert_gradients_close(gradient, gradient64)
-
-
-@every_case
-def test_matches_an_extended_precision_value_near_cancellation(case):
-    """Scores of large common size: the digits must survive in float64."""
-    generator = torch.Generator().manual_seed(3)
-    scores = 30.0 + torch.randn(8, 8, generator=generator, dtype=torch.float64)
-    eye = torch.eye(8, dtype=torch.float64)
-    value = case(scores).item()
-    assert value == pytest.approx(case.by_hand(scores, eye, 1 - eye), rel=1e-12)
-
-
 @pytest.mark.parametrize("score", [-80.0, -30.0, -16.7, -1e-3, 0.0, 5.0, 16.7, 19.9, 20.1, 36.0])
 def test_softplus_keeps_its_digits(score):
     """F.softplus turns linear above 20, where log(1 + exp s) - s is still above 1e-9."""

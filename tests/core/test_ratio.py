@@ -64,13 +64,6 @@ def test_methods_are_told_apart_by_their_options():
     torch.testing.assert_close(found, torch.tensor([-1.0, -0.25, -1.0]))
 
 
-def test_the_shape_that_comes_back_may_be_another():
-    groups = MethodGroups([get_method(key) for key in ("pc", "dv", "pc")])
-    values = scores_of(3)
-    found = groups.apply(lambda method, part: part.sum((1, 2), keepdim=True), values)
-    torch.testing.assert_close(found, values.sum((1, 2), keepdim=True))
-
-
 def test_evenly_spaced_replicas_are_not_copied():
     """An index would have to be brought to a GPU."""
     values, shared = scores_of(6), []

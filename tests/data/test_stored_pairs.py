@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,11 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.data.open_rows import open_rows
 from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
+from pointdep.data.shards import open_rows
 from pointdep.data.sides import SideEncoder, as_side
 from pointdep.data.stored_pairs import PairSource, paired_parts
 from pointdep.errors import InputError
+from refusals import refused
 
 
 def numbered(rows, width=2):
@@ -34,16 +36,25 @@ def parquet(folder, values, sizes, group):
     return open_rows(folder, "e")
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(0, 5))
-def test_a_shuffle_has_every_row_once(rows, size, seed):
-    pairs = PairSource(ArrayRows(numbered(rows)), ArrayRows(-numbered(rows, 3)))
-    chunks = list(pairs.shuffled(size, np.random.default_rng(seed)))
+def side_by_side(chunks, rows):
+    """Every row comes once, with its partner."""
     numbers = np.concatenate([chunk.numbers for chunk in chunks])
     assert sorted(numbers.tolist()) == list(range(rows))
     for chunk in chunks:
         assert (chunk.x[:, 0] == chunk.numbers).all()
         assert (chunk.y[:, 0] == -chunk.numbers).all()
+
+
+def order(source, size, seed=0):
+    return [c.numbers.tolist() for c in source.shuffled(size, np.random.default_rng(seed))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(0, 5))
+def test_a_shuffle_has_every_row_once(rows, size, seed):
+    pairs = PairSource(ArrayRows(numbered(rows)), ArrayRows(-numbered(rows, 3)))
+    chunks = list(pairs.shuffled(size, np.random.default_rng(seed)))
+    side_by_side(chunks, rows)
     assert all(size <= len(chunk.numbers) < size + pairs.block for chunk in chunks[:-1])
 
 
@@ -54,12 +65,8 @@ def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
     pairs = PairSource(x, y)
     ends = [*range(130, 1000, 130), 1000]  # of x: those of both are few
     assert pairs.segments[:, 1].tolist() == [*ends, *(1000 + end for end in ends)]
-    for chunks in (pairs.ordered(300), pairs.shuffled(300, np.random.default_rng(0))):
-        found = list(chunks)
-        assert sum(len(chunk.numbers) for chunk in found) == 2000
-        for chunk in found:
-            assert (chunk.x[:, 0] == chunk.numbers).all()
-            assert (chunk.y[:, 0] == -chunk.numbers).all()
+    for chunks in (pairs.read(0, 2000, 300), pairs.shuffled(300, np.random.default_rng(0))):
+        side_by_side(list(chunks), 2000)
 
 
 @pytest.mark.parametrize("kind", ["array", "parquet"])
@@ -84,11 +91,7 @@ def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
     assert len(pairs.segments) >= 99
     chunks = list(pairs.shuffled(2_000, np.random.default_rng(0)))
     assert all(np.ptp(chunk.numbers) > 10_000 for chunk in chunks)
-    numbers = np.concatenate([chunk.numbers for chunk in chunks])
-    assert sorted(numbers.tolist()) == list(range(20_000))
-    for chunk in chunks:
-        assert (chunk.x[:, 0] == chunk.numbers).all()
-        assert (chunk.y[:, 0] == -chunk.numbers).all()
+    side_by_side(chunks, 20_000)
 
 
 def test_numbers_alone_come_in_the_same_order_from_short_shards(tmp_path):
@@ -97,58 +100,38 @@ def test_numbers_alone_come_in_the_same_order_from_short_shards(tmp_path):
     x = parquet(tmp_path / "x", values, sizes, 7)
     y = parquet(tmp_path / "y", -values, sizes, 11)
     pairs = PairSource(x, y)
-    orders = [
-        [chunk.numbers.tolist() for chunk in source.shuffled(300, np.random.default_rng(0))]
-        for source in (pairs, pairs.numbers_only())
-    ]
-    assert orders[0] == orders[1]
+    assert order(pairs, 300) == order(pairs.numbers_only(), 300)
 
 
 def test_two_orders_differ_and_one_is_kept():
     pairs = PairSource(ArrayRows(numbered(5000)), ArrayRows(numbered(5000)))
-    first, again, other = (
-        [c.numbers.tolist() for c in pairs.shuffled(600, np.random.default_rng(seed))]
-        for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert first != other
+    assert order(pairs, 600) == order(pairs, 600) != order(pairs, 600, seed=1)
 
 
 def test_numbers_alone_come_in_the_same_order(tmp_path):
     values = numbered(3000)
     for x in (ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)):
         pairs = PairSource(x, x)
-        whole, bare = (
-            list(source.shuffled(700, np.random.default_rng(3)))
-            for source in (pairs, pairs.numbers_only())
-        )
-        assert [c.numbers.tolist() for c in whole] == [c.numbers.tolist() for c in bare]
-        assert bare[0].x.shape == (len(bare[0].numbers), 0)
+        assert order(pairs, 700, 3) == order(pairs.numbers_only(), 700, 3)
+        bare = next(pairs.numbers_only().shuffled(700, np.random.default_rng(3)))
+        assert bare.x.shape == (len(bare.numbers), 0)
         assert pairs.x is x
 
 
 def test_other_lengths_are_refused():
-    with pytest.raises(InputError, match="X has 5 rows, Y has 4 rows"):
-        PairSource(ArrayRows(numbered(5)), ArrayRows(numbered(4)))
-    with pytest.raises(InputError, match="X has 5 rows, Y has 4 rows"):
-        next(paired_parts(numbered(5), numbered(4), 2))
+    five, four = ArrayRows(numbered(5)), ArrayRows(numbered(4))
+    refused("X has 5 rows, Y has 4 rows", PairSource, five, four)
+    refused("X has 5 rows, Y has 4 rows", next, paired_parts(five, four, 2))
 
 
 def test_parts_of_sources_and_tables(tmp_path):
-    import pandas as pd
-
     values = numbered(1000)
     x = parquet(tmp_path / "x", values, (400, 600), 90)
     for y in (values, pd.DataFrame(values), x):
-        parts = list(paired_parts(x, y, 128))
-        assert [first for first, _, _ in parts] == np.cumsum([0, *(len(a) for _, a, _ in parts)])[
-            :-1
-        ].tolist()
-        for side in (1, 2):
-            got = [
-                np.asarray(p[side].load() if hasattr(p[side], "load") else p[side]) for p in parts
-            ]
-            np.testing.assert_array_equal(np.concatenate(got), values)
+        firsts, *sides = zip(*paired_parts(x, y, 128), strict=True)
+        assert list(firsts) == np.cumsum([0, *map(len, sides[0])])[:-1].tolist()
+        for side in sides:
+            np.testing.assert_array_equal(np.concatenate([np.asarray(p) for p in side]), values)
 
 
 class TestAhead:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from pointdep.data.images import ImageSet
-from pointdep.experiments.pretraining_runs import Curve, Pixels, write_pixels
+from pointdep.experiments.pretraining_runs import Curve, Pixels
+from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import Experiment
 
 DATA = {"name": "mnist", "source": "MNIST", "lossy": False, "train": 60_000, "test": 10_000}
@@ -51,7 +52,7 @@ def write_run(folder: Path, experiment: Experiment, accuracy, data=None, **more)
     place = folder / "runs" / f"{'+'.join(objectives)}-{'+'.join(map(str, seeds))}"
     place.mkdir(parents=True)
     (place / "run.json").write_text(json.dumps(about))
-    write_pixels(pixels_of(experiment, about["data"]), folder)
+    write_json(folder / "pixels.json", asdict(pixels_of(experiment, about["data"])))
     return place
 
 

@@ -17,15 +17,14 @@ from pointdep.experiments.figure1 import Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import judge_figure1
 from pointdep.experiments.figure1_report import (
     draw,
-    markdown_claims,
     markdown_table,
     smooth,
     text_claims,
     text_table,
     write_curves,
-    write_figure,
     write_report,
 )
+from pointdep.experiments.reports import save
 
 from .figure1_curves import blow_up, make_curves, with_values
 
@@ -165,16 +164,6 @@ class TestStored:
                 close = before.value and pytest.approx(before.value, rel=1e-3, abs=1e-4)
                 assert after.value == close
 
-    def test_float64(self, tmp_path):
-        made = make_curves(methods=("pc", "cpc"), iterations=20, hidden=(3,), precision="float64")
-        values = made.values.astype(np.float64)
-        values[0, 0], values[1, 0] = 1e200, np.inf
-        write_report(Curves(made.settings, values, 1.0, 2.0, "cpu", "float64"), tmp_path)
-        read = write_again(tmp_path, tmp_path / "again")
-        assert read.settings == made.settings
-        assert read.values.dtype == np.float64
-        assert np.allclose(read.values, values, rtol=1e-5, atol=0)
-
     def test_where_it_ran_is_kept(self, folder, tmp_path):
         stored, content = tmp_path / "stored", json.loads((folder / "figure1.json").read_text())
         stored.mkdir()
@@ -215,6 +204,9 @@ class TestText:
         quiet = text_table(summarise(halves(make_curves(methods=("pc",)))))
         assert "*" not in quiet
         assert "one seed" in quiet
+        page = markdown_table(summarise(halves(curves)))
+        assert "## Gaussian task, bias / sd\n\n| method | 2 | 4 | 6 | 8 | 10 |\n| --- |" in page
+        assert "| dm1 | -0.08/0.18 | -0.20/0.28 | -0.52/0.49 | -1.29/0.89 | -2.77/2.18\\* |" in page
 
     def test_width(self, curves):
         huge = blow_up(curves, "variational", after=0.9, value=-3e38)
@@ -232,13 +224,7 @@ class TestText:
         assert headers == ["5", "10", "12"]
         assert max(map(len, text.splitlines())) <= 100
 
-    def test_markdown_table(self, curves):
-        text = markdown_table(summarise(halves(curves)))
-        assert "## Gaussian task, bias / sd\n\n| method | 2 | 4 | 6 | 8 | 10 |\n| --- |" in text
-        assert "| dm1 | -0.08/0.18 | -0.20/0.28 | -0.52/0.49 | -1.29/0.89 | -2.77/2.18\\* |" in text
-        assert "## Cubic task, RMSE" in text
-
-    def test_claims(self):
+    def test_claims(self, tmp_path):
         made = make_curves(methods=("cpc", "pc"), tasks=("gaussian",))
         claims = judge_figure1(made)
         text = text_claims(claims, made.settings)
@@ -247,7 +233,8 @@ class TestText:
         assert re.search(r"Not run, and therefore open: .*\bj\b", " ".join(text.split()))
         verdicts = [claim.verdict for claim in claims if claim.source != "pointdep"]
         holds, fails = verdicts.count("holds"), verdicts.count("does not hold")
-        for page in (text, markdown_claims(claims, made.settings)):
+        write_report(made, tmp_path)
+        for page in (text, (tmp_path / "claims.md").read_text()):
             filled = " ".join(page.split())
             assert f"Of the paper's 24 claims, {holds} hold, {fails} do not hold, and" in filled
             assert "Ours: p cannot tell." in filled
@@ -323,18 +310,8 @@ class TestFigure:
         assert made[:2] == pytest.approx([4.0, 4 / 1.5])
         assert np.isnan(made[2:]).all()
 
-    @pytest.mark.slow
-    def test_same_curves_same_files(self, curves, tmp_path):
-        first, second = tmp_path / "a", tmp_path / "b"
-        for folder in (first, second):
-            folder.mkdir()
-            write_figure(curves, folder)
-        names = ["figure1.pdf", "figure1.png", "figure1.svg"]
-        assert sorted(path.name for path in first.iterdir()) == names
-        for name in names:
-            assert (first / name).read_bytes() == (second / name).read_bytes()
-        assert (first / "figure1.png").read_bytes().startswith(b"\x89PNG")
-        assert (first / "figure1.pdf").read_bytes().startswith(b"%PDF")
-        svg = (first / "figure1.svg").read_bytes()
+    def test_raw_curves_are_pixels_in_a_vector_file(self, curves, tmp_path):
+        save(draw(curves), tmp_path, "figure1", ("svg",))
+        svg = (tmp_path / "figure1.svg").read_bytes()
         assert svg.count(b"<image") == 10  # the raw curves of each panel
         assert len(svg) < 1_500_000

@@ -68,11 +68,11 @@ class TestNumbers:
 
     def test_endings_by_hand(self):
         words = ["badly", "cats", "dog", "only", "my", "runs"]
-        lines = {line.ending: line for line in endings(words, np.array([-1, -1, 1, 1, -1, 0.0]))}
-        assert (lines["ly"].negative, lines["ly"].words) == (1, 2)
-        assert (lines["s"].negative, lines["s"].words) == (1, 2)
-        assert (lines["ing"].negative, lines["ing"].words) == (0, 0)
-        assert {line.all_negative for line in lines.values()} == {3}
+        lines = {line["ending"]: line for line in endings(words, np.array([-1, -1, 1, 1, -1, 0.0]))}
+        assert (lines["ly"]["negative"], lines["ly"]["words"]) == (1, 2)
+        assert (lines["s"]["negative"], lines["s"]["words"]) == (1, 2)
+        assert (lines["ing"]["negative"], lines["ing"]["words"]) == (0, 0)
+        assert {line["all_negative"] for line in lines.values()} == {3}
 
     def test_lowest_words(self):
         found = make_pmi([-1, -3, 2, -2, -0.5], words=["aly", "bly", "cly", "ds", "ely"])
@@ -159,7 +159,7 @@ class TestRun:
         assert results["train"] == 240
         table = pd.read_csv(tmp_path / "pmi.csv")
         assert table.in_sample.is_monotonic_increasing
-        assert set(table.word) == set(found.words)
+        assert set(table.word) == set(found.names)
         assert (table.in_sample < 0).sum() == results["pmi"][0]["negative"]
         assert results["pmi"][1]["mean"] == pytest.approx(table.out_of_sample.mean())
         text = text_report(found, judge_figure3(found))
@@ -170,7 +170,7 @@ class TestRun:
         rows, test = asked.split(len(pairs))
         x, y = sides = Sides.of(pairs, asked)
         model, _ = train(asked, sides, asked.turns(len(pairs))[0])
-        assert found.words.tolist() == pairs.words[rows].tolist()
+        assert found.names.tolist() == pairs.words[rows].tolist()
         assert np.allclose(found.in_sample, score_replicas(model, x[rows], y[rows])[0], atol=1e-5)
         assert np.allclose(found.test, score_replicas(model, x[test], y[test])[0])
 

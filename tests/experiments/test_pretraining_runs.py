@@ -16,7 +16,7 @@ from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining import pretrained as pretraining
 from pointdep.contrastive.pretraining.pretrained import about_images
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES
-from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
+from pointdep.errors import DivergedError, InputError, ModelFileError
 from pointdep.experiments.pretraining_runs import (
     jobs_left,
     measure_pixels,
@@ -26,8 +26,8 @@ from pointdep.experiments.pretraining_runs import (
     read_runs,
     run_experiment,
     stray_checkpoints,
-    write_pixels,
 )
+from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import PARTS, Experiment
 
 from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images, write_run
@@ -252,12 +252,6 @@ class TestRun:
         assert told[2] == both  # what was there, before anything is trained
         assert len(told[3]) == 6
 
-    def test_an_unfinished_run_of_another_command_is_told(self, tmp_path):
-        (tmp_path / "runs" / "dm1-0").mkdir(parents=True)
-        (tmp_path / "runs" / "dm1-0" / "checkpoint.safetensors").touch()
-        with pytest.warns(PointdepWarning, match="--objectives dm1 --seed 0 --seeds 1, and else"):
-            self.train(tmp_path, replace(SHALLOW, seeds=1))
-
     def test_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "results.json").write_text('{"command": "pointdep reproduce theorem1"}')
         with pytest.raises(InputError, match="holds the results of pointdep reproduce theorem1"):
@@ -286,16 +280,19 @@ class TestBaseline:
         else:
             origin = {**pixels.origin, "data": {**found.data, **changed}}
             pixels = replace(pixels, origin=origin)
-        write_pixels(pixels, folder)
+        write_json(folder / "pixels.json", asdict(pixels))
         (folder / "pd_pixels.json").write_text("{}")
         assert self.train(folder).pixels == read_pixels(folder) == found.pixels
         assert not (folder / "pd_pixels.json").exists()
 
     def test_a_file_without_origin_is_taken_where_nothing_contradicts(self, tmp_path):
         found = self.train(tmp_path)
-        write_pixels(replace(found.pixels, origin=None), tmp_path)
+        write_json(tmp_path / "pixels.json", asdict(replace(found.pixels, origin=None)))
         assert self.train(tmp_path, no_images).pixels.accuracy == found.pixels.accuracy
-        write_pixels(replace(found.pixels, origin=None, train=63, accuracy=0.01), tmp_path)
+        write_json(
+            tmp_path / "pixels.json",
+            asdict(replace(found.pixels, origin=None, train=63, accuracy=0.01)),
+        )
         assert self.train(tmp_path).pixels == found.pixels
 
 
@@ -312,7 +309,7 @@ class TestMerge:
         with pytest.raises(InputError, match="no finished run to merge"):
             merge_experiment(asked, tmp_path)
         write_run(tmp_path, asked, {("cpc", 0): [0.9]})
-        write_pixels(replace(read_pixels(tmp_path), **WHOLE), tmp_path)
+        write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), **WHOLE)))
         with pytest.raises(InputError, match="is of other images or another part: copy that of"):
             merge_experiment(asked, tmp_path)
         (tmp_path / "pixels.json").unlink()
@@ -346,7 +343,7 @@ def test_a_limit_that_contradicts_the_runs(tmp_path, limit, train, fitting, refu
 def test_a_limit_where_no_file_says_what_it_was(tmp_path):
     made = Experiment("shallow", objectives=("cpc",), seeds=1)
     write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": 20_000})
-    write_pixels(replace(read_pixels(tmp_path), origin=None), tmp_path)
+    write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), origin=None)))
     for asked in (None, 20_000):
         merge_experiment(replace(made, limit=asked), tmp_path)
     for asked in (5_000, 30_000):
@@ -364,8 +361,8 @@ IMAGES = some_images(rows=200, noise=200)
 def test_like_scikit_learn(part, rows, scaler, C):
     found = measure_pixels(Experiment(part, dataset="digits"), IMAGES, "cpu")
     train, test = (
-        part[:, 0, :rows].reshape(len(part), -1).numpy().astype(np.float64)
-        for part in (IMAGES.train, IMAGES.test)
+        images[:, 0, :rows].reshape(len(images), -1).numpy().astype(np.float64)
+        for images in (IMAGES.train, IMAGES.test)
     )
     model = LogisticRegression(C=C, max_iter=10_000, tol=1e-8)
     model.fit(scaler.fit_transform(train), IMAGES.train_labels)
@@ -373,34 +370,13 @@ def test_like_scikit_learn(part, rows, scaler, C):
     assert 0.3 < theirs < 0.99
     assert found.accuracy == pytest.approx(theirs, abs=1 / len(test) + 1e-9)
     assert (found.train, found.test, found.classes, found.converged) == (200, 200, 4, True)
+    assert found.origin == {"part": part, "data": about_images(IMAGES), "limit": None}
+    for other in PARTS:  # the two parts on whole images share their baseline
+        fits = found.fits(Experiment(other, dataset="digits"), found.origin["data"])
+        assert fits == ((other == "shallow") == (part == "shallow"))
 
 
-def test_what_it_is_of(tmp_path):
-    """The same classifier on the same images; a file that does not say which, by their number."""
-    shallow, deep, simclr = (Experiment(part, dataset="digits") for part in PARTS)
-    found = measure_pixels(shallow, IMAGES, "cpu")
-    data = about_images(IMAGES)
-    assert found.origin == {"part": "shallow", "data": data, "limit": None}
-    assert found.fits(shallow, data)
-    assert not found.fits(simclr, data)
-    assert not found.fits(shallow, {**data, "lossy": True})  # as many, and others
-    assert not found.fits(shallow, {**data, "train": 1})
-    before = replace(found, origin=None)
-    assert before.fits(shallow, data)
-    assert not before.fits(deep, data)
-    assert not before.fits(shallow, {**data, "test": 1})
-    whole = measure_pixels(simclr, IMAGES, "cpu")
-    assert whole.fits(simclr, data)
-    assert whole.fits(deep, data)
-
-
-def test_there_and_back(tmp_path):
-    assert read_pixels(tmp_path) is None
-    write_pixels(PIXELS, tmp_path)
-    assert read_pixels(tmp_path) == PIXELS
-    known = replace(PIXELS, origin={"part": "shallow", "data": about_images(IMAGES), "limit": 50})
-    write_pixels(known, tmp_path)
-    assert read_pixels(tmp_path) == known
+def test_a_file_of_before_and_one_that_cannot_be_read(tmp_path):
     before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
     (tmp_path / "pixels.json").write_text(json.dumps(before))
     assert read_pixels(tmp_path) == PIXELS

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from matplotlib.figure import Figure
 
 from pointdep.experiments.claims import (
     Finding,
     Measured,
-    Statement,
     claims_as_dicts,
     count,
     every,
@@ -21,6 +22,7 @@ from pointdep.experiments.claims import (
 from pointdep.experiments.reports import (
     COLOURS,
     MARKERS,
+    PAPER,
     aligned,
     command_line,
     interval,
@@ -109,18 +111,22 @@ def test_measured():
     assert [clear.within(0, high) for high in (2.0, 0.5, 1.0)] == [True, False, None]
 
 
-TABLE = (
-    Statement("a", "main text", "It is so.", "r > 0.", lambda x: ([finding("r", x)], x.above())),
-    Statement(
-        "b", "main text", "Not run.", "r.", lambda _: ([Finding("r", missing=("cpc",))], None)
-    ),
-    Statement("c", "main text", "Left out.", "r.", lambda _: None),
-    Statement("d", "pointdep", "Ours.", "r < 2.", lambda x: ([Finding("s|t", 1)], False), "nats"),
-)
+SENTENCES = [
+    {"key": "a", "source": "main text", "quote": "It is so.", "rule": "r > 0."},
+    {"key": "b", "source": "main text", "quote": "Not run.", "rule": "r."},
+    {"key": "c", "source": "main text", "quote": "Left out.", "rule": "r."},
+    {"key": "d", "source": "pointdep", "quote": "Ours.", "rule": "r < 2.", "quantity": "nats"},
+]
+JUDGES = {
+    "a": lambda x: ([finding("r", x)], x.above()),
+    "b": lambda _: ([Finding("r", missing=("cpc",))], None),
+    "c": lambda _: None,
+    "d": lambda x: ([Finding("s|t", 1)], False),
+}
 
 
 def test_claims():
-    claims = judge_all(TABLE, Measured(0.5, 0.4, 0.6))
+    claims = judge_all(SENTENCES, JUDGES, Measured(0.5, 0.4, 0.6))
     assert [(one.key, one.verdict) for one in claims] == [
         *(("a", "holds"), ("b", "cannot tell"), ("d", "does not hold"))
     ]
@@ -144,3 +150,25 @@ def test_claims():
     assert {*first["findings"][0]} ^ {*ours["findings"][0]} == {
         *("paper", "percent", "note", "missing", "levels")
     }
+
+
+@pytest.mark.parametrize(
+    ("module", "key", "said"),
+    [
+        ("figure1_claims", "c1", "{REACHED:g} log(batch_size)"),
+        ("figure1_claims", "g1", "the factor {MUCH:g} is ours"),
+        ("figure1_claims", "l1", "over the {HIGHEST} highest levels"),
+        ("figure1_claims", "p", "within {NEAR:g} of {SHIFT:g} nats"),
+        ("figure2", "c", "less than {PAR:g} points below"),
+        ("figure2", "e", "within {PAR:g} points of zero"),
+        ("table2", "f", "at most {FEW:.0%} are something else"),
+        ("figure3", "i", "within {MOST_SKEWNESS}, excess kurtosis within {MOST_KURTOSIS:g}"),
+        ("figure3", "j", "agree within {NEAR:.0%}"),
+        ("figure3", "m", "fewer than {FEWEST} negative"),
+    ],
+)
+def test_rules_have_the_numbers_that_judge(module, key, said):
+    judged = import_module(f"pointdep.experiments.{module}")
+    sentences = PAPER["claims"][module.removesuffix("_claims")]
+    (rule,) = [one["rule"] for one in sentences if one["key"] == key]
+    assert said.format(**vars(judged)) in rule

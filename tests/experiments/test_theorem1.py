@@ -15,26 +15,25 @@ from scipy.stats import t as student
 from pointdep.errors import InputError
 from pointdep.experiments import theorem1 as run_module
 from pointdep.experiments.theorem1 import (
-    Fits,
     Outcome,
-    Run,
-    Slope,
     Theorem1,
+    bias_share,
     compare,
+    draw,
     fit_slope,
     make_fits,
     make_model,
-    progress_parts,
+    reading,
     rmse,
     run_theorem1,
     slopes,
     summarise,
-    train,
+    text_table,
+    verdict,
+    write_report,
 )
-from pointdep.experiments.theorem1_report import draw, reading, text_table, write_report
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.engine import Trained
-from pointdep.fitting.progress import Silent
 
 CPU = torch.device("cpu")
 SMALL = Theorem1(rows=(60, 90), dim=2, hidden=(8,), seeds=2, device="cpu")
@@ -47,11 +46,14 @@ def outcome_of(errors, *, rows=ROWS, method="pc", in_sample=None, **more):
     settings = Theorem1(methods=(method,), rows=rows, seeds=errors.shape[1], device="cpu")
     known = {"exact": 1.0, "at_limit": 0.0, "limit_error": 0.0, "epochs": 5.0, "ended_early": 0}
     runs = [
-        Run(method, count, seed, 1 + errors[k, seed], 1 + seen[k, seed], **{**known, **more})
+        {
+            **{"method": method, "rows": count, "seed": seed, **known, **more},
+            **{"held_out": 1 + errors[k, seed], "in_sample": 1 + seen[k, seed]},
+        }
         for k, count in enumerate(rows)
         for seed in range(errors.shape[1])
     ]
-    return Outcome(settings, tuple(runs), 99, (1.0,) * len(rows), "cpu")
+    return Outcome(settings, runs, 99, (1.0,) * len(rows), "cpu")
 
 
 def falling(exponent, seeds=8, rows=ROWS, scale=3.0):
@@ -62,14 +64,6 @@ def falling(exponent, seeds=8, rows=ROWS, scale=3.0):
 
 
 class TestSlope:
-    @pytest.mark.parametrize("exponent", [-0.3, -0.5, -1.0])
-    def test_of_a_power_of_the_rows(self, exponent):
-        value, low, high = fit_slope(ROWS, falling(exponent))
-        assert value == pytest.approx(exponent, abs=1e-12)
-        assert low < value < high
-        sure = fit_slope(ROWS, np.abs(falling(exponent)) * 0 + np.power(ROWS, exponent)[:, None])
-        assert sure == pytest.approx((exponent,) * 3, abs=1e-12)
-
     @pytest.mark.parametrize("seeds", [5, 10])
     @pytest.mark.parametrize("bias", [0.0, 1.0, 3.0])
     def test_the_interval_holds_the_truth_as_often_as_it_says(self, seeds, bias):
@@ -106,41 +100,43 @@ class TestSlope:
         assert (value - low, high - value) == pytest.approx((reach, reach))
 
     @pytest.mark.parametrize(
-        ("interval", "verdict"),
+        ("interval", "said"),
         [((-0.7, -0.51), "steeper"), ((-0.6, -0.4), "agrees"), ((-0.4, -0.1), "shallower")],
     )
-    def test_verdict(self, interval, verdict):
-        assert Slope("pc", "held_out", 0.0, *interval, 0.0, 0.0, 0.0).verdict == verdict
+    def test_verdict(self, interval, said):
+        assert verdict(*interval) == said
 
     def test_of_an_outcome(self):
         outcome = outcome_of(falling(-0.5), in_sample=falling(-1.0))
         held, seen = slopes(outcome)
-        assert (held.quantity, seen.quantity) == ("held_out", "in_sample")
-        assert (held.value, held.last) == pytest.approx((-0.5, -0.5))
-        assert (seen.value, seen.last) == pytest.approx((-1.0, -1.0))
+        assert (held["quantity"], seen["quantity"]) == ("held_out", "in_sample")
+        assert (held["value"], held["last"]) == pytest.approx((-0.5, -0.5))
+        assert (seen["value"], seen["last"]) == pytest.approx((-1.0, -1.0))
         # An error that stays shows in the last step.
         errors = falling(-1.0)
         errors[-1] = errors[-2]
-        assert slopes(outcome_of(errors))[0].last == pytest.approx(0.0, abs=1e-12)
+        assert slopes(outcome_of(errors))[0]["last"] == pytest.approx(0.0, abs=1e-12)
 
 
 class TestSummary:
     def test_parts_of_the_error(self):
         errors = np.array([[0.1, 0.3], [-0.3, 0.1]])
         first, second = summarise(outcome_of(errors, rows=(100, 200), at_limit=0.25))
-        assert first.rmse == pytest.approx(math.sqrt(0.05))
-        assert (first.bias, first.sd) == pytest.approx((0.2, 0.1))
-        assert first.bias_share == pytest.approx((0.04 - 0.01) / 0.05)
+        assert first["rmse"] == pytest.approx(math.sqrt(0.05))
+        assert (first["bias"], first["sd"]) == pytest.approx((0.2, 0.1))
+        assert bias_share(first) == pytest.approx((0.04 - 0.01) / 0.05)
         # Without one seed the logarithm is that of the other: half their difference is the
         # standard error, and Student's t of one degree of freedom is a Cauchy variable.
         reach = math.tan(0.475 * math.pi) * math.log(3) / 2
-        said = first.rmse / math.exp(reach), first.rmse * math.exp(reach)
-        assert (first.low, first.high) == pytest.approx(said)
-        assert (second.bias, second.at_limit, second.seeds) == pytest.approx((-0.1, 0.25, 2))
-        assert (first.exact_rmse, first.in_sample_rmse) == pytest.approx((0.0, first.rmse))
+        said = first["rmse"] / math.exp(reach), first["rmse"] * math.exp(reach)
+        assert (first["low"], first["high"]) == pytest.approx(said)
+        assert (second["bias"], second["at_limit"], second["seeds"]) == pytest.approx(
+            (-0.1, 0.25, 2)
+        )
+        assert (first["exact_rmse"], first["in_sample_rmse"]) == pytest.approx((0.0, first["rmse"]))
         # An error that is always the same is bias.
         first, *_ = summarise(outcome_of(np.full((4, 3), 0.2)))
-        assert (first.bias_share, first.low, first.high) == pytest.approx((1.0, 0.2, 0.2))
+        assert (bias_share(first), first["low"], first["high"]) == pytest.approx((1.0, 0.2, 0.2))
 
     @pytest.mark.parametrize(("dim", "mi"), [(5, 1.0), (1, 0.2), (20, 8.0)])
     def test_the_spread_of_the_exact_mean(self, dim, mi):
@@ -155,7 +151,7 @@ class TestSummary:
         """Over many estimates it is right, where bias^2 / rmse^2 is 1/seeds too much."""
         errors = np.random.default_rng(1).normal(size=(300, seeds)) - bias
         lines = summarise(outcome_of(errors, rows=tuple(range(100, 400))))
-        shares, squares = np.array([(line.bias_share, line.rmse**2) for line in lines]).T
+        shares, squares = np.array([(bias_share(line), line["rmse"] ** 2) for line in lines]).T
         if bias:
             assert np.average(shares, weights=squares) == pytest.approx(share, abs=0.3 / seeds)
         else:
@@ -195,14 +191,14 @@ class TestFits:
         """Each row by the network that did not see it, and by the one that trained on it."""
         model = make_model(SMALL, fits)
         runs = list(compare(SMALL, fits, model, Trained((), [], list(range(8)))))
-        assert [(run.seed, run.method) for run in runs] == [
+        assert [(run["seed"], run["method"]) for run in runs] == [
             *((0, "pc"), (0, "drf"), (1, "pc"), (1, "drf"))
         ]
         for position, run in enumerate(runs):
             held, seen, excess, limited = [], [], 0.0, 0
             for replica in (2 * position, 2 * position + 1):
                 one, split = model.select([replica]), fits.splits[replica]
-                for row in range(60 * run.seed, 60 * run.seed + 60):
+                for row in range(60 * run["seed"], 60 * run["seed"] + 60):
                     pair = fits.x[row].view(1, 1, -1), fits.y[row].view(1, 1, -1)
                     value = one.log_ratio_pairs(*pair).item()
                     if row in split.train:
@@ -210,30 +206,20 @@ class TestFits:
                     if row not in split.report:
                         continue
                     held.append(value)
-                    if run.method == "drf" and value < -9.2:
+                    if run["method"] == "drf" and value < -9.2:
                         limited += 1
-                        excess += value - fits.pmi[run.seed, row % 60]
+                        excess += value - fits.pmi[run["seed"], row % 60]
             assert len(held) == 60
             assert len(seen) == sum(len(s.train) for s in fits.splits[:2]) < 60
-            assert run.held_out == pytest.approx(np.mean(held), abs=1e-5)
-            assert run.in_sample == pytest.approx(np.mean(seen), abs=1e-5)
-            assert run.exact == pytest.approx(fits.pmi[run.seed].mean())
-            assert run.at_limit == pytest.approx(limited / 60)
-            assert run.limit_error == pytest.approx(excess / 60, abs=1e-4)
-            assert run.epochs == 2 * position + 0.5
+            assert run["held_out"] == pytest.approx(np.mean(held), abs=1e-5)
+            assert run["in_sample"] == pytest.approx(np.mean(seen), abs=1e-5)
+            assert run["exact"] == pytest.approx(fits.pmi[run["seed"]].mean())
+            assert run["at_limit"] == pytest.approx(limited / 60)
+            assert run["limit_error"] == pytest.approx(excess / 60, abs=1e-4)
+            assert run["epochs"] == 2 * position + 0.5
         # An untrained score is near zero: the read-out of drf stops it at the floor about half the
         # time, so that the check above had something to check.
-        assert 0 < runs[1].at_limit < 1
-
-    def test_one_replica_alone_is_as_among_the_others(self, fits, short):
-        together = make_model(SMALL, fits)
-        trained = train(together, SMALL, fits, Silent())
-        lone = Fits(fits.x, fits.y, fits.pmi[:1], fits.splits[:1], fits.methods[:1])
-        alone = make_model(SMALL, lone)
-        assert train(alone, SMALL, lone, Silent()).best_epochs == trained.best_epochs[:1]
-        x, y = fits.x.unsqueeze(0), fits.y.unsqueeze(0)
-        expected = together.select([0]).log_ratio_pairs(x, y)
-        torch.testing.assert_close(alone.log_ratio_pairs(x, y), expected, atol=1e-4, rtol=1e-3)
+        assert 0 < runs[1]["at_limit"] < 1
 
 
 TOLD = []
@@ -250,13 +236,13 @@ def outcome(short):
 
 class TestRun:
     def test_runs(self, outcome):
-        assert [(r.rows, r.seed, r.method) for r in outcome.runs] == [
+        assert [(r["rows"], r["seed"], r["method"]) for r in outcome.runs] == [
             (rows, seed, method) for rows in (60, 90) for seed in (0, 1) for method in ("pc", "drf")
         ]
         assert outcome.weights == 2 * 8 + 8 + 2 * 8 + 8 + 1
         assert outcome.device == "cpu"
         # Two networks of each, of which drf learns slowly.
-        assert {run.ended_early for run in outcome.runs if run.method == "drf"} == {2}
+        assert {run["ended_early"] for run in outcome.runs if run["method"] == "drf"} == {2}
 
     def test_progress(self, outcome):
         done = [done for done, _, _ in TOLD]
@@ -271,32 +257,20 @@ class TestRun:
         halves = [told for told in TOLD if told[2].startswith("of the work, 60 rows: 21 epochs")]
         assert halves[0][0] == pytest.approx(500, rel=0.02)
 
-    def test_progress_is_in_step_with_time(self):
-        """As the networks stopped in a run on a CPU: seconds at an epoch, of all seconds."""
-        told = []
-        shown = type("Told", (), {"update": lambda self, *words: told.append(words)})()
-        (_, first), (_, second) = progress_parts(Theorem1(rows=(1_000, 3_000)), shown)
-        seen = {1: 0.03, 5: 0.13, 10: 0.26, 20: 0.51, 30: 0.65, 40: 0.74, 60: 0.85, 80: 0.94}
-        for part, before, work in ((first, 0, 1_000), (second, 1_000, 3_000)):
-            for epoch, share in seen.items():
-                part.update(epoch, 200)
-                assert (told[-1][0] - before) / work == pytest.approx(share, abs=0.05)
-                assert told[-1][1] == 4_000
-
     def test_networks_learn(self, short):
         """Most of the nat between 400 pairs."""
         larger = {"rows": (400, 500), "hidden": (32,), "methods": ("pc",)}
         runs = run_theorem1(Theorem1(**{**vars(SMALL), **larger})).runs
         for run in runs:
-            assert abs(run.held_out - run.exact) < 0.3
-            assert abs(run.in_sample - run.exact) < 0.3
+            assert abs(run["held_out"] - run["exact"]) < 0.3
+            assert abs(run["in_sample"] - run["exact"]) < 0.3
 
     def test_further_seeds_leave_the_earlier_as_they_are(self, outcome, short):
         more = run_theorem1(Theorem1(**{**vars(SMALL), "seeds": 3}))
-        same = [run for run in more.runs if run.seed < 2]
+        same = [run for run in more.runs if run["seed"] < 2]
         for one, other in zip(outcome.runs, same, strict=True):
-            assert other.held_out == pytest.approx(one.held_out, abs=1e-3)
-            assert (other.exact, other.epochs) == (one.exact, one.epochs)
+            assert other["held_out"] == pytest.approx(one["held_out"], abs=1e-3)
+            assert (other["exact"], other["epochs"]) == (one["exact"], one["epochs"])
 
     def test_report(self, outcome, tmp_path):
         write_report(outcome, tmp_path)
@@ -308,7 +282,7 @@ class TestRun:
         assert set(content["seconds"]) == {"60", "90"}
         assert len(content["slopes"]) == 4
         lines = list(csv.DictReader((tmp_path / "runs.csv").open()))
-        assert float(lines[3]["held_out"]) == outcome.runs[3].held_out
+        assert float(lines[3]["held_out"]) == outcome.runs[3]["held_out"]
         assert len(list(csv.DictReader((tmp_path / "summary.csv").open()))) == 4
         before = {name: (tmp_path / name).read_bytes() for name in names[3:]}
         write_report(outcome, tmp_path)
@@ -368,17 +342,12 @@ class TestWords:
         low, high = draw(outcome_of(falling(-0.5, seeds=2))).axes[1].get_ylim()
         assert low > 1e-3
         wide = np.array([[1e-4, 0.2]] * 4)
-        assert summarise(outcome_of(wide))[0].high > 1e6
+        assert summarise(outcome_of(wide))[0]["high"] > 1e6
         low, high = draw(outcome_of(wide)).axes[0].get_ylim()
         assert high < 2.0
 
 
 class TestSettings:
-    @pytest.mark.parametrize("mi", [1.0, 0.1 + 0.2, 1 / 3, 1e-7, np.float64(0.7)])
-    def test_the_command_has_all_digits(self, mi):
-        words = Theorem1(mi=mi).command.split()
-        assert float(words[words.index("--mi") + 1]) == mi
-
     def test_order_and_repetition_do_not_matter(self):
         assert Theorem1(rows=(300, 100, 300), methods=("pc", "pc")) == Theorem1(
             rows=(100, 300), methods=("pc",)
@@ -389,20 +358,15 @@ class TestSettings:
         [
             ({"methods": ("pcc",)}, "unknown method 'pcc': did you mean 'pc'"),
             ({"methods": ("cpc",)}, "'cpc' infers something else.*variational, pc, dm1, dm2, drf"),
-            ({"methods": ("smi",)}, "'smi' infers something else"),
             ({"methods": ()}, "methods must name at least one"),
             ({"rows": (100,)}, "at least two"),
             ({"rows": (100, 20)}, "rows=20 must be at least 50"),
             ({"critic": "conct"}, "unknown critic 'conct': did you mean 'concat'"),
             ({"activation": "rleu"}, "unknown activation 'rleu': did you mean 'relu'"),
-            ({"dim": 0}, "dim=0"),
             ({"folds": 1}, "folds=1 must be at least 2"),
-            ({"seeds": 1}, "seeds=1 must be at least 2"),
             ({"seed": 2**32 - 9}, f"seed={2**32 - 9} must be at most {2**32 - 10}"),
-            ({"hidden": ()}, "hidden must name"),
             ({"hidden": (8, 0)}, "hidden=0"),
-            ({"mi": 0.0}, "mi=0.0 must be a positive number"),
-            ({"mi": math.inf}, "mi=inf"),
+            ({"mi": 0.0}, "mi=0.0 must be positive"),
             ({"mi": 100.0, "dim": 1}, "more than 1 dimension"),
         ],
     )

@@ -13,6 +13,7 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
+from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import Split
 
@@ -38,7 +39,7 @@ def default_model(replicas: int, x_dim: int, y_dim: int, *, seed: int = 0) -> Ra
 
 def closed_form(x: Tensor, y: Tensor, splits: Sequence[Split]) -> RatioModel:
     model = default_model(len(splits), x.shape[1], y.shape[1])
-    fit_closed_form(model, x, y, splits, seed=0)
+    fit_closed_form(model, SplitRows(x, y, splits))
     return model
 
 

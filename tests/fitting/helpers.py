@@ -13,7 +13,7 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.fitting.batches import TrainingOptions
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.splits import Split, make_splits
@@ -31,10 +31,16 @@ def rows(n: int = 120, *, seed: int = 0, strength: float = 1.0) -> tuple[Tensor,
 
 
 def model_of(
-    methods: Sequence[str], *, critic: object = "concat", link: str = "score", seed: int = 0
+    methods: Sequence[str],
+    *,
+    critic: object = "concat",
+    link: str = "score",
+    seed: int = 0,
+    wide: bool = False,
 ) -> RatioModel:
     """One replica per method, float64."""
-    made = build_critic(critic, len(methods), X_DIM, Y_DIM, hidden=(8,), embedding_dim=4)
+    sizes = {"hidden": (8,), "embedding_dim": 4, "wide": wide}
+    made = build_critic(critic, len(methods), X_DIM, Y_DIM, **sizes)
     made.reset(replica_generators(seed, len(methods)))
     maps = Standardizer(len(methods), X_DIM), Standardizer(len(methods), Y_DIM)
     return RatioModel(made, *maps, [METHODS[key] for key in methods], link).double()
@@ -42,22 +48,22 @@ def model_of(
 
 def options(**changed: object) -> TrainingOptions:
     settings = {
-        "batch_size": 16,
-        "block": 4,
         "learning_rate": 1e-2,
         "max_epochs": 5,
         "min_steps": 4,
         "patience": 3,
         "average": 0.9,
-        "seed": 7,
     }
-    return TrainingOptions(**{**settings, **changed})
+    return TrainingOptions(**{"batch_size": 16, "block": 4, "seed": 7, **settings, **changed})
 
 
 def engine(model: RatioModel, data: tuple[Tensor, Tensor], settings=None, **extra) -> Engine:
+    """extra: splits and codes of the rows, and what `Engine` takes."""
     splits = extra.pop("splits", None) or make_splits(len(data[0]), folds=model.replicas, seed=1)
     extra.setdefault("progress", Silent())
-    return Engine(model, *data, splits, settings or options(), **extra)
+    settings = settings or options()
+    own = SplitRows(*data, splits, extra.pop("codes", None), settings.seed)
+    return Engine(model, own, settings, **extra)
 
 
 def disjoint_splits(n: int, replicas: int) -> list[Split]:

@@ -43,18 +43,11 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator(kind: str, checkpoint: Path | None, **changed: object) -> PointwiseDependency:
-    settings = {
-        "method": "mine" if kind == "mine" else "pc",
-        "critic": {"dropout": DropoutNet(), "auto": "auto"}.get(kind, "concat"),
-        "hidden": (8,),
-        "folds": 3,
-        "max_epochs": 8,
-        "patience": 8 if kind == "auto" else 2,  # its start is hard to better
-        "learning_rate": 0.02,
-        "random_state": 5,
-        "progress": False,
-        "checkpoint": checkpoint,
-    }
+    critic = {"dropout": DropoutNet(), "auto": "auto"}.get(kind, "concat")
+    settings = {"method": "mine" if kind == "mine" else "pc", "critic": critic, "hidden": (8,)}
+    settings |= {"folds": 3, "max_epochs": 8, "learning_rate": 0.02, "random_state": 5}
+    settings["patience"] = 8 if kind == "auto" else 2  # its start is hard to better
+    settings |= {"progress": False, "checkpoint": checkpoint}
     return PointwiseDependency(**{**settings, **changed})
 
 

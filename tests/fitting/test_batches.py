@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.fitting.batches import RowBatches, different_groups, held_out_cells
+from pointdep.fitting.batches import RowBatches, TrainingOptions, held_out_cells
 
 X = torch.arange(200.0).view(100, 2)
 Y = -torch.arange(300.0).view(100, 3)
@@ -15,7 +15,7 @@ GROUPS = torch.arange(100) // 5
 
 
 def batches(parts=PARTS, seed=3, **changed):
-    return RowBatches(X, Y, parts, **{"batch_size": 16, "block": 4, "seed": seed, **changed})
+    return RowBatches(X, Y, parts, TrainingOptions(16, 4, seed=seed), **changed)
 
 
 def test_a_pure_function_of_seed_replica_and_step():
@@ -34,11 +34,6 @@ def test_whichever_other_replicas_train():
     assert torch.equal(batches().indices(5, 9, [2, 0]), together[:, [2, 0]])
 
 
-def test_replicas_of_the_same_rows_draw_differently():
-    drawn = batches(parts=[PARTS[0], PARTS[0]]).indices(0, 3, [0, 1])
-    assert not torch.equal(drawn[:, 0], drawn[:, 1])
-
-
 @settings(max_examples=30)
 @given(st.integers(16, 90), st.integers(16, 90), st.integers(0, 99))
 def test_a_pass_uses_each_row_at_most_once(first, second, seed):
@@ -54,48 +49,22 @@ def test_a_pass_uses_each_row_at_most_once(first, second, seed):
         assert steps == 1 or len({tuple(one) for one in passes.tolist()}) == 3
 
 
-def test_steps_of_an_epoch():
-    assert batches().steps(1) == round((50 + 77 + 40) / 3 / 16)
-    assert batches().steps(20) == 20
-
-
 def test_a_batch_is_a_whole_number_of_blocks():
-    made = batches(batch_size=15)
-    assert made.batch_size == 12
+    made = RowBatches(X, Y, PARTS, TrainingOptions(15, 4))
     assert made.indices(0, 1, [0]).shape == (1, 1, 12)
 
 
-def test_cells():
-    made = batches()
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["rows", "groups"])
+def test_cells(groups):
+    made = batches(groups=groups)
     index = made.indices(2, 1, [0, 2])[0]
-    cells = made.cells(index)
-    assert cells.x.shape == (2, 4, 4, 2)
-    assert cells.y.shape == (2, 4, 4, 3)
-    for replica in range(2):
-        for block in range(4):
-            for row in range(4):
-                number = index[replica, 4 * block + row]
-                assert torch.equal(cells.x[replica, block, row], X[number])
-                assert torch.equal(cells.y[replica, block, row], Y[number])
-                weights = [float(column == row) for column in range(4)]
-                assert cells.joint[4 * block + row].tolist() == weights
-                assert cells.product[4 * block + row].tolist() == [1 - w for w in weights]
-
-
-def test_cells_within_a_group_are_no_product_samples():
-    made = batches(parts=[np.arange(20), np.arange(40)], groups=GROUPS)
-    index = made.indices(0, 1, [0, 1])[0]
-    product = made.cells(index).product
-    assert product.shape == (2, 16, 4)
-    masked = 0
-    for replica in range(2):
-        for row in range(16):
-            for column in range(4):
-                other = row - row % 4 + column
-                same = GROUPS[index[replica, row]] == GROUPS[index[replica, other]]
-                assert product[replica, row, column] == (0.0 if same else 1.0)
-                masked += int(same and other != row)
-    assert masked > 0
+    cells, numbers = made.cells(index), index.view(2, 4, 4)
+    assert torch.equal(cells.x, X[numbers])
+    assert torch.equal(cells.y, Y[numbers])
+    kinds = numbers if groups is None else groups[numbers]
+    apart = (kinds.unsqueeze(-1) != kinds.unsqueeze(-2)).flatten(1, 2)
+    assert torch.equal(cells.joint, torch.eye(4).repeat(4, 1))
+    assert torch.equal(cells.product.expand(2, 16, 4).bool(), apart)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["rows", "groups"])
@@ -103,28 +72,20 @@ def test_cells_within_a_group_are_no_product_samples():
 def test_held_out_cells(block, groups):
     cells, index = held_out_cells(X, Y, PARTS, block=block, seed=1, groups=groups)
     size = min(block, 77)
-    count = -(-77 // size)
-    assert index.shape == (3, count * size)
-    assert cells.x.shape == (3, count, size, 2)
-    assert cells.joint.shape == cells.product.shape == (3, count * size, size)
-    for replica, part in enumerate(PARTS):
-        row_numbers = index[replica]
-        assert sorted(row_numbers[row_numbers >= 0]) == part.tolist()
-        for position, number in enumerate(row_numbers):
-            first = position - position % size
-            for column in range(size):
-                other = row_numbers[first + column]
-                there = number >= 0 and other >= 0
-                own = first + column == position
-                apart = groups is None or bool(groups[number] != groups[other])
-                joint, product = (
-                    w[replica, position, column] for w in (cells.joint, cells.product)
-                )
-                assert joint == float(there and own)
-                assert product == float(there and not own and apart)
-            if number >= 0:
-                assert torch.equal(cells.x.flatten(1, 2)[replica, position], X[number])
-                assert torch.equal(cells.y.flatten(1, 2)[replica, position], Y[number])
+    numbers = torch.from_numpy(index).view(3, -1, size)
+    assert numbers.shape[1] == -(-77 // size)
+    for own, part in zip(index, PARTS, strict=True):
+        assert sorted(own[own >= 0]) == part.tolist()
+    there = numbers >= 0
+    assert torch.equal(cells.x[there], X[numbers[there]])
+    assert torch.equal(cells.y[there], Y[numbers[there]])
+    kinds = numbers if groups is None else groups[numbers]
+    apart = kinds.unsqueeze(-1) != kinds.unsqueeze(-2)
+    both, eye = there.unsqueeze(-1) & there.unsqueeze(-2), torch.eye(size, dtype=torch.bool)
+    assert torch.equal(cells.joint.bool(), (both & eye).flatten(1, 2))
+    assert torch.equal(cells.product.bool(), (both & apart & ~eye).flatten(1, 2))
+    again = held_out_cells(X, Y, PARTS, block=block, seed=2)[1]
+    assert (again != index).any()
 
 
 @settings(max_examples=40)
@@ -132,17 +93,3 @@ def test_held_out_cells(block, groups):
 def test_no_row_is_left_alone_in_its_block(rows, block):
     cells, index = held_out_cells(X, Y, [np.arange(rows)], block=block, seed=0)
     assert (cells.product.sum(-1)[0][torch.from_numpy(index[0] >= 0)] >= 1).all()
-
-
-def test_held_out_cells_are_shuffled_by_the_seed():
-    first, second = (held_out_cells(X, Y, PARTS, block=8, seed=s)[1] for s in (0, 1))
-    assert (first != second).any()
-    assert (first == held_out_cells(X, Y, PARTS, block=8, seed=0)[1]).all()
-
-
-def test_different_groups():
-    assert different_groups(torch.tensor([1, 2, 1])).tolist() == [
-        [False, True, False],
-        [True, False, True],
-        [False, True, False],
-    ]

@@ -1,4 +1,4 @@
-"""The part of the default critic that is not trained."""
+"""The part of the default critic that is not trained, and whether its network stays."""
 
 import math
 
@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
+from pointdep.fitting import closed_form as residual
+from pointdep.fitting.batches import SplitRows, held_out_cells
+from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
 
-from .closed_forms import closed_form, default_model, gaussians, split_of
+from .closed_forms import closed_form, gaussians, shout, split_of
 
 SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
 
@@ -35,20 +38,6 @@ def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
     assert kept[0].min() > 0.7
     assert not kept[1].any()
     assert not model.log_ratio_pairs(x[None].expand(2, -1, -1), y[None].expand(2, -1, -1))[1].any()
-
-
-def test_correlations_of_a_few_far_rows_are_not_trusted():
-    """Two in a hundred rows lie far out and carry all the correlation there is."""
-    random = np.random.default_rng(0)
-    x, y = random.standard_normal((2, 3000, 1))
-    far = random.random(3000) < 0.02
-    x[far] *= 30
-    y[far] = x[far]
-    x, y = torch.from_numpy(x), torch.from_numpy(y)
-    full = float(canonical_correlations(x[:2000], y[:2000]).correlations[0])
-    kept = float(closed_form(x, y, [split_of(2000, 800, 200)]).critic.correlations[0, 0])
-    assert full > 0.85
-    assert kept < 0.6 * full
 
 
 def classifier_value(scores):
@@ -118,8 +107,75 @@ def test_many_columns_have_no_modulated_coordinates():
     assert model.critic.correlations.any()
 
 
-def test_it_leaves_the_network_alone():
-    x, y = gaussians(300)
-    model, untouched = closed_form(x, y, [split_of(200, 60, 40)]), default_model(1, 2, 2)
-    pairs = zip(model.critic.parameters(), untouched.critic.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
+# Whether the default critic's network stays.
+
+
+SPLITS = [split_of(200, 45, 5), split_of(200, 45, 5, start=250)]
+
+
+def network_output(model, x, y):
+    """What the network adds to log r: (R, n)."""
+    pairs = [side[None].expand(model.replicas, *side.shape) for side in (x, y)]
+    return model.log_ratio_pairs(*pairs) - closed_form_only(model).log_ratio_pairs(*pairs)
+
+
+@pytest.mark.parametrize("groups", [None, torch.arange(500) // 3])
+def test_the_loss_of_a_row_by_hand(groups):
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    shout(model, 0, 0.5)
+    one, rows = model.select([0]), SPLITS[0].stop
+    cells, index = held_out_cells(x, y, [rows], block=16, seed=3, groups=groups)
+    found = dict(
+        zip(index[0][index[0] >= 0].tolist(), residual._losses(one, cells).tolist(), strict=True)
+    )
+    assert sorted(found) == rows.tolist()
+    for block in index[0].reshape(-1, 16):
+        members = block[block >= 0]
+        matrix = one.log_ratio_matrix(x[members][None], y[members][None])[0].detach()
+        for i, row in enumerate(members.tolist()):
+            others = [
+                j
+                for j, other in enumerate(members.tolist())
+                if j != i and (groups is None or groups[other] != groups[row])
+            ]
+            # The classifier of one pair against so many others.
+            odds = math.log(len(others))
+            wanted = math.log1p(math.exp(odds - float(matrix[i, i])))
+            wanted += sum(math.log1p(math.exp(float(matrix[i, j]) - odds)) for j in others)
+            assert found[row] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_noise_goes_from_all_replicas():
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    shout(model, 0, 0.5)
+    shout(model, 1, 0.5, seed=1)
+    assert network_output(model, x, y).abs().mean() > 0.05
+    assert not drop_unproven_network(model, SplitRows(x, y, SPLITS))
+    assert not network_output(model, x, y).any()
+
+
+def test_a_network_that_helps_stays():
+    """The closed form is made wrong by a constant, and the network's bias mends it."""
+    x, y = gaussians(500)
+    model = closed_form(x, y, SPLITS)
+    model.constant += 1.0
+    model.critic.net.rest.layers[-1].bias.data += 1.0
+    before = network_output(model, x, y)
+    torch.testing.assert_close(before, torch.ones_like(before))
+    assert drop_unproven_network(model, SplitRows(x, y, SPLITS))
+    torch.testing.assert_close(network_output(model, x, y), before)
+
+
+def test_rows_of_one_group_are_one_draw():
+    """Against the spread of group means, in groups of one size, and that of single rows."""
+    random = torch.Generator().manual_seed(0)
+    gain = torch.randn(12, generator=random, dtype=torch.float64)
+    plain = float(gain.std()) / math.sqrt(12)
+    assert residual._error_of_mean(gain, torch.arange(12) + 7) == pytest.approx(plain)
+    copies, groups = gain.repeat_interleave(5), torch.arange(12).repeat_interleave(5)
+    assert residual._error_of_mean(copies, groups) == pytest.approx(plain)
+    assert residual._error_of_mean(copies, torch.arange(60)) < 0.5 * plain
+    assert residual._error_of_mean(gain[:1], torch.zeros(1)) == math.inf
+    assert residual._error_of_mean(gain, torch.zeros(12)) == math.inf

@@ -1,7 +1,10 @@
-"""Progress as plain lines, as a bar, and not at all."""
+"""Progress as plain lines, as a bar, in a notebook, and not at all."""
 
 import io
 import re
+import subprocess
+import sys
+import types
 
 import pytest
 
@@ -60,14 +63,6 @@ def test_a_slow_start_is_not_taken_for_the_pace(clock):
     assert last == "fitting: 5/200 epochs, 12 s, at most 341 s left"
 
 
-def test_a_bar_on_a_terminal(clock):
-    stream = Terminal()
-    with progress.Shown("fitting", stream) as shown:
-        clock.now += 3.0
-        shown.update(4, 10, "epochs, held-out -0.3")
-    assert "fitting" in stream.getvalue()
-
-
 def test_what_comes_before_the_work_is_not_its_pace(clock):
     stream = io.StringIO()
     with progress.Shown("training", stream, left="about") as shown:
@@ -107,7 +102,81 @@ def test_the_time_left_is_counted_from_where_work_begins(clock):
     stream = io.StringIO()
     with progress.Shown("scoring", stream, left="about") as shown:
         clock.now += 60.0
-        progress.begin(shown, 10)
+        shown.begin(10)
         clock.now += 1.0
         shown.update(20, 40, "pairs")
     assert stream.getvalue() == "scoring: 20/40 pairs, 61 s, about 2 s left\n"
+
+
+# In a notebook, with a stand-in for IPython that keeps what was displayed.
+
+
+class Handle:
+    def __init__(self, seen):
+        self.seen = seen
+
+    def update(self, content, raw):
+        assert raw
+        self.seen.append(content)
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    """What a kernel would send to the page, in order."""
+    seen = []
+
+    def display(content, raw, display_id):
+        assert raw
+        assert display_id is True
+        seen.append(content)
+        return Handle(seen)
+
+    python, part = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    python.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    part.display = display
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    monkeypatch.setitem(sys.modules, "IPython.display", part)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
+    return seen
+
+
+def test_one_line_that_goes_in_the_end(displayed, capsys):
+    with progress.show("fitting <5>") as shown:
+        for done in (1, 2, 3):
+            shown.update(done, 3, "epochs")
+    assert len(displayed) == 4
+    assert 'value="2" max="3"' in displayed[1]["text/html"]
+    assert "fitting &lt;5&gt;: 2/3 epochs" in displayed[1]["text/html"]
+    assert displayed[1]["text/plain"].startswith("fitting <5>: 2/3 epochs, 0 s, at most ")
+    assert displayed[-1] == {"text/html": "", "text/plain": ""}
+    assert capsys.readouterr() == ("", "")
+
+
+def test_not_too_often(displayed, monkeypatch):
+    monkeypatch.setattr(progress, "_EVERY_S", 60.0)
+    with progress.show("fitting") as shown:
+        for done in range(1, 101):
+            shown.update(done, 100)
+    values = [content["text/plain"].split(",")[0] for content in displayed]
+    assert values == ["fitting: 1/100 ", "fitting: 100/100 ", ""]
+
+
+def test_a_plain_shell_of_ipython_is_none(monkeypatch):
+    python = types.ModuleType("IPython")
+    monkeypatch.setitem(sys.modules, "IPython", python)
+    assert not progress.in_notebook()  # half imported
+    python.get_ipython = lambda: None
+    assert not progress.in_notebook()
+    python.get_ipython = lambda: types.SimpleNamespace()
+    assert not progress.in_notebook()
+
+
+def test_ipython_is_not_imported():
+    code = """
+import sys
+sys.modules["IPython"] = None  # importing it would fail
+from pointdep.fitting import progress
+assert not progress.in_notebook()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

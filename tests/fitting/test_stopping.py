@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -23,35 +22,6 @@ from .helpers import (
 
 def flags(trained):
     return {flag.name: flag.replicas for flag in trained.flags}
-
-
-def test_the_best_weights_are_kept():
-    run = engine(model_of(("pc", "dv")), rows(), options(max_epochs=20, learning_rate=0.05))
-    trained = run.run()
-    for replica in range(2):
-        history = [e["stop"][replica] for e in trained.history if e["stop"][replica] is not None]
-        model = run.full.select([replica])
-        kept = held_out_value(run, model, replica, weights_of(run.full, replica))
-        assert kept == pytest.approx(history[trained.best_epochs[replica] - 1], rel=1e-12)
-        assert max(history) <= kept + 1e-4 * abs(kept)
-        assert trained.best_epochs[replica] < len(history)  # else nothing was decided here
-
-
-def test_a_stopped_replica_stays_as_it_was():
-    settings = options(max_epochs=30, patience=2, learning_rate=0.1)
-    run = engine(model_of(("pc", "js", "dv")), rows(seed=3), settings)
-    trained = run.run()
-    lengths = [sum(e["stop"][r] is not None for e in trained.history) for r in range(3)]
-    first = int(np.argmin(lengths))
-    again = engine(
-        model_of(("pc", "js", "dv")),
-        rows(seed=3),
-        options(max_epochs=lengths[first], patience=2, learning_rate=0.1),
-    )
-    again.run()
-    assert lengths[first] < max(lengths)
-    for a, b in zip(weights_of(run.full, first), weights_of(again.full, first), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_patience():
@@ -109,13 +79,6 @@ def test_an_informed_critic_that_learns_is_judged_from_where_it_started():
     trained = run.run()
     assert trained.best_epochs[0] > 0
     assert trained.history[trained.best_epochs[0] - 1]["stop"][0] > before
-
-
-def test_other_critics_keep_an_epoch_however_bad():
-    """Their starting weights are no estimate."""
-    settings = options(max_epochs=3, learning_rate=5.0, average=0.0)
-    trained = engine(model_of(["pc"]), rows(), settings, splits=disjoint_splits(120, 1)).run()
-    assert trained.best_epochs[0] >= 1
 
 
 METHODS = ("mine", "mine", "pc")

@@ -15,7 +15,7 @@ from pointdep.core.methods import get_method
 from pointdep.core.transforms import RankMap
 from pointdep.data import stored_pairs
 from pointdep.data.encoder import SideEncoder
-from pointdep.data.row_source import ArrayRows, ColumnMoments
+from pointdep.data.row_source import ArrayRows
 from pointdep.data.sides import as_side
 from pointdep.errors import FitWarning, InputError
 from pointdep.estimators import assembly, fit_rows
@@ -48,6 +48,11 @@ def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
 def opened(x, y, codes=None, **changed):
     given = {"discrete": (None, None), "folds": 3, "stop_fraction": 0.15, "seed": 4, "device": CPU}
     return fit_rows.stream_rows(x, y, codes, progress=Silent(), **{**given, **changed})
+
+
+def small_model(critic="concat"):
+    settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
+    return assembly.make_model(settings, get_method("pc"), 3, 3, 2)
 
 
 class TestPlan:
@@ -96,9 +101,6 @@ class TestPlan:
             made = plan(20, folds=2, seed=seed)
             assert min(len(split.stop) for split in made.splits()) >= 2
 
-    def test_folds_are_even(self):
-        assert np.bincount(plan(1003).fold).tolist() == [201, 201, 201, 200, 200]
-
     @pytest.mark.parametrize(("changed", "match"), [
         ({"folds": 500}, "at most 127"),
         ({"stop_fraction": 2}, "stop_fraction"),
@@ -127,16 +129,6 @@ class TestSide:
         side = StreamedSide(ArrayRows(values), encoder, front, CPU)
         assert torch.equal(side.tensor(values[100:400]), front(encoded)[100:400])
 
-    def test_an_encoder_of_one_pass(self):
-        values = 5 + 3 * np.random.default_rng(0).normal(size=(900, 4))
-        moments = ColumnMoments(4)
-        for piece in np.array_split(values, 7):
-            moments.add(torch.from_numpy(piece))
-        found = SideEncoder.of_numbers(ArrayRows(values), "X", moments)
-        wanted = SideEncoder.fit(as_side(values, "X"), "X")
-        np.testing.assert_allclose(found.center, wanted.center, rtol=1e-12)
-        np.testing.assert_allclose(found.scale, wanted.scale, rtol=1e-12)
-
 
 class TestCopies:
     @pytest.mark.parametrize("share", [0.0, 0.001, 0.05, 0.5])  # 0.01 of all rows is said
@@ -156,29 +148,18 @@ class TestCopies:
         if most > len(x):
             assert count.flags() == duplicate_flags(x, y)
 
-    def test_values_that_repeat_by_nature(self):
-        x = torch.randint(0, 3, (2000, 2)).double()
-        count = CopyCount()
-        count.add(x, x)
-        assert count.flags() == []
-
 
 def test_one_chunk_gives_the_batches_of_rows_in_memory():
     stream = opened(*correlated(400))
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
+    model = small_model()
     mapped = stream.prepare(model)
     kept = mapped.paired
     assert len(kept.x) == 400
     options = TrainingOptions(batch_size=24, block=4, seed=9)
     streamed = mapped.batches(model, options, Silent())
-    held = RowBatches(
-        kept.x, kept.y, [s.train for s in kept.splits], batch_size=24, block=4, seed=9
-    )
+    held = RowBatches(kept.x, kept.y, [s.train for s in kept.splits], options)
     for epoch in range(2):
-        steps = min(held.steps_per_pass)
-        assert held.steps_per_pass == [steps] * 3
+        (steps,) = {len(split.train) // 24 for split in kept.splits}
         ours = list(streamed.draw(epoch, 0, steps, [0, 2]))
         theirs = list(held.draw(epoch, epoch * steps, steps, [0, 2]))
         assert len(ours) == len(theirs) == streamed.steps(1)
@@ -197,8 +178,7 @@ def test_one_chunk_trains_the_model_of_rows_in_memory(critic):
     options = TrainingOptions(batch_size=size, block=2, max_epochs=3, min_steps=1, seed=1)
     trained = []
     for streamed in (True, False):
-        settings = assembly.CriticSettings(critic, (8,), 8, "auto", "auto")
-        model = assembly.make_model(settings, get_method("pc"), 3, 3, 2)
+        model = small_model(critic)
         mapped = stream.prepare(model)
         batches = mapped.batches(model, options, Silent()) if streamed else None
         assembly.train_model(model, mapped.paired, options, batches=batches, keep_unproven=True)
@@ -212,9 +192,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     x, y = correlated(4000)
     x[:, 0] = np.arange(4000)  # names the row
     stream = opened(x, y)
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
+    model = small_model()
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
     kept = mapped.paired.encoder_x
@@ -229,24 +207,10 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
         assert len(np.unique(rows[:400] // 1000)) >= 2  # from several places
 
 
-def test_rows_of_a_group_are_no_product_samples():
-    codes = np.repeat(np.arange(100), 4)
-    stream = opened(*correlated(400), codes)
-    model = assembly.make_model(
-        assembly.CriticSettings("concat", (8,), 8, "auto", "auto"), get_method("pc"), 3, 3, 2
-    )
-    batches = stream.prepare(model).batches(
-        model, TrainingOptions(batch_size=40, block=40), Silent()
-    )
-    cells = next(batches.draw(0, 0, 0, [0]))
-    assert cells.product.shape == (1, 40, 40)
-    assert 1600 - 40 * 4 <= float(cells.product.sum()) < 1600 - 40
-
-
 @pytest.mark.parametrize("method", ["pc", "cpc"])
 def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
     """Here the device is the CPU, which keeps none unless it is told that it has room."""
-    x, y = correlated(3000, dtype=np.float16)
+    x, y = correlated(1500, dtype=np.float16)
     monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 1 << 12)
     options = {"hidden": (8,), "folds": 2, "max_epochs": 2, "progress": False, "random_state": 0}
     asked = []
@@ -258,8 +222,8 @@ def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
-        read, kept = fitted(0), fitted(4 * 3000 * 5 * 4)
-    assert set(asked) == {0, 4 * 3000 * 5 * 4}
+        read, kept = fitted(0), fitted(4 * 1500 * 5 * 4)
+    assert set(asked) == {0, 4 * 1500 * 5 * 4}
     np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)
     assert kept.mutual_information().nats == read.mutual_information().nats
 

@@ -10,6 +10,7 @@ from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
+from pointdep.inference.checks import RatioCheck, check_log_ratio
 
 X_DIM, Y_DIM = 2, 3
 
@@ -46,3 +47,13 @@ def log_ratio_by_hand(model: RatioModel, replica: int, x: Tensor, y: Tensor) -> 
         ]
         value -= float(np.log(np.mean(over)))
     return value
+
+
+def check_matrix(log_ratio: object, groups: Tensor | None = None, **options: object) -> RatioCheck:
+    """The check of every x with every y, (n, n), pairs on the diagonal; groups: (n,)."""
+    scores = torch.as_tensor(log_ratio)[None]
+    names = torch.arange(scores.shape[1]) if groups is None else groups
+    product = (names[:, None] != names)[None]
+    return check_log_ratio(
+        scores, torch.eye(len(names))[None], product, groups=names[None], **options
+    )

@@ -59,14 +59,6 @@ def test_the_error_is_that_of_the_jackknife(key):
     assert found.stderr == pytest.approx(delete_one(key), rel=0.04)
 
 
-def test_a_row_counts_as_x_and_as_y():
-    """Scores of y alone: 1 + E_J[s] - E_M[exp s] depends on row j through s_j - exp(s_j)."""
-    effect = torch.randn(N, generator=RANDOM, dtype=torch.float64)
-    found = estimate(values_of("js", effect.expand(N, N)), METHODS["js"]).stderr
-    exact = (effect - effect.exp()).std().item() / math.sqrt(N)
-    assert found == pytest.approx(exact, rel=0.05)
-
-
 def test_coverage_of_the_interval():
     """Nominal 90 % intervals of E_J[log r] for Gaussian pairs and the true r."""
     rho, hits, runs = 0.6, 0, 400
@@ -126,12 +118,6 @@ def test_as_plain_data():
     assert set(plain) == {f.name for f in dataclasses.fields(MIEstimate)} | {"bits"}
 
 
-def test_it_cannot_be_changed():
-    found = MIEstimate(1.0, 0.1, (0.8, 1.2))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        found.nats = 2.0
-
-
 def test_as_text():
     found = MIEstimate(1.0, 0.1, (0.804, 1.196))
     assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
@@ -179,9 +165,7 @@ def test_the_interval_in_bits():
 
 def test_the_p_value_is_passed_on():
     found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
-    assert (found.null_p, found.shuffles) == (0.04, 24)
     assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(found)
     more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
     assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
     assert "independence" not in str(estimate(VALUES, METHODS["pc"]))
-    assert estimate(VALUES, METHODS["pc"]).null_p is None

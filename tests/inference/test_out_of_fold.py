@@ -10,7 +10,7 @@ from pointdep.core.methods import METHODS
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference import out_of_fold as module
-from pointdep.inference.out_of_fold import inference_block, inference_values, out_of_fold
+from pointdep.inference.out_of_fold import inference_values, out_of_fold
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -58,20 +58,6 @@ def test_the_values_average_to_the_inference_on_the_rows(key):
     )
 
 
-@pytest.mark.parametrize("key", ["dv", "js", "cpc"])
-def test_the_values_stand_in_the_order_of_the_rows(key, monkeypatch):
-    """Blocks shuffle and pad the rows; the influence of row i must come out at i."""
-    monkeypatch.setattr(module, "_BLOCK", 16)
-    monkeypatch.setattr(module, "_BLOCK_BOUNDED", 16)
-    model, chosen = model_of(key, 1), np.arange(3, 50)
-    x, y = X.clone(), Y.clone()
-    before = inference_values(model, x, y, chosen, seed=0)
-    x[29] += 3.0  # row 29 is at position 26, and meets at most 15 others
-    moved = np.abs(inference_values(model, x, y, chosen, seed=0) - before)
-    assert moved.shape == (47,)
-    assert moved.argmax() == 26
-
-
 def test_the_influence_of_each_row_by_hand(monkeypatch):
     """js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'."""
     monkeypatch.setattr(module, "_BLOCK", 16)
@@ -97,12 +83,6 @@ def test_cells_within_a_group_do_not_count():
     apart = (groups[:, None] != groups[None, :]).double()
     wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
     assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
-
-
-def test_blocks():
-    assert inference_block(METHODS["dv"], 10_000) == 128
-    assert inference_block(METHODS["cpc"], 10_000) == 256
-    assert inference_block(METHODS["cpc"], 30) == 30
 
 
 def test_values_at_the_floor_are_flagged():

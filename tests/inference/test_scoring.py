@@ -1,11 +1,20 @@
-"""Asking a model about many pairs."""
+"""Asking a model about many pairs, and the balanced classifier that a log-ratio implies."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
+from sklearn.metrics import log_loss
 
 from pointdep.inference import scoring
-from pointdep.inference.scoring import score_blocks, score_matrix, score_pairs
+from pointdep.inference.scoring import (
+    score_blocks,
+    score_matrix,
+    score_pairs,
+    shuffled_log_likelihood,
+)
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -49,3 +58,31 @@ def test_nothing_to_score():
     assert score_pairs(model, X[:0], Y[:0]).shape == (0,)
     assert score_matrix(model, X[:0], Y).shape == (0, 24)
     assert score_matrix(model, X, Y[:0]).shape == (24, 0)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(20) // 2])
+def test_the_log_loss_is_that_of_scikit_learn(groups):
+    table = 3 * np.random.default_rng(0).normal(size=(20, 20))
+    asked = []
+
+    def score(a, b):
+        asked.extend(zip(a, b, strict=True))
+        return table[a, b]
+
+    found = shuffled_log_likelihood(score, 20, seed=0, groups=groups)
+    names = np.arange(20) if groups is None else groups
+    pairs = [(a, b) for a, b in asked if a == b]
+    others = [(a, b) for a, b in asked if names[a] != names[b]]
+    labels = [1] * len(pairs) + [0] * len(others)
+    weights = [1 / len(pairs)] * len(pairs) + [1 / len(others)] * len(others)
+    values = expit([table[cell] for cell in pairs + others])
+    assert len(set(pairs)) == 20
+    assert found == pytest.approx(-log_loss(labels, values, sample_weight=weights), rel=1e-6)
+
+
+@pytest.mark.parametrize(("sure", "wanted"), [(0, -math.log(2)), (1e4, 0.0), (-1e4, -1e4)])
+def test_chance_and_extreme_values(sure, wanted):
+    def score(a, b):
+        return np.where(a == b, sure, -sure).astype(np.float32)
+
+    assert shuffled_log_likelihood(score, 9, seed=0) == pytest.approx(wanted)

@@ -9,9 +9,10 @@ import pytest
 from pointdep import PointwiseDependency, from_embeddings
 from pointdep.core.methods import METHODS
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.inference.checks import check_matrix
 from pointdep.inference.moment_tests import Recalibration
-from pointdep.inference.verdicts import FAULTS, BalanceResult, Context, Origin, put_into_words
+from pointdep.inference.verdicts import FAULTS, BalanceResult, Origin, put_into_words
+
+from .models import check_matrix
 
 TRAINING = re.compile(r"epoch|critic|weight decay|[Tt]rain|hidden")
 
@@ -61,8 +62,8 @@ BALANCES = [BalanceResult(name, 1.0, 0.3, 0.05, 0.001, 100.0) for name in ("all"
 
 
 def said(fault, origin, wrong_pairs=False):
-    context = Context((-3.0, 5.0), wrong_pairs, origin)
-    return put_into_words(fault, BALANCES, FIT, context, rows=500, p_value=0.001)
+    about = {"ends": (-3.0, 5.0), "wrong_pairs": wrong_pairs, "origin": origin}
+    return put_into_words(fault, BALANCES, FIT, rows=500, p_value=0.001, **about)
 
 
 def test_by_default_nothing_is_known_of_where_log_r_comes_from():

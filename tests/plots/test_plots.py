@@ -12,7 +12,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from pointdep import InputError, from_embeddings
+from pointdep import from_embeddings
 from pointdep.display.plots import (
     BLUE,
     GREY,
@@ -23,6 +23,7 @@ from pointdep.display.plots import (
     plot_training,
     short,
 )
+from refusals import refused
 
 
 def bars(ax):
@@ -65,11 +66,11 @@ class TestHistogram:
     def test_mismatched_pairs_lie_below(self, model, data):
         for rows in ((), (data[0][:150], data[1][:150])):
             drawn = bars(model.plot_pmi(*rows, ax=axis()))
-            mean = {
-                colour: np.average((edges[1:] + edges[:-1]) / 2, weights=heights)
-                for colour, (heights, edges) in drawn.items()
-            }
-            assert mean[GREY.lower()] < 0 < mean[BLUE.lower()]
+            grey, blue = (
+                np.average((edges[1:] + edges[:-1]) / 2, weights=heights)
+                for heights, edges in (drawn[GREY.lower()], drawn[BLUE.lower()])
+            )
+            assert grey < 0 < blue
 
     @settings(max_examples=25, deadline=None)
     @given(st.lists(st.floats(-30, 30), min_size=1, max_size=50), st.integers(0, 100))
@@ -79,14 +80,8 @@ class TestHistogram:
         for colour, part in ((BLUE, pairs[:-1]), (GREY, apart)):
             if len(part):
                 heights, edges = bars(ax)[colour.lower()]
-                assert heights @ np.diff(edges) == pytest.approx(
-                    np.mean((part >= edges[0]) & (part <= edges[-1]))
-                )
-
-    def test_what_lies_beyond_is_said(self):
-        pairs = np.linspace(0, 1, 101)
-        ax = plot_pmi(pairs, np.r_[np.full(3, -50.0), np.zeros(7)], ax=axis())
-        assert "mismatched pairs, 30 % off to the left" in words(ax)
+                inside = np.mean((part >= edges[0]) & (part <= edges[-1]))
+                assert heights @ np.diff(edges) == pytest.approx(inside)
 
     def test_the_legend_stays_clear_of_the_bars(self):
         random = np.random.default_rng(0)
@@ -102,20 +97,16 @@ class TestHistogram:
 
     def test_suspects_are_marked(self):
         pmi = np.array([-3.0, 1.0, 2.0, 1.5])
-        ax = plot_pmi(pmi, None, pmi < 0, ax=axis())
+        ax = plot_pmi(pmi, np.r_[np.full(3, -50.0), np.zeros(7)], pmi < 0, ax=axis())
+        assert "mismatched pairs, 30 % off to the left" in words(ax)
         marked = [line for line in ax.lines if line.get_color() == VERMILION]
         assert [list(line.get_xdata()) for line in marked] == [[pytest.approx(-3.0, abs=0.1)]]
         assert "1 suspect" in words(ax)
 
-    def test_nothing_to_draw(self):
-        with pytest.raises(InputError, match="no finite PMI"):
-            plot_pmi(np.array([np.nan]))
-
     def test_a_saved_model_needs_rows(self, model, data, tmp_path):
         model.save(tmp_path / "model")
         again = type(model).load(tmp_path / "model", device="cpu")
-        with pytest.raises(InputError, match=r"plot_pmi\(X, Y\)"):
-            again.plot_pmi()
+        refused(r"plot_pmi\(X, Y\)", again.plot_pmi)
         again.plot_pmi(*data, ax=axis())
         again.plot_training(ax=axis())
 
@@ -133,11 +124,8 @@ class TestTraining:
         assert list(ax.lines[-1].get_ydata()) == best
 
     def test_a_replica_that_ended_or_never_began(self):
-        history = [
-            {"train": [0.1, None], "stop": [0.2, None]},
-            {"train": [None] * 2, "stop": [None] * 2},
-        ]
-        ax = plot_training(history, axis())
+        ended = {"train": [None] * 2, "stop": [None] * 2}
+        ax = plot_training([{"train": [0.1, None], "stop": [0.2, None]}, ended], axis())
         assert list(ax.lines[-1].get_xdata()) == [1]
 
     @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -145,8 +133,7 @@ class TestTraining:
         random = np.random.default_rng(0)
         z = random.standard_normal((80, 4))
         made = from_embeddings(z, z + random.standard_normal((80, 4)), progress=False)
-        with pytest.raises(InputError, match="nothing was trained"):
-            made.plot_training()
+        refused("nothing was trained", made.plot_training)
 
 
 class TestPairs:
@@ -159,8 +146,6 @@ class TestPairs:
         assert names == ["row 3", "row 4", "row 1", "row 5"]
         assert ax.texts[0].get_text() == "1 pairs between"
         assert ax.yaxis_inverted()
-
-    def test_few_pairs_are_all_drawn(self):
         ax = plot_pairs(self.PMI, k=3, labels=list("abcdef"), stderr=np.full(6, 0.1), ax=axis())
         assert [tick.get_text() for tick in ax.get_yticklabels()] == list("deabf")
         assert not ax.texts
@@ -176,15 +161,11 @@ class TestPairs:
         found = [bar.get_width() for bar in ax.patches]
         np.testing.assert_allclose(found, [*expected[:3], *expected[-3:]], rtol=1e-6)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [({"k": 0}, "k=0"), ({"labels": ["a"]}, "labels has 1 entries for 6 pairs")],
-    )
-    def test_mistakes(self, options, message):
-        with pytest.raises(InputError, match=message):
-            plot_pairs(self.PMI, **options)
-        with pytest.raises(InputError, match="no finite PMI"):
-            plot_pairs(np.array([np.nan]))
+    def test_mistakes(self):
+        refused("k=0", plot_pairs, self.PMI, k=0)
+        refused("labels has 1 entries for 6 pairs", plot_pairs, self.PMI, labels=["a"])
+        for plot in (plot_pairs, plot_pmi):
+            refused("no finite PMI", plot, np.array([np.nan]))
 
 
 def test_mi_against_rows():
@@ -200,9 +181,8 @@ def test_mi_against_rows():
 
 def test_the_reliability_curve_has_both_names(model):
     check = model.check()
-    first, second = check.plot_reliability(axis()), check.plot(axis())
-    assert first.get_title(loc="left") == second.get_title(loc="left")
-    assert re.sub(r"\s+", " ", first.get_title(loc="left")) == check.verdict
+    for ax in (check.plot_reliability(axis()), check.plot(axis())):
+        assert re.sub(r"\s+", " ", ax.get_title(loc="left")) == check.verdict
 
 
 def test_colours_stand_out_on_white():

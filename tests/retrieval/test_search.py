@@ -8,12 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.helpers import CRITICS, fit, fitted, new_pairs, pairs
-from pointdep import InputError, Retrieved
+from estimators.pointwise.helpers import CRITICS, fit, fitted, new_pairs, pairs
+from pointdep import Retrieved
 from pointdep.estimators.pointwise import encode_side
-from pointdep.retrieval import inner_product, pairwise
+from pointdep.retrieval import pairwise
 from pointdep.retrieval import search as search_module
 from pointdep.retrieval.search import top_k
+from refusals import refused
 
 K = 5
 METHODS = ("pc", "cpc", "drf", "nwj")
@@ -50,7 +51,7 @@ def share_found(indices, order):
 
 @pytest.fixture
 def without_faiss(monkeypatch):
-    monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
+    monkeypatch.setattr(pairwise, "has_faiss", lambda: False)
 
 
 def assert_searches(model, asked, given, queries, *all_options):
@@ -82,16 +83,10 @@ def test_links(method, link, queries):
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
 def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
-    for module, name, size in (
-        (search_module, "_QUERIES", 7),
-        (pairwise, "_QUERIES", 6),
-        (pairwise, "_CELLS", 200),
-        (pairwise, "_LISTED", 500),
-        (inner_product, "_NUMBERS", 300),
-        (inner_product, "_COLUMNS", 11),
-        (inner_product, "_QUERIES", 3),
-    ):
-        monkeypatch.setattr(module, name, size)
+    for name, size in {"QUERIES": 7, "BLOCK": 6, "CELLS": 200, "LISTED_NUMBERS": 500}.items():
+        monkeypatch.setattr(search_module, f"_{name}", size)
+    for name, size in {"NUMBERS": 300, "COLUMNS": 11, "QUERIES": 3}.items():
+        monkeypatch.setattr(pairwise, f"_{name}", size)
     model, pair = fitted(LOUD, critic), new_pairs(critic, 50)
     for queries in "xy":
         assert_searches(model, *sides(queries, *pair), queries, {}, {"shortlist": 49})
@@ -100,19 +95,11 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
 def test_one_replica_on_prepared_rows(critic):
     model = fitted("pc", critic)
-    x, y = (
-        encode_side(model, side, name) for side, name in zip(new_pairs(critic), "xy", strict=True)
-    )
+    x, y = map(encode_side, [model] * 2, new_pairs(critic), "xy")
     one = model.model_.select([1])
     matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
     assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
     assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
-
-
-def test_all_candidates_can_be_asked_for():
-    x, y = new_pairs()
-    found = fitted("pc", "separable").retrieve(x, y, len(y))
-    assert (np.sort(found.indices, axis=1) == np.arange(len(y))).all()
 
 
 class TestTies:
@@ -150,11 +137,11 @@ class TestTies:
         values = torch.from_numpy(random.integers(0, 6, (4, 60)))
         wanted = (-values).argsort(dim=1, stable=True)
         blocks = torch.split(values, int(random.integers(1, 61)), 1)
-        top, numbers = inner_product.topk_of_blocks(blocks, k)
+        top, numbers = pairwise.topk_of_blocks(blocks, k)
         assert torch.equal(top, values.gather(1, wanted[:, :k]))
         assert torch.equal(top, values.gather(1, numbers))
         shuffled = torch.from_numpy(random.permuted(np.tile(np.arange(60), (4, 1)), axis=1))
-        found = inner_product.best_first(values.gather(1, shuffled), shuffled, k)
+        found = pairwise.best_first(values.gather(1, shuffled), shuffled, k)
         assert torch.equal(found[1], wanted[:, :k])
         assert torch.equal(found[0], top)
 
@@ -170,9 +157,8 @@ def test_the_order_of_the_candidates_does_not_matter(seed, critic):
     clear = (np.diff(here.pmi, axis=1) < -1e-4).all(1)
     assert clear.mean() > 0.5
     # The last is left out: the one after it may be as good.
-    np.testing.assert_array_equal(
-        shuffle[there.indices][clear][:, :-1], here.indices[clear][:, :-1]
-    )
+    again = shuffle[there.indices][clear][:, :-1]
+    np.testing.assert_array_equal(again, here.indices[clear][:, :-1])
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable"])
@@ -182,18 +168,22 @@ def test_with_and_without_faiss(critic, queries, monkeypatch):
     model = fitted("pc", critic)
     asked, given = sides(queries, *pairs(3000, seed=4))
     here = model.retrieve(asked[:500], given, 20, queries=queries)
-    monkeypatch.setattr(inner_product, "has_faiss", lambda: False)
+    monkeypatch.setattr(pairwise, "has_faiss", lambda: False)
     there = model.retrieve(asked[:500], given, 20, queries=queries)
     np.testing.assert_array_equal(there.indices, here.indices)
     np.testing.assert_array_equal(there.pmi, here.pmi)
 
 
+def searched(method, critic, asked=100, given=800):
+    """A model, queries and candidates, and their sorted matrix."""
+    model, x, y = fitted(method, critic), pairs(asked, seed=5)[0], pairs(given, seed=6)[1]
+    return model, x, y, *sorted_matrix(model, x, y, "x")
+
+
 class TestNotExact:
     def test_recall_is_the_share_of_the_true_best(self):
-        model = fitted(LOUD, "auto")
+        model, x, y, _, order = searched(LOUD, "auto")
         assert not model.model_.critic.silent
-        x, y = pairs(100, seed=5)[0], pairs(800, seed=6)[1]
-        _, order = sorted_matrix(model, x, y, "x")
         found = model.retrieve(x, y, K, shortlist=K)
         share = share_found(found.indices, order)
         assert not found.exact
@@ -207,18 +197,14 @@ class TestNotExact:
         np.testing.assert_array_equal(unmeasured.indices, found.indices)
 
     def test_lists_are_as_long_as_they_need_to_be(self, monkeypatch):
-        monkeypatch.setattr(search_module, "_FEW_PAIRS", 0)
-        monkeypatch.setattr(search_module, "_SHORTEST", 5)
-        monkeypatch.setattr(search_module, "_PER_K", 1)
-        model = fitted(LOUD, "auto")
-        x, y = pairs(100, seed=5)[0], pairs(800, seed=6)[1]
-        _, order = sorted_matrix(model, x, y, "x")
+        for name, value in {"_FEW_PAIRS": 0, "_SHORTEST": 5, "_PER_K": 1}.items():
+            monkeypatch.setattr(search_module, name, value)
+        model, x, y, _, order = searched(LOUD, "auto")
         found = model.retrieve(x, y, K)
         assert found.exact or found.recall > 0.95
         length = None if found.exact else int(found.searched.split()[2])
         assert length is None or K < length <= 400
-        share = share_found(found.indices, order)
-        assert share > 0.95
+        assert share_found(found.indices, order) > 0.95
         monkeypatch.setattr(search_module, "_LONGEST", 6)
         assert "PMI of 6 each" in model.retrieve(x, y, K).searched
 
@@ -227,24 +213,19 @@ class TestNotExact:
     @pytest.mark.parametrize("method", ["pc", LOUD])
     def test_faster_indexes(self, kind, critic, method):
         pytest.importorskip("faiss")
-        model = fitted(method, critic)
-        x, y = pairs(60, seed=5)[0], pairs(2000, seed=6)[1]
-        matrix, order = sorted_matrix(model, x, y, "x")
+        model, x, y, matrix, order = searched(method, critic, 60, 2000)
         found = model.retrieve(x, y, K, index=kind, shortlist=300)
         share = share_found(found.indices, order)
         assert not found.exact
         assert kind in found.searched
         assert found.recall == pytest.approx(share, abs=0.01)
         assert share > 0.5
-        np.testing.assert_allclose(
-            found.pmi, np.take_along_axis(matrix, found.indices, 1), rtol=0, atol=1e-5
-        )
+        there = np.take_along_axis(matrix, found.indices, 1)
+        np.testing.assert_allclose(found.pmi, there, rtol=0, atol=1e-5)
 
     def test_cells_with_fewer_than_k(self):
         pytest.importorskip("faiss")
-        model = fitted("pc", "separable")
-        x, y = pairs(60, seed=5)[0], pairs(500, seed=6)[1]
-        matrix, order = sorted_matrix(model, x, y, "x")
+        model, x, y, matrix, order = searched("pc", "separable", 60, 500)
         found = model.retrieve(x, y, 200, index="ivf")
         assert (found.indices >= 0).all()
         assert_best(found, matrix, order, k=200)
@@ -264,50 +245,41 @@ def test_k_where_nobody_says(candidates, shortlist, k):
         assert np.array_equal(model.retrieve(x, made).indices, found.indices)
 
 
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"k": 31}, "k=31 .* 30 candidates"),
-            ({"k": 0}, "k=0"),
-            ({"k": 2.5}, "k=2.5"),
-            ({"queries": "z"}, "queries 'z'"),
-            ({"index": "hsnw"}, "index 'hsnw': did you mean 'hnsw'"),
-            ({"shortlist": 3, "k": 10}, "shortlist=3 must be at least 10"),
-            ({"shortlist": 0}, "shortlist=0"),
-            ({"exact": True, "index": "hnsw"}, "exact=True .* index='hnsw'"),
-        ],
-    )
-    def test_options(self, options, message):
-        x, y = new_pairs()
-        with pytest.raises(InputError, match=message):
-            fitted("pc", "separable").retrieve(x, y, **options)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 31}, "k=31 .* 30 candidates"),
+        ({"k": 0}, "k=0"),
+        ({"k": 2.5}, "k=2.5"),
+        ({"queries": "z"}, "queries 'z'"),
+        ({"index": "hsnw"}, "index 'hsnw': did you mean 'hnsw'"),
+        ({"shortlist": 3, "k": 10}, "shortlist=3 must be at least 10"),
+        ({"shortlist": 0}, "shortlist=0"),
+        ({"exact": True, "index": "hnsw"}, "exact=True .* index='hnsw'"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    refused(message, fitted("pc", "separable").retrieve, *new_pairs(), **options)
 
-    def test_no_queries(self):
-        x, y = new_pairs()
-        with pytest.raises(InputError):
-            fitted("pc", "separable").retrieve(x[:0], y)
 
-    def test_a_graph_of_what_is_no_inner_product(self):
-        with pytest.raises(InputError, match=r"index='hnsw' .* this critic is none"):
-            fitted("pc", "concat").retrieve(*new_pairs(), index="hnsw")
+def test_searches_that_cannot_be(without_faiss):
+    model, (x, y) = fitted("pc", "separable"), new_pairs()
+    refused("", model.retrieve, x[:0], y)
+    refused("index='ivf' needs FAISS", model.retrieve, x, y, index="ivf")
+    for message, call, *rows in (
+        ("Y has 2 features.*expecting 3 features as input$", model.retrieve, x, x),
+        (r"X has 3 .*; did you mean queries='y'\?$", model.retrieve, y, x),
+        (r"Y has 2 features.*; did you mean side='x'\?$", model.index, x),
+        ("Y is missing", model.retrieve, x, None),
+    ):
+        refused(message, call, *rows)
+    refused("X has 3 features.*as input$", model.retrieve, y, y, queries="y")
+    refused(r"did you mean queries='x'\?$", model.retrieve, x, y, queries="y")
 
-    def test_no_faiss(self, without_faiss):
-        with pytest.raises(InputError, match="index='ivf' needs FAISS"):
-            fitted("pc", "separable").retrieve(*new_pairs(), index="ivf")
 
-    def test_rows_of_the_other_side(self):
-        model, (x, y) = fitted("pc", "separable"), new_pairs()
-        for call, message in (
-            (lambda: model.retrieve(x, x, 3), r"Y has 2 features.*expecting 3 features as input$"),
-            (lambda: model.retrieve(y, y, 3, queries="y"), r"X has 3 features.*as input$"),
-            (lambda: model.retrieve(y, x, 3), r"X has 3 .*; did you mean queries='y'\?$"),
-            (lambda: model.retrieve(x, y, 3, queries="y"), r"did you mean queries='x'\?$"),
-            (lambda: model.index(x), r"Y has 2 features.*; did you mean side='x'\?$"),
-            (lambda: model.retrieve(x, None), "Y is missing"),
-        ):
-            with pytest.raises(InputError, match=message):
-                call()
+def test_a_graph_of_what_is_no_inner_product():
+    model = fitted("pc", "concat")
+    refused("index='hnsw' .* this critic is none", model.retrieve, *new_pairs(), index="hnsw")
 
 
 def test_what_a_person_reads():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.helpers import fit, pairs, small
+from estimators.pointwise.helpers import fit, pairs, small
 from pointdep import (
     ClassicalDependency,
     DataWarning,

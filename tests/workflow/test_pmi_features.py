@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from estimator.helpers import FAULTY_CHECKS, pairs, small
+from estimators.pointwise.helpers import FAULTY_CHECKS, pairs, small
 from pointdep import InputError, PMIFeatures
 
 X, Y = pairs(80)

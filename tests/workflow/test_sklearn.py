@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from estimator.helpers import pairs, small
+from estimators.pointwise.helpers import pairs, small
 from pointdep import mi_scorer
 
 X, Y = pairs(80)

@@ -17,7 +17,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimator.helpers import small
+from estimators.pointwise.helpers import small
 from pointdep import (
     ClassicalDependency,
     ConditionalDependency,

@@ -53,13 +53,12 @@ def bench(
             quick, nats = "yes" if name in QUICK else "", kind.joint().mutual_information
             print(f"{name.ljust(width)}  {nats:.3f}  {quick:5}  {kind.description}")
         return
-    from pointdep.experiments.bench import Bench, open_folder, run_bench
-    from pointdep.experiments.bench_report import outcome_as_dict, text_outcome, write_report
+    from pointdep.experiments import bench as experiment
     from pointdep.fitting.progress import show
 
     sets = {"all": tuple(TASKS), "quick": QUICK}
     names = options.parse_names("--tasks", tasks)
-    asked = Bench(
+    asked = experiment.Bench(
         tasks=tuple(task for name in names for task in sets.get(name, (name,))),
         estimators=options.parse_names("--estimators", estimators),
         rows=options.parse_numbers("--rows", rows),
@@ -68,14 +67,15 @@ def bench(
         device=device,
     )
     if output is not None:
-        open_folder(output)
+        experiment.open_folder(output)
     with show("benchmark", enabled=not quiet) as progress:
-        outcome = run_bench(asked, output, progress)
+        results, resumed = experiment.run_bench(asked, output, progress)
     if output is not None:
-        write_report(asked, outcome.results, output)
+        experiment.write_report(asked, results, output)
     if json:
-        print_json("bench", {**outcome_as_dict(asked, outcome), "output": output})
+        content = experiment.outcome_as_dict(asked, results, resumed)
+        print_json("bench", {**content, "output": output})
         return
-    print(text_outcome(asked, outcome))
+    print(experiment.text_outcome(asked, results, resumed))
     if output is not None:
         print(f"\nwritten: {output}")

@@ -111,9 +111,8 @@ def table1(given: Given) -> None:
 
     if given["output"] is not None:
         write_markdown(given["output"])
-    rows = [asdict(row) for row in table()]
     after = "" if given["output"] is None else "\n"
-    _tell("table1", given, text_table() + after, {"rows": rows, "notes": list(NOTES)})
+    _tell("table1", given, text_table() + after, {"rows": table(), "notes": NOTES})
 
 
 _FOLDER = _output(Path, "Folder for figure and numbers.")
@@ -179,7 +178,7 @@ def figure1(given: Given) -> None:
     content = {
         **asdict(settings),
         **{name: getattr(curves, name) for name in measured},
-        "summary": [asdict(line) for line in lines],
+        "summary": lines,
         "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
     }
     _tell("figure1", given, f"{text_table(lines)}\n{text_claims(claims, settings)}", content)
@@ -216,29 +215,29 @@ def theorem1(given: Given) -> None:
 
     For instance:  pointdep reproduce theorem1 --quick -o theorem1/
     """
-    from pointdep.experiments import theorem1_report as report
-    from pointdep.experiments.reports import filled, prepare_folder
-    from pointdep.experiments.theorem1 import Theorem1, run_theorem1, slopes, summarise
+    from pointdep.experiments import theorem1 as experiment
+    from pointdep.experiments.reports import TEXTS, filled, prepare_folder
     from pointdep.fitting.progress import show
     from pointdep.fitting.rendezvous import pick_device
 
-    settings = _chosen(Theorem1().quick() if given["quick"] else Theorem1(), given)
+    paper = experiment.Theorem1()
+    settings = _chosen(paper.quick() if given["quick"] else paper, given)
     pick_device(settings.device)  # refuses one that is not there
     prepare_folder(given["output"], settings.command)
     with show("Theorem 1", enabled=not given["quiet"], left="about") as progress:
-        outcome = run_theorem1(settings, progress)
-    report.write_report(outcome, given["output"])
-    lines, found = summarise(outcome), slopes(outcome)
-    said = [report.LEGEND, *report.reading(lines, found), report.KNOWN]
+        outcome = experiment.run_theorem1(settings, progress)
+    experiment.write_report(outcome, given["output"])
+    lines, found = experiment.summarise(outcome), experiment.slopes(outcome)
+    said = [TEXTS["theorem1 legend"], *experiment.reading(lines, found), TEXTS["theorem1 known"]]
     content = {
         **asdict(settings),
         "device": outcome.device,
         "weights": outcome.weights,
         "seconds": sum(outcome.seconds),
-        "slopes": [report.slope_as_dict(slope) for slope in found],
-        "summary": [asdict(line) for line in lines],
+        "slopes": found,
+        "summary": lines,
     }
-    text = "\n\n".join([report.text_table(lines), *map(filled, said)])
+    text = "\n\n".join([experiment.text_table(lines), *map(filled, said)])
     _tell("theorem1", given, text + "\n", content)
 
 
@@ -453,7 +452,7 @@ def simclr(given: Given) -> None:
 def _run_representations(command: str, part: str, given: Given) -> None:
     """Train what is left, and tell all that the folder holds."""
     from pointdep.experiments import pretraining_runs as experiments
-    from pointdep.experiments.figure2_report import as_dict, text_report, write_report
+    from pointdep.experiments.figure2 import as_dict, text_report, write_report
     from pointdep.experiments.representations import Experiment
     from pointdep.fitting.rendezvous import pick_device
 

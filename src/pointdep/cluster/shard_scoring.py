@@ -23,7 +23,7 @@ from pointdep.cluster.manifest import Task, Work, finished, make_tasks, write_ma
 from pointdep.cluster.survey import Side, read_pairs, survey
 from pointdep.data.row_source import PIECE_NUMBERS
 from pointdep.errors import InputError
-from pointdep.fitting.progress import Progress, begin, show
+from pointdep.fitting.progress import Progress, Shown, show
 
 Names = Sequence[str] | None
 
@@ -270,11 +270,11 @@ class _Report:
                 continue
             self.done += 1
             self.rows += self.tasks[number].rows
-            if starts_slowly:
-                begin(self.progress, self.rows)
-                starts_slowly = False
-            else:
+            if not starts_slowly:
                 self.update()
+            elif isinstance(self.progress, Shown):
+                self.progress.begin(self.rows)
+            starts_slowly = False
         if failed:
             others = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
             raise InputError(

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointdep.cluster.filesystem import BadShardError, StoragePath
-from pointdep.data.open_rows import by_numbers
 from pointdep.data.shards import (
     PARQUET_BUFFER,
     Layout,
+    by_numbers,
     find_layout,
     is_numeric,
     parquet_batches,

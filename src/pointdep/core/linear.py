@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 import torch.nn.functional as F
@@ -113,11 +115,14 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
     x_square, y_square = (torch.where(s > _NO_VARIANCE, s, 1.0) for s in (x_square, y_square))
     outer = both / (x_square * y_square).sqrt()
     outer = torch.where(outer > _NOISE / draws**0.5, outer, 0.0)
+    # The leading coordinates get unit mean square on rows that were left out.
+    weights = found.x_weight.clone(), found.y_weight.clone()
+    for weight, squares in zip(weights, (x_square, y_square), strict=True):
+        weight[:, : len(squares)] /= squares.sqrt()
     return Canonical(
         found.x_mean,
         found.y_mean,
-        _rescaled(found.x_weight, x_square),
-        _rescaled(found.y_weight, y_square),
+        *weights,
         outer.minimum(found.correlations).clamp(0.0, _LARGEST),
     )
 
@@ -125,13 +130,6 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
 def sample_correlations(x: Tensor, y: Tensor) -> Tensor:
     """The canonical correlations of these very rows, largest first."""
     return _analyse(x.double(), y.double()).correlations
-
-
-def _rescaled(weight: Tensor, squares: Tensor) -> Tensor:
-    """Give the leading coordinates unit mean square on rows that were left out."""
-    scaled = weight.clone()
-    scaled[:, : len(squares)] /= squares.sqrt()
-    return scaled
 
 
 def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:
@@ -146,24 +144,25 @@ def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:
 
 def _analyse(x: Tensor, y: Tensor) -> Canonical:
     """The textbook analysis: whiten both sides, then the singular values of their covariance."""
-    x_mean, y_mean = x.mean(0), y.mean(0)
-    x, y = x - x_mean, y - y_mean
-    x_white, y_white = _whitening(x), _whitening(y)
-    cross = x_white.T @ (x.T @ (y @ y_white)) / len(x)
+    means = x.mean(0), y.mean(0)
+    x, y = x - means[0], y - means[1]
+    x_white, y_white = (whitening(side.T @ side / len(side), len(side)) for side in (x, y))
+    return _rotated(*means, x_white, y_white, x_white.T @ (x.T @ (y @ y_white)) / len(x))
+
+
+def _rotated(
+    x_mean: Tensor, y_mean: Tensor, x_white: Tensor, y_white: Tensor, cross: Tensor
+) -> Canonical:
+    """The analysis by the covariance (p, q) of whitened sides."""
     u, correlations, vt = torch.linalg.svd(cross, full_matrices=True)
     return Canonical(x_mean, y_mean, x_white @ u, y_white @ vt.T, correlations)
 
 
-def _whitening(rows: Tensor) -> Tensor:
-    """(d, p): centred rows (n, d) times it have unit covariance in their p directions.
+def whitening(covariance: Tensor, n: int) -> Tensor:
+    """(d, p): n centred rows with this covariance times it have unit covariance.
 
     Directions without variance are left out, and with few rows all but the widest.
     """
-    return whitening(rows.T @ rows / len(rows), len(rows))
-
-
-def whitening(covariance: Tensor, n: int) -> Tensor:
-    """The same by the covariance (d, d) of n rows."""
     variances, directions = torch.linalg.eigh(covariance)
     variances, directions = variances.flip(0), directions.flip(1)
     least = max(_SMALLEST_VARIANCE * float(variances[0]), _NO_VARIANCE)
@@ -218,12 +217,12 @@ def canonical_from_moments(parts: Sequence[CrossMoments], x_dim: int, draws: int
     draws: the number of independent rows (or groups of them) in all parts.
     """
     parts = [part for part in parts if part.count]
-    whole = _sum(parts)
+    whole = reduce(add, parts)
     found = _analyse_moments(whole, x_dim)
     kept = len(found.correlations)
     moments, measured = whole.total.new_zeros(3, kept), whole.total.new_zeros(kept)
-    for number, held in enumerate(parts if len(parts) > 1 else []):
-        one = _analyse_moments(_sum([p for k, p in enumerate(parts) if k != number]), x_dim)
+    for held in parts if len(parts) > 1 else []:
+        one = _analyse_moments(reduce(add, [p for p in parts if p is not held]), x_dim)
         around = held.around(torch.cat([one.x_mean, one.y_mean]))
         have = min(kept, one.x_weight.shape[1], one.y_weight.shape[1])
         u, v = one.x_weight[:, :have], one.y_weight[:, :have]
@@ -238,22 +237,12 @@ def canonical_from_moments(parts: Sequence[CrossMoments], x_dim: int, draws: int
     return held_to(found, moments, measured, draws)
 
 
-def _sum(parts: Sequence[CrossMoments]) -> CrossMoments:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole + part
-    return whole
-
-
 def _analyse_moments(moments: CrossMoments, x_dim: int) -> Canonical:
     covariance = moments.around(moments.mean) / moments.count
     x_white = whitening(covariance[:x_dim, :x_dim], moments.count)
     y_white = whitening(covariance[x_dim:, x_dim:], moments.count)
-    u, correlations, vt = torch.linalg.svd(
-        x_white.T @ covariance[:x_dim, x_dim:] @ y_white, full_matrices=True
-    )
-    mean = moments.mean
-    return Canonical(mean[:x_dim], mean[x_dim:], x_white @ u, y_white @ vt.T, correlations)
+    cross = x_white.T @ covariance[:x_dim, x_dim:] @ y_white
+    return _rotated(moments.mean[:x_dim], moments.mean[x_dim:], x_white, y_white, cross)
 
 
 # Logistic regression of joint against product samples on a few columns, by Newton's method.

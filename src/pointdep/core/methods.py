@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     Gradient = Callable[..., tuple[Tensor, Tensor]]
 Reference = Literal["none", "constant", "row"]
 
-_SHORT = {"mutual information": "MI", "squared-loss mutual information": "squared-loss MI"}
 _FUNCTIONS = ("objective", "read_out", "inverse", "inference", "gradient")
 
 
@@ -101,7 +99,7 @@ class Method:
     @property
     def equation(self) -> str:
         """Learning, read-out and inference in one line."""
-        inferring = f"{_SHORT.get(self.estimates, self.estimates)}: {self.inferring}"
+        inferring = f"{self.estimates.replace('mutual information', 'MI')}: {self.inferring}"
         return "; ".join(part for part in (self.learning, self.reading, inferring) if part)
 
     @property
@@ -137,6 +135,8 @@ class Method:
             for part in _FUNCTIONS
             if getattr(self, part) is not None
         }
+        if getattr(self.inference, "__name__", "") == "plug_in":
+            made["inference"] = None  # the mean of the read-out with these options
         return replace(self, options=merged, **made)
 
 
@@ -170,91 +170,70 @@ def _check_option(name: str, value: Any, default: Any) -> None:
         raise InputError(f"option {name}={value!r} must be below 1")
 
 
-_DRF: dict[str, Any] = {
-    "objective": "objectives.drf",
-    "read_out": "readouts.drf",
-    "inverse": "readouts.drf_inverse",
-    "identifies": "r, where it is above the floor",
-    "scores_ratio": True,
-}
+_RATIO = {"identifies": "r, where it is above the floor", "scores_ratio": True}
+_DRF = {"objective": "drf", "read_out": "drf", **_RATIO}
+_UP_TO_A_CONSTANT = "r up to a constant, estimated on held-out product pairs and stored"
 
-# In the order of Table 1, then variants that are not in it. Functions are named as
-# "module.function" of pointdep.core and looked up on first use: torch is imported only then.
+# In the order of Table 1, then variants that are not in it. Functions are named as they are in
+# `objectives` and `readouts`, by default like the method, and looked up on first use: torch is
+# imported only then. A method with a `bound` infers the value of a function of `objectives`.
 _TABLE: dict[str, dict[str, Any]] = {
     "cpc": {
         "name": "CPC (InfoNCE)",
-        "objective": "objectives.cpc",
-        "inference": "objectives.cpc",
+        "bound": "cpc",
         "identifies": "r up to a function of x, removed over a stored sample of y",
         "learning": "mean_i [s_ii - log (1/B) sum_j exp s_ij]",
         "inferring": "the same, at most log B (Prop. 7 of the supplement)",
         "reference": "row",
         "bounded_by_batch": True,
-        "uses_product": True,
     },
     "nwj": {
         "name": "NWJ",
-        "objective": "objectives.nwj",
-        "read_out": "readouts.nwj",
-        "inverse": "readouts.nwj_inverse",
-        "inference": "objectives.nwj",
+        "bound": "nwj",
         "learning": "E_J[s] - e^-1 E_M[exp s]",
         "inferring": "the same (Prop. 1 of the supplement)",
-        "uses_product": True,
     },
     "js": {
         "name": "JS",
-        "objective": "objectives.js",
-        "inference": "readouts.js_inference",
+        "bound": "js_bound",
         "learning": "-E_J[softplus(-s)] - E_M[softplus(s)] (Eq. 1)",
         "inferring": "1 + E_J[s] - E_M[exp s]",
-        "uses_product": True,
     },
     "dv": {
         "name": "DV (MINE)",
-        "objective": "objectives.dv",
-        "inference": "objectives.dv",
-        "identifies": "r up to a constant, estimated on held-out product pairs and stored",
+        "bound": "dv",
+        "identifies": _UP_TO_A_CONSTANT,
         "learning": "E_J[s] - log E_M[exp s]",
         "inferring": "the same (Prop. 2 of the supplement)",
         "reference": "constant",
-        "uses_product": True,
     },
     "smile": {
         "name": "SMILE",
-        "objective": "objectives.js",
-        "inference": "objectives.smile_bound",
+        "objective": "js",
+        "bound": "smile_bound",
         "learning": "as js (Eq. 1)",
         "inferring": "E_J[s] - log E_M[exp clip(s, -tau, tau)]",
-        "uses_product": True,
         "options": {"tau": 5.0},
     },
     "variational": {
         "name": "Variational MI Bounds",
-        "objective": "objectives.js",
+        "objective": "js",
         "learning": "as js (Eq. 1)",
         "inferring": "E_J[s] (Eq. 7)",
     },
     "pc": {
         "name": "Probabilistic Classifier",
-        "objective": "objectives.pc",
         "learning": "minus the cross-entropy of the logits s - log(n_M/n_J) (Eq. 4)",
         "reading": "log r = logit + log(n_M/n_J) = s (Eq. 5)",
     },
     "dm1": {
         "name": "Density Matching I",
-        "objective": "objectives.dm1",
-        "read_out": "readouts.dm1",
-        "inverse": "readouts.dm1_inverse",
         "learning": "E_J[s] - lam (E_M[exp s] - 1) (Eq. 2)",
         "inferring": "E_J[s + log lam] (Eq. 7)",
         "options": {"lam": 1.0},
     },
     "dm2": {
         "name": "Density Matching II",
-        "objective": "objectives.dm2",
-        "read_out": "readouts.dm2",
-        "inverse": "readouts.dm2_inverse",
         "identifies": "r times exp(1/(2 eta)), which the corrected read-out takes off",
         "learning": "E_J[s] - eta (log E_M[exp s])^2 (Eq. 3)",
         "inferring": (
@@ -279,11 +258,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "rpc": {
         "name": "Relative Predictive Coding",
-        "objective": "objectives.rpc",
-        "scores_ratio": True,
-        "read_out": "readouts.rpc",
-        "inverse": "readouts.rpc_inverse",
-        "identifies": "r, where it is above the floor",
+        **_RATIO,
         "learning": "E_J[s] - a E_M[s] - b/2 E_J[s^2] - c/2 E_M[s^2]",
         "reading": "r = (a + c s) / (1 - b s)",
         "inferring": "E_J[log r]",
@@ -292,7 +267,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     "smi": {
         "name": "Squared-loss mutual information",
         **_DRF,
-        "inference": "objectives.squared_loss_mi",
+        "inference": "squared_loss_mi",
         "learning": "as drf (Eq. 6)",
         "inferring": "1/2 E_J[r] - 1/2",
         "estimates": "squared-loss mutual information",
@@ -300,17 +275,16 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
     "mine": {
         "name": "DV with MINE's moving-average gradient",
-        "objective": "objectives.dv",
-        "inference": "objectives.dv",
-        "identifies": "r up to a constant, estimated on held-out product pairs and stored",
+        "objective": "dv",
+        "bound": "dv",
+        "identifies": _UP_TO_A_CONSTANT,
         "learning": (
             "as dv, the gradient's denominator a moving average of E_M[exp s] that keeps "
             "`momentum` of its past"
         ),
         "inferring": "as dv",
         "reference": "constant",
-        "gradient": "objectives.dv_moving_average",
-        "uses_product": True,
+        "gradient": "dv_moving_average",
         "options": {"momentum": 0.9, "floor": 1e-4},
     },
 }
@@ -322,11 +296,16 @@ def _make(key: str, entry: Any) -> Method:
         return replace(entry, key=key).configure()
     if not isinstance(entry, dict):
         raise TypeError(f"must be a pointdep.Method, got {entry!r}")
-    row = dict(entry)
-    for part in _FUNCTIONS:
-        if part in row:
-            module, name = row[part].split(".")
-            row[part] = getattr(importlib.import_module(f"pointdep.core.{module}"), name)
+    from pointdep.core import objectives, readouts
+
+    row = {"objective": key, **entry}
+    if "bound" in row:
+        row.update(inference=row.pop("bound"), uses_product=True)
+    for part in {"objective", "inference", "gradient"} & row.keys():
+        row[part] = getattr(objectives, row[part])
+    name = row.pop("read_out", key)
+    if hasattr(readouts, name):
+        row["read_out"], row["inverse"] = (getattr(readouts, n) for n in (name, f"{name}_inverse"))
     return Method(key, **row).configure()
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from pointdep.core.blocked.inner_scores import InnerScores, Joint, Product
 from pointdep.core.blocked.sums import Elementwise, Quadratic, softplus, weighted_sum
-from pointdep.core.blocked.walk import Others, Pairs
+from pointdep.core.blocked.walk import Others, Pairs, expanded, require_pairs
 from pointdep.core.precision import HALF
 from pointdep.errors import InputError
 
@@ -83,14 +83,8 @@ def require_square(scores: Factored) -> None:
     """Refuse a rectangular matrix where the weights are left at their defaults."""
     if isinstance(scores, InnerScores):
         scores.require_pairs()
-        return
-    if scores.ndim < 2 or scores.shape[-1] != scores.shape[-2]:
-        raise InputError(
-            f"scores of shape {tuple(scores.shape)} are not a square matrix of pairs: give `joint` "
-            "and `product` weights that say which cells are samples of which distribution"
-        )
-    if scores.shape[-1] < 2:
-        raise InputError("a batch of one pair has no product samples: at least two rows are needed")
+    else:
+        require_pairs(scores.shape)
 
 
 def joint_mean(scores: Scores, joint: Joint, function: Elementwise | None = None) -> Tensor:
@@ -152,13 +146,7 @@ def full_weights(scores: Tensor, weights: Weights) -> Tensor:
         raise InputError(
             "a matrix of scores takes tensors as weights; Pairs and Others go with InnerScores"
         )
-    try:
-        return weights.to(scores.dtype).expand_as(scores)
-    except RuntimeError:
-        raise InputError(
-            f"weights of shape {tuple(weights.shape)} do not fit scores of shape "
-            f"{tuple(scores.shape)}"
-        ) from None
+    return expanded(weights.to(scores.dtype), scores.shape)
 
 
 def _off_diagonal(scores: Tensor) -> Tensor:
@@ -176,27 +164,22 @@ def _weighted_mean(scores: Tensor, weights: Weights, function: Elementwise | Non
     return weighted_sum(scores, weights, function) / weights.flatten(-2).sum(-1)
 
 
-S = TypeVar("S")
-P = ParamSpec("P")
-T = TypeVar("T")
+Objective = TypeVar("Objective", bound=Callable[..., Any])
 
 
-def full_precision(
-    objective: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], T]:
+def full_precision(objective: Objective) -> Objective:
     """Compute in float32 where the scores come in half precision, as under autocast.
 
     The number of cells of a batch of 300 does not even fit float16.
     """
 
     @wraps(objective)
-    def of_float(scores: S, /, *args: P.args, **options: P.kwargs) -> T:
-        given: Any = scores
-        if isinstance(given, Tensor | InnerScores) and given.dtype in HALF:
-            given = given.to(torch.float32)
-        return objective(given, *args, **options)
+    def of_float(scores: Any, /, *args: Any, **options: Any) -> Any:
+        if isinstance(scores, Tensor | InnerScores) and scores.dtype in HALF:
+            scores = scores.to(torch.float32)
+        return objective(scores, *args, **options)
 
-    return of_float
+    return cast(Objective, of_float)
 
 
 @full_precision
@@ -240,6 +223,12 @@ def js(scores: Scores, *, joint: Joint = None, product: Product = None) -> Tenso
     It is the classifier that weighs joint and product samples equally, however many there are.
     """
     return joint_mean(scores, joint, F.logsigmoid) - product_mean(scores, product, softplus)
+
+
+@full_precision
+def js_bound(scores: Tensor, *, joint: Joint = None, product: Product = None) -> Tensor:
+    """The bound of `js`, NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
+    return nwj(scores + 1.0, joint=joint, product=product)
 
 
 @full_precision

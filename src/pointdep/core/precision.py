@@ -58,11 +58,8 @@ def full_float32() -> Iterator[None]:
     except RuntimeError:  # set by `fp32_precision`, which makes the older setting unreadable
         legacy = "highest"
     if legacy != "highest":
-        torch.set_float32_matmul_precision("highest")
-        try:
+        with matmul_precision("highest"):
             yield
-        finally:
-            torch.set_float32_matmul_precision(legacy)
         return
     before = matmul.fp32_precision
     matmul.fp32_precision = "ieee"

@@ -18,6 +18,7 @@ LINKS = ("score", "log_ratio", "asinh")
 """What a critic's output t stands for: the method's score, log r, or r - 1/r."""
 
 _ROWS = 1 << 16  # mapped at a time
+_CELL_NUMBERS = 1 << 22  # alive at a time
 _MARGIN = 1.0  # nats of log r
 _SCORE_MARGIN = 0.75  # of a rank map: about one standard deviation past the last value
 
@@ -31,10 +32,6 @@ class RatioModel(nn.Module):
     Both keep r positive, where the plain score of `drf` may fall below zero; the second behaves
     like r itself where r is large, and its logarithm runs away slowly where r is small.
     """
-
-    constant: Tensor
-    reference: Tensor
-    seen: Tensor
 
     def __init__(
         self,
@@ -54,9 +51,9 @@ class RatioModel(nn.Module):
         self._groups = MethodGroups(self.methods)
         # seen: the lowest and highest log r that pairs and mismatched pairs of the fit had, (2,).
         # dv: log E_M[exp s], (R,). cpc: a sample of y, (R, N, dy), N = 0 until it is stored.
-        self.register_buffer("constant", torch.zeros(critic.replicas))
-        self.register_buffer("seen", torch.tensor([-torch.inf, torch.inf]))
-        self.register_buffer("reference", torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
+        self.constant: Tensor = nn.Buffer(torch.zeros(critic.replicas))
+        self.seen: Tensor = nn.Buffer(torch.tensor([-torch.inf, torch.inf]))
+        self.reference: Tensor = nn.Buffer(torch.zeros(critic.replicas, 0, y_map.mean.shape[1]))
 
     @property
     def replicas(self) -> int:
@@ -87,15 +84,9 @@ class RatioModel(nn.Module):
     def select(self, replicas: Sequence[int]) -> RatioModel:
         """A copy that holds only these replicas."""
         keep = list(replicas)
-        methods = [self.methods[r] for r in keep]
-        chosen = RatioModel(
-            self.critic.select(keep),
-            self.x_map.select(keep),
-            self.y_map.select(keep),
-            methods,
-            self.link,
-            (self.x_front, self.y_front),
-        )
+        maps = self.x_map.select(keep), self.y_map.select(keep)
+        methods, fronts = [self.methods[r] for r in keep], (self.x_front, self.y_front)
+        chosen = RatioModel(self.critic.select(keep), *maps, methods, self.link, fronts)
         chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
         chosen.seen = self.seen
         return chosen
@@ -107,6 +98,12 @@ class RatioModel(nn.Module):
     def raw_matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """The critic's output. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
         return self.critic.matrix(self.x_map(x), self.y_map(y))
+
+    def raw_blocks(self, x: Tensor, y: Tensor) -> Tensor:
+        """`raw_matrix` of x: (R, G, n, dx), y: (R, G, n, dy), a few blocks of G at a time."""
+        width = self.critic.cell_width() * self.replicas * y.shape[2] ** 2
+        parts = (torch.split(side, max(1, _CELL_NUMBERS // width), 1) for side in (x, y))
+        return torch.cat([self.raw_matrix(*part) for part in zip(*parts, strict=True)], 1)
 
     def inner_scores(self, x: Tensor, y: Tensor) -> InnerScores:
         """`raw_matrix` of a separable critic, without the matrix.
@@ -214,12 +211,10 @@ class RatioModel(nn.Module):
 
     def at_limit(self, log_ratio: Tensor) -> Tensor:
         """Boolean, same shape: the read-out stopped at a limit that is not in the data."""
-        if self.link != "score":
-            return torch.zeros_like(log_ratio, dtype=torch.bool)
 
         def stopped(method: Method, part: Tensor) -> Tensor:
             floor = method.options.get("floor") if method.reference == "none" else None
-            if floor is None:
+            if floor is None or self.link != "score":
                 return torch.zeros_like(part, dtype=torch.bool)
             # 1e-3 is far above float32's rounding of log(1e-4) and far below any real spacing.
             limit = -math.log(floor) - 1e-3
@@ -243,14 +238,9 @@ class RatioModel(nn.Module):
         if not self.reference.shape[1]:
             return offset
         y = self.y_map(self.reference)
-        rows = max(1, (1 << 22) // (self.replicas * y.shape[1]))
-        normaliser = torch.cat(
-            [
-                torch.logsumexp(self._read_out(self.critic.matrix_in_blocks(part, y)), -1)
-                for part in torch.split(x, rows, 1)
-            ],
-            -1,
-        )
+        rows = max(1, _CELL_NUMBERS // (self.replicas * y.shape[1]))
+        parts = (self.critic.matrix_in_blocks(part, y) for part in torch.split(x, rows, 1))
+        normaliser = torch.cat([torch.logsumexp(self._read_out(part), -1) for part in parts], -1)
         return offset + normaliser - math.log(y.shape[1])
 
 

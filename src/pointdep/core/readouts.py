@@ -1,4 +1,4 @@
-"""Read-outs (score -> log r) and their inverses, elementwise; inferences that are no objective.
+"""Read-outs (score -> log r) and their inverses, elementwise.
 
 What a score still lacks after its read-out - a constant for `dv`, a function of x for `cpc` - is
 named by `Method.reference` and removed by the estimator with what it stored at fitting.
@@ -6,10 +6,8 @@ named by `Method.reference` and removed by the estimator with what it stored at 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,7 +69,7 @@ def rpc(
     scores: Tensor, *, a: float = 1.0, b: float = 0.005, c: float = 1.0, floor: float = 1e-4
 ) -> Tensor:
     """r = (a + c s) / (1 - b s), kept within [floor, 1/floor]."""
-    low, high = (_rpc_score(r, a, b, c) for r in (floor, 1.0 / floor))
+    low, high = ((r - a) / (b * r + c) for r in (floor, 1.0 / floor))
     scores = scores.clamp(low, high)
     return (a + c * scores).log() - torch.log1p(-b * scores)
 
@@ -85,32 +83,13 @@ def rpc_inverse(
     return (ratio - a * inverse) / (b * ratio + c * inverse)
 
 
-def _rpc_score(ratio: float, a: float, b: float, c: float) -> float:
-    return (ratio - a) / (b * ratio + c)
-
-
 def mean_of(read_out: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """E_J[read_out(s)], Eq. (7): the plug-in estimate, with the options of the read-out."""
+    """E_J[read_out(s)], Eq. (7): the plug-in estimate."""
 
     def plug_in(
-        scores: Tensor,
-        *,
-        joint: Tensor | None = None,
-        product: Tensor | None = None,
-        **options: Any,
+        scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
     ) -> Tensor:
         del product  # part of the common signature; the plug-in needs joint samples only
-        return objectives.joint_mean(read_out(scores, **options), joint)
+        return objectives.joint_mean(read_out(scores), joint)
 
-    # Methods bind the options that a function names, so the read-out's are named here too.
-    own = list(inspect.signature(plug_in).parameters.values())[:-1]
-    options = list(inspect.signature(read_out).parameters.values())[1:]
-    plug_in.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     return plug_in
-
-
-def js_inference(
-    scores: Tensor, *, joint: Tensor | None = None, product: Tensor | None = None
-) -> Tensor:
-    """The bound of `js`, NWJ on s + 1: 1 + E_J[s] - E_M[exp s]."""
-    return objectives.nwj(scores + 1.0, joint=joint, product=product)

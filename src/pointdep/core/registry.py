@@ -34,12 +34,15 @@ class Registry(Mapping[str, T], Generic[T]):
         if name not in self._made:
             if name not in self._entries and not is_path(name):
                 raise KeyError(name)
-            entry = self._entries[name] if name in self._entries else import_path(self.what, name)
-            try:
-                self._made[name] = self._make(name, entry)
-            except TypeError as error:
-                raise InputError(f"{self.what} {name!r}: {error}") from None
+            known = name in self._entries
+            self._add(name, self._entries[name] if known else import_path(self.what, name))
         return self._made[name]
+
+    def _add(self, name: str, entry: Any) -> None:
+        try:
+            self._made[name] = self._make(name, entry)
+        except TypeError as error:
+            raise InputError(f"{self.what} {name!r}: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -59,10 +62,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise InputError(f"{self.what} name {name!r} must be a Python identifier")
         if name in self._built_in:
             raise InputError(f"{self.what} {name!r} is built in: choose another name")
-        try:
-            self._made[name] = self._make(name, entry)
-        except TypeError as error:
-            raise InputError(f"{self.what} {name!r}: {error}") from None
+        self._add(name, entry)
         self._entries[name] = entry
 
     def require_here(self, name: str, where: object, otherwise: str = "") -> None:

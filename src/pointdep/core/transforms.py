@@ -34,15 +34,11 @@ class Standardizer(_ReplicaMap):
     invertible map, and a lone outlier among new rows does not send the critic far off.
     """
 
-    mean: Tensor
-    scale: Tensor
-    far: Tensor
-
     def __init__(self, replicas: int, dim: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(replicas, dim))
-        self.register_buffer("scale", torch.ones(replicas, dim))
-        self.register_buffer("far", torch.full((replicas, dim), torch.inf))
+        self.mean: Tensor = nn.Buffer(torch.zeros(replicas, dim))
+        self.scale: Tensor = nn.Buffer(torch.ones(replicas, dim))
+        self.far: Tensor = nn.Buffer(torch.full((replicas, dim), torch.inf))
 
     def fit_replica(self, replica: int, rows: Tensor, numeric: Tensor) -> None:
         """Fit replica r on rows: (n, dim); columns where `numeric` is false stay as they are."""
@@ -79,17 +75,12 @@ class CanonicalMap(_ReplicaMap):
     `modulated`, (R, 2 dim + 2, extra).
     """
 
-    mean: Tensor
-    weight: Tensor
-    feature_mean: Tensor
-    modulated: Tensor
-
     def __init__(self, replicas: int, dim: int, extra: int = 4) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(replicas, dim))
-        self.register_buffer("weight", torch.eye(dim).repeat(replicas, 1, 1))
-        self.register_buffer("feature_mean", torch.zeros(replicas, 2 * dim + 2))
-        self.register_buffer("modulated", torch.zeros(replicas, 2 * dim + 2, extra))
+        self.mean: Tensor = nn.Buffer(torch.zeros(replicas, dim))
+        self.weight: Tensor = nn.Buffer(torch.eye(dim).repeat(replicas, 1, 1))
+        self.feature_mean: Tensor = nn.Buffer(torch.zeros(replicas, 2 * dim + 2))
+        self.modulated: Tensor = nn.Buffer(torch.zeros(replicas, 2 * dim + 2, extra))
 
     @staticmethod
     def out_dim(dim: int, extra: int = 4) -> int:
@@ -98,13 +89,13 @@ class CanonicalMap(_ReplicaMap):
 
     def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (dim,), weight: (dim, at most dim)."""
-        _fill(self.mean[replica], mean)
-        _fill(self.weight[replica], weight)
+        fill(self.mean[replica], mean)
+        fill(self.weight[replica], weight)
 
     def set_modulated(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (2 dim + 2,), weight: (2 dim + 2, any): the leading columns are kept."""
-        _fill(self.feature_mean[replica], mean)
-        _fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
+        fill(self.feature_mean[replica], mean)
+        fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
 
     def features(self, x: Tensor) -> Tensor:
         """[u, q, t, q u] of x: (R, n, dim) -> (R, n, 2 dim + 2)."""
@@ -122,7 +113,7 @@ class CanonicalMap(_ReplicaMap):
         return found.view(*x.shape[:-1], -1)
 
 
-def _fill(place: Tensor, values: Tensor) -> None:
+def fill(place: Tensor, values: Tensor) -> None:
     """Write values into the leading columns, and zeros after them."""
     place.zero_()
     place[..., : values.shape[-1]] = values.to(place)
@@ -136,17 +127,12 @@ class RankMap(nn.Module):
     are not numeric (indicators of categories) stay as they are.
     """
 
-    values: Tensor
-    scores: Tensor
-    count: Tensor
-    reach: Tensor
-
     def __init__(self, dim: int, knots: int = KNOTS) -> None:
         super().__init__()
-        self.register_buffer("values", torch.full((dim, knots), torch.inf))
-        self.register_buffer("scores", torch.zeros(dim, knots))
-        self.register_buffer("count", torch.zeros(dim, dtype=torch.long))  # 0: left as it is
-        self.register_buffer("reach", torch.ones(dim))
+        self.values: Tensor = nn.Buffer(torch.full((dim, knots), torch.inf))
+        self.scores: Tensor = nn.Buffer(torch.zeros(dim, knots))
+        self.count: Tensor = nn.Buffer(torch.zeros(dim, dtype=torch.long))  # 0: left as it is
+        self.reach: Tensor = nn.Buffer(torch.ones(dim))
 
     @torch.no_grad()
     def fit(self, rows: Tensor, numeric: Tensor) -> RankMap:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pointdep.data.files import is_number
 from pointdep.data.raw import Array, RawSide, column_label, row_chunks
-from pointdep.data.row_source import RowSource
+from pointdep.data.row_source import ColumnMoments, RowSource
 from pointdep.errors import DataWarning, InputError, warn_caller
-
-if TYPE_CHECKING:
-    from pointdep.data.row_source import ColumnMoments, RowSource
-
 
 # One category column: its values in training, how often each came, and where a value stands.
 
@@ -41,20 +38,14 @@ class CategoryColumn:
         """(rows,) index into values of each entry of column: (rows,)."""
         label = column_label(side, self.name)
         if (column.dtype.kind == "U") != (self.values.dtype.kind == "U"):
-            expected, found = _kind_name(self.values), _kind_name(column)
-            raise InputError(
-                f"{label} held categories of type {expected} in training but now holds {found}: "
-                "give the column as it was in training"
-            )
-        codes: Array = np.searchsorted(self.values, column)
-        codes = np.minimum(codes, self.values.size - 1)
+            expected = f"categories of type {_kind_name(self.values)}"
+            raise changed(label, expected, _kind_name(column))
+        codes: Array = np.minimum(np.searchsorted(self.values, column), self.values.size - 1)
         unseen = self.values[codes] != column
         if unseen.any():
             row = int(unseen.argmax())
-            raise InputError(
-                f"{label} holds {column[row].item()!r} in row {row}, a category unseen in training "
-                f"({int(unseen.sum())} such row(s)): drop these rows, or fit on data that has them"
-            )
+            found = f"{column[row].item()!r} in row {row}, a category unseen in training"
+            raise InputError(f"{label} holds {found} ({unseen.sum()} such row(s)): drop these rows")
         return codes
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,25 +59,32 @@ class CategoryColumn:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> CategoryColumn:
-        """The column that to_dict described; InputError when saved is something else."""
-        values, counts = list(saved["values"]), list(saved["counts"])
-        allowed = {kind.__name__: kind for kind in _KINDS.values()}
-        kind = allowed.get(saved["type"])
-        if kind is None or not all(type(value) is kind for value in values):
-            raise InputError(f"saved categories must all be of the type {saved['type']!r}")
-        if not all(type(count) is int and count > 0 for count in counts):
-            raise InputError("saved category counts must be positive integers")
-        if len(values) != len(counts) or len(values) < 2:
-            raise InputError("a saved category column needs two or more values, each with a count")
-        if any(not low < high for low, high in pairwise(values)):
-            raise InputError("saved categories must be sorted and distinct")
+        """The column that to_dict described; ValueError when saved is something else."""
+        values, counts, kind = saved["values"], saved["counts"], saved["type"]
+        if (
+            kind not in {kind.__name__ for kind in _KINDS.values()}
+            or any(type(value).__name__ != kind for value in values)
+            or any(type(count) is not int or count <= 0 for count in counts)
+            or len(values) != len(counts)
+            or len(values) < 2
+            or any(not low < high for low, high in pairwise(values))
+        ):
+            raise ValueError("categories must be sorted values of one type, with counts")
         return cls(str(saved["name"]), np.array(values), np.array(counts, dtype=np.int64))
+
+
+def changed(label: str, expected: str, found: str) -> InputError:
+    """The error for a column that holds something else than in training."""
+    return InputError(
+        f"{label} held {expected} in training but now holds {found}: give it as in training"
+    )
 
 
 def _kind_name(values: Array) -> str:
     return _KINDS[values.dtype.kind].__name__
 
 
+_Side = RawSide | RowSource
 # One-hot columns of more categories than this take too much memory.
 MOST_CATEGORIES = 10_000
 
@@ -117,60 +115,54 @@ class SideEncoder:
     @classmethod
     def fit(cls, raw: RawSide, name: str) -> SideEncoder:
         """Learn the encoding of the side name from its training rows."""
-        numeric_at = [i for i, is_cat in enumerate(raw.category_mask) if not is_cat]
-        category_at = [i for i, is_cat in enumerate(raw.category_mask) if is_cat]
         center = scale = np.empty(0)
         if raw.numeric is not None:
-            center, scale = _center_and_scale(raw.numeric, raw.numeric_names, name)
-        varies = scale > 0
+            center, scale = _center_and_scale(raw.numeric)
         columns = [CategoryColumn.count(*column) for column in raw.categorical]
         for column in columns:
             _require_repeats(column, raw.rows, name)
-        kept = [column.values.size > 1 for column in columns]
-        names = raw.names
-        _report_constant(
-            [names[i] for i, keep in zip(numeric_at, varies, strict=True) if not keep]
-            + [names[i] for i, keep in zip(category_at, kept, strict=True) if not keep],
-            raw.width,
-            raw.rows,
-            name,
-        )
-        return cls(
-            side=name,
-            names=names,
-            named=raw.named,
-            category_mask=raw.category_mask,
-            numeric_at=tuple(i for i, keep in zip(numeric_at, varies, strict=True) if keep),
-            center=center[varies],
-            scale=scale[varies],
-            category_at=tuple(i for i, keep in zip(category_at, kept, strict=True) if keep),
-            categories=tuple(c for c, keep in zip(columns, kept, strict=True) if keep),
-            list_column=raw.list_column,
-        )
+        return cls._varying(raw, name, center, scale, columns)
 
     @classmethod
     def of_numbers(cls, source: RowSource, name: str, moments: ColumnMoments) -> SideEncoder:
         """The encoding of a side of numbers from what one pass over its rows has found."""
-        scale = moments.scale()
-        if not (np.isfinite(moments.mean) & np.isfinite(scale)).all():
-            column = source.names[int((~np.isfinite(scale)).argmax())]
-            raise InputError(
-                f"{column_label(name, column)} spans more than float64 holds: rescale it"
-            )
-        varies = scale > 0
-        constant = [c for c, keep in zip(source.names, varies, strict=True) if not keep]
-        _report_constant(constant, source.width, source.rows, name)
+        return cls._varying(source, name, moments.mean, moments.scale(), [])
+
+    @classmethod
+    def _varying(
+        cls, given: _Side, side: str, center: Array, scale: Array, categories: list[CategoryColumn]
+    ) -> SideEncoder:
+        """The encoding by the columns that have more than one value.
+
+        center, scale: of all columns that are not categories.
+        """
+        mask = given.category_mask
+        numeric_at, category_at = ([i for i, m in enumerate(mask) if m is k] for k in (False, True))
+        infinite = ~(np.isfinite(center) & np.isfinite(scale))
+        if infinite.any():
+            label = column_label(side, given.names[numeric_at[int(infinite.argmax())]])
+            raise InputError(f"{label} spans more than float64 holds: rescale it")
+        varies = np.array([*(scale > 0), *(column.values.size > 1 for column in categories)])
+        order = (*numeric_at, *category_at)
+        constant = [given.names[i] for i, keep in zip(order, varies, strict=True) if not keep]
+        if len(constant) == len(mask):
+            raise InputError(f"every column of {side} is constant (n_samples={given.rows})")
+        if constant:
+            shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
+            dropped = f"dropped {len(constant)} column(s) that have one value throughout"
+            warn_caller(f"{side}: {dropped}: {shown}", DataWarning)
+        kept = set(np.array(order)[varies].tolist())
         return cls(
-            side=name,
-            names=source.names,
-            named=source.named,
-            category_mask=(False,) * source.width,
-            numeric_at=tuple(int(i) for i in np.flatnonzero(varies)),
-            center=moments.mean[varies],
-            scale=scale[varies],
-            category_at=(),
-            categories=(),
-            list_column=source.list_column,
+            side=side,
+            names=given.names,
+            named=given.named,
+            category_mask=mask,
+            numeric_at=tuple(i for i in numeric_at if i in kept),
+            center=center[scale > 0],
+            scale=scale[scale > 0],
+            category_at=tuple(i for i in category_at if i in kept),
+            categories=tuple(column for column in categories if column.values.size > 1),
+            list_column=given.list_column,
         )
 
     @property
@@ -201,21 +193,16 @@ class SideEncoder:
                 chunk = values[rows][:, index].astype(np.float64)
                 with np.errstate(over="ignore"):
                     encoded[rows, :start] = (chunk - self.center) / self.scale
-            self._require_finite(encoded)
+            wrong = ~np.isfinite(encoded).all(1)
+            if wrong.any():
+                where = f"{self.side} holds a number in row {int(wrong.argmax())}"
+                raise InputError(f"{where} that is too far from training: is its unit right?")
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):
             codes = column.codes(self._category(raw, position, column), self.side)
             encoded[every_row, start + codes] = 1
             start += column.values.size
         return encoded
-
-    def _require_finite(self, encoded: Array) -> None:
-        wrong = ~np.isfinite(encoded).all(1)
-        if wrong.any():
-            raise InputError(
-                f"{self.side} holds a number in row {int(wrong.argmax())} that is too far from the "
-                "training rows for 32-bit arithmetic: is it in the right unit?"
-            )
 
     def log_frequency(self, raw: RawSide) -> Array | None:
         """(rows,) float64 log p(outcome) by the training counts when the side is one category.
@@ -232,83 +219,60 @@ class SideEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to encode again, in JSON's types."""
-        return {
-            "side": self.side,
-            "names": list(self.names),
-            "named": self.named,
-            "category_mask": list(self.category_mask),
-            "numeric_at": list(self.numeric_at),
+        saved = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
+        return saved | {
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
-            "category_at": list(self.category_at),
             "categories": [column.to_dict() for column in self.categories],
-            "list_column": self.list_column,
         }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> SideEncoder:
         """The encoder that to_dict described; InputError when saved is something else."""
         try:
-            encoder = cls(
-                side=saved["side"],
-                names=tuple(saved["names"]),
-                named=saved["named"],
-                category_mask=tuple(saved["category_mask"]),
-                numeric_at=tuple(saved["numeric_at"]),
-                center=np.array(saved["center"], dtype=np.float64),
-                scale=np.array(saved["scale"], dtype=np.float64),
-                category_at=tuple(saved["category_at"]),
-                categories=tuple(CategoryColumn.from_dict(c) for c in saved["categories"]),
-                list_column=saved.get("list_column"),  # early models have no such entry
-            )
-            encoder._require_consistent()
-        except InputError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise InputError(
-                f"not a saved encoder of a side ({type(error).__name__}: {error})"
-            ) from error
+            # Early models have no entry for list_column.
+            known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
+            for name, value in known.items():
+                known[name] = tuple(value) if isinstance(value, list) else value
+            for name in ("center", "scale"):
+                known[name] = np.array(known[name], dtype=np.float64)
+            known["categories"] = tuple(map(CategoryColumn.from_dict, known["categories"]))
+            encoder = cls(**known)
+            if not encoder._is_consistent():
+                raise ValueError("its fields do not fit together")
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(f"not a saved encoder ({type(error).__name__}: {error})") from error
         return encoder
 
-    def _require_consistent(self) -> None:
-        """ValueError when the fields, as read from a file, do not fit together."""
-        width, kept = len(self.names), (*self.numeric_at, *self.category_at)
-        if not isinstance(self.side, str) or not all(isinstance(n, str) for n in self.names):
-            raise ValueError("side and names must be strings")
-        if not isinstance(self.list_column, str | None):
-            raise ValueError("list_column must be a string or null")
-        if len(self.category_mask) != width or not all(
-            isinstance(flag, bool) for flag in (*self.category_mask, self.named)
-        ):
-            raise ValueError("named and category_mask must be true or false, one flag per name")
-        if not kept or not all(type(i) is int and 0 <= i < width for i in kept):
-            raise ValueError("no column was kept, or a position is not that of a column")
-        masks = [self.category_mask[i] for i in kept]
-        if masks != [False] * len(self.numeric_at) + [True] * len(self.category_at):
-            raise ValueError("numeric_at and category_at do not agree with category_mask")
-        if len(set(kept)) != len(kept) or len(self.categories) != len(self.category_at):
-            raise ValueError("a column is kept twice, or has no categories")
-        if self.center.shape != self.scale.shape or self.center.shape != (len(self.numeric_at),):
-            raise ValueError("center and scale must have one number per numeric column")
-        if not (np.isfinite(self.center) & np.isfinite(self.scale) & (self.scale > 0)).all():
-            raise ValueError("center must be finite and scale positive")
+    def _is_consistent(self) -> bool:
+        """Whether the fields, as read from a file, are of their types and fit together."""
+        kept, numbers = (*self.numeric_at, *self.category_at), len(self.numeric_at)
+        return (
+            all(isinstance(text, str) for text in (self.side, *self.names))
+            and isinstance(self.list_column, str | None)
+            and all(isinstance(flag, bool) for flag in (*self.category_mask, self.named))
+            and len(self.category_mask) == len(self.names)
+            and all(type(i) is int and 0 <= i < len(self.names) for i in kept)
+            and 0 < len(kept) == len(set(kept))
+            and [self.category_mask[i] for i in kept] == [k >= numbers for k in range(len(kept))]
+            and len(self.categories) == len(self.category_at)
+            and self.center.shape == self.scale.shape == (numbers,)
+            and bool((np.isfinite(self.center) & np.isfinite(self.scale) & (self.scale > 0)).all())
+        )
 
     def check(self, raw: RawSide) -> None:
         """InputError where these are not the columns of the fit."""
         if raw.width != len(self.names):
             one_row = raw.width == 1 and raw.rows == len(self.names)
             hint = f": give one row as {self.side}[:1], not {self.side}[0]" if one_row else ""
-            raise InputError(
-                f"{self.side} has {raw.width} features, but PointwiseDependency is expecting "
-                f"{len(self.names)} features as input{hint}"
-            )
+            known = f"PointwiseDependency is expecting {len(self.names)} features as input"
+            raise InputError(f"{self.side} has {raw.width} features, but {known}{hint}")
         if self.named and raw.named:
             for position, (seen, given) in enumerate(zip(self.names, raw.names, strict=True)):
                 if seen != given:
                     raise InputError(
                         "The feature names should match those that were passed during fit: "
-                        f"{self.side} column {position} is {given!r} but was {seen!r}; "
-                        "give the same columns in the same order"
+                        f"{self.side} column {position} is {given!r} but was {seen!r}"
                     )
 
     def _numeric(self, raw: RawSide) -> tuple[Array, Array]:
@@ -336,14 +300,14 @@ class SideEncoder:
 
     def _mismatch(self, position: int, expected: str, values: Array) -> InputError:
         found = {"U": "strings", "b": "booleans"}.get(values.dtype.kind, "numbers")
-        return InputError(
-            f"{column_label(self.side, self.names[position])} held {expected} in training but now "
-            f"holds {found}: give the column as it was in training"
-        )
+        return changed(column_label(self.side, self.names[position]), expected, found)
 
 
-def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tuple[Array, Array]:
-    """Mean and standard deviation in float64 of each column of (rows, k); scale 0 if constant."""
+def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation in float64 of each column of (rows, k).
+
+    The scale is 0 if a column is constant, and neither is finite if its range is not.
+    """
     low = np.full(numeric.shape[1], np.inf)
     high = -low
     for rows in row_chunks(numeric):
@@ -352,8 +316,7 @@ def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tupl
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
-        column = names[int((~np.isfinite(span)).argmax())]
-        raise InputError(f"{column_label(side, column)} spans more than float64 holds: rescale it")
+        return span, span
     # Moments of the column mapped to [0, 1] neither overflow nor vanish, and as their variance is
     # at least 1 / (2 rows) the one-pass formula is accurate.
     divisor = np.where(span > 0, span, 1.0)
@@ -367,51 +330,20 @@ def _center_and_scale(numeric: Array, names: tuple[str, ...], side: str) -> tupl
     return low + span * mean, np.where(span > 0, span * deviation, 0.0)
 
 
-def _not_numbers(values: Array) -> list[str]:
-    """Those of some strings that cannot be read as numbers."""
-    odd = []
-    for value in values.tolist():
-        try:
-            float(value)
-        except ValueError:
-            odd.append(value)
-    return odd
-
-
 def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     """Refuse names and ids: a category that comes once says nothing about any other row."""
-    count = column.values.size
-    if count > MOST_CATEGORIES or (count > 50 and 2 * count > rows):
-        if column.values.dtype.kind != "U":
-            raise InputError(
-                f"{column_label(side, column.name)} has {count} different numbers in {rows} rows, "
-                "which are not categories: leave discrete unset for this side, or bin the column"
-            )
-        odd = _not_numbers(column.values)
-        if 2 * len(odd) < count:
-            what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
-            raise InputError(
-                f"{column_label(side, column.name)} holds text, but {what}: mend or drop those "
-                "rows, and give the column as numbers"
-            )
-        raise InputError(
-            f"{column_label(side, column.name)} has {count} categories in {rows} rows, too many to "
-            "learn from: give each value as numbers instead (an embedding), or merge rare ones"
-        )
-
-
-def _report_constant(constant: list[str], width: int, rows: int, side: str) -> None:
-    if len(constant) == width:
-        raise InputError(
-            f"every column of {side} is constant (n_samples={rows}): "
-            "it can tell nothing about the other side"
-        )
-    if constant:
-        shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
-        warn_caller(
-            f"{side}: dropped {len(constant)} column(s) that have one value throughout: {shown}",
-            DataWarning,
-        )
+    count, label = column.values.size, column_label(side, column.name)
+    if count <= MOST_CATEGORIES and (count <= 50 or 2 * count <= rows):
+        return
+    if column.values.dtype.kind != "U":
+        numbers = f"{count} different numbers in {rows} rows"
+        raise InputError(f"{label} has {numbers}, no categories: leave discrete unset, or bin them")
+    odd = [value for value in column.values.tolist() if not is_number(value)]
+    if 2 * len(odd) < count:
+        what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
+        raise InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
+    found = f"{count} categories in {rows} rows, too many to learn from"
+    raise InputError(f"{label} has {found}: give an embedding of them, or merge rare ones")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.

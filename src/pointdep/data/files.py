@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointdep.errors import DataWarning, InputError, unknown_name
+from pointdep.errors import DataWarning, InputError, unknown_name, warn_caller
 
 if TYPE_CHECKING:
     from pointdep.data.raw import Array
 
 
 @contextmanager
-def loading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while path is read into an InputError that says what to do."""
+def reading(what: Path | str, otherwise: str = "of another kind") -> Iterator[None]:
+    """Turn whatever goes wrong while `what` is read into an InputError that names it.
+
+    otherwise: what it may be if it is neither truncated nor damaged.
+    """
     try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{what} may not be read (permission denied)") from error
+    except Exception as error:
+        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        fault = f"it is truncated, damaged or {otherwise}: {lines[0]}"
+        raise InputError(f"{what} cannot be read, {fault}") from error
+
+
+@contextmanager
+def loading(path: Path) -> Iterator[None]:
+    """The same for a user's file, which must be there and not be empty."""
+    with reading(path, f"no {path.suffix} file"):
         if not path.exists():
             raise InputError(f"{path} does not exist")
         if path.is_dir():
@@ -28,34 +46,40 @@ def loading(path: Path) -> Iterator[None]:
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty (0 bytes)")
         yield
-    except (InputError, MemoryError):
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path} may not be read (permission denied)") from error
-    except Exception as error:
-        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(
-            f"{path} cannot be read, it is truncated, damaged or no {path.suffix} file: {lines[0]}"
-        ) from error
+
+
+@contextmanager
+def _loading_numpy(path: Path) -> Iterator[None]:
+    """The same for a file of numpy's, which may not hold Python objects."""
+    objects = InputError(
+        f"{path} holds Python objects (a pickle), which is not loaded for safety: save numbers"
+    )
+    with loading(path):
+        with path.open("rb") as file:
+            start = file.read(6)
+        # What begins otherwise numpy would take for a pickle, and offer to load as one.
+        if start[:1] == b"\x80":  # as every pickle since protocol 2 starts
+            raise objects
+        if not start.startswith((b"\x93NUMPY"[: len(start)], b"PK"[: len(start)])):
+            raise InputError(f"{path} cannot be read, it is damaged or no {path.suffix} file")
+        try:
+            yield
+        except ValueError as error:
+            if "Python objects" in str(error) or "Object arrays" in str(error):
+                raise objects from error
+            raise
 
 
 def read_npy(path: Path, *, empty: bool = False) -> Array:
     """The array of a .npy file, memory-mapped; empty: it may be without rows."""
     import numpy as np
 
-    with loading(path):
-        _require_numpy(path)
-        try:
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            if "Python objects" in str(error):
-                raise _holds_objects(path) from error
-            raise
+    with _loading_numpy(path):
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(values, np.ndarray):
             raise InputError(f"{path} is a .npz archive: rename it to end in .npz")
     if not empty:
-        _require_rows(values, path)
+        _require_rows(path, [values])
     return values
 
 
@@ -63,21 +87,13 @@ def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     """The named arrays of a .npz file, or all of them."""
     import numpy as np
 
-    with loading(path):
-        _require_numpy(path)
+    with _loading_numpy(path):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path} is a single array: rename it to end in .npy")
         with archive:
-            wanted = _known_keys(path, keys, archive.files)
-            try:
-                arrays = {key: archive[key] for key in wanted}
-            except ValueError as error:
-                if "Object arrays" in str(error):
-                    raise _holds_objects(path) from error
-                raise
-    for values in arrays.values():
-        _require_rows(values, path)
+            arrays = {key: archive[key] for key in _known_keys(path, keys, archive.files)}
+    _require_rows(path, arrays.values())
     return arrays
 
 
@@ -87,10 +103,9 @@ def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
 
     # As torch tensors, because NumPy has no bfloat16.
     with loading(path), safe_open(path, framework="pt") as archive:
-        wanted = _known_keys(path, keys, list(archive.keys()))
-        tensors = {key: archive.get_tensor(key) for key in wanted}
-    for values in tensors.values():
-        _require_rows(values, path)
+        known = _known_keys(path, keys, list(archive.keys()))
+        tensors = {key: archive.get_tensor(key) for key in known}
+    _require_rows(path, tensors.values())
     return tensors
 
 
@@ -103,18 +118,16 @@ def table_columns(path: Path) -> list[str]:
 def read_table(path: Path, columns: Sequence[str] | None) -> Any:
     """The named columns of a table, or all of them, as a pandas DataFrame."""
     known = table_columns(path)
-    if path.suffix.lower() == ".csv" and all(_is_number(name) for name in known):
-        raise InputError(
-            f"{path} has numbers in its first line, where the names of the columns should be: add "
-            "a header line, or save the rows as .npy"
-        )
+    if path.suffix.lower() == ".csv":
+        if all(is_number(name) for name in known):
+            raise InputError(f"{path} has numbers in its first line: add one with the names")
+        if len(known) == 1 and set(";\t|") & set(known[0]):
+            raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
-    if len(known) == 1 and path.suffix.lower() == ".csv" and set(";\t|") & set(known[0]):
-        raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
+    chosen = None if columns is None else list(columns)
     with loading(path):
-        chosen = None if columns is None else list(columns)
         table = _table_format(path).load(path, chosen)
         if len(table) == 0:
             raise InputError(f"{path} is empty: it has a header but no rows")
@@ -130,15 +143,12 @@ def _without_index(table: Any, path: Path) -> Any:
     unnamed = first.startswith("Unnamed:") or first == "__index_level_0__"
     if table.shape[1] < 2 or not unnamed or list(table.iloc[:, 0]) != list(range(len(table))):
         return table
-    warnings.warn(
-        f"{path}: left out the first column, which has no name and counts the rows",
-        DataWarning,
-        stacklevel=2,
-    )
+    warn_caller(f"{path}: left out the first column, without a name: it counts rows", DataWarning)
     return table.iloc[:, 1:]
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text can be read as a number."""
     try:
         float(text)
     except ValueError:
@@ -156,39 +166,36 @@ def read_vec(path: Path) -> tuple[list[str], Array]:
     words: list[str] = []
     numbers = array("f")
     with loading(path), path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        rows, dim = _vec_header(path, lines)
+        header = lines.readline().split()
+        if len(header) != 2 or not all(cell.isdecimal() and int(cell) for cell in header):
+            raise InputError(f'{path} line 1: a .vec file starts with "rows dimensions", above 0')
+        rows, dim = map(int, header)
         for number, line in enumerate(lines, start=2):
             # A word may itself hold spaces, so the numbers are taken from the right.
             word, *cells = line.rstrip(" \r\n").rsplit(" ", dim)
+            where = f"{path} line {number}"
             if len(words) == rows:
-                raise InputError(f"{path} line {number}: more rows than the {rows} in line 1")
+                raise InputError(f"{where}: more rows than the {rows} in line 1")
             if len(cells) != dim:
-                raise InputError(
-                    f"{path} line {number}: {len(cells)} numbers where line 1 promises {dim}"
-                )
+                raise InputError(f"{where}: {len(cells)} numbers where line 1 promises {dim}")
             try:
                 numbers.extend([float(cell) for cell in cells])
             except ValueError as error:
-                raise InputError(
-                    f"{path} line {number}: not a word and then {dim} numbers ({error})"
-                ) from error
+                raise InputError(f"{where}: not a word and then {dim} numbers ({error})") from error
             words.append(word)
     if len(words) < rows:
-        raise InputError(
-            f"{path} ends after line {len(words) + 1}: {len(words)} rows where "
-            f"line 1 promises {rows}"
-        )
+        raise InputError(f"{path} ends after {len(words)} rows where line 1 promises {rows}")
     return words, np.frombuffer(numbers, dtype=np.float32).reshape(rows, dim)
 
 
-def _vec_header(path: Path, lines: io.TextIOWrapper) -> tuple[int, int]:
-    cells = lines.readline().split()
-    if len(cells) != 2 or not all(cell.isdecimal() for cell in cells):
-        raise InputError(f'{path} line 1: a .vec file starts with "rows dimensions", two integers')
-    rows, dim = int(cells[0]), int(cells[1])
-    if rows == 0 or dim == 0:
-        raise InputError(f"{path} line 1: {rows} rows of {dim} numbers is empty")
-    return rows, dim
+def read_vec_pair(x_path: Path, y_path: Path) -> tuple[list[str], Array, Array]:
+    """Words and the vectors of two .vec files, which have the same words in the same order."""
+    (x_words, x), (y_words, y) = read_vec(x_path), read_vec(y_path)
+    for row, (one, other) in enumerate(zip_longest(x_words, y_words)):
+        if one != other:
+            differ = f"line {row + 2} is {one!r} in {x_path} and {other!r} in {y_path}"
+            raise InputError(f"{differ}: both need the same words in the same order")
+    return x_words, x, y
 
 
 def _known_keys(path: Path, keys: Sequence[str] | None, found: Sequence[str]) -> Sequence[str]:
@@ -200,29 +207,9 @@ def _known_keys(path: Path, keys: Sequence[str] | None, found: Sequence[str]) ->
     return found if keys is None else keys
 
 
-def _require_rows(values: Any, path: Path) -> None:
-    if len(values.shape) > 0 and values.shape[0] == 0:
+def _require_rows(path: Path, arrays: Iterable[Any]) -> None:
+    if any(len(values.shape) > 0 and values.shape[0] == 0 for values in arrays):
         raise InputError(f"{path} is empty: it holds an array without rows")
-
-
-def _require_numpy(path: Path) -> None:
-    """Refuse what numpy would take for a pickle, and offer to load as one."""
-    with path.open("rb") as file:
-        start = file.read(6)
-    if start[:1] == b"\x80":  # as every pickle since protocol 2 starts
-        raise _holds_objects(path)
-    if not start.startswith((b"\x93NUMPY"[: len(start)], b"PK"[: len(start)])):
-        raise InputError(
-            f"{path} cannot be read, it is damaged or no {path.suffix} file: it does not begin as "
-            "numpy writes them"
-        )
-
-
-def _holds_objects(path: Path) -> InputError:
-    return InputError(
-        f"{path} holds Python objects (a pickle), which is not loaded for safety: "
-        "save it again as numbers or strings"
-    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 
 # Row chunks of about this many numbers keep float64 copies of a memory-mapped side near 16 MB.
 _CHUNK_NUMBERS = 1 << 21
+MEND = "drop such rows from both sides or fill the values in"
 
 
 class SparseInputError(InputError, TypeError):
@@ -39,15 +40,12 @@ class RawSide:
     numeric_names: tuple[str, ...]
     categorical: tuple[tuple[str, Array], ...]
     rows: int
-    named: bool = False
-    category_mask: tuple[bool, ...] = ()
+    named: bool
+    category_mask: tuple[bool, ...]
     list_column: str | None = None
 
-    def __post_init__(self) -> None:
-        """Numbers come first when nobody says otherwise."""
-        if not self.category_mask:
-            mask = (False,) * len(self.numeric_names) + (True,) * len(self.categorical)
-            object.__setattr__(self, "category_mask", mask)
+    def __len__(self) -> int:
+        return self.rows
 
     @property
     def width(self) -> int:
@@ -74,20 +72,13 @@ class RawSide:
         return self.numeric[:, index]
 
 
-def require_same_length(
-    x: RawSide, y: RawSide, groups: Any = None, z: RawSide | None = None
-) -> None:
+def require_same_length(x: Sized, y: Sized, groups: Any = None, z: Sized | None = None) -> None:
     """Row i of X belongs with row i of Y (and of Z and groups), so their lengths must agree."""
-    lengths = {"X": x.rows, "Y": y.rows}
-    if z is not None:
-        lengths["Z"] = z.rows
-    if groups is not None:
-        lengths["groups"] = len(groups)
+    given = {"X": x, "Y": y, "Z": z, "groups": groups}
+    lengths = {name: len(side) for name, side in given.items() if side is not None}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {rows} rows" for name, rows in lengths.items())
-        raise InputError(
-            f"inconsistent numbers of samples: {listed}; row i of each must describe the same case"
-        )
+        raise InputError(f"inconsistent numbers of samples: {listed}; row i of each must be a pair")
 
 
 def column_label(side: str, column: str) -> str:
@@ -121,43 +112,29 @@ def side_digest(raw: RawSide) -> str:
 
 
 def require_finite(
-    values: Array,
-    names: tuple[str, ...],
-    side: str,
-    whereabouts: Callable[[int], str] = "row {}".format,
+    values: Array, names: Sequence[str], side: str, whereabouts: Callable[[int], str] | None = None
 ) -> None:
     """InputError naming the first column of values: (rows, columns) with NaN or infinity.
 
     whereabouts: where the row of a number is, in words.
     """
-    if values.dtype.kind != "f":
-        return
-    for rows in row_chunks(values):
+    for rows in row_chunks(values) if values.dtype.kind == "f" else ():
         bad = ~np.isfinite(values[rows]).all(axis=0)
         if bad.any():
             # Another column may start going bad in a later row; one column is enough to report.
             first = int(bad.argmax())
-            raise _not_finite(values[:, first], names[first], side, whereabouts)
-
-
-def _not_finite(
-    column: Array, name: str, side: str, whereabouts: Callable[[int], str]
-) -> InputError:
-    nan, infinite = np.isnan(column), np.isinf(column)
-    row = int((nan | infinite).argmax())
-    found = [f"{int(nan.sum())} NaN"] if nan.any() else []
-    found += [f"{int(infinite.sum())} infinity"] if infinite.any() else []
-    return InputError(
-        f"{column_label(side, name)} holds {' and '.join(found)} value(s), the first in "
-        f"{whereabouts(row)}: drop those rows from both sides or fill the values in"
-    )
+            masks = {"NaN": np.isnan(values[:, first]), "infinity": np.isinf(values[:, first])}
+            row = int((masks["NaN"] | masks["infinity"]).argmax())
+            found = " and ".join(f"{m.sum()} {what}" for what, m in masks.items() if m.any())
+            found += f" value(s), the first in {whereabouts(row) if whereabouts else f'row {row}'}"
+            raise InputError(f"{column_label(side, names[first])} holds {found}: {MEND}")
 
 
 def missing_category(count: int, row: int, name: str, side: str) -> InputError:
     """The error for a category column in which count values are missing, the first at row."""
     return InputError(
         f"{column_label(side, name)} holds {count} missing value(s) (None or NaN), the first in "
-        f"row {row}: drop those rows from both sides or give missing values a category of their own"
+        f"row {row}: drop those rows from both sides or make them a category of their own"
     )
 
 
@@ -178,8 +155,8 @@ def group_codes(groups: Any, rows: int | None = None) -> NDArray[np.int64] | Non
         raise InputError(f"groups has {len(values)} rows but X and Y have {rows}")
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise InputError("groups holds NaN: give every row a group")
-    if values.dtype.kind == "O" and not all(isinstance(v, str | int | np.integer) for v in values):
-        raise InputError("groups holds Python objects: give every row a number or a string")
     if values.dtype.kind == "O":
+        if not all(isinstance(value, str | int | np.integer) for value in values):
+            raise InputError("groups holds Python objects: give every row a number or a string")
         values = values.astype(str)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

@@ -8,70 +8,46 @@ from typing import Any
 
 import numpy as np
 
-from pointdep.data.files import (
-    FORMATS,
-    ArrayFormat,
-    KeyedFormat,
-    TableFormat,
-    is_table,
-    read_table,
-    read_vec,
-    table_columns,
-)
-from pointdep.data.open_rows import (
-    TABLE_SHARDS,
-    all_numbers,
-    column_names,
-    has_embedding,
-    open_rows,
-    read_tables,
-)
+from pointdep.data import files, shards
+from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
 from pointdep.data.raw import Array
-from pointdep.data.shards import require_partners
 from pointdep.errors import InputError
-
-FOLDER = "folder"  # stands for the suffix of a folder of shards
 
 
 def read_pairs(
-    files: Sequence[Path],
-    *,
-    x_columns: str | None,
-    y_columns: str | None,
-    x_key: str = "x",
-    y_key: str = "y",
+    paths: Sequence[Path], *, x_columns: str | None, y_columns: str | None
 ) -> tuple[object, object]:
     """X and Y, as things as_side accepts, from one file with both or from two files.
 
     x_columns, y_columns: comma-separated columns of a table, or the key of an array in a .npz or
-    .safetensors file, where x_key and y_key are meant otherwise.
+    .safetensors file, where "x" and "y" are meant otherwise.
     """
-    paths = [Path(file) for file in files]
+    paths = [Path(path) for path in paths]
     if len(paths) == 1:
-        return _both_sides(paths[0], x_columns, y_columns, x_key, y_key)
+        return _both_sides(paths[0], x_columns, y_columns)
     if len(paths) != 2:
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
-    suffixes = [_suffix(path) for path in paths]
     for path in paths:
+        _kind(path)
         if not path.exists():
             raise InputError(f"{path} does not exist")
-    if all(suffix == ".vec" for suffix in suffixes):
-        return _matched_vectors(paths[0], paths[1], x_columns, y_columns)
-    x, y = _one_side(paths[0], x_columns, x_key, "x"), _one_side(paths[1], y_columns, y_key, "y")
-    require_partners(x, y)
+    if all(path.suffix.lower() == ".vec" for path in paths) and x_columns is y_columns is None:
+        return files.read_vec_pair(*paths)[1:]
+    x = read_side(paths[0], columns=x_columns, key="x", name="x")
+    y = read_side(paths[1], columns=y_columns, key="y", name="y")
+    shards.require_partners(x, y)
     return x, y
 
 
-def remembered(
-    files: Sequence[Path],
-    given: tuple[str | None, str | None],
-    known: tuple[str | None, str | None],
-) -> tuple[str | None, str | None]:
+_OfBoth = tuple[str | None, str | None]
+
+
+def remembered(paths: Sequence[Path], given: _OfBoth, known: _OfBoth) -> _OfBoth:
     """x_columns and y_columns for `read_pairs`: where not given, the known column of lists.
 
     It is taken where the file has it, and leaves files that hold other columns as they were.
     """
-    paths = [Path(file) for file in files]
+    paths = [Path(path) for path in paths]
     if len(paths) == 1 and known[0] == known[1]:
         return given
     x, y = (
@@ -84,17 +60,9 @@ def remembered(
 def _if_there(path: Path, column: str | None) -> str | None:
     if column is None or column != column.strip() or "," in column:  # as no option could say it
         return None
-    if _suffix(path) not in (*TABLE_SHARDS, FOLDER):
+    if _kind(path) is not None and path.suffix.lower() not in shards.TABLE_SHARDS:
         return None
-    return column if column in column_names(path) else None
-
-
-def read_side(path: Path, *, columns: str | None, key: str, name: str) -> object:
-    """One side, as something as_side accepts; name: of the option --NAME-columns, for errors.
-
-    columns: as in read_pairs; key: the array to prefer in a file that holds several.
-    """
-    return _one_side(Path(path), columns, key, name)
+    return column if column in _stored_names(path) else None
 
 
 def read_column(path: Path, column: str | None) -> Array:
@@ -102,19 +70,18 @@ def read_column(path: Path, column: str | None) -> Array:
     file holds only one."""
     path = Path(path)
     values: Any
-    if _has_columns(_suffix(path)):
+    if isinstance(_kind(path), TableFormat | None):
         table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
-            raise InputError(
-                f"{path} has {table.shape[1]} columns: name one of {_listed(table.columns)}"
-            )
+            names = _listed(table.columns)
+            raise InputError(f"{path} has {table.shape[1]} columns: name one of {names}")
         values = table.iloc[:, 0]
         if str(values.dtype) in ("category", "str", "string"):
             values = values.astype(object)
         return np.asarray(values)
-    if _suffix(path) == ".vec":
+    if path.suffix.lower() == ".vec":
         raise InputError(f"{path} holds word vectors: a single column cannot come from a .vec file")
-    values = np.asarray(_one_side(path, column, None, "single"))
+    values = np.asarray(read_side(path, columns=column, key=None, name="single"))
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -122,65 +89,52 @@ def read_column(path: Path, column: str | None) -> Array:
     return np.asarray(values)
 
 
-def _suffix(path: Path) -> str:
+def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
+    """How a file is read, by its suffix; None for Arrow files and folders of shards."""
     suffix = path.suffix.lower()
-    if path.is_dir():
-        return FOLDER
-    known = *sorted(FORMATS), *(shard for shard in TABLE_SHARDS if shard not in FORMATS)
-    if suffix not in known:
+    if path.is_dir() or (suffix in shards.TABLE_SHARDS and suffix not in FORMATS):
+        return None
+    if suffix not in FORMATS:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
-        raise InputError(
-            f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files known are {', '.join(known)}, and folders of shards"
-        )
-    return suffix
+        known = _listed(dict.fromkeys((*sorted(FORMATS), *shards.TABLE_SHARDS)))
+        unknown = f"{path} has the unknown suffix {path.suffix!r}"
+        raise InputError(f"{unknown}: the files known are {known}")
+    return FORMATS[suffix]
 
 
-def _has_columns(suffix: str) -> bool:
-    return suffix in (*TABLE_SHARDS, FOLDER) or isinstance(FORMATS.get(suffix), TableFormat)
-
-
-def _both_sides(
-    path: Path, x_columns: str | None, y_columns: str | None, x_key: str, y_key: str
-) -> tuple[object, object]:
-    suffix = _suffix(path)
-    kind = FORMATS.get(suffix)
+def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tuple[object, object]:
+    kind = _kind(path)
+    if isinstance(kind, ArrayFormat):
+        raise InputError(f"{path} holds one side only: give two files, for X and then for Y")
     if isinstance(kind, KeyedFormat):
-        keys = (x_columns or x_key, y_columns or y_key)
+        keys = (x_columns or "x", y_columns or "y")
         arrays = kind.load(path, keys)
         return arrays[keys[0]], arrays[keys[1]]
-    if _has_columns(suffix):
-        known = table_columns(path) if isinstance(kind, TableFormat) else column_names(path)
-        if x_columns is None or y_columns is None:
-            raise InputError(
-                f"{path} is a table: give --x-columns and --y-columns, comma-separated lists from "
-                f"its columns {_listed(known)}"
-            )
-        x_names, y_names = (
-            split_columns(x_columns, "--x-columns"),
-            split_columns(y_columns, "--y-columns"),
-        )
-        shared = [name for name in x_names if name in y_names]
-        if shared:
-            raise InputError(
-                f"column {shared[0]!r} is on both sides: x and y would trivially agree"
-            )
-        if isinstance(kind, TableFormat) and not _has_embedding(path, [*x_names, *y_names]):
-            table = read_table(path, [*x_names, *y_names])
-            return table[x_names], table[y_names]
-        return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
-    raise InputError(f"{path} holds one side only: give two files, the one for X and then for Y")
+    if x_columns is None or y_columns is None:
+        known = files.table_columns(path) if kind is not None else _stored_names(path)
+        columns = f"--x-columns and --y-columns, from its columns {_listed(known)}"
+        raise InputError(f"{path} is a table: give {columns}")
+    x_names = split_columns(x_columns, "--x-columns")
+    y_names = split_columns(y_columns, "--y-columns")
+    shared = [name for name in x_names if name in y_names]
+    if shared:
+        raise InputError(f"column {shared[0]!r} is on both sides: x and y would trivially agree")
+    if kind is not None and not _has_embedding(path, [*x_names, *y_names]):
+        table = files.read_table(path, [*x_names, *y_names])
+        return table[x_names], table[y_names]
+    return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
 
 
-def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> object:
-    """The array or table for one side of two; key is the array to prefer when there are several."""
-    suffix = _suffix(path)
-    kind = FORMATS.get(suffix)
-    if _has_columns(suffix):
-        return _table_side(
-            path, None if columns is None else split_columns(columns, f"--{side}-columns"), side
-        )
+def read_side(path: Path, *, columns: str | None, key: str | None, name: str) -> object:
+    """One side, as something as_side accepts; name: of the option --NAME-columns, for errors.
+
+    columns: as in read_pairs; key: the array to prefer in a file that holds several.
+    """
+    kind = _kind(path)
+    if isinstance(kind, TableFormat | None):
+        names = None if columns is None else split_columns(columns, f"--{name}-columns")
+        return _table_side(path, names, name)
     if isinstance(kind, KeyedFormat):
         if columns is not None:
             return kind.load(path, [columns])[columns]
@@ -190,48 +144,34 @@ def _one_side(path: Path, columns: str | None, key: str | None, side: str) -> ob
         if key in arrays:
             return arrays[key]
         wanted = "" if key is None else f" and none called {key!r}"
-        raise InputError(
-            f"{path} holds {len(arrays)} arrays{wanted}: name one of {_listed(arrays)}"
-        )
+        raise InputError(f"{path} holds many arrays{wanted}: name one of {_listed(arrays)}")
     if columns is not None:
         raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
-    assert isinstance(kind, ArrayFormat)
     return kind.load(path)
 
 
 def _table_side(path: Path, names: list[str] | None, side: str) -> object:
     """Columns of a table: a source of rows for embeddings and shards of numbers, else in memory."""
-    if is_table(path) and not _has_embedding(path, names):
-        return read_table(path, names)
-    if not all_numbers(path, names):
-        return _whole_table(path, names)
-    return open_rows(path, names, option=f"--{side}-columns")
+    if not is_table(path) or _has_embedding(path, names):
+        schema = shards.first_schema(path)
+        if schema is None or shards.is_numeric(schema, names):
+            return shards.open_rows(path, names, option=f"--{side}-columns")
+    return _whole_table(path, names)
 
 
 def _has_embedding(path: Path, names: list[str] | None) -> bool:
-    return path.suffix.lower() == ".parquet" and has_embedding(path, names)
+    return path.suffix.lower() == ".parquet" and shards.has_lists(shards.first_schema(path), names)
+
+
+def _stored_names(path: Path) -> list[str]:
+    """The columns of shards; none for .npy."""
+    schema = shards.first_schema(path)
+    return [] if schema is None else [str(name) for name in schema.names]
 
 
 def _whole_table(path: Path, names: list[str] | None) -> Any:
     """The named columns, or all, in memory."""
-    if is_table(path):
-        return read_table(path, names)
-    return read_tables(path, names)
-
-
-def _matched_vectors(
-    x_path: Path, y_path: Path, x_columns: str | None, y_columns: str | None
-) -> tuple[Array, Array]:
-    if x_columns is not None or y_columns is not None:
-        raise InputError(f"{x_path} has no named columns: leave out --x-columns and --y-columns")
-    (x_words, x), (y_words, y) = read_vec(x_path), read_vec(y_path)
-    for row, (x_word, y_word) in enumerate(zip(x_words, y_words, strict=False)):
-        if x_word != y_word:
-            raise InputError(
-                f"{x_path} and {y_path} differ in row {row}: {x_word!r} and {y_word!r}; "
-                "write both with the same words in the same order"
-            )
-    return x, y
+    return files.read_table(path, names) if is_table(path) else shards.read_tables(path, names)
 
 
 def split_columns(columns: str, option: str) -> list[str]:

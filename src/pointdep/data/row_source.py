@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numbers
-import queue
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.raw import Array, column_label
+from pointdep.data.raw import MEND, Array, column_label
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +42,10 @@ class RowSource(ABC):
         return len(self.names)
 
     @property
+    def category_mask(self) -> tuple[bool, ...]:
+        return (False,) * self.width
+
+    @property
     def shape(self) -> tuple[int, int]:
         return self.rows, self.width
 
@@ -61,12 +64,10 @@ class RowSource(ABC):
     def __getitem__(self, rows: Any) -> Array:
         """x[3] -> (width,); x[5:8], x[[1, 4]] or x[mask] -> (n, width), read now."""
         if isinstance(rows, numbers.Integral):
-            row: Array = self.take(np.array([range(self.rows)[int(rows)]]))[0]
-            return row
+            return np.asarray(self.take(np.array([range(self.rows)[int(rows)]]))[0])
         if isinstance(rows, slice) and rows.step in (None, 1):
             start, stop, _ = rows.indices(self.rows)
-            pieces = list(self.read(start, max(start, stop), self.step()))
-            return np.concatenate([np.empty((0, self.width), self.dtype), *pieces])
+            return self.load(start, max(start, stop))
         return self.take(np.arange(self.rows)[rows])
 
     def __iter__(self) -> Iterator[Array]:
@@ -93,11 +94,11 @@ class RowSource(ABC):
         """A number of rows that makes a piece of a few megabytes."""
         return max(1, PIECE_NUMBERS // self.width)
 
-    def load(self) -> Array:
-        """All rows, (rows, width), in memory."""
-        out = np.empty(self.shape, self.dtype)
-        done = 0
-        for piece in self.read(0, self.rows, self.step()):
+    def load(self, start: int = 0, stop: int | None = None) -> Array:
+        """These rows, or all, (rows, width), in memory."""
+        stop, done = self.rows if stop is None else stop, 0
+        out = np.empty((stop - start, self.width), self.dtype)
+        for piece in self.read(start, stop, self.step()):
             out[done : done + len(piece)] = piece
             done += len(piece)
         return out
@@ -132,8 +133,8 @@ class ArrayRows(RowSource):
         for first in range(start, stop, step):
             yield np.asarray(self.values[first : min(first + step, stop)])
 
-    def load(self) -> Array:
-        return self.values
+    def load(self, start: int = 0, stop: int | None = None) -> Array:
+        return self.values[start:stop]
 
     def take(self, rows: Rows) -> Array:
         return np.asarray(self.values[rows])
@@ -195,10 +196,8 @@ def require_finite_piece(rows: Tensor, source: RowSource, side: str, first: int)
         return
     row, column = torch.nonzero(~torch.isfinite(rows))[0].tolist()
     what = "NaN" if bool(rows[row, column].isnan()) else "infinity"
-    raise InputError(
-        f"{column_label(side, source.names[column])} holds {what} in "
-        f"{source.whereabouts(first + row)}: drop such rows from both sides or fill the values in"
-    )
+    label, where = column_label(side, source.names[column]), source.whereabouts(first + row)
+    raise InputError(f"{label} holds {what} in {where}: {MEND}")
 
 
 # Reading ahead: the next piece is prepared while the last one is used.
@@ -210,34 +209,8 @@ _END = object()
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """The same items, the next one made by a thread of its own; an error comes in its place."""
-    ready: queue.Queue[object] = queue.Queue(maxsize=1)
-    stopped = threading.Event()
-
-    def offer(item: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not offer(item):
-                    return
-            offer(_END)
-        except BaseException as error:
-            offer(error)
-
-    thread = threading.Thread(target=work, name="pointdep-ahead", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not _END:
-            if isinstance(item, BaseException):
-                raise item
+    with ThreadPoolExecutor(1, "pointdep-ahead") as thread:
+        ready = thread.submit(next, items, _END)
+        while (item := ready.result()) is not _END:
+            ready = thread.submit(next, items, _END)
             yield item  # type: ignore[misc]
-    finally:
-        stopped.set()
-        thread.join()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pointdep.data.files import loading, read_npy
-from pointdep.data.raw import Array
-from pointdep.data.row_source import Rows, RowSource
+from pointdep.data.raw import MEND, Array
+from pointdep.data.row_source import ArrayRows, Rows, RowSource
 from pointdep.errors import InputError, unknown_name
 
 # Columns of Arrow tables as (rows, width) arrays of numbers.
@@ -37,6 +38,11 @@ class Layout:
         """Of the columns of numbers; those of lists have their positions, as in an array."""
         return tuple(str(k) for k in range(self.width)) if self.lists else self.columns
 
+    def __str__(self) -> str:
+        if self.lists:
+            return f"rows of {self.width} numbers ({self.dtype})"
+        return f"the columns {', '.join(self.columns)} ({self.dtype})"
+
 
 def has_lists(schema: Any, columns: Sequence[str] | None) -> bool:
     """Whether one of the named columns, or of all, is of lists."""
@@ -46,7 +52,7 @@ def has_lists(schema: Any, columns: Sequence[str] | None) -> bool:
 def is_numeric(schema: Any, columns: Sequence[str] | None) -> bool:
     """Whether the named columns, or all, are numbers or lists of them (no categories)."""
     fields = [field for field in schema if columns is None or field.name in columns]
-    return all(_dtype(_inner(field.type)) is not None for field in fields)
+    return all(_dtype(field.type) is not None for field in fields)
 
 
 def find_layout(
@@ -60,30 +66,27 @@ def find_layout(
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
-    chosen = tuple(columns) if columns is not None else tuple(known)
-    types = [schema.field(name).type for name in chosen]
-    if any(_is_list(kind) for kind in types) and len(chosen) > 1:
-        listed = [name for name, kind in zip(chosen, types, strict=True) if _is_list(kind)]
-        raise InputError(
-            f"{path} has the column {listed[0]!r} of lists beside others: name one column with "
-            f"{option}, from {', '.join(known)}"
-        )
-    dtypes = [_dtype(_inner(kind)) for kind in types]
-    for name, kind, dtype in zip(chosen, types, dtypes, strict=True):
-        if dtype is None:
+    chosen = tuple(known if columns is None else columns)
+    types = {name: schema.field(name).type for name in chosen}
+    listed = [name for name, kind in types.items() if _is_list(kind)]
+    if listed and len(chosen) > 1:
+        what = f"{path} has the column {listed[0]!r} of lists beside others"
+        raise InputError(f"{what}: name one column with {option}, from {', '.join(known)}")
+    dtypes = []
+    for name, kind in types.items():
+        if (dtype := _dtype(kind)) is None:
             raise InputError(f"{path}: column {name!r} is of type {kind}, which holds no numbers")
-    dtype = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
-    if not _is_list(types[0]):
-        return Layout(chosen, len(chosen), dtype, False)
-    size = getattr(types[0], "list_size", -1)
-    if size <= 0:
+        dtypes.append(dtype)
+    if not listed:
+        return Layout(chosen, len(chosen), np.result_type(*dtypes), False)
+    width = getattr(types[chosen[0]], "list_size", -1)
+    if width <= 0:
         column = first().column(chosen[0])
         _require_no_nulls(column, chosen[0], path, 0)
-        size = len(column[0])
-    width = int(size)
+        width = len(column[0])
     if width == 0:
         raise InputError(f"{path}: column {chosen[0]!r} has an empty list in row 0")
-    return Layout(chosen, width, dtype, True)
+    return Layout(chosen, int(width), dtypes[0], True)
 
 
 def to_matrix(batch: Any, layout: Layout, path: Path | str, row: int) -> Array:
@@ -99,12 +102,9 @@ def to_matrix(batch: Any, layout: Layout, path: Path | str, row: int) -> Array:
         wrong = lengths != layout.width
         if wrong.any():
             at = int(wrong.argmax())
-            raise InputError(
-                f"{path}: column {name!r} has a list of {int(lengths[at])} numbers in row "
-                f"{row + at} where the others have {layout.width}"
-            )
-    values = _numbers(column.flatten(), name, path, row, layout.width)
-    return values.reshape(-1, layout.width)
+            found = f"a list of {int(lengths[at])} numbers in row {row + at}"
+            raise InputError(f"{path}: column {name!r} has {found}, others have {layout.width}")
+    return _numbers(column.flatten(), name, path, row, layout.width).reshape(-1, layout.width)
 
 
 def _numbers(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> Array:
@@ -115,79 +115,74 @@ def _numbers(values: Any, name: str, path: Path | str, row: int, width: int = 1)
 def _require_no_nulls(values: Any, name: str, path: Path | str, row: int, width: int = 1) -> None:
     if values.null_count:
         at = int(values.is_null().to_numpy(zero_copy_only=False).argmax()) // width
-        raise InputError(
-            f"{path}: column {name!r} has a missing value in row {row + at}: drop such rows from "
-            "both sides, or fill the values in"
-        )
+        raise InputError(f"{path}: column {name!r} has a missing value in row {row + at}: {MEND}")
 
 
 def _is_list(kind: Any) -> bool:
     return str(kind).startswith(("list<", "large_list<", "fixed_size_list<"))
 
 
-def _inner(kind: Any) -> Any:
-    return kind.value_type if _is_list(kind) else kind
-
-
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """NumPy's name of an Arrow type of numbers, None for any other."""
+    """NumPy's name of an Arrow type of numbers or of lists of them, None for any other."""
     names = {"halffloat": "float16", "float": "float32", "double": "float64"}
-    name = names.get(str(kind), str(kind))
-    known = {"float16", "float32", "float64"} | {
-        f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-    }
-    return np.dtype(name) if name in known else None
+    found = str(kind.value_type if _is_list(kind) else kind)
+    found = names.get(found, found)
+    return np.dtype(found) if re.fullmatch(r"float(16|32|64)|u?int(8|16|32|64)", found) else None
 
 
 PARQUET_BUFFER = 1 << 20  # bytes of a column read at a time, so that row groups may be large
 _NPY_CUT = 64  # rows
 
 
-class Shard(ABC):
+class TableShard(ABC):
     """One file. cuts: rows of it at which reading may begin, the first 0 and the last `rows`."""
 
     path: Path
-    rows: int
     cuts: Rows
+    schema: Any
+
+    @property
+    def rows(self) -> int:
+        return int(self.cuts[-1])
 
     @abstractmethod
+    def batches(
+        self, start: int, stop: int, step: int, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, Any]]:
+        """Record batches of at most `step` rows from start to stop, each with the number of its
+        first row."""
+
     def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
         """How rows are made of its columns."""
 
-    @abstractmethod
-    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
-        """Rows from the cut `start` to the cut `stop`, in pieces (at most step, width)."""
-
-
-class ParquetShard(Shard):
-    """A Parquet file, opened for each read."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow.parquet as pq
-
-        self.path = path
-        with loading(path), pq.ParquetFile(path) as file:
-            about = file.metadata
-            sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
-            self.schema = file.schema_arrow
-        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
-        self.rows = int(self.cuts[-1])
-
-    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
         def first() -> Any:
-            with self._opened() as file:
-                return next(parquet_batches(file, 0, self.rows, 1, columns))[1]
+            return next(self.batches(0, self.rows, 1, columns))[1]
 
         return find_layout(self.path, self.schema, columns, first, option)
 
     def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
+        """Rows from start to stop, in pieces (at most step, width)."""
         end = start
-        with self._opened() as file:
-            for row, batch in parquet_batches(file, start, stop, step, layout.columns):
-                yield to_matrix(batch, layout, self.path, row)
-                end = row + batch.num_rows
+        for row, batch in self.batches(start, stop, step, layout.columns):
+            yield to_matrix(batch, layout, self.path, row)
+            end = row + batch.num_rows
         if end != stop:
             raise InputError(f"{self.path} ends after row {end} where it promises {stop}")
+
+
+class ParquetShard(TableShard):
+    """A Parquet file, opened for each read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._opened() as file:
+            self.cuts, self.schema = _group_cuts(file), file.schema_arrow
+
+    def batches(
+        self, start: int, stop: int, step: int, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, Any]]:
+        with self._opened() as file:
+            yield from parquet_batches(file, start, stop, step, columns)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -200,6 +195,18 @@ class ParquetShard(Shard):
             yield file
 
 
+def _group_cuts(file: Any) -> Rows:
+    """Where the row groups of an open `ParquetFile` begin and end."""
+    about = file.metadata
+    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _between(cuts: Rows, start: int, stop: int) -> range:
+    """Numbers of the stretches between cuts that hold these rows."""
+    return range(int(np.searchsorted(cuts, start, "right")) - 1, int(np.searchsorted(cuts, stop)))
+
+
 def parquet_batches(
     file: Any, start: int, stop: int, step: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, Any]]:
@@ -207,90 +214,61 @@ def parquet_batches(
 
     Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
     """
-    about = file.metadata
-    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
-    ends = np.cumsum([0, *sizes])
-    first = int(np.searchsorted(ends, start, side="right")) - 1
-    last = int(np.searchsorted(ends, stop))
-    row = int(ends[first])
-    for batch in file.iter_batches(
-        batch_size=step,
-        row_groups=list(range(first, last)),
-        columns=None if columns is None else list(columns),
-        use_threads=False,
-    ):
+    cuts = _group_cuts(file)
+    groups, chosen = _between(cuts, start, stop), None if columns is None else list(columns)
+    row = int(cuts[groups.start])
+    for batch in file.iter_batches(step, list(groups), columns=chosen, use_threads=False):
         begin, end = max(row, start), min(row + batch.num_rows, stop)
         if end > begin:
             yield begin, batch.slice(begin - row, end - begin)
         row += batch.num_rows
 
 
-class ArrowShard(Shard):
+class ArrowShard(TableShard):
     """An Arrow (Feather) file, memory-mapped; one in the streaming format too."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with loading(path):
-            batches = self._reader
-            sizes = [batches(k).num_rows for k in range(self._count)]
-        self.cuts = np.cumsum([0, *sizes], dtype=np.int64)
-        self.rows = int(self.cuts[-1])
-
-    @cached_property
-    def _opened(self) -> tuple[Any, int, Any]:
         import pyarrow as pa
 
-        file = pa.memory_map(str(self.path))
-        try:
-            reader = pa.ipc.open_file(file)
-        except pa.ArrowInvalid:
-            file.seek(0)
-            stream = pa.ipc.open_stream(file)
-            kept = list(stream)
-            return kept.__getitem__, len(kept), stream.schema
-        return reader.get_batch, reader.num_record_batches, reader.schema
+        self.path = path
+        with loading(path):
+            file = pa.memory_map(str(path))
+            try:
+                reader = pa.ipc.open_file(file)
+            except pa.ArrowInvalid:
+                file.seek(0)
+                reader = pa.ipc.open_stream(file)
+                kept = list(reader)
+                self._batch, count = kept.__getitem__, len(kept)
+            else:
+                self._batch, count = reader.get_batch, reader.num_record_batches
+            sizes = [self._batch(k).num_rows for k in range(count)]
+        self.schema, self.cuts = reader.schema, np.cumsum([0, *sizes], dtype=np.int64)
 
-    @property
-    def _reader(self) -> Any:
-        return self._opened[0]
-
-    @property
-    def _count(self) -> int:
-        return self._opened[1]
-
-    @property
-    def schema(self) -> Any:
-        return self._opened[2]
-
-    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
-        def first() -> Any:
-            number = int(np.searchsorted(self.cuts, 0, side="right")) - 1  # some may be empty
-            return self._reader(number).slice(0, 1)
-
-        return find_layout(self.path, self.schema, columns, first, option)
-
-    def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
-        row = start
-        for number in range(*np.searchsorted(self.cuts, [start, stop]).tolist()):
+    def batches(
+        self, start: int, stop: int, step: int, columns: Sequence[str] | None
+    ) -> Iterator[tuple[int, Any]]:
+        del columns  # all are mapped
+        for number in _between(self.cuts, start, stop):
             with loading(self.path):
-                batch = self._reader(number)
-            for first in range(0, batch.num_rows, step):
-                part = batch.slice(first, step)
-                yield to_matrix(part, layout, self.path, row)
-                row += part.num_rows
+                batch = self._batch(number)
+            begin, end = self.cuts[number : number + 2].tolist()
+            last = min(stop, end)
+            for row in range(max(start, begin), last, step):
+                yield row, batch.slice(row - begin, min(step, last - row))
 
 
-class NpyShard(Shard):
-    """A .npy file, memory-mapped."""
+class NpyShard:
+    """A .npy file, memory-mapped, as a shard without a schema."""
+
+    schema = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
         values = read_npy(path, empty=True)
         if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
-            raise InputError(
-                f"{path} holds an array of shape {values.shape} and type {values.dtype}: shards "
-                "are rows of numbers"
-            )
+            kind = f"{values.shape} of {values.dtype}"
+            raise InputError(f"{path} holds {kind}: shards are rows of numbers")
         self.values = values if values.ndim == 2 else values[:, None]
         self.rows = len(values)
         self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
@@ -302,11 +280,11 @@ class NpyShard(Shard):
 
     def read(self, start: int, stop: int, step: int, layout: Layout) -> Iterator[Array]:
         del layout  # an array has one only
-        for first in range(start, stop, step):
-            yield np.asarray(self.values[first : min(first + step, stop)])
+        return ArrayRows(self.values).read(start, stop, step)
 
 
-SHARDS: dict[str, type[ParquetShard] | type[ArrowShard] | type[NpyShard]] = {
+Shard = ParquetShard | ArrowShard | NpyShard
+SHARDS: dict[str, type[Shard]] = {
     ".parquet": ParquetShard,
     ".arrow": ArrowShard,
     ".feather": ArrowShard,
@@ -343,31 +321,15 @@ class ShardedRows(RowSource):
         for shard, at in zip(self.shards[first:], self.starts[first:].tolist(), strict=False):
             if at >= stop:
                 break
-            own = max(start - at, 0), min(stop - at, shard.rows)
-            yield from _between_cuts(shard, *own, step, self.layout)
-
-
-def _between_cuts(
-    shard: Shard, start: int, stop: int, step: int, layout: Layout
-) -> Iterator[Array]:
-    """Any rows of a shard: what is read before and after them, up to the next cut, is left out."""
-    first, last = np.searchsorted(shard.cuts, start, "right") - 1, np.searchsorted(shard.cuts, stop)
-    at = int(shard.cuts[first])
-    for piece in shard.read(at, int(shard.cuts[last]), step, layout):
-        wanted = piece[max(start - at, 0) : max(stop - at, 0)]
-        if len(wanted):
-            yield wanted
-        at += len(piece)
+            yield from shard.read(max(start - at, 0), min(stop - at, shard.rows), step, self.layout)
 
 
 def require_partners(x: object, y: object) -> None:
     """InputError naming the first shard whose number of rows is not that of its partner."""
     if isinstance(x, ShardedRows) and isinstance(y, ShardedRows):
-        sides = (
-            (side.shards[0].path.parent, [(shard.path, shard.rows) for shard in side.shards])
-            for side in (x, y)
-        )
-        require_equal_rows(*sides)
+        folders = [side.shards[0].path.parent for side in (x, y)]
+        files = [[(shard.path, shard.rows) for shard in side.shards] for side in (x, y)]
+        require_equal_rows(*zip(folders, files, strict=True))
 
 
 ShardSizes = tuple[object, Sequence[tuple[object, int]]]
@@ -379,19 +341,99 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
 
     If both sides have as many files, these are partners and must have the same numbers of rows.
     """
-    if len(x[1]) == len(y[1]):
-        for pair in zip(x[1], y[1], strict=True):
-            (fewer, least), (more, most) = sorted(pair, key=lambda file: file[1])
-            if least != most:
-                raise InputError(
-                    f"{fewer} has {least} rows but its partner {more} has {most}: row i of each "
-                    "must describe the same pair"
-                )
-        return
-    totals = [sum(rows for _, rows in files) for _, files in (x, y)]
-    if totals[0] != totals[1]:
-        sides = " and ".join(
-            f"{folder} has {total} rows in {len(files)} file(s)"
-            for (folder, files), total in zip((x, y), totals, strict=True)
+    pairs = [sorted(pair, key=itemgetter(1)) for pair in zip(x[1], y[1], strict=False)]
+    differ = [
+        f"{one} has {rows} rows but its partner {other} has {others}"
+        for (one, rows), (other, others) in pairs
+        if rows != others
+    ]
+    if len(x[1]) != len(y[1]):
+        n, m = (sum(rows for _, rows in files) for _, files in (x, y))
+        totals = (
+            f"{x[0]} has {n} rows in {len(x[1])} file(s) and {y[0]} has {m} rows in {len(y[1])}"
         )
-        raise InputError(f"{sides}: row i of each must describe the same pair")
+        differ = [totals] if n != m else []
+    if differ:
+        raise InputError(f"{differ[0]}: row i of each must describe the same pair")
+
+
+# From a path to a source of rows.
+
+TABLE_SHARDS = (".parquet", ".arrow", ".feather", ".ipc")
+
+
+def open_rows(
+    path: str | Path, columns: Sequence[str] | str | None = None, *, option: str = "columns="
+) -> ShardedRows:
+    """The rows of a file, or of a folder of shards, as they stand on disk.
+
+    path: a .parquet, .arrow, .feather or .npy file, or a folder of such files of one kind, which
+    follow each other by the numbers and letters of their names (part-2 before part-10).
+    columns: one column of lists (an embedding), or columns of numbers; None for all there are.
+    Nothing is read yet but the sizes and the layout of every file, which must be the same in all.
+    """
+    wanted = [columns] if isinstance(columns, str) else columns
+    shards = [SHARDS[file.suffix.lower()](file) for file in shard_files(Path(path))]
+    kept = [shard for shard in shards if shard.rows]
+    if not kept:
+        raise InputError(f"{path} is empty: it has no rows")
+    layout = kept[0].layout(wanted, option)
+    for shard in kept[1:]:
+        other = shard.layout(wanted if wanted is not None else layout.columns or None, option)
+        if other != layout:
+            first = f"{kept[0].path} has {layout}: all shards need one schema"
+            raise InputError(f"{shard.path} has {other} where {first}")
+    return ShardedRows(shards, layout)
+
+
+def shard_files(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder in their order."""
+    if not path.is_dir():
+        with loading(path):
+            return [path]
+    found = [f for f in path.iterdir() if f.is_file() and not f.name.startswith((".", "_"))]
+    found.sort(key=lambda file: by_numbers(file.name))
+    known = f"shards ({', '.join(SHARDS)})"
+    if not found:
+        raise InputError(f"{path} is a folder that holds no {known}: give one that does, or a file")
+    for file in found:
+        if file.suffix.lower() not in SHARDS or file.suffix.lower() != found[0].suffix.lower():
+            raise InputError(f"{file} is among the shards: a folder holds one kind of {known}")
+    return found
+
+
+def first_schema(path: Path) -> Any:
+    """The Arrow schema of the first of a path's files, None for .npy."""
+    file = shard_files(path)[0]
+    return SHARDS[file.suffix.lower()](file).schema
+
+
+def read_tables(path: Path, columns: Sequence[str] | None) -> Any:
+    """Columns of any kind, of all files together, as a pandas DataFrame in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import feather
+
+    tables: list[Any] = []
+    chosen = None if columns is None else list(columns)
+    for file in shard_files(path):
+        with loading(file):
+            known = first_schema(file).names
+            for name in chosen or ():
+                if name not in known:
+                    raise InputError(f"{file} has no column {name!r}")
+            read = pq.read_table if file.suffix.lower() == ".parquet" else feather.read_table
+            table = read(file, columns=chosen)
+            names = tables[0].schema.names if tables else table.schema.names
+            if sorted(table.schema.names) == sorted(names):
+                table = table.select(names)
+            if tables and not table.schema.equals(tables[0].schema):
+                raise InputError(f"{file} has other columns than {shard_files(path)[0]}")
+            tables.append(table)
+    return pa.concat_tables(tables).to_pandas()
+
+
+def by_numbers(name: str) -> tuple[list[tuple[int, str]], str]:
+    """ "part-10" -> parts that compare as numbers where they are numbers; "1" goes after "01"."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts], name

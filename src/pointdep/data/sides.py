@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,27 +40,25 @@ class Table:
 
     names: tuple[str, ...]
     named: bool
-    rows: int
-    block: Array | None
-    columns: tuple[Array, ...]
     declared: tuple[bool, ...]
+    block: Array | None
+    columns: tuple[Array, ...] = ()
+
+    def column(self, position: int) -> Array:
+        """(rows,) values of the column at this position."""
+        return self.columns[position] if self.block is None else self.block[:, position]
 
 
 def tabulate(values: Any, side: str) -> Table:
     """Read any accepted container; side ("X" or "Y") is for the messages."""
     if isinstance(values, RowSource):
-        declared = (False,) * values.width
-        return Table(values.names, values.named, values.rows, values.load(), (), declared)
+        return Table(values.names, values.named, values.category_mask, values.load())
     if isinstance(values, str | os.PathLike):
-        raise InputError(
-            f"{side} is {os.fspath(values)!r}, not rows. If that is a path: fit what "
-            "pointdep.open_rows opens there, or what you have read from it"
-        )
+        path = os.fspath(values)
+        raise InputError(f"{side} is {path!r}, not rows: give what pointdep.open_rows opens")
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
-        raise SparseInputError(
-            f"Sparse data was passed for {side}: make it dense with {side}.toarray()"
-        )
+        raise _sparse(side, "toarray")
     if "torch" in libraries and hasattr(values, "detach"):
         return _from_array(_tensor_to_array(values, side), side)
     if "pandas" in libraries:
@@ -70,11 +68,13 @@ def tabulate(values: Any, side: str) -> Table:
     return _from_array(_to_array(values, side), side)
 
 
+def _sparse(side: str, method: str) -> SparseInputError:
+    return SparseInputError(f"Sparse data was passed for {side}: make it dense by .{method}()")
+
+
 def _tensor_to_array(tensor: Any, side: str) -> Array:
     if str(tensor.layout) != "torch.strided":
-        raise SparseInputError(
-            f"Sparse data was passed for {side}: make it dense with {side}.to_dense()"
-        )
+        raise _sparse(side, "to_dense")
     tensor = tensor.detach().cpu()
     if str(tensor.dtype).startswith(("torch.bfloat", "torch.float8")):
         tensor = tensor.float()  # NumPy has no such dtype, and float32 holds each value exactly
@@ -84,46 +84,37 @@ def _tensor_to_array(tensor: Any, side: str) -> Array:
 
 def _to_array(values: Any, side: str) -> Array:
     if np.ma.is_masked(values):
-        raise InputError(
-            f"{side} is a masked array with missing values: drop those rows from both sides "
-            "or call .filled(value)"
-        )
+        raise InputError(f"{side} is a masked array with missing values: drop or .filled() them")
     try:
         array = np.asarray(values)
         # NumPy silently turns the 1 of [1, "a"] into text; as objects the mixture can be seen.
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{side} is no table of numbers or strings ({error}): "
-            "give every row the same number of columns"
-        ) from error
+        what = f"no table, with as many columns in every row ({error})"
+        raise InputError(f"{side} is {what}") from error
     return array
 
 
 def _from_array(array: Array, side: str) -> Table:
     if array.ndim == 0 or array.ndim > 2:
-        raise InputError(
-            f"{side} has {array.ndim} dimensions (shape={array.shape}) but needs 1 or 2. "
-            "Reshape your data: reshape to (rows, columns)"
-        )
+        shape = f"{array.ndim} dimensions (shape={array.shape})"
+        raise InputError(f"{side} has {shape} but needs 1 or 2. Reshape your data: (rows, columns)")
     block = array.reshape(-1, 1) if array.ndim == 1 else array
     _require_some(block.shape, side)
     names = tuple(str(position) for position in range(block.shape[1]))
     declared = (False,) * len(names)
     if block.dtype.kind in "biuf":
-        return Table(names, False, block.shape[0], block, (), declared)
+        return Table(names, False, declared, block)
     columns = tuple(plain_column(block[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, False, block.shape[0], None, columns, declared)
+    return Table(names, False, declared, None, columns)
 
 
 def _require_some(shape: tuple[int, ...], side: str) -> None:
     for size, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if size == 0:
-            raise InputError(
-                f"{side}: found array with 0 {what} (shape={tuple(shape)}) "
-                "while a minimum of 1 is required."
-            )
+            found = f"found array with 0 {what} (shape={tuple(shape)})"
+            raise InputError(f"{side}: {found} while a minimum of 1 is required.")
 
 
 def _from_pandas(values: Any, side: str) -> Table:
@@ -139,9 +130,9 @@ def _from_pandas(values: Any, side: str) -> Table:
     dtypes = set(frame.dtypes)
     shared = dtypes.pop()
     if not dtypes and isinstance(shared, np.dtype) and shared.kind in "biuf":
-        return Table(names, named, len(frame), frame.to_numpy(), (), declared)
+        return Table(names, named, declared, frame.to_numpy())
     columns = tuple(_pandas_column(frame.iloc[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, named, len(frame), None, columns, declared)
+    return Table(names, named, declared, None, columns)
 
 
 def _pandas_column(series: Any, name: str, side: str) -> Array:
@@ -169,38 +160,18 @@ def _pandas_column(series: Any, name: str, side: str) -> Array:
 
 
 def _from_polars(values: Any, side: str) -> Table:
+    import polars as pl
+
     named = hasattr(values, "columns")
     frame = values if named else values.to_frame()
-    _require_some(frame.shape, side)
-    names = tuple(column or "0" for column in frame.columns)
-    shown = [str(dtype) for dtype in frame.dtypes]
-    declared = tuple(text.startswith(("Categorical", "Enum")) for text in shown)
-    numeric = all(dtype.is_integer() or dtype.is_float() for dtype in frame.dtypes)
-    if numeric and len(set(shown)) == 1:
+    frame = frame.rename({"": "0"}) if "" in frame.columns else frame
+    one_type = len(set(frame.dtypes)) == 1 and frame.height > 0
+    if one_type and (frame.dtypes[0].is_integer() or frame.dtypes[0].is_float()):
         # Missing numbers come out as NaN, which is then reported as in any float column.
-        block = frame.to_numpy()
-        return Table(names, named, frame.height, block, (), declared)
-    columns = tuple(
-        _polars_column(series, name, side)
-        for series, name in zip(frame.get_columns(), names, strict=True)
-    )
-    return Table(names, named, frame.height, None, columns, declared)
-
-
-def _polars_column(series: Any, name: str, side: str) -> Array:
-    dtype = series.dtype
-    if dtype.is_decimal():
-        import polars as pl
-
-        series, dtype = series.cast(pl.Float64), pl.Float64
-    if dtype.is_numeric() or dtype.is_temporal():
-        return plain_column(series.to_numpy(), name, side)
-    if series.null_count():
-        row = int(series.is_null().to_numpy().argmax())
-        raise missing_category(series.null_count(), row, name, side)
-    if str(dtype) == "Boolean":
-        return np.asarray(series.to_numpy())
-    return plain_column(np.fromiter(series, dtype=object, count=len(series)), name, side)
+        names = tuple(frame.columns)
+        return Table(names, named, (False,) * len(names), frame.to_numpy())
+    decimals = pl.selectors.decimal().cast(pl.Float64)
+    return replace(_from_pandas(frame.with_columns(decimals).to_pandas(), side), named=named)
 
 
 def plain_column(values: Array, name: str, side: str) -> Array:
@@ -211,10 +182,7 @@ def plain_column(values: Array, name: str, side: str) -> Array:
     if kind == "S":
         return np.char.decode(values, "utf-8", "replace")
     if kind == "c":
-        raise InputError(
-            f"Complex data not supported: {label} is complex; "
-            "give the real and imaginary parts as two columns"
-        )
+        raise InputError(f"Complex data not supported: give {label} as two columns of real numbers")
     if kind in "mM":
         raise _holds_times(label, values.dtype)
     if kind in "OT":
@@ -223,10 +191,7 @@ def plain_column(values: Array, name: str, side: str) -> Array:
 
 
 def _holds_times(label: str, dtype: object) -> InputError:
-    return InputError(
-        f"{label} holds dates or time spans ({dtype}): turn them into numbers, "
-        "such as seconds since a start, or into strings"
-    )
+    return InputError(f"{label} holds dates or time spans ({dtype}): turn them into numbers")
 
 
 def _from_objects(values: Array, name: str, side: str) -> Array:
@@ -234,30 +199,28 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
 
     A table of mixed columns turned into one array holds numbers as objects, so they are taken.
     """
-    if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in values):
-        numbers = np.array(values.tolist())
-        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
-    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=len(values))
+    count = len(values)
+    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=count)
     if is_string.all():
         return values.astype(str)
-    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
-    if is_string.any() and (is_string | missing).all():
+    is_number = np.fromiter((_is_number(v) for v in values), dtype=bool, count=count)
+    if is_number.all():
+        numbers = np.array(values.tolist())
+        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
+    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=count)
+    labels = is_string | np.fromiter((isinstance(v, bool) for v in values), bool, count=count)
+    if labels.any() and missing.any() and (labels | missing).all():
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
-    types = sorted({type(value).__name__ for value in values})
     # Among numbers it is the odd one out that offends, not the first number.
-    ordinary = (
-        is_string
-        if is_string.any()
-        else np.fromiter(
-            (isinstance(v, (int, float, np.number)) for v in values), dtype=bool, count=len(values)
-        )
-    )
-    row = 0 if ordinary.all() else int((~ordinary).argmax())
+    row = int((is_string if is_string.any() else is_number).argmin())
+    found = f"Python objects, a {type(values[row]).__name__} in row {row}"
     raise InputError(
-        f"{column_label(side, name)} holds Python objects of type {', '.join(types)} (row {row}: "
-        f"{type(values[row]).__name__}): convert it with .astype(float) for numbers or "
-        ".astype(str) for categories, or pass a DataFrame whose columns have their own dtypes"
+        f"{column_label(side, name)} holds {found}: convert it with .astype(float) or .astype(str)"
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _is_missing(value: Any) -> bool:
@@ -266,16 +229,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-__all__ = [
-    "RawSide",
-    "SideEncoder",
-    "SparseInputError",
-    "as_side",
-    "as_source",
-    "require_same_length",
-    "side_digest",
-    "warn_of_other_order",
-]
+__all__ = ["RawSide", "SideEncoder", "as_side", "as_source", "require_same_length"]
+__all__ += ["SparseInputError", "side_digest", "warn_of_other_order"]
 
 # A single integer column with no more values than this is taken for a label.
 MOST_LABELS = 100
@@ -294,25 +249,24 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
     discrete = None if discrete is None else bool(discrete)
     table = tabulate(values, name)
     mask = _category_mask(table, name, discrete)
-    if table.block is not None and not any(mask):
-        if not isinstance(values, RowSource):
-            require_finite(table.block, table.names, name)
-            return RawSide(table.block, table.names, (), table.rows, table.named, mask)
-        require_finite(table.block, table.names, name, values.whereabouts)
-        column = values.list_column
-        return RawSide(table.block, table.names, (), table.rows, table.named, mask, column)
-    columns = table.columns if table.block is None else tuple(table.block.T)
-    numeric = [part for part, is_cat in zip(columns, mask, strict=True) if not is_cat]
-    numeric_names = tuple(c for c, is_cat in zip(table.names, mask, strict=True) if not is_cat)
-    for column, numbers in zip(numeric_names, numeric, strict=True):
-        require_finite(numbers.reshape(-1, 1), (column,), name)
+    whereabouts = list_column = None
+    if isinstance(values, RowSource):
+        whereabouts, list_column = values.whereabouts, values.list_column
+    numeric_at = [i for i, is_category in enumerate(mask) if not is_category]
+    numeric = table.block
+    if numeric is None or any(mask):
+        parts = [table.column(i) for i in numeric_at]
+        numeric = np.column_stack(parts) if parts else None
+    names = tuple(table.names[i] for i in numeric_at)
+    if numeric is not None:
+        require_finite(numeric, names, name, whereabouts)
     categorical = tuple(
-        (column, _category_values(part, column, name))
-        for column, part, is_cat in zip(table.names, columns, mask, strict=True)
-        if is_cat
+        (column, _category_values(table.column(i), column, name))
+        for i, column in enumerate(table.names)
+        if mask[i]
     )
-    block = np.column_stack(numeric) if numeric else None
-    return RawSide(block, numeric_names, categorical, table.rows, table.named, mask)
+    rows = len(table.column(0))
+    return RawSide(numeric, names, categorical, rows, table.named, mask, list_column)
 
 
 def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSource | RawSide:
@@ -330,10 +284,10 @@ def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSou
 
 def warn_of_other_order(x: Any, y: Any, name: str = "Y") -> None:
     """Rows are paired by position: one pandas index in two orders is likely a mistake."""
-    indexes: list[Any] = [getattr(side, "index", None) for side in (x, y)]
-    if any(not hasattr(index, "sort_values") for index in indexes):
+    here: Any = getattr(x, "index", None)
+    there: Any = getattr(y, "index", None)
+    if not hasattr(here, "sort_values") or not hasattr(there, "sort_values"):
         return
-    here, there = indexes
     if len(here) != len(there) or here.equals(there):
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
@@ -349,22 +303,17 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
     width = len(table.names)
     if discrete is True:
         return (True,) * width
-    if table.block is not None:
-        kinds = (table.block.dtype.kind,) * width
-    else:
-        kinds = tuple(column.dtype.kind for column in table.columns)
+    kinds = [table.column(i).dtype.kind for i in range(width)]
     if discrete is False:
         for column, kind in zip(table.names, kinds, strict=True):
             if kind == "U":
-                raise InputError(
-                    f"{column_label(side, column)} holds strings, which cannot be numbers: "
-                    "leave discrete unset for this side, or convert the column"
-                )
+                label = column_label(side, column)
+                raise InputError(f"{label} holds strings, not numbers: leave discrete unset")
         return (False,) * width
     if width == 1 and kinds[0] in "iu":
-        lone = table.block[:, 0] if table.block is not None else table.columns[0]
+        lone = table.column(0)
         distinct = _count_distinct(lone, stop_after=MOST_LABELS)
-        is_label = distinct <= MOST_LABELS and distinct < table.rows / 2
+        is_label = distinct <= MOST_LABELS and distinct < len(lone) / 2
         return (is_label or table.declared[0],)
     return tuple(
         kind in "bU" or declared for kind, declared in zip(kinds, table.declared, strict=True)
@@ -386,9 +335,6 @@ def _category_values(values: Array, column: str, side: str) -> Array:
         return values
     require_finite(values.reshape(-1, 1), (column,), side)
     if _count_distinct(values, stop_after=MOST_FLOAT_CATEGORIES) > MOST_FLOAT_CATEGORIES:
-        raise InputError(
-            f"{column_label(side, column)} holds more than {MOST_FLOAT_CATEGORIES} distinct "
-            "floating-point values, too many for categories: leave discrete unset for this side, "
-            "or bin the column"
-        )
+        many = f"more than {MOST_FLOAT_CATEGORIES} distinct values, no categories"
+        raise InputError(f"{column_label(side, column)} holds {many}: leave discrete unset, or bin")
     return values.astype(np.float64)

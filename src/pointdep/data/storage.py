@@ -45,21 +45,18 @@ def replaced_folder(path: Path) -> Iterator[Path]:
             new = Path(scratch, "new")
             new.mkdir()
             yield new
-            put_in_place(new, path, aside=Path(scratch, "old"))
+            # Folders cannot be exchanged in one move: the old one comes back if the second fails.
+            aside = Path(scratch, "old")
+            try:
+                if path.exists():
+                    path.replace(aside)
+                new.replace(path)
+            except BaseException:
+                if aside.exists() and not path.exists():
+                    aside.replace(path)
+                raise
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def put_in_place(new: Path, path: Path, aside: Path) -> None:
-    """Folders cannot be exchanged in one move, so the old one comes back if the second fails."""
-    try:
-        if path.exists():
-            path.replace(aside)
-        new.replace(path)
-    except BaseException:
-        if aside.exists() and not path.exists():
-            aside.replace(path)
-        raise
 
 
 def check_target(path: Path, parts: Collection[str] = ()) -> None:
@@ -67,10 +64,26 @@ def check_target(path: Path, parts: Collection[str] = ()) -> None:
 
     parts: models that it holds as folders.
     """
+    require_target(path, {_ABOUT, _WEIGHTS, *parts}, _read_about, "a model")
+
+
+def require_target(path: Path, own: set[str], read: Callable[[Path], object], what: str) -> None:
+    """Saving replaces the whole folder, so it may hold such a thing and nothing else.
+
+    own: names of its files; read: raises ModelFileError where it is none; what: "a model".
+    """
     if path.is_file():
-        raise InputError(f"{path} is a file; a model is saved as a folder: choose another name")
-    if path.is_dir():
-        require_replaceable(path, {_ABOUT, _WEIGHTS, *parts}, _read_about, "a model")
+        raise InputError(f"{path} is a file; {what} is saved as a folder: choose another name")
+    found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    foreign = found - own
+    if not foreign and found:
+        try:
+            read(path)
+        except ModelFileError:
+            foreign = found
+    if foreign:
+        wanted = f"choose an empty or new folder, or one with nothing but {what}"
+        raise InputError(f"{path} holds other files, such as {min(foreign)}: {wanted}")
     parent = path.resolve().parent
     if not parent.is_dir():
         what = "is a file, not a folder" if parent.exists() else "does not exist: make it first"
@@ -80,31 +93,8 @@ def check_target(path: Path, parts: Collection[str] = ()) -> None:
         with tempfile.TemporaryDirectory(dir=parent, prefix=f".{path.name}."):
             pass
     except OSError as error:
-        reason = error.strerror or error
-        raise InputError(
-            f"nothing can be written in {parent} ({reason}): choose another place"
-        ) from None
-
-
-def require_replaceable(
-    path: Path, own: set[str], read: Callable[[Path], object], what: str
-) -> None:
-    """Saving replaces the whole folder, so it may hold such a thing and nothing else.
-
-    own: names of its files; read: raises ModelFileError where it is none; what: "a model".
-    """
-    found = {entry.name for entry in path.iterdir()}
-    foreign = found - own
-    if not foreign and found:
-        try:
-            read(path)
-        except ModelFileError:
-            foreign = found
-    if foreign:
-        raise InputError(
-            f"{path} holds other files, such as {min(foreign)}: choose an empty or new folder, or "
-            f"one with nothing but {what}, to be replaced"
-        )
+        reason = f"nothing can be written in {parent} ({error.strerror or error})"
+        raise InputError(f"{reason}: choose another place") from None
 
 
 def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -113,15 +103,12 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     version = about.get("format_version")
     if not isinstance(version, int):
         raise ModelFileError(f"{path / _ABOUT} names no format version: it is damaged")
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
+        newer = version > FORMAT_VERSION
+        age, remedy = ("a newer", "upgrade pointdep") if newer else ("an earlier", "fit again")
         raise ModelFileError(
-            f"{path} was written by a newer pointdep (format {version}, this version reads "
-            f"{FORMAT_VERSION}): upgrade pointdep"
-        )
-    if version < FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} was written by an earlier pointdep (format {version}, this version reads "
-            f"{FORMAT_VERSION}): fit again"
+            f"{path} was written by {age} pointdep (format {version}, this version reads "
+            f"{FORMAT_VERSION}): {remedy}"
         )
     claimed = about.pop("about_sha256", None)
     if claimed != _digest(about):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
-from pointdep.data.raw import Array
+from pointdep.data.raw import Array, require_same_length
 from pointdep.data.row_source import PIECE_NUMBERS, ArrayRows, Rows, RowSource
 from pointdep.data.shards import require_partners
-from pointdep.errors import InputError
 
 BLOCKS = 512
 """Blocks of adjacent rows in a full chunk: what is read at once, from wherever it lies."""
@@ -22,25 +21,12 @@ _OPEN = 32  # stretches of shards that are read side by side
 _CHUNK_NUMBERS = 1 << 25  # numbers in a chunk, both sides together
 
 
-@dataclass(frozen=True, eq=False)
-class Chunk:
+class Chunk(NamedTuple):
     """Some rows: their numbers (n,), and x: (n, dx) and y: (n, dy) as they were stored."""
 
     numbers: Rows
     x: Array
     y: Array
-
-
-class _Nothing(RowSource):
-    """Rows of no columns: only how many there are."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.names, self.named = rows, (), False
-        self.dtype = np.dtype(np.float32)
-
-    def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
-        for first in range(start, stop, step):
-            yield np.empty((min(step, stop - first), 0), np.float32)
 
 
 class PairSource:
@@ -54,11 +40,7 @@ class PairSource:
 
     def __init__(self, x: RowSource, y: RowSource) -> None:
         require_partners(x, y)
-        if x.rows != y.rows:
-            raise InputError(
-                f"inconsistent numbers of samples: X has {x.rows} rows, Y has {y.rows} rows; row i "
-                "of each must describe the same pair"
-            )
+        require_same_length(x, y)
         self.x, self.y, self.rows = x, y, x.rows
         self.width = x.width + y.width
         self.block = max(_LEAST_BLOCK, self.chunk_rows() // BLOCKS)
@@ -67,7 +49,7 @@ class PairSource:
     def numbers_only(self) -> PairSource:
         """The same rows in the same chunks and shuffles, without what is in them."""
         found = copy(self)
-        found.x = found.y = _Nothing(self.rows)
+        found.x = found.y = ArrayRows(np.empty((self.rows, 0), np.float32))
         return found
 
     def step(self) -> int:
@@ -88,16 +70,8 @@ class PairSource:
         most = max(readers * _CHUNK_NUMBERS // self.width, least, 1)
         return -(-self.rows // max(1, -(-self.rows // most)))
 
-    def ordered(self, rows: int) -> Iterator[Chunk]:
-        """All pairs in the order they have, in chunks of at most `rows`."""
-        yield from self.read(0, self.rows, rows)
-
     def shuffled(
-        self,
-        rows: int,
-        random: np.random.Generator,
-        most: int | None = None,
-        part: slice | None = None,
+        self, rows: int, random: Generator, most: int | None = None, part: slice | None = None
     ) -> Iterator[Chunk]:
         """All pairs once, in chunks of about `rows`, or only the first `most` of them.
 
@@ -144,11 +118,12 @@ class PairSource:
 
 def _in_blocks(pieces: Iterator[Chunk], size: int) -> Iterator[Chunk]:
     """The same rows, `size` at a time, however they were stored; so that the shuffle of rows does
-    not depend on it."""
+    not depend on it. pieces: of at most `size` rows."""
     held: list[Chunk] = []
     missing = size
     for piece in pieces:
-        for part in (_part_of(piece, 0, missing), _part_of(piece, missing, size)):
+        for rows in (slice(missing), slice(missing, size)):
+            part = Chunk(*(values[rows] for values in piece))
             if not len(part.numbers):
                 continue
             held.append(part)
@@ -160,16 +135,8 @@ def _in_blocks(pieces: Iterator[Chunk], size: int) -> Iterator[Chunk]:
         yield _joined(held)
 
 
-def _part_of(piece: Chunk, start: int, stop: int) -> Chunk:
-    return Chunk(piece.numbers[start:stop], piece.x[start:stop], piece.y[start:stop])
-
-
 def _joined(pieces: list[Chunk]) -> Chunk:
-    return Chunk(
-        np.concatenate([piece.numbers for piece in pieces]),
-        np.concatenate([piece.x for piece in pieces]),
-        np.concatenate([piece.y for piece in pieces]),
-    )
+    return Chunk(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
 def side_by_side(xs: Iterator[Any], ys: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -181,35 +148,28 @@ def side_by_side(xs: Iterator[Any], ys: Iterator[Any]) -> Iterator[tuple[Any, An
         if x is None or y is None:
             return
         size = min(len(x), len(y))
-        yield _first(x, size), _first(y, size)
-        x, y = (None if len(side) == size else _rest(side, size) for side in (x, y))
+        yield _rows(x, slice(size)), _rows(y, slice(size))
+        x, y = (None if len(side) == size else _rows(side, slice(size, None)) for side in (x, y))
 
 
-def _first(rows: Any, size: int) -> Any:
-    return rows.iloc[:size] if hasattr(rows, "iloc") else rows[:size]
-
-
-def _rest(rows: Any, size: int) -> Any:
-    return rows.iloc[size:] if hasattr(rows, "iloc") else rows[size:]
-
-
-def _cuts_of_both(x: Rows, y: Rows) -> Rows:
-    """Those that both sides have; where they are few, those of the side with the longer stretches.
-
-    The other side then reads some rows of its own shorter stretches twice: better than stretches so
-    long that nothing is shuffled.
-    """
-    both, longer = np.intersect1d(x, y), min(x, y, key=len)
-    return both if 2 * len(both) >= len(longer) else longer
+def _rows(values: Any, rows: Any) -> Any:
+    """These rows of an array or a data frame."""
+    return (values.iloc if hasattr(values, "iloc") else values)[rows]
 
 
 def _segments(rows: int, block: int, x_cuts: Rows | None, y_cuts: Rows | None) -> Rows:
-    """(k, 2): between cuts of the sides, and not shorter than a block needs to be."""
+    """(k, 2): between cuts of the sides, and not shorter than a block needs to be.
+
+    Of the cuts those that both sides have; where they are few, those of the side with the longer
+    stretches. The other side then reads some rows of its own shorter stretches twice: better than
+    stretches so long that nothing is shuffled.
+    """
     given = [cuts for cuts in (x_cuts, y_cuts) if cuts is not None]
     if not given:
         cuts = np.arange(0, rows, block, dtype=np.int64)
     else:
-        cuts = given[0] if len(given) == 1 else _cuts_of_both(given[0], given[1])
+        both, cuts = np.intersect1d(given[0], given[-1]), min(given, key=len)
+        cuts = both if 2 * len(both) >= len(cuts) else cuts
         # Of many short stretches, those are joined that begin in the same block.
         cuts = cuts[np.unique(cuts // block, return_index=True)[1]]
         cuts = cuts[cuts < rows]
@@ -222,11 +182,7 @@ def _segments(rows: int, block: int, x_cuts: Rows | None, y_cuts: Rows | None) -
 def paired_parts(x: Any, y: Any, step: int) -> Iterator[tuple[int, Any, Any]]:
     """The first row's number and the same at most `step` rows of x and of y, from first to last."""
     require_partners(x, y)
-    if len(x) != len(y):
-        raise InputError(
-            f"inconsistent numbers of samples: X has {len(x)} rows, Y has {len(y)} rows; row i of "
-            "each must describe the same pair"
-        )
+    require_same_length(x, y)
     start = 0
     for a, b in side_by_side(_parts(x, step), _parts(y, step)):
         yield start, _like(x, a), _like(y, b)
@@ -235,21 +191,14 @@ def paired_parts(x: Any, y: Any, step: int) -> Iterator[tuple[int, Any, Any]]:
 
 def sampled(values: Any, rows: Rows) -> Any:
     """The rows of these numbers, in memory."""
-    if isinstance(values, RowSource):
-        return ArrayRows(values.take(rows), values.names, values.named)
-    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+    taken = values.take(rows) if isinstance(values, RowSource) else _rows(values, rows)
+    return _like(values, taken)
 
 
 def _parts(values: Any, step: int) -> Iterator[Any]:
     if isinstance(values, RowSource):
-        yield from values.read(0, values.rows, step)
-        return
-    for first in range(0, len(values), step):
-        yield _slice(values, first, first + step)
-
-
-def _slice(values: Any, start: int, stop: int) -> Any:
-    return values.iloc[start:stop] if hasattr(values, "iloc") else values[start:stop]
+        return values.read(0, values.rows, step)
+    return (_rows(values, slice(at, at + step)) for at in range(0, len(values), step))
 
 
 def _like(whole: Any, part: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.files import read_npz, read_vec
+from pointdep.data.files import read_npz, read_vec_pair, reading
 from pointdep.errors import InputError
 
 _KEYS = ("words", "audio", "text")
@@ -37,28 +37,9 @@ def read_word_pairs(
     if data is not None:
         return read_npz_pairs(data)
     if audio is None or text is None:
-        raise InputError(
-            "no word vectors were named: give --audio FILE.vec and --text FILE.vec, or --data "
-            "FILE.npz with the arrays words, audio and text"
-        )
-    return read_vec_pairs(audio, text)
-
-
-def read_vec_pairs(audio: Path, text: Path) -> WordPairs:
-    """Two files in word2vec's text format, with the same words in the same order."""
-    (heard, audio_rows), (read, text_rows) = read_vec(audio), read_vec(text)
-    for row, (one, other) in enumerate(zip(heard, read, strict=False)):
-        if one != other:
-            raise InputError(
-                f"line {row + 2} is {one!r} in {audio} and {other!r} in {text}: both files must "
-                "have the same words in the same order"
-            )
-    if len(heard) != len(read):
-        raise InputError(
-            f"{audio} has {len(heard)} words and {text} has {len(read)}: both files must have the "
-            "same words in the same order"
-        )
-    return _checked(f"{audio}", heard, {f"{audio}": audio_rows, f"{text}": text_rows})
+        raise InputError("give the word vectors: --audio FILE.vec and --text FILE.vec, or --data")
+    words, heard, read = read_vec_pair(audio, text)
+    return _checked(f"{audio}", words, {f"{audio}": heard, f"{text}": read})
 
 
 def read_npz_pairs(path: Path) -> WordPairs:
@@ -68,24 +49,15 @@ def read_npz_pairs(path: Path) -> WordPairs:
     if words.ndim != 1 or words.dtype.kind not in "US":
         raise InputError(f"{path}: words must be one column of strings, not {words.dtype}")
     for key in _KEYS[1:]:
-        if arrays[key].ndim != 2 or arrays[key].dtype.kind not in "fiu":
-            raise InputError(f"{path}: {key} must be numbers, a row of them for each word")
-        if len(arrays[key]) != len(words):
-            raise InputError(
-                f"{path} has {len(words)} words and {len(arrays[key])} rows of {key}: each word "
-                "needs one row"
-            )
-    spelt = [_decoded(path, word) for word in words.tolist()]
+        side = arrays[key]
+        if side.ndim != 2 or side.dtype.kind not in "fiu" or len(side) != len(words):
+            found = f"{side.shape} of {side.dtype}"
+            raise InputError(f"{path}: {key} must be numbers, a row for each word, not {found}")
+    with reading(path, "not UTF-8 text"):
+        spelt = (
+            words.tolist() if words.dtype.kind == "U" else np.char.decode(words, "utf-8").tolist()
+        )
     return _checked(f"{path}", spelt, {f"{path}, {key}": arrays[key] for key in _KEYS[1:]})
-
-
-def _decoded(path: Path, word: str | bytes) -> str:
-    if isinstance(word, str):
-        return word
-    try:
-        return word.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: the word {word!r} is not UTF-8 text") from None
 
 
 def _checked(path: str, words: Sequence[str], sides: dict[str, NDArray[Any]]) -> WordPairs:
@@ -93,17 +65,12 @@ def _checked(path: str, words: Sequence[str], sides: dict[str, NDArray[Any]]) ->
     seen: dict[str, int] = {}
     for row, word in enumerate(words):
         if word in seen:
-            raise InputError(
-                f"{path}: the word {word!r} stands in row {seen[word]} and in row {row} (from 0): "
-                "every word must come once"
-            )
+            raise InputError(f"{path}: {word!r} stands in row {seen[word]} and in row {row}")
         seen[word] = row
     for name, side in sides.items():
         broken = np.flatnonzero(~np.isfinite(side).all(1))
         if len(broken):
-            raise InputError(
-                f"{name}: the vector of {words[broken[0]]!r} (row {broken[0]}, from 0) holds a "
-                "value that is not finite"
-            )
+            row = broken[0]
+            raise InputError(f"{name}: the vector of {words[row]!r} (row {row}) is not finite")
     audio, text = (np.asarray(side, dtype=np.float32) for side in sides.values())
     return WordPairs(np.array(words), audio, text)

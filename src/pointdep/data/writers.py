@@ -20,10 +20,8 @@ def check_writable(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """InputError when path could not be written; call it before a long computation."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
-        raise InputError(
-            f"{path} has the unknown suffix {path.suffix!r}: "
-            f"the files written here are {', '.join(suffixes)}"
-        )
+        known = ", ".join(suffixes)
+        raise InputError(f"{path} has the unknown suffix {path.suffix!r}: choose from {known}")
     if path.is_dir():
         raise InputError(f"{path} is a folder: give a file")
     if not path.parent.is_dir():
@@ -40,10 +38,25 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
     The file appears whole or not at all, and an interrupted run leaves an older one as it was.
     """
     path = Path(path)
+    suffix = path.suffix.lower()
     check_writable(path)
-    _check_columns(path, columns)
+    shapes = {name: np.shape(values) for name, values in columns.items()}
+    if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 1:
+        raise InputError(f"{path}: a table needs columns (rows,) of one length, not {shapes}")
+    if suffix == ".npy" and "pmi" not in columns:
+        raise InputError(f"{path}: there is no column 'pmi' for .npy: write .csv or .parquet")
     with whole_file(path) as file:
-        _write(file, path.suffix.lower(), columns)
+        if suffix == ".npy":
+            np.save(file, np.asarray(columns["pmi"]), allow_pickle=False)
+        elif suffix == ".csv":
+            import pandas as pd
+
+            pd.DataFrame(dict(columns)).to_csv(file, index=False, mode="wb")
+        else:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            pq.write_table(pa.table({name: pa.array(v) for name, v in columns.items()}), file)
 
 
 @contextmanager
@@ -61,31 +74,3 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _check_columns(path: Path, columns: Mapping[str, Array]) -> None:
-    lengths = {name: np.shape(values) for name, values in columns.items()}
-    if not lengths or any(len(shape) != 1 for shape in lengths.values()):
-        raise InputError(f"{path}: a table needs one-dimensional columns, not {lengths}")
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {shape[0]}" for name, shape in lengths.items())
-        raise InputError(f"{path}: the columns differ in length: {listed}")
-    if path.suffix.lower() == ".npy" and "pmi" not in columns:
-        raise InputError(
-            f"{path}: a .npy file holds the column 'pmi' alone, and this table has only "
-            f"{', '.join(columns)}: write a .csv or .parquet file"
-        )
-
-
-def _write(file: BinaryIO, suffix: str, columns: Mapping[str, Array]) -> None:
-    if suffix == ".npy":
-        np.save(file, np.asarray(columns["pmi"]), allow_pickle=False)
-    elif suffix == ".csv":
-        import pandas as pd
-
-        pd.DataFrame(dict(columns)).to_csv(file, index=False, mode="wb")
-    else:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table({name: pa.array(v) for name, v in columns.items()}), file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Of Okabe and Ito, readable on white.
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#767676"
+_Style = dict[str, Any]
 
 
 def axes(ax: Axes | None, size: tuple[float, float] = (6.0, 3.8)) -> Axes:
@@ -73,16 +74,10 @@ def plot_pmi(
     ax.axvline(mean, color=BLUE, linewidth=1.2, linestyle="--", label=f"mean of pairs, {mean:.2f}")
     if suspects is not None and suspects.any():
         found = np.clip(pairs[suspects], edges[0], edges[-1])
-        ax.plot(
-            found,
-            np.full(len(found), 0.02),
-            "|",
-            color=VERMILION,
-            markersize=9,
-            markeredgewidth=1.5,
-            transform=ax.get_xaxis_transform(),
-            label=f"{len(found):,} suspect{'s' if len(found) > 1 else ''}",
-        )
+        name = f"{len(found):,} suspect{'s' if len(found) > 1 else ''}"
+        style: _Style = {"color": VERMILION, "markersize": 9, "markeredgewidth": 1.5}
+        low = np.full(len(found), 0.02)
+        ax.plot(found, low, "|", transform=ax.get_xaxis_transform(), label=name, **style)
     ax.set(xlabel="PMI in nats (0: no more often together than by chance)", ylabel="density")
     ax.set_ylim(0.0, _HEADROOM * ax.get_ylim()[1])
     ax.legend(frameon=False, fontsize="small")
@@ -145,31 +140,17 @@ def plot_pairs(
     place = np.arange(len(chosen)) + np.where(split & (np.arange(len(chosen)) >= k), 1, 0)
     values = pmi[chosen]
     error = None if stderr is None else stderr[chosen]
-    colours = np.where(values >= 0, BLUE, VERMILION)
-    ax.barh(
-        place,
-        values,
-        0.75,
-        color=list(colours),
-        xerr=error,
-        error_kw={"ecolor": "0.25", "elinewidth": 1.0, "capsize": 2},
-    )
+    colours = list(np.where(values >= 0, BLUE, VERMILION))
+    whiskers = {"ecolor": "0.25", "elinewidth": 1.0, "capsize": 2}
+    ax.barh(place, values, 0.75, color=colours, xerr=error, error_kw=whiskers)
     names = [f"row {row}" if labels is None else short(labels[row]) for row in chosen]
     ax.set_yticks(place, names, fontsize="small")
     ax.invert_yaxis()
     if split:
-        ax.text(
-            0.5,
-            k,
-            f"{len(order) - 2 * k:,} pairs between",
-            color=GREY,
-            fontsize="small",
-            ha="center",
-            va="center",
-            transform=ax.get_yaxis_transform(),
-            bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.5},
-            zorder=3,
-        )
+        style: _Style = {"color": GREY, "fontsize": "small", "ha": "center", "va": "center"}
+        style["bbox"] = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.5}
+        between = f"{len(order) - 2 * k:,} pairs between"
+        ax.text(0.5, k, between, transform=ax.get_yaxis_transform(), zorder=3, **style)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set_xlabel("PMI in nats" + ("" if stderr is None else ", with standard errors"))
     return tidy(ax)
@@ -188,42 +169,23 @@ _TICKS = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.99
 _TWO_SIDED_95 = 1.96
 
 
-class Bin(Protocol):
-    """Pairs of like log r: logits, predicted and observed, and the error of the latter."""
+def plot_reliability(curve: Sequence[Any], verdict: str, ax: Axes | None = None) -> Axes:
+    """Observed against predicted, both on the logit scale, with 95 % bars and the diagonal.
 
-    @property
-    def predicted(self) -> float: ...
-    @property
-    def observed(self) -> float: ...
-    @property
-    def stderr(self) -> float: ...
-
-
-def plot_reliability(curve: Sequence[Bin], verdict: str, ax: Axes | None = None) -> Axes:
-    """Observed against predicted, both on the logit scale, with 95 % bars and the diagonal."""
+    curve: bins of pairs of like log r, with `predicted`, `observed` and the `stderr` of the latter.
+    """
     ax = axes(ax, (5.0, 5.4))
-    predicted = [point.predicted for point in curve]
-    observed = [point.observed for point in curve]
-    reach = [_TWO_SIDED_95 * point.stderr for point in curve]
-    ends = [
-        *predicted,
-        *(o - r for o, r in zip(observed, reach, strict=True)),
-        *(o + r for o, r in zip(observed, reach, strict=True)),
-    ] or [-2.0, 2.0]
-    margin = 0.05 * (max(ends) - min(ends)) + 0.2
-    low, high = min(ends) - margin, max(ends) + margin
+    predicted = np.array([point.predicted for point in curve])
+    observed = np.array([point.observed for point in curve])
+    reach = _TWO_SIDED_95 * np.array([point.stderr for point in curve])
+    ends = np.concatenate([predicted, observed - reach, observed + reach])
+    ends = ends if len(curve) else np.array([-2.0, 2.0])
+    margin = 0.05 * np.ptp(ends) + 0.2
+    low, high = float(ends.min() - margin), float(ends.max() + margin)
     ax.plot([low, high], [low, high], color="0.6", linewidth=1, label="as it should be")
-    if curve:
-        ax.errorbar(
-            predicted,
-            observed,
-            yerr=reach,
-            fmt="o",
-            color=BLUE,
-            markersize=4,
-            capsize=2,
-            label="95 % interval",
-        )
+    if len(curve):
+        style: _Style = {"fmt": "o", "color": BLUE, "markersize": 4, "capsize": 2}
+        ax.errorbar(predicted, observed, yerr=reach, label="95 % interval", **style)
     ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
     ax.set_xlabel("log r, as estimated")
     ax.set_ylabel("log r, as observed on held-out pairs")
@@ -258,17 +220,9 @@ def plot_mi_against_n(
     ax = axes(ax)
     values, ends = np.asarray(nats), np.asarray(ci).T
     ax.axhspan(*ends[:, -1], color=BLUE, alpha=0.1, linewidth=0, label="interval of all rows")
-    ax.errorbar(
-        rows,
-        values,
-        yerr=np.abs(ends - values),
-        fmt="o-",
-        color=BLUE,
-        linewidth=1.2,
-        markersize=5,
-        capsize=3,
-        label=f"estimate, {100 * confidence:g} % interval",
-    )
+    name = f"estimate, {100 * confidence:g} % interval"
+    style: _Style = {"color": BLUE, "linewidth": 1.2, "markersize": 5, "capsize": 3}
+    ax.errorbar(rows, values, yerr=np.abs(ends - values), fmt="o-", label=name, **style)
     ax.set_xscale("log")
     ax.set_xticks(rows, [f"{n:,}" for n in rows])
     ax.minorticks_off()
@@ -283,29 +237,15 @@ def plot_training(history: Sequence[Mapping[str, Sequence[Any]]], ax: Axes | Non
     if not history:
         raise InputError("nothing was trained here, so that there are no curves to draw")
     ax = axes(ax)
-    curves = {
-        part: np.array([epoch[part] for epoch in history], float) for part in ("train", "stop")
-    }
+    trained, held = (np.array([epoch[p] for epoch in history], float) for p in ("train", "stop"))
     epochs = np.arange(1, len(history) + 1)
-    for part, colour, name in (
-        ("train", BLUE, "training batches"),
-        ("stop", VERMILION, "rows held out to stop"),
-    ):
-        lines = ax.plot(epochs, curves[part], color=colour, linewidth=1.1, alpha=0.8)
-        lines[0].set_label(name)
-    held = curves["stop"]
+    for curves, colour in ((trained, BLUE), (held, VERMILION)):
+        lines = ax.plot(epochs, curves, color=colour, linewidth=1.1, alpha=0.8)
+        lines[0].set_label("training batches" if curves is trained else "rows held out to stop")
     known = np.flatnonzero(np.isfinite(held).any(0))
     best = [int(np.nanargmax(held[:, replica])) for replica in known]
-    ax.plot(
-        epochs[best],
-        held[best, known],
-        "o",
-        color=VERMILION,
-        markersize=5,
-        markeredgecolor="white",
-        label="best, by replica",
-        zorder=3,
-    )
+    style: _Style = {"color": VERMILION, "markersize": 5, "markeredgecolor": "white", "zorder": 3}
+    ax.plot(epochs[best], held[best, known], "o", label="best, by replica", **style)
     ax.set(xlabel="epoch", ylabel="objective (higher is better)")
     ax.locator_params(axis="x", integer=True)
     ax.legend(frameon=False, fontsize="small")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep.core.critics import Critic, build_critic, critic_class, replica_generators
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
@@ -20,9 +21,10 @@ from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
-from pointdep.fitting.engine import Checkpoint, Engine, Trained
+from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.state import Checkpoint
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -54,10 +56,7 @@ class CriticSettings:
     def critic_link(self) -> str:
         """What the critic's output stands for."""
         if self.kind.models_log_ratio and self.link not in {"auto", "log_ratio"}:
-            raise InputError(
-                f"link={self.link!r}: the critic {self.critic!r} models log r; leave link at "
-                "'auto', or choose another critic, such as 'concat'"
-            )
+            raise InputError(f"link={self.link!r}: the critic {self.critic!r} models log r")
         if self.link == "auto":
             return "log_ratio" if self.kind.models_log_ratio else "score"
         return self.link
@@ -90,25 +89,13 @@ def make_model(
     activation = settings.activation
     if activation == "auto":
         activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
-    critic = build_critic(
-        settings.critic,
-        replicas,
-        x_dim,
-        y_dim,
-        hidden=settings.hidden,
-        embedding_dim=settings.embedding_dim,
-        activation=activation,
-        wide=settings.wide,
-    )
-    kind = settings.kind
-    return RatioModel(
-        critic,
-        kind.side_map(replicas, x_dim),
-        kind.side_map(replicas, y_dim),
-        [method] * replicas,
-        settings.critic_link,
-        (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None,
-    )
+    how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
+    how |= {"activation": activation, "wide": settings.wide}
+    critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
+    kind, methods = settings.kind, [method] * replicas
+    maps = kind.side_map(replicas, x_dim), kind.side_map(replicas, y_dim)
+    fronts = (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None
+    return RatioModel(critic, *maps, methods, settings.critic_link, fronts)
 
 
 def batch_shape(
@@ -124,13 +111,14 @@ def batch_shape(
     largest: the batch that "auto" does not exceed.
     """
     everything = settings.kind.separable or method.bounded_by_batch
-    for name, value in (("batch_size", batch_size), ("negatives", negatives)):
+    for name, value, words in (
+        ("batch_size", batch_size, ("auto",)),
+        ("negatives", negatives, ("auto", "all")),
+    ):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        words = ("auto", "all") if name == "negatives" else ("auto",)
         if not whole and not (isinstance(value, str) and value in words):
-            raise InputError(
-                f"{name}={value!r} must be a whole number or {' or '.join(map(repr, words))}"
-            )
+            allowed = " or ".join(map(repr, words))
+            raise InputError(f"{name}={value!r} must be a whole number or {allowed}")
     if isinstance(batch_size, str):
         batch = min(max(smallest // _PASS_STEPS, _SMALLEST_BATCH), largest, smallest)
         if method.bounded_by_batch and not settings.kind.separable:
@@ -144,10 +132,8 @@ def batch_shape(
         block = int(negatives) + 1
     if isinstance(batch_size, str):
         if block > smallest:
-            raise InputError(
-                f"negatives={negatives} but a split has only {smallest} training rows: choose at "
-                f"most {smallest - 1}, or leave it at 'auto'"
-            )
+            limit = f"a split has only {smallest} training rows: choose at most {smallest - 1}"
+            raise InputError(f"negatives={negatives} but {limit}")
         batch = max(block, batch - batch % block)
     return batch, block
 
@@ -174,78 +160,59 @@ def train_model(
     model.critic.reset(replica_generators(options.seed, model.replicas))
     has_closed_form = model.critic.has_closed_form
     if not model.critic.ranked:  # normal scores are left as they are
-        _fit_standardizers(model, rows)
+        for replica, split in enumerate(rows.splits):
+            train = torch.from_numpy(split.train).to(device)
+            for standardizer, values, encoder in (
+                (model.x_map, rows.x, rows.encoder_x),
+                (model.y_map, rows.y, rows.encoder_y),
+            ):
+                assert isinstance(standardizer, Standardizer)
+                numeric = torch.from_numpy(encoder.numeric_mask)
+                standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
     if has_closed_form:
-        fit_closed_form(
-            model,
-            rows.x,
-            rows.y,
-            rows.splits,
-            seed=options.seed,
-            groups=rows.groups,
-            canonical=canonical,
-        )
+        fit_closed_form(model, rows, canonical)
     processes.align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
-        engine = Engine(
+        trained = Engine(
             model,
-            rows.x,
-            rows.y,
-            rows.splits,
+            rows,
             options,
-            groups=rows.groups,
             progress=progress or Silent(),
             checkpoint=checkpoint,
             batches=batches,
             processes=processes,
-        )
-        trained = engine.run()
+        ).run()
     model.eval()
     model.requires_grad_(False)
     if model.critic.is_mixture:
-        fit_mixture(model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups)
+        fit_mixture(model, rows)
     judged = has_closed_form and model.methods[0].reference == "none"
     if judged and not keep_unproven:
-        drop_unproven_network(
-            model, rows.x, rows.y, rows.splits, seed=options.seed, groups=rows.groups
-        )
+        drop_unproven_network(model, rows)
     processes.align_(model.state_dict().values())
     if judged and model.critic.silent and len(trained.history) >= options.patience:
         # More epochs would have improved what is not used. After fewer nobody knows its use.
-        trained = replace(
-            trained, flags=tuple(f for f in trained.flags if f.name != "still_improving")
-        )
+        flags = tuple(flag for flag in trained.flags if flag.name != "still_improving")
+        trained = replace(trained, flags=flags)
     return trained
-
-
-def _fit_standardizers(model: RatioModel, rows: PairedRows) -> None:
-    """Those of each replica, on its training rows."""
-    for replica, split in enumerate(rows.splits):
-        train = torch.from_numpy(split.train).to(rows.x.device)
-        for standardizer, values, encoder in (
-            (model.x_map, rows.x, rows.encoder_x),
-            (model.y_map, rows.y, rows.encoder_y),
-        ):
-            numeric = torch.from_numpy(encoder.numeric_mask)
-            assert isinstance(standardizer, Standardizer)
-            standardizer.fit_replica(replica, values[train].cpu(), numeric)
 
 
 def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:
     """The checkpoint file, in a folder that exists and can be written."""
-    place = Path(path)
+    place, reason = Path(path), ""
     if place.is_dir():
-        raise InputError(f"checkpoint={str(path)!r} is a folder: give the name of a file in it")
-    folder = place.resolve().parent
-    if not folder.is_dir():
-        raise InputError(f"checkpoint={str(path)!r}: its folder does not exist")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"checkpoint={str(path)!r} cannot be written: {reason}") from None
+        reason = "is a folder: give the name of a file in it"
+    elif not place.resolve().parent.is_dir():
+        reason = "cannot be used: its folder does not exist"
+    else:
+        try:
+            with tempfile.TemporaryFile(dir=place.resolve().parent):
+                pass
+        except OSError as error:
+            reason = f"cannot be written: {error.strerror or error}"
+    if reason:
+        raise InputError(f"checkpoint={str(path)!r} {reason}")
     return Checkpoint(place, identity, settings)

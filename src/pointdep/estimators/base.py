@@ -8,16 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from pointdep.data import sides
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-    as_side,
-    require_same_length,
-    warn_of_other_order,
-)
+from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.display.html_repr import card
-from pointdep.errors import InputError
+from pointdep.errors import FitWarning, Flag, InputError, warn_caller
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -27,11 +22,11 @@ def read_pairs(
     X: Any, Y: Any, groups: Any, discrete: tuple[bool | None, bool | None]
 ) -> tuple[RawSide, RawSide, NDArray[np.int64] | None]:
     """Rows to fit on: both sides, as many of each, and their groups as numbers."""
-    raw_x = as_side(X, "X", discrete=discrete[0])
-    raw_y = as_side(Y, "Y", discrete=discrete[1])
-    warn_of_other_order(X, Y)
+    raw_x = sides.as_side(X, "X", discrete=discrete[0])
+    raw_y = sides.as_side(Y, "Y", discrete=discrete[1])
+    sides.warn_of_other_order(X, Y)
     codes = group_codes(groups)
-    require_same_length(raw_x, raw_y, codes)
+    sides.require_same_length(raw_x, raw_y, codes)
     return raw_x, raw_y, codes
 
 
@@ -40,6 +35,7 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
 
     n_rows_: int
     n_features_in_: int
+    flags_: tuple[Flag, ...]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -55,6 +51,14 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} requires y to be passed, but the target y is None: call "
                 "fit(X, Y) with two arrays of paired rows"
             )
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        return tuple(str(flag) for flag in self.flags_)
+
+    def _warn_of_flags(self) -> None:
+        for note in self._notes:
+            warn_caller(note, FitWarning)
 
     def _set_features(self, encoder: SideEncoder) -> None:
         """scikit-learn's attributes of X."""
@@ -74,11 +78,10 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "n_rows_"):
             return card(f"{name}, not fitted", [options])
         of_y = getattr(getattr(self, "encoder_y_", None), "names", ())
-        sides = f"{self.n_features_in_} columns of X"
-        sides += f", {len(of_y)} of Y" if of_y else ""
-        of = ("fitted on", f"{self.n_rows_:,} rows, {sides}")
-        notes = [str(flag) for flag in getattr(self, "flags_", ())]
-        return card(name, [of, *self._found(), options], notes=notes)
+        columns = f"{self.n_features_in_} columns of X"
+        columns += f", {len(of_y)} of Y" if of_y else ""
+        of = ("fitted on", f"{self.n_rows_:,} rows, {columns}")
+        return card(name, [of, *self._found(), options], notes=self._notes)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Before `_repr_html_`, where a notebook asks for it; scikit-learn has one of its own."""

@@ -12,48 +12,20 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from pointdep import errors
 from pointdep.data import storage
 from pointdep.data.sides import RawSide
-from pointdep.errors import (
-    MEANINGS,
-    FitWarning,
-    Flag,
-    InputError,
-    names_nearest_option,
-    require_whole,
-    unknown_name,
-    warn_caller,
-)
-from pointdep.estimators import persistence
-from pointdep.estimators.calibrated_model import (
-    CalibratedCritic,
-    assembled,
-    calibrated_model,
-    critic_of,
-    stderr_of,
-)
+from pointdep.errors import MEANINGS, Flag, InputError, unknown_name
+from pointdep.estimators import calibrated_model, embeddings, persistence
+from pointdep.estimators.calibrated_model import BUFFERS, CalibratedCritic
 from pointdep.estimators.calibration import calibrate
-from pointdep.estimators.embeddings import (
-    Embeddings,
-    Function,
-    RowKind,
-    Source,
-    Table,
-    as_table,
-    draws,
-    flat,
-    read_rows,
-    require_exact,
-    row_kind,
-)
+from pointdep.estimators.embeddings import RowKind, Table, as_table
 from pointdep.estimators.fit_rows import FitRows
-from pointdep.estimators.permutation import PermutationNull
 from pointdep.estimators.pointwise import ANSWER_SEED, Array32, PointwiseDependency, some_rows
 from pointdep.fitting.data_flags import duplicate_flags
-from pointdep.fitting.progress import show
+from pointdep.fitting.progress import Silent, show
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
-from pointdep.inference.out_of_fold import out_of_fold
 
 # What makes a calibration doubtful.
 
@@ -73,10 +45,8 @@ def pair_flags(
     unsure = stderr > _UNSURE * slope and stderr * spread > _BLURRED
     if count >= _FEW and not unsure:
         return []
-    message = (
-        f"{MEANINGS['few_pairs']} (slope {slope:.3g} +- {stderr:.2g}, by {count} "
-        f"{'groups' if grouped else 'pairs'}). Give more pairs that the model was not trained on"
-    )
+    by = f"slope {slope:.3g} +- {stderr:.2g}, by {count} {'groups' if grouped else 'pairs'}"
+    message = f"{MEANINGS['few_pairs']} ({by}). Give more pairs that the model was not trained on"
     return [Flag("few_pairs", (), message)]
 
 
@@ -86,9 +56,8 @@ def reference_flags(size: int, pmi: NDArray[np.float32]) -> list[Flag]:
     if not size or typical <= math.log(size / _SPARE):
         return []
     message = (
-        f"{MEANINGS['reference_too_small']}: what is a function of the query is found from {size} "
-        f"candidates, and with PMI of {typical:.1f} nats fewer than {_SPARE} of them are like the "
-        "right one. Give more pairs"
+        f"{MEANINGS['reference_too_small']}: with PMI of {typical:.1f} nats fewer than {_SPARE} of "
+        f"the {size} candidates are like the right one. Give more pairs"
     )
     return [Flag("reference_too_small", (), message)]
 
@@ -132,7 +101,7 @@ class CalibratedDependency(PointwiseDependency):
     cv, stream, checkpoint, distributed = None, False, None, False
     discrete_x = discrete_y = False
 
-    @names_nearest_option
+    @errors.names_nearest_option
     def __init__(
         self,
         critic: Any = "inner",
@@ -163,64 +132,41 @@ class CalibratedDependency(PointwiseDependency):
         """
         self._require_y(Y)
         side = self._query_side()
-        for_function = callable(self.critic)
-        self._kinds = row_kind(X, for_function), row_kind(Y, for_function)
-        require_whole("folds", self.folds, least=2)
+        self._kinds = RowKind.of(X, callable(self.critic)), RowKind.of(Y, callable(self.critic))
+        errors.require_whole("folds", self.folds, least=2)
         how: dict[str, Any] = {"seed": self._seed(), "device": self._device()}
-        rows = read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
-        if isinstance(self.critic, str) and rows.x.shape[1] != rows.y.shape[1]:
-            raise InputError(
-                f"X has {rows.x.shape[1]} columns and Y {rows.y.shape[1]}: embeddings must be of "
-                "one space"
-            )
+        rows = embeddings.read_rows(X, Y, groups, self._kinds, folds=self.folds, **how)
+        widths = rows.x.shape[1], rows.y.shape[1]
+        if isinstance(self.critic, str) and widths[0] != widths[1]:
+            raise InputError(f"X and Y have {widths} columns: embeddings must be of one space")
         source = self._source().to(rows.x.device)
         if isinstance(source, Table):
             source.name_rows(rows.x, rows.y, rows.codes)
         with show("calibrating", enabled=self.progress):
-            found = calibrate(
-                source,
-                rows.x,
-                rows.y,
-                rows.splits,
-                queries=side,
-                codes=rows.codes,
-                seed=rows.seed,
-            )
-            model = calibrated_model(source, found, rows, side)
-            held = out_of_fold(
-                model, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
-            )
-        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        self._set_fitted(model, rows.encoder_x, rows.encoder_y, len(rows.x))
+            found = calibrate(source, rows, side)
+            model = calibrated_model.calibrated_model(source, found, rows, side)
+            held = FitRows(rows).out_of_fold(model, Silent())
+        self._keep(model, FitRows(rows), held)
         self._set_slope()
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
         # A row also decides, through the calibrations, what the others are found to have.
-        self.oof_values_[found.rows] += len(rows.x) * found.influence.reported.numpy()
-        self.groups_, self.training_rows_ = rows.codes, FitRows(rows).kept()
-        count = draws(rows.codes, len(rows.x))
+        self.oof_values_[found.rows] += len(rows.x) * found.reported.numpy()
+        count = embeddings.draws(rows.codes, len(rows.x))
         resolution = math.sqrt(found.weights.shape[1] / 2) / count
         self.bias_ = FittingBias(closed_form=max(found.gap, 0.0), resolution=resolution)
-        self.jackknife_ = rows.jackknife_factor()
         self.history_: list[Any] = []
         copies = groups is None and not isinstance(source, Table)
+        slope = self.slope_, self.slope_stderr_
         self.flags_ = (
             *(duplicate_flags(rows.x, rows.y) if copies else ()),
-            *pair_flags(
-                self.slope_,
-                self.slope_stderr_,
-                spread=found.spread,
-                count=count,
-                grouped=groups is not None,
-            ),
-            *reference_flags(len(critic_of(model).reference), held.pmi),
+            *pair_flags(*slope, spread=found.spread, count=count, grouped=groups is not None),
+            *reference_flags(len(self._critic.reference), held.pmi),
             *held.flags,
         )
         check = self.check()
         if check.conclusive and not check.passed:
             message = f"{MEANINGS['check_fails']}. {check.verdict}"
             self.flags_ = (*self.flags_, Flag("check_fails", (), message))
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
+        self._warn_of_flags()
         return self
 
     def read_out(self, logits: Any, reference: Any = None) -> Array32:
@@ -230,31 +176,45 @@ class CalibratedDependency(PointwiseDependency):
         logits with a sample of candidates, (n, N), as large as that of the calibration.
         """
         check_is_fitted(self, "model_")
-        critic = critic_of(self.model_)
+        critic = self._critic
         values = _numbers(logits, "logits")
         sample = None if reference is None else _numbers(reference, "reference")
         if (sample is None) != (critic.queries is None):
             kind, verb = ("one-sided", "needs") if sample is None else ("two-sided", "takes no")
-            raise InputError(
-                f"read_out of a {kind} model {verb} reference, the logits of the queries with a "
-                "sample of candidates"
-            )
+            raise InputError(f"read_out of a {kind} model {verb} reference logits")
         if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
-            raise InputError(
-                f"logits {tuple(values.shape)} and reference {tuple(sample.shape)} must have the "
-                "same queries in their rows"
-            )
+            shapes = f"logits {tuple(values.shape)} and reference {tuple(sample.shape)}"
+            raise InputError(f"{shapes} must have the same queries in their rows")
         found: Array32 = critic.read_out(values, sample).float().numpy()
         return found
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; a function of yours is not in it, `load` takes it again."""
         check_is_fitted(self, "model_")
-        _save(self, Path(path))
+        critic = self._critic
+        about, tensors = persistence.fitted_parts(self)
+        params = {name: getattr(self, name) for name in _PARAMS}
+        about |= {
+            "kind": "calibrated",
+            "params": params | {"random_state": persistence.plain_seed(self.random_state)},
+            "source": type(critic.source).__name__.lower(),
+            "temperature": float(critic.temperature),
+            "rows_are": [[list(kind.shape), kind.whole] for kind in self._kinds],
+        }
+        tensors |= {name: getattr(critic, name) for name in BUFFERS}
+        tensors["seen"] = self.model_.seen
+        if isinstance(critic.source, Table):
+            tensors |= {"logits": critic.source.logits, "named": critic.source.names}
+        storage.write_model(Path(path), about, tensors)
 
     def _found(self) -> list[tuple[str, object]]:
         slope = f"{self.slope_:.3g} +- {self.slope_stderr_:.2g}, shift {self.shift_:.3g}"
         return [*super()._found(), ("slope of the logits", slope)]
+
+    @property
+    def _critic(self) -> CalibratedCritic:
+        assert isinstance(self.model_.critic, CalibratedCritic)
+        return self.model_.critic
 
     def _query_side(self) -> str | None:
         if self.loss not in LOSSES:
@@ -263,37 +223,33 @@ class CalibratedDependency(PointwiseDependency):
             raise InputError(f"queries={self.queries!r} must be 'x' or 'y'")
         return self.queries if self.loss == "softmax_one_sided" else None
 
-    def _source(self) -> Source:
+    def _source(self) -> embeddings.Source:
         critic = self.critic
         if isinstance(critic, str):
             if critic != "inner":
                 raise unknown_name("critic", critic, ("inner",))
             if not isinstance(self.scale, int | float) or not 0.0 < self.scale < math.inf:
                 raise InputError(f"scale={self.scale!r} must be a number above 0")
-            return Embeddings(float(self.scale), bool(self.normalize))
+            return embeddings.Embeddings(float(self.scale), bool(self.normalize))
         if callable(critic):
-            return Function(critic, self._kinds)
+            return embeddings.Function(critic, self._kinds)
         return Table(torch.from_numpy(as_table(critic)))
 
     def _set_slope(self) -> None:
-        critic = critic_of(self.model_)
+        critic = self._critic
         self.slope_, self.shift_ = (float(v) for v in critic.weights.cpu().double().mean(0)[:2])
-        self.slope_stderr_ = stderr_of(critic.influence.mean(0)[:, 0], critic)
+        self.slope_stderr_ = critic.stderr(critic.influence.mean(0)[:, 0])
 
     def _doubt(self, X: Any, Y: Any) -> float:
         X, Y, _ = some_rows(X, Y, None)
         x, y, _, _ = self._encode(X, Y)
         some = np.random.default_rng(ANSWER_SEED).permutation(len(x))[:_SAMPLE]
-        x, y = self._on_device(x[some], y[some])
-        critic = critic_of(self.model_)
-        error = stderr_of(critic.influence_on_mean(x, y), critic)
-        return math.hypot(super()._doubt(X, Y), error)
+        on_mean = self._critic.influence_on_mean(*self._on_device(x[some], y[some]))
+        return math.hypot(super()._doubt(X, Y), self._critic.stderr(on_mean))
 
-    def _null(self, shuffles: int, given: bool) -> PermutationNull:
+    def _null(self, shuffles: int, given: bool) -> float:
         del shuffles, given
-        raise InputError(
-            "shuffles fit the model again, and this one was trained elsewhere: leave them out"
-        )
+        raise InputError("shuffles need fits, and this model was trained elsewhere: leave them out")
 
     def _device(self) -> torch.device:
         if self.device != "auto" or not callable(self.critic):
@@ -303,17 +259,16 @@ class CalibratedDependency(PointwiseDependency):
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
         kind, name = self._kinds["xy".index(side)], side.upper()
-        raw = super()._read_side(flat(rows, kind, name), side)
-        require_exact(raw, kind, name)
+        raw = super()._read_side(kind.flat(rows, name), side)
+        kind.require_exact(raw, name)
         return raw
 
 
 def _numbers(values: Any, name: str) -> Tensor:
     """A user's array or tensor, in float64 on the CPU."""
-    if isinstance(values, Tensor):
-        numbers = values.detach().cpu().double()
-    else:
-        numbers = torch.from_numpy(np.asarray(values, np.float64))
+    if not isinstance(values, Tensor):
+        values = np.asarray(values, np.float64)
+    numbers = torch.as_tensor(values).detach().cpu().double()
     if bool(numbers.isnan().any()):
         raise InputError(f"{name} holds NaN: give numbers")
     return numbers
@@ -322,25 +277,6 @@ def _numbers(values: Any, name: str) -> Tensor:
 # A calibrated model as a folder; a function of the user's is brought again.
 
 _PARAMS = ("loss", "queries", "scale", "normalize", "folds")
-_BUFFERS = ("weights", "reference", "part", "influence", "names")
-
-
-def _save(estimator: CalibratedDependency, path: Path) -> None:
-    critic = critic_of(estimator.model_)
-    about, tensors = persistence.fitted_parts(estimator)
-    about |= {
-        "kind": "calibrated",
-        "params": {name: getattr(estimator, name) for name in _PARAMS}
-        | {"random_state": persistence.plain_seed(estimator.random_state)},
-        "source": type(critic.source).__name__.lower(),
-        "temperature": float(critic.temperature),
-        "rows_are": [[list(kind.shape), kind.whole] for kind in estimator._kinds],
-    }
-    tensors |= {name: getattr(critic, name) for name in _BUFFERS}
-    tensors["seen"] = estimator.model_.seen
-    if isinstance(critic.source, Table):
-        tensors |= {"logits": critic.source.logits, "named": critic.source.names}
-    storage.write_model(path, about, tensors)
 
 
 def load(
@@ -348,15 +284,13 @@ def load(
 ) -> CalibratedDependency:
     """The estimator that `save` wrote, with the user's function where it had one."""
     if about.get("source") == "function" and not callable(critic):
-        raise InputError(
-            f"{path} was calibrated with your own function: give it again as load(path, critic=...)"
-        )
+        raise InputError(f"{path} was calibrated with your own function: load(path, critic=...)")
     if about.get("source") != "function" and critic is not None:
         raise InputError(f"{path} needs no function: leave `critic` out")
     with persistence.reading(path):
-        own = {"function": critic, "embeddings": "inner"}.get(about["source"])
-        if own is None:
-            own = tensors["logits"].numpy()
+        own = critic
+        if about["source"] != "function":
+            own = tensors["logits"].numpy() if about["source"] == "table" else "inner"
         made = CalibratedDependency(own, **about["params"], device=device)
         of_x, of_y = (RowKind(tuple(shape), whole) for shape, whole in about["rows_are"])
         made._kinds = of_x, of_y
@@ -364,15 +298,12 @@ def load(
         source = made._source()
         if isinstance(source, Table):
             source.names.copy_(tensors["named"])
-        calibrated = CalibratedCritic(
-            source,
-            *(tensors[name] for name in _BUFFERS),
-            queries=made._query_side(),
-            temperature=float(about["temperature"]),
-        )
-        model = assembled(calibrated, made.encoder_x_.dim, made.encoder_y_.dim)
+        temperature, side = float(about["temperature"]), made._query_side()
+        buffers = (tensors[name] for name in BUFFERS)
+        calibrated = CalibratedCritic(source, *buffers, queries=side, temperature=temperature)
+        model = calibrated_model.assembled(calibrated, made.encoder_x_.dim, made.encoder_y_.dim)
         model.seen.copy_(tensors["seen"])
-    made._set_fitted(model.to(made._device()), made.encoder_x_, made.encoder_y_, made.n_rows_)
+    made._set_model(model.to(made._device()))
     made._set_slope()
     made.history_ = []
     return made
@@ -401,17 +332,9 @@ def from_embeddings(
     loss, queries, scale, normalize: how the model was trained, as of `CalibratedDependency`.
     groups: (n,), for rows that are not independent draws.
     """
-    return CalibratedDependency(
-        "inner",
-        loss=loss,
-        queries=queries,
-        scale=scale,
-        normalize=normalize,
-        folds=folds,
-        random_state=random_state,
-        device=device,
-        progress=progress,
-    ).fit(X, Y, groups)
+    how: dict[str, Any] = {"loss": loss, "queries": queries, "scale": scale, "folds": folds}
+    how |= {"random_state": random_state, "device": device, "progress": progress}
+    return CalibratedDependency("inner", normalize=normalize, **how).fit(X, Y, groups)
 
 
 def from_logits(
@@ -438,21 +361,11 @@ def from_logits(
     """
     if callable(logits):
         if X is None or Y is None:
-            raise InputError(
-                "X and Y are missing: a function of logits needs held-out pairs, "
-                "from_logits(function, X, Y)"
-            )
+            raise InputError("X and Y are missing: a function of logits needs held-out pairs")
     elif X is not None or Y is not None:
         raise InputError("X and Y are for a function of logits: a matrix holds its pairs already")
     else:
         logits = as_table(logits)
         X = Y = np.arange(len(logits))
-    return CalibratedDependency(
-        logits,
-        loss=loss,
-        queries=queries,
-        folds=folds,
-        random_state=random_state,
-        device=device,
-        progress=progress,
-    ).fit(X, Y, groups)
+    how = {"folds": folds, "random_state": random_state, "device": device, "progress": progress}
+    return CalibratedDependency(logits, loss=loss, queries=queries, **how).fit(X, Y, groups)

@@ -12,22 +12,18 @@ from pointdep.core.critics.base import Critic
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
-from pointdep.estimators.calibration import (
-    BY_LEVEL,
-    Calibration,
-    columns,
-    combine,
-    levels,
-    parts_of,
-    pulls,
-    summed_stderr,
-)
+from pointdep.estimators import calibration
+from pointdep.estimators.calibration import BY_LEVEL, combine, parts_of, pulls
 from pointdep.estimators.embeddings import Source
 from pointdep.estimators.fit_rows import PairedRows
 
 # A critic that is not trained: logits from elsewhere, moved and stretched to log r.
 
 _CELLS = 1 << 24  # logits of queries with reference candidates, alive at a time
+
+
+BUFFERS = ("weights", "reference", "part", "influence", "names")
+"""What a calibration has found, as a saved model holds it."""
 
 
 class CalibratedCritic(Critic):
@@ -49,26 +45,15 @@ class CalibratedCritic(Critic):
     temperature: Tensor
 
     def __init__(
-        self,
-        source: Source,
-        weights: Tensor,
-        reference: Tensor,
-        part: Tensor,
-        influence: Tensor,
-        names: Tensor,
-        *,
-        queries: str | None,
-        temperature: float,
+        self, source: Source, *buffers: Tensor, queries: str | None, temperature: float
     ) -> None:
-        super().__init__(len(weights))
+        """buffers: those of `BUFFERS`, in this order."""
+        super().__init__(len(buffers[0]))
         self.source, self.queries = source, queries
         self.has_inner = source.has_inner
-        self.register_buffer("weights", weights)
-        self.register_buffer("reference", reference)
-        self.register_buffer("part", part)
-        self.register_buffer("influence", influence)
-        self.register_buffer("names", names)
-        self.register_buffer("kept", torch.arange(len(weights)))
+        for name, values in zip(BUFFERS, buffers, strict=True):
+            self.register_buffer(name, values)
+        self.register_buffer("kept", torch.arange(len(self.weights)))
         self.register_buffer("temperature", torch.tensor(temperature))
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
@@ -101,8 +86,8 @@ class CalibratedCritic(Critic):
         chosen.replicas = len(replicas)
         chosen._buffers = dict(self._buffers)
         index = torch.as_tensor(list(replicas), device=self.weights.device)
-        chosen.weights, chosen.kept = self.weights[index], self.kept[index]
-        chosen.influence = self.influence[index]
+        for name in ("weights", "kept", "influence"):
+            setattr(chosen, name, getattr(self, name)[index])
         return chosen
 
     def read_out(self, logits: Tensor, reference: Tensor | None) -> Tensor:
@@ -111,7 +96,8 @@ class CalibratedCritic(Critic):
             weights = self.weights.to(logits).mean(0)
             return weights[0] * logits + weights[1]
         everything = torch.ones_like(reference, dtype=torch.bool)
-        own = self._from_levels(levels(reference, everything, float(self.temperature)))
+        heat = float(self.temperature)
+        own = self._from_levels(combine([parts_of(reference, everything, heat)], heat))
         return self.weights[:, 0].to(logits).mean() * logits + own.mean(0).unsqueeze(-1)
 
     def influence_on_mean(self, x: Tensor, y: Tensor) -> Tensor:
@@ -122,7 +108,7 @@ class CalibratedCritic(Critic):
             return (self.influence @ means).mean(0)
         with_reference, used = self._with_reference(x if self.queries == "x" else y)
         level = self._levels(with_reference, used)
-        means = columns(logits.to(level), level).mean(1)
+        means = calibration.columns(logits.to(level), level).mean(1)
         means = torch.cat([means[:, :1], torch.ones_like(means[:, :1]), means[:, 1:]], 1)
         by_level = self.weights.to(level) @ BY_LEVEL.T.to(level)
         asked = by_level[:, None, :, None].expand(-1, len(x), -1, 1) / by_level.shape[0] / len(x)
@@ -156,27 +142,30 @@ class CalibratedCritic(Critic):
 
     def _levels(self, logits: Tensor, used: Tensor) -> Tensor:
         """By the logits of queries with the reference, (n, N), for each replica: (R, n, COUNT)."""
-        temperature = float(self.temperature)
-        folds = torch.unique(self.part).tolist()
+        heat = float(self.temperature)
         parts = {
-            fold: parts_of(logits[:, self.part == fold], used[:, self.part == fold], temperature)
-            for fold in folds
+            fold: parts_of(logits[:, self.part == fold], used[:, self.part == fold], heat)
+            for fold in torch.unique(self.part).tolist()
         }
-        found = [
-            combine([parts[fold] for fold in folds if fold != own], temperature)
-            for own in self.kept.tolist()
-        ]
-        return torch.stack(found)
+        return torch.stack(
+            [
+                combine([part for fold, part in parts.items() if fold != own], heat)
+                for own in self.kept.tolist()
+            ]
+        )
 
     def _from_levels(self, level: Tensor) -> Tensor:
         """What is added to slope * logit, of levels (R, n, COUNT) or (n, COUNT): (R, n)."""
         slope, shift, *mix = self.weights.to(level).unsqueeze(-1).unbind(1)
         first = level[..., 0]
-        excess = sum(
-            (weight * (first - level[..., k]) for k, weight in enumerate(mix, 1)),
-            start=torch.zeros_like(first),
-        )
+        excess = torch.zeros_like(first)
+        for k, weight in enumerate(mix, 1):
+            excess = excess + weight * (first - level[..., k])
         return shift - slope * first + excess
+
+    def stderr(self, influences: Tensor) -> float:
+        """Of what the calibration rows have these influences on, (m,)."""
+        return calibration.summed_stderr(influences.cpu(), self.names.cpu().numpy())
 
 
 class Unchanged(Standardizer):
@@ -190,7 +179,7 @@ class Unchanged(Standardizer):
 
 
 def calibrated_model(
-    source: Source, found: Calibration, rows: PairedRows, side: str | None
+    source: Source, found: calibration.Calibration, rows: PairedRows, side: str | None
 ) -> RatioModel:
     """side: the queries, "x" or "y", whose levels are taken over the rows' other side; or None."""
     candidates = rows.x if side == "y" else rows.y
@@ -200,7 +189,7 @@ def calibrated_model(
         found.weights.float(),
         candidates[torch.from_numpy(found.rows[kept]).to(candidates.device)],
         torch.from_numpy(found.fold[kept]),
-        found.influence.weights.float(),
+        found.influence.float(),
         torch.from_numpy(found.names),
         queries=side,
         temperature=found.temperature,
@@ -211,22 +200,6 @@ def calibrated_model(
 def assembled(critic: CalibratedCritic, x_dim: int, y_dim: int) -> RatioModel:
     """A model of this critic, on rows as they are."""
     count = critic.replicas
-    model = RatioModel(
-        critic,
-        Unchanged(count, x_dim),
-        Unchanged(count, y_dim),
-        [get_method("pc")] * count,
-        "log_ratio",
-    )
+    maps = Unchanged(count, x_dim), Unchanged(count, y_dim)
+    model = RatioModel(critic, *maps, [get_method("pc")] * count, "log_ratio")
     return model.eval().requires_grad_(False)
-
-
-def critic_of(model: RatioModel) -> CalibratedCritic:
-    """What `assembled` was given."""
-    assert isinstance(model.critic, CalibratedCritic)
-    return model.critic
-
-
-def stderr_of(influences: Tensor, critic: CalibratedCritic) -> float:
-    """Of what the calibration rows have these influences on, (m,)."""
-    return summed_stderr(influences.cpu(), critic.names.cpu().numpy())

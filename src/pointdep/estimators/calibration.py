@@ -14,7 +14,8 @@ from torch import Tensor
 from pointdep.core.linear import fit_logistic, logistic_curvature
 from pointdep.errors import InputError
 from pointdep.estimators.embeddings import Source
-from pointdep.fitting.splits import Rows, Split
+from pointdep.estimators.fit_rows import PairedRows
+from pointdep.fitting.splits import Rows
 from pointdep.inference.mutual_information import standard_error
 
 # What a one-sided softmax leaves open: a function of the query, removed by its other logits.
@@ -36,14 +37,6 @@ BY_LEVEL = torch.zeros(COUNT, COUNT + 1, dtype=torch.float64)
 BY_LEVEL[0] = 1.0
 BY_LEVEL[0, :2] = torch.tensor([-1.0, 0.0])
 BY_LEVEL[range(1, COUNT), range(2, COUNT + 1)] = -1.0
-
-
-def levels(logits: Tensor, used: Tensor, temperature: float) -> Tensor:
-    """Log-mean-exps at each temperature, and the mean, of each row: (n, m) -> (n, COUNT).
-
-    used: (n, m) boolean, which candidates of a query count.
-    """
-    return combine([parts_of(logits, used, temperature)], temperature)
 
 
 def parts_of(logits: Tensor, used: Tensor, temperature: float) -> Tensor:
@@ -261,20 +254,14 @@ class FoldFit:
         return matrix.design(matrix.pairs(), self.level)
 
 
-@dataclass(frozen=True, eq=False)
-class Influence:
-    """Derivatives by the weight of each row, (n,), around weights of one.
+def influence(
+    matrix: LogitMatrix, fits: list[FoldFit], temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Derivatives by the weight of each row, around weights of one.
 
-    weights: (R, n, k), of the weights of each calibration. reported: (n,), of the mean log r that
-    the calibrations report of the rows that each left out, with the pairs themselves held fixed.
+    (R, n, k), of the weights of each calibration; (n,), of the mean log r that the calibrations
+    report of the rows that each left out, with the pairs themselves held fixed.
     """
-
-    weights: Tensor
-    reported: Tensor
-
-
-def influence(matrix: LogitMatrix, fits: list[FoldFit], temperature: float) -> Influence:
-    """Of the calibrations of one matrix of logits."""
     of_rows, of_levels = zip(*(_of_fit(fit, len(matrix.values)) for fit in fits), strict=True)
     moved = torch.stack(of_rows)
     shares = torch.stack([(~fit.rows).double().mean() for fit in fits])
@@ -294,7 +281,7 @@ def influence(matrix: LogitMatrix, fits: list[FoldFit], temperature: float) -> I
         moved = moved + pulled[..., :-1]
         reported = reported + torch.einsum("f,fnk,fk->n", shares, pulled[..., :-1], means)
         reported = reported + shares @ pulled[..., -1]
-    return Influence(moved, reported)
+    return moved, reported
 
 
 def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
@@ -341,9 +328,9 @@ class Calibration:
     """weights: (R, k) float64, of each replica, as `CalibratedCritic` takes them.
 
     rows, fold: (m,), the rows that were looked at, whose candidates are the reference of queries,
-    and the part of each; names: (m,), equal where rows are of one group. influence: of these rows.
-    gap: by how much log r reads higher on a replica's own rows than on those it left out.
-    spread: of the logits (less what is a function of the query) of mismatched pairs.
+    and the part of each; names: (m,), equal where rows are of one group. influence, reported: of
+    these rows. gap: by how much log r reads higher on a replica's own rows than on those it left
+    out. spread: of the logits (less what is a function of the query) of mismatched pairs.
     """
 
     weights: Tensor
@@ -351,38 +338,30 @@ class Calibration:
     rows: Rows
     fold: Rows
     names: NDArray[np.int64]
-    influence: Influence
+    influence: Tensor
+    reported: Tensor
     gap: float
     spread: float
 
 
 @torch.no_grad()
-def calibrate(
-    source: Source,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    *,
-    queries: str | None,
-    codes: NDArray[np.int64] | None,
-    seed: int,
-) -> Calibration:
-    """One calibration for each split, by its training rows. x: (n, dx), y: (n, dy).
+def calibrate(source: Source, rows: PairedRows, queries: str | None) -> Calibration:
+    """One calibration for each split of the rows, by its training rows.
 
-    queries: the side whose function the logits may hold, "x" or "y", or None. codes: (n,) groups,
-    whose rows are no mismatched pairs of each other. Where the regression looks closest (its odds,
-    the temperature of the levels, the mismatched pairs that are kept) is decided once, by all rows.
+    queries: the side whose function the logits may hold, "x" or "y", or None. Rows of one group are
+    no mismatched pairs of each other. Where the regression looks closest (its odds, the temperature
+    of the levels, the mismatched pairs that are kept) is decided once, by all rows.
     """
-    some = np.random.default_rng([seed, 31]).permutation(len(x))[:_MOST_ROWS]
-    index = torch.from_numpy(some).to(x.device)
-    step = max(1, _CELLS // len(index))
-    parts = torch.split(x[index], step)
-    logits = torch.cat([source.matrix(part, y[index]).float().cpu() for part in parts])
-    names = some if codes is None else codes[some]
+    seed, splits = rows.seed, rows.splits
+    some = np.random.default_rng([seed, 31]).permutation(len(rows.x))[:_MOST_ROWS]
+    index = torch.from_numpy(some).to(rows.x.device)
+    parts = torch.split(rows.x[index], max(1, _CELLS // len(index)))
+    logits = torch.cat([source.matrix(part, rows.y[index]).float().cpu() for part in parts])
+    names = some if rows.codes is None else rows.codes[some]
     others = torch.from_numpy(names[:, None] != names)
     if not bool(others.any()):
         raise InputError("groups leaves no two rows of different groups to set against each other")
-    of_row = np.full(len(x), -1, dtype=np.int64)
+    of_row = np.full(len(rows.x), -1, dtype=np.int64)
     for number, split in enumerate(splits):
         of_row[split.report] = number
     fold = of_row[some]
@@ -391,27 +370,23 @@ def calibrate(
     first = replace(matrix, values=matrix.values[few], others=others[few])
     temperature = _find_temperature(first, seed) if queries else 1.0
     fits = _fit_folds(matrix, torch.from_numpy(fold), len(splits), temperature, seed)
-    found = Calibration(
-        torch.stack([fit.weights for fit in fits]),
-        temperature,
-        some,
-        fold,
-        names,
-        influence(matrix, fits, temperature),
-        _gap(matrix, fits),
-        _spread(fits[0]),
-    )
+    weights = torch.stack([fit.weights for fit in fits])
+    on_weights, reported = influence(matrix, fits, temperature)
+    gaps = []
+    for fit in fits:
+        log_ratio = fit.of_pairs(matrix) @ fit.weights
+        gaps.append(float(log_ratio[fit.rows].mean() - log_ratio[~fit.rows].mean()))
+    share, values = fits[0].cells.product / fits[0].cells.product.sum(), fits[0].design[:, 0]
+    spread = float((share @ (values - share @ values).square()).sqrt())
+    about = temperature, some, fold, names
     # Logits that say nothing give log r = 0; such as say the opposite are an error.
-    mean = float(found.weights[:, 0].mean())
+    mean = float(weights[:, 0].mean())
     if mean > 0:
-        return found
-    if mean < -_CLEAR * summed_stderr(found.influence.weights.mean(0)[:, 0], found.names):
-        raise InputError(
-            "pairs have lower logits than mismatched pairs: are these distances (give their "
-            "negative), or are the rows of one side in another order?"
-        )
-    none = Influence(0 * found.influence.weights, 0 * found.influence.reported)
-    return replace(found, weights=0 * found.weights, influence=none, gap=0.0)
+        gap = float(np.mean(gaps))
+        return Calibration(weights, *about, on_weights, reported, gap, spread)
+    if mean < -_CLEAR * summed_stderr(on_weights.mean(0)[:, 0], names):
+        raise InputError("pairs have lower logits than others: are these distances?")
+    return Calibration(0 * weights, *about, 0 * on_weights, 0 * reported, 0.0, spread)
 
 
 def _fit_folds(
@@ -456,7 +431,7 @@ def _find_temperature(matrix: LogitMatrix, seed: int) -> float:
         last, temperature = temperature, max(slope, 1e-3 / float(design[:, 0].std()))
         if last and abs(math.log(temperature / last)) < _SETTLED:
             break
-        level = levels(matrix.values, used, temperature)
+        level = combine([parts_of(matrix.values, used, temperature)], temperature)
     return temperature
 
 
@@ -470,23 +445,8 @@ def _fitted(design: Tensor, cells: Cells, odds: float, start: Tensor) -> Tensor:
         scaled.values, cells.joint, cells.product, odds=odds, start=scaled.inward(start)
     )
     if found is None or float(values[pairs].min()) > float(values[~pairs].max()):
-        raise InputError(
-            "the logits tell all pairs from all mismatched pairs, so that nothing says how large "
-            "log r is: give more held-out pairs"
-        )
+        raise InputError("the logits tell all pairs from all others: give more held-out pairs")
     return scaled.outward @ found
-
-
-def _gap(matrix: LogitMatrix, fits: list[FoldFit]) -> float:
-    """Mean log r of the rows that made a calibration less that of the rows it left out."""
-    scores = [(fit.rows, fit.of_pairs(matrix) @ fit.weights) for fit in fits]
-    return float(np.mean([float(of[rows].mean() - of[~rows].mean()) for rows, of in scores]))
-
-
-def _spread(fit: FoldFit) -> float:
-    weight = fit.cells.product / fit.cells.product.sum()
-    values = fit.design[:, 0]
-    return float((weight @ (values - weight @ values).square()).sqrt())
 
 
 def summed_stderr(influences: Tensor, names: NDArray[np.int64]) -> float:

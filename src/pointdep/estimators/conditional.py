@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,31 +15,18 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep import errors
 from pointdep.core.methods import METHODS, get_method
-from pointdep.data import storage
+from pointdep.data import sides, storage
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-    as_side,
-    require_same_length,
-    warn_of_other_order,
-)
-from pointdep.errors import (
-    DataWarning,
-    FitWarning,
-    Flag,
-    InputError,
-    ModelFileError,
-    PointdepWarning,
-    names_nearest_option,
-    warn_caller,
-)
+from pointdep.data.sides import RawSide, SideEncoder, as_side
+from pointdep.errors import DataWarning, Flag, InputError, ModelFileError
 from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.persistence import plain_seed, reading
-from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.estimators.pointwise import MANY_OUTSIDE, PointwiseDependency, pair_columns
+from pointdep.fitting.progress import show
 from pointdep.inference.bias import FittingBias
-from pointdep.inference.mutual_information import Array, MIEstimate, estimate, standard_error
+from pointdep.inference.mutual_information import Array, MIEstimate, RowValues, standard_error
 from pointdep.inference.out_of_fold import wide_flags
 
 if TYPE_CHECKING:
@@ -49,54 +36,36 @@ if TYPE_CHECKING:
 # Y and Z, each as the user gave it, side by side as one table.
 
 
-@dataclass(frozen=True, eq=False)
-class Conditions:
-    """How Y and Z are read, the same way in fit and after: the columns that fit has seen."""
-
-    y: SideEncoder
-    z: SideEncoder
-
-    def read(self, Y: Any, Z: Any) -> tuple[RawSide, RawSide]:
-        """New rows of both sides, checked."""
-        found = []
-        for values, encoder in ((Y, self.y), (Z, self.z)):
-            raw = as_side(values, encoder.side, discrete=encoder.discrete)
-            # For its errors alone: the models take Z, or Y and Z together, for their Y, and would
-            # name the wrong side.
-            encoder.encode(raw)
-            found.append(raw)
-        return found[0], found[1]
-
-    def tables(self, raw_y: RawSide, raw_z: RawSide) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
-        import pandas as pd
-
-        y, z = _columns(raw_y, self.y), _columns(raw_z, self.z)
-        frames = []
-        for columns in (y + z, z):
-            frame = pd.DataFrame(dict(enumerate(values for _, values in columns)))
-            frame.columns = pd.Index([name for name, _ in columns])  # which need not be distinct
-            frames.append(frame)
-        return frames[0], frames[1]
+Encoders = tuple[SideEncoder, SideEncoder]
+"""How Y and Z are read, the same way in fit and after: the columns that fit has seen."""
 
 
-def _columns(raw: RawSide, encoder: SideEncoder) -> list[tuple[str, Any]]:
-    """(name, (rows,) values) of each column, categories declared as such.
+def both_tables(
+    encoders: Encoders, raw_y: RawSide, raw_z: RawSide
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(rows, dy + dz) the columns of Y and Z together, and (rows, dz) those of Z."""
+    import pandas as pd
+
+    z = _table(raw_z, encoders[1])
+    return pd.concat([_table(raw_y, encoders[0]), z], axis=1), z
+
+
+def _table(raw: RawSide, encoder: SideEncoder) -> pd.DataFrame:
+    """(rows, d), categories declared as such.
 
     Columns of a table keep the names they had in fit, those of an array are "Y0", "Y1", ...
     """
     import pandas as pd
 
-    found = []
-    for position, name in enumerate(encoder.names):
-        values: Any = raw.column(position)
-        if raw.category_mask[position]:
-            values = pd.Categorical(values)
-        elif values.dtype.kind == "b":
+    columns: dict[int, Any] = {}
+    for position, is_category in enumerate(raw.category_mask):
+        values = raw.column(position)
+        if values.dtype.kind == "b" and not is_category:
             # Booleans here were declared numbers, and would be read as categories again.
             values = values.astype(np.uint8)
-        found.append((name if encoder.named else f"{encoder.side}{position}", values))
-    return found
+        columns[position] = pd.Categorical(values) if is_category else values
+    names = [n if encoder.named else f"{encoder.side}{k}" for k, n in enumerate(encoder.names)]
+    return pd.DataFrame(columns).set_axis(pd.Index(names), axis=1)  # which need not be distinct
 
 
 # The two fits whose difference is taken: alike in everything but the data.
@@ -108,18 +77,17 @@ _PROOF = 2.0  # standard errors
 
 
 def make_parts(
-    estimator: PointwiseDependency | None, *, random_state: Any, progress: bool
+    given: PointwiseDependency, *, random_state: Any, progress: bool
 ) -> dict[str, PointwiseDependency]:
     """Two copies of the estimator, not yet fitted, that will split the rows alike."""
-    given = PointwiseDependency() if estimator is None else estimator
     if not isinstance(given, PointwiseDependency):
         raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
     method = get_method(given.method, given.method_options)
     if not method.is_mean_of_pmi:
-        allowed = [key for key, other in METHODS.items() if other.is_mean_of_pmi]
+        allowed = ", ".join(key for key, other in METHODS.items() if other.is_mean_of_pmi)
         raise InputError(
             f"method {method.key!r} does not infer the mean of PMI over rows, so that its "
-            f"difference is no conditional mutual information: choose from {', '.join(allowed)}"
+            f"difference is no conditional mutual information: choose from {allowed}"
         )
     if not isinstance(given.critic, str | type):
         raise InputError(
@@ -127,23 +95,20 @@ def make_parts(
             "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"
         )
     state = given.random_state if random_state is None else random_state
-    if given.checkpoint is not None and state is None:
-        raise InputError(
-            "checkpoint needs a fixed random_state: another seed has nothing to resume"
-        )
+    file = given.checkpoint
+    if file is not None and state is None:
+        raise InputError("checkpoint needs a fixed random_state, to find what to resume")
     shared = {
         # One whole number for both: a generator would go on between the fits.
         "random_state": int(check_random_state(state).randint(2**31 - 1)),
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }
-    file = given.checkpoint
-    return {
-        part: clone(given).set_params(
-            **shared, checkpoint=None if file is None else Path(f"{file}.{part}")
-        )
-        for part in FIT_OF
-    }
+    parts = {part: clone(given).set_params(**shared) for part in FIT_OF}
+    if file is not None:
+        for part, model in parts.items():
+            model.set_params(checkpoint=Path(f"{file}.{part}"))
+    return parts
 
 
 class SplitOnce:
@@ -188,6 +153,8 @@ def bias_of_difference(
 Array32 = NDArray[np.float32]
 
 
+@errors.names_options
+@dataclass(eq=False, repr=False)
 class ConditionalDependency(DependencyEstimator):
     """Learn PMI(x; y | z) = log p(x,y|z) / (p(x|z) p(y|z)) from rows of three variables.
 
@@ -216,19 +183,11 @@ class ConditionalDependency(DependencyEstimator):
     n_rows_ : rows fitted.
     """
 
-    @names_nearest_option
-    def __init__(
-        self,
-        estimator: PointwiseDependency | None = None,
-        *,
-        discrete_z: bool | None = None,
-        random_state: Any = None,
-        progress: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.discrete_z = discrete_z
-        self.random_state = random_state
-        self.progress = progress
+    estimator: PointwiseDependency | None = None
+    _: KW_ONLY
+    discrete_z: bool | None = None
+    random_state: Any = None
+    progress: bool = True
 
     def fit(
         self, X: Any, Y: Any = None, Z: Any = None, groups: Any = None
@@ -239,34 +198,30 @@ class ConditionalDependency(DependencyEstimator):
         groups: (n,), as of `PointwiseDependency.fit`: rows of one group are no independent draws.
         """
         if Y is None or Z is None:
-            raise InputError(
-                f"{'Y' if Y is None else 'Z'} is missing: call fit(X, Y, Z) with three arrays of "
-                "rows that belong together; without a condition Z, use PointwiseDependency"
-            )
+            raise InputError(f"{'Y' if Y is None else 'Z'} is missing: call fit(X, Y, Z)")
         given = PointwiseDependency() if self.estimator is None else self.estimator
         parts = make_parts(given, random_state=self.random_state, progress=self.progress)
         raw_x = as_side(X, "X", discrete=given.discrete_x)
         raw_y = as_side(Y, "Y", discrete=given.discrete_y)
         raw_z = as_side(Z, "Z", discrete=self.discrete_z)
         codes = group_codes(groups)
-        require_same_length(raw_x, raw_y, codes, raw_z)
-        warn_of_other_order(X, Y)
-        warn_of_other_order(X, Z, "Z")
+        sides.require_same_length(raw_x, raw_y, codes, raw_z)
+        sides.warn_of_other_order(X, Y)
+        sides.warn_of_other_order(X, Z, "Z")
         SideEncoder.fit(raw_x, "X")  # for its warnings, which the two fits keep to themselves
-        conditions = Conditions(SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z"))
-        yz, z = conditions.tables(raw_y, raw_z)
-        of_y, of_z = conditions.y.discrete, conditions.z.discrete
+        encoders = SideEncoder.fit(raw_y, "Y"), SideEncoder.fit(raw_z, "Z")
+        yz, z = both_tables(encoders, raw_y, raw_z)
+        of_y, of_z = (encoder.discrete for encoder in encoders)
         parts[JOINT].set_params(discrete_y=of_y if of_y is of_z else None)  # None: by type
         parts[MARGINAL].set_params(discrete_y=of_z)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PointdepWarning)  # said here, of the right side
+            warnings.simplefilter("ignore", errors.PointdepWarning)  # said here, of the right side
             parts[JOINT].fit(X, yz, groups=codes)
             parts[MARGINAL].fit(X, z, groups=codes)
         for model in parts.values():
             model.set_params(cv=given.cv)  # rather than these splits, which are of these rows
-        self._set_fitted(parts[JOINT], parts[MARGINAL], conditions)
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
+        self._set_fitted(parts, encoders)
+        self._warn_of_flags()
         return self
 
     def pmi(self, X: Any, Y: Any, Z: Any) -> Array32:
@@ -274,15 +229,9 @@ class ConditionalDependency(DependencyEstimator):
 
         Warns where one of the fits meets many pairs unlike any it has seen; `outside` says which.
         """
-        yz, z = self._tables(X, Y, Z)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DataWarning)
-            values: Array32 = self.joint_.pmi(X, yz) - self.marginal_.pmi(X, z)
-        for one in caught:
-            if not issubclass(one.category, DataWarning):
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        if any(issubclass(one.category, DataWarning) for one in caught):
-            warn_caller(
+        values, outside = self._answers(X, Y, Z)
+        if max(float(far.mean()) for far in outside) > MANY_OUTSIDE:
+            errors.warn_caller(
                 "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
                 "extrapolation (outside(X, Y, Z) says which)",
                 DataWarning,
@@ -291,8 +240,19 @@ class ConditionalDependency(DependencyEstimator):
 
     def outside(self, X: Any, Y: Any, Z: Any) -> NDArray[np.bool_]:
         """Which rows are unlike any of the fit, (n,): their PMI is an extrapolation."""
-        yz, z = self._tables(X, Y, Z)
-        return self.joint_.outside(X, yz) | self.marginal_.outside(X, z)
+        joint, marginal = self._answers(X, Y, Z)[1]
+        return joint | marginal
+
+    def _answers(self, X: Any, Y: Any, Z: Any) -> tuple[Array32, list[NDArray[np.bool_]]]:
+        """PMI(x; y | z), and whether a pair is outside the data of each of the fits."""
+        tables = self._tables(X, Y, Z)
+        with warnings.catch_warnings(), show("scoring", enabled=self.progress) as progress:
+            warnings.simplefilter("ignore", errors.PointdepWarning)  # said already, of Y and Z
+            joint, marginal = (
+                pair_columns(model, X, table, progress)
+                for model, table in zip((self.joint_, self.marginal_), tables, strict=True)
+            )
+        return joint["pmi"] - marginal["pmi"], [joint["outside"], marginal["outside"]]
 
     def mutual_information(
         self,
@@ -311,25 +271,20 @@ class ConditionalDependency(DependencyEstimator):
         """
         check_is_fitted(self, "joint_")
         differences = self.joint_.oof_values_ - self.marginal_.oof_values_
-        known = ~np.isnan(differences)
-        values, codes = differences[known], self.joint_.groups_
-        codes = None if codes is None else codes[known]
+        known, codes = ~np.isnan(differences), self.joint_.groups_
         correction, doubt = bias_of_difference(
-            self.joint_.bias_, self.marginal_.bias_, values, codes
+            self.joint_.bias_,
+            self.marginal_.bias_,
+            differences[known],
+            None if codes is None else codes[known],
         )
+        rows = RowValues(differences, codes, correction, doubt)
         if X is not None or Y is not None or Z is not None:
             values = self.pmi(X, Y, Z).astype(np.float64)
             codes = group_codes(groups, len(values))
-            correction, doubt = 0.0, math.hypot(correction, doubt)
-        return estimate(
-            values,
-            get_method(self.joint_.method, self.joint_.method_options),
-            confidence=confidence,
-            warnings=tuple(str(flag) for flag in self.flags_),
-            groups=codes,
-            correction=correction,
-            doubt=doubt,
-        )
+            rows = RowValues(values, codes, doubt=math.hypot(correction, doubt))
+        method = get_method(self.joint_.method, self.joint_.method_options)
+        return rows.estimate(method, confidence=confidence, warnings=self._notes)
 
     def save(self, path: str | Path) -> None:
         """Write both models, and how Y and Z are read, as one folder of safetensors and JSON."""
@@ -339,14 +294,12 @@ class ConditionalDependency(DependencyEstimator):
         given, seed = self.estimator, self.random_state
         if seed is None and given is not None:
             seed = given.random_state
+        # The options that the two models do not hold.
+        of_y = None if given is None else given.discrete_y
+        params = {"discrete_y": of_y, "discrete_z": self.discrete_z}
         about = {
-            # The options that the two models do not hold.
-            "params": {
-                "discrete_y": None if given is None else given.discrete_y,
-                "discrete_z": self.discrete_z,
-                "random_state": plain_seed(seed),
-            },
-            "sides": {"y": self.conditions_.y.to_dict(), "z": self.conditions_.z.to_dict()},
+            "params": params | {"random_state": plain_seed(seed)},
+            "sides": {s: e.to_dict() for s, e in zip("yz", self.encoders_, strict=True)},
         }
         with storage.replaced_folder(path) as new:
             parts = {part: new.with_name(part) for part in FIT_OF}
@@ -363,39 +316,35 @@ class ConditionalDependency(DependencyEstimator):
         path = Path(path)
         about, _ = storage.read_model(path)
         if _KIND not in about:
-            raise ModelFileError(
-                f"{path} is a model of pairs: read it with PointwiseDependency.load"
-            )
+            raise ModelFileError(f"{path} is a model of pairs: use PointwiseDependency.load")
         with reading(path):
             saved = about[_KIND]
             params, digests = dict(saved["params"]), {p: saved["sha256"][p] for p in FIT_OF}
             discrete_y = params.pop("discrete_y")
-            conditions = Conditions(*(SideEncoder.from_dict(saved["sides"][s]) for s in "yz"))
+            of_y, of_z = (SideEncoder.from_dict(saved["sides"][side]) for side in "yz")
         models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
         for part, digest in digests.items():
             if _digest(path / part) != digest:
                 raise ModelFileError(f"{path / part} belongs to another model than {path}")
         prototype = clone(models[JOINT]).set_params(discrete_y=discrete_y, random_state=None)
         made = cls(prototype, **params)
-        made._set_fitted(models[JOINT], models[MARGINAL], conditions)
+        made._set_fitted(models, (of_y, of_z))
         return made
 
     def _found(self) -> list[tuple[str, object]]:
         return [("conditional mutual information", self.mutual_information())]
 
-    def _set_fitted(
-        self, joint: PointwiseDependency, marginal: PointwiseDependency, conditions: Conditions
-    ) -> None:
-        self.joint_, self.marginal_, self.conditions_ = joint, marginal, conditions
-        self.oof_pmi_: Array32 = joint.oof_pmi_ - marginal.oof_pmi_
+    def _set_fitted(self, models: dict[str, PointwiseDependency], encoders: Encoders) -> None:
+        self.joint_, self.marginal_, self.encoders_ = models[JOINT], models[MARGINAL], encoders
+        self.oof_pmi_: Array32 = self.joint_.oof_pmi_ - self.marginal_.oof_pmi_
         self.flags_ = tuple(
             Flag(flag.name, flag.replicas, f"in the fit of {FIT_OF[part]}, {flag.message}")
-            for part, model in ((JOINT, joint), (MARGINAL, marginal))
+            for part, model in models.items()
             for flag in model.flags_
             if flag.name != "wide_interval"  # that of the difference is another
         )
-        self.n_rows_ = joint.n_rows_
-        self._set_features(joint.encoder_x_)
+        self.n_rows_ = self.joint_.n_rows_
+        self._set_features(self.joint_.encoder_x_)
         self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
 
     def _tables(self, X: Any, Y: Any, Z: Any) -> tuple[Any, Any]:
@@ -404,9 +353,14 @@ class ConditionalDependency(DependencyEstimator):
         if X is None or Y is None or Z is None:
             raise InputError("X, Y and Z are all needed: a row has three parts")
         raw_x = as_side(X, "X", discrete=self.joint_.encoder_x_.discrete)
-        raw_y, raw_z = self.conditions_.read(Y, Z)
-        require_same_length(raw_x, raw_y, z=raw_z)
-        return self.conditions_.tables(raw_y, raw_z)
+        raws = []
+        for values, encoder in zip((Y, Z), self.encoders_, strict=True):
+            raws.append(as_side(values, encoder.side, discrete=encoder.discrete))
+            # For its errors alone: the models take Z, or Y and Z together, for their Y, and would
+            # name the wrong side.
+            encoder.encode(raws[-1])
+        sides.require_same_length(raw_x, raws[0], z=raws[1])
+        return both_tables(self.encoders_, *raws)
 
 
 def _digest(part: Path) -> str:

@@ -11,10 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-)
+from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.errors import InputError
 from pointdep.estimators.base import read_pairs
 from pointdep.estimators.fit_rows import PairedRows, encode_rows
@@ -32,36 +29,30 @@ class RowKind(NamedTuple):
     shape: tuple[int, ...]
     whole: bool
 
+    @classmethod
+    def of(cls, values: Any, for_function: bool) -> RowKind:
+        """Of rows (n,) or (n, ...)."""
+        shape = tuple(int(size) for size in np.shape(values)[1:])
+        dtype = str(getattr(values, "dtype", "")).removeprefix("torch.")
+        return cls(shape or (1,), for_function and dtype.startswith(("int", "uint")))
 
-def row_kind(values: Any, for_function: bool) -> RowKind:
-    """Of rows (n,) or (n, ...)."""
-    shape = tuple(int(size) for size in np.shape(values)[1:])
-    dtype = str(getattr(values, "dtype", ""))
-    whole = dtype.removeprefix("torch.").startswith(("int", "uint"))
-    return RowKind(shape or (1,), for_function and whole)
+    def flat(self, values: Any, side: str) -> Any:
+        """Rows of more than two dimensions as (n, d); others as they are."""
+        shape = tuple(getattr(values, "shape", ()))
+        if len(shape) <= 2:
+            return values
+        if shape[1:] != self.shape:
+            raise InputError(f"{side} has rows of shape {shape[1:]}, calibrated were {self.shape}")
+        return values.reshape(shape[0], -1)
 
-
-def flat(values: Any, kind: RowKind, side: str) -> Any:
-    """Rows of more than two dimensions as (n, d); others as they are."""
-    shape = tuple(getattr(values, "shape", ()))
-    if len(shape) <= 2:
-        return values
-    if shape[1:] != kind.shape:
-        raise InputError(f"{side} has rows of shape {shape[1:]}, calibrated were {kind.shape}")
-    return values.reshape(shape[0], -1)
-
-
-def require_exact(raw: RawSide, kind: RowKind, side: str) -> None:
-    """Refuse whole numbers that would reach a function of the user's rounded."""
-    numbers = raw.numeric if kind.whole else None
-    if numbers is None or not numbers.size:
-        return
-    largest = max(int(numbers.max()), -int(numbers.min()))
-    if largest > _EXACT:
-        raise InputError(
-            f"{side} holds {largest}, and whole numbers above {_EXACT} reach a function rounded: "
-            "number the rows anew from 0, or give such numbers in two columns"
-        )
+    def require_exact(self, raw: RawSide, side: str) -> None:
+        """Refuse whole numbers that would reach a function of the user's rounded."""
+        numbers = raw.numeric if self.whole else None
+        if numbers is None or not numbers.size:
+            return
+        largest = max(int(numbers.max()), -int(numbers.min()))
+        if largest > _EXACT:
+            raise InputError(f"{side} holds {largest}: numbers above {_EXACT} would be rounded")
 
 
 def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
@@ -80,10 +71,10 @@ def read_rows(
     device: torch.device,
 ) -> PairedRows:
     """Check, split and encode the pairs that are to calibrate."""
-    X, Y = (flat(side, kind, name) for side, kind, name in zip((X, Y), kinds, "XY", strict=True))
+    X, Y = (kind.flat(side, name) for side, kind, name in zip((X, Y), kinds, "XY", strict=True))
     raw_x, raw_y, codes = read_pairs(X, Y, groups, (False, False))
-    for raw, kind, name in zip((raw_x, raw_y), kinds, "XY", strict=True):
-        require_exact(raw, kind, name)
+    kinds[0].require_exact(raw_x, "X")
+    kinds[1].require_exact(raw_y, "Y")
     splits = [
         Split(np.sort(np.concatenate([s.train, s.stop])), s.stop[:0], s.report)
         for s in make_splits(raw_x.rows, folds=folds, groups=codes, seed=seed)
@@ -94,30 +85,17 @@ def read_rows(
             f"{count} {'pairs' if codes is None else 'groups'} are too few to calibrate by: give "
             f"at least {FEWEST_ROWS}, and thousands where the mutual information is many nats"
         )
-    return encode_rows(
-        (raw_x, raw_y),
-        (_as_they_are(raw_x, "X"), _as_they_are(raw_y, "Y")),
-        splits,
-        codes=codes,
-        seed=seed,
-        device=device,
-    )
+    encoders = _as_they_are(raw_x, "X"), _as_they_are(raw_y, "Y")
+    how: dict[str, Any] = {"codes": codes, "seed": seed, "device": device}
+    return encode_rows((raw_x, raw_y), encoders, splits, **how)
 
 
 def _as_they_are(raw: RawSide, name: str) -> SideEncoder:
     """An encoder that leaves numbers alone."""
     width = raw.width
-    return SideEncoder(
-        side=name,
-        names=raw.names,
-        named=raw.named,
-        category_mask=(False,) * width,
-        numeric_at=tuple(range(width)),
-        center=np.zeros(width),
-        scale=np.ones(width),
-        category_at=(),
-        categories=(),
-    )
+    about: dict[str, Any] = {"side": name, "names": raw.names, "named": raw.named}
+    about |= {"center": np.zeros(width), "scale": np.ones(width), "numeric_at": tuple(range(width))}
+    return SideEncoder(category_mask=(False,) * width, category_at=(), categories=(), **about)
 
 
 _ROWS = 256  # given to the user's function at a time, of each side
@@ -194,16 +172,13 @@ class Function(Source):
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         n, m = x.shape[-2], y.shape[-2]
-        blocks = zip(x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1]), strict=True)
-        found = [
-            torch.cat(
-                [
-                    torch.cat([self._block(a, b) for b in torch.split(ys, _ROWS)], 1)
-                    for a in torch.split(xs, _ROWS)
-                ]
-            )
-            for xs, ys in blocks
-        ]
+        found = []
+        for xs, ys in zip(
+            x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1]), strict=True
+        ):
+            columns = torch.split(ys, _ROWS)
+            bands = [[self._block(a, b) for b in columns] for a in torch.split(xs, _ROWS)]
+            found.append(torch.cat([torch.cat(band, 1) for band in bands]))
         return torch.stack(found).view(*x.shape[:-1], m)
 
     def _block(self, x: Tensor, y: Tensor) -> Tensor:
@@ -216,22 +191,19 @@ class Function(Source):
             (rows.round().long() if kind.whole else rows).reshape(len(rows), *kind.shape)
             for rows, kind in zip((x, y), self.kinds, strict=True)
         ]
-        shown = " and ".join(str(tuple(rows.shape)) for rows in given)
+        called = (
+            f"logits, called with rows of shape {' and '.join(str(tuple(r.shape)) for r in given)}"
+        )
         try:
             with torch.no_grad():
                 found = torch.as_tensor(function(*given))
         except (RuntimeError, TypeError, ValueError) as error:
-            raise InputError(
-                f"logits, called with rows of shape {shown}, failed: {error}"
-            ) from error
+            raise InputError(f"{called}, failed: {error}") from error
         if found.shape != shape:
-            raise InputError(
-                f"logits, called with rows of shape {shown}, gave shape {tuple(found.shape)}: it "
-                f"must give {shape}, each x with each y"
-            )
+            raise InputError(f"{called}, gave shape {tuple(found.shape)}: it must give {shape}")
         found = found.to(x)
         if not bool(found.isfinite().all()):
-            raise InputError(f"logits, called with rows of shape {shown}, gave NaN or infinity")
+            raise InputError(f"{called}, gave NaN or infinity")
         return found
 
 
@@ -287,10 +259,7 @@ def as_table(logits: Any) -> NDArray[np.float32]:
     except ValueError as error:
         raise InputError(f"logits is no matrix ({error})") from None
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
-        raise InputError(
-            f"logits has shape {table.shape} but must be square, (n, n): row i is x_i, column j is "
-            "y_j, and the pairs are on the diagonal"
-        )
+        raise InputError(f"logits has shape {table.shape} but must be square, (n, n)")
     if table.dtype.kind not in "iuf":
         raise InputError(f"logits holds {table.dtype}: give numbers")
     wrong = ~np.isfinite(table)

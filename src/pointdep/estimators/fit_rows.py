@@ -15,30 +15,25 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.linear import Canonical
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import RankMap
+from pointdep.data import sides
 from pointdep.data.encoder import EncodedRows
 from pointdep.data.raw import group_codes
 from pointdep.data.row_source import ColumnMoments, RowSource
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-    as_source,
-    side_digest,
-    warn_of_other_order,
-)
+from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.data.stored_pairs import PairSource
 from pointdep.errors import Flag, InputError
 from pointdep.estimators.base import read_pairs
-from pointdep.fitting.batches import Batches, TrainingOptions
+from pointdep.fitting import streamed_rows
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.data_flags import CopyCount, duplicate_flags, shared_column
 from pointdep.fitting.engine import is_lean
 from pointdep.fitting.fold_plan import FoldPlan, make_plan
@@ -47,23 +42,16 @@ from pointdep.fitting.progress import Progress
 from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.fitting.streamed_batches import StreamedBatches
-from pointdep.fitting.streamed_rows import (
-    StreamedRows,
-    StreamedSide,
-    as_tensor,
-    canonical_of_replicas,
-    survey,
-)
-from pointdep.inference.out_of_fold import OutOfFold, out_of_fold, streamed_out_of_fold
+from pointdep.fitting.streamed_rows import StreamedRows, StreamedSide
+from pointdep.inference.out_of_fold import Kept, OutOfFold, out_of_fold, streamed_out_of_fold
 
 IN_MEMORY = 1 << 27
 """Numbers in the rows of both sides up to which a fit holds them all."""
 
 LARGEST_BATCH = 1024
-"""Rows per step, where they are left to the estimator: there are rows enough for steps enough."""
+"""Rows per step of streamed rows: there are rows enough for steps enough."""
 
 _KEPT_ROWS, _KEPT_NUMBERS = 1 << 17, 1 << 26
-_MAPPED = 1 << 22  # numbers mapped at a time
 _STOP_ROWS, _STOP_NUMBERS = 1 << 14, 1 << 25  # the numbers are those of all replicas
 
 
@@ -75,28 +63,18 @@ def is_large(X: Any, Y: Any) -> bool:
     return int(shapes[0][0]) * sum(int(np.prod(shape[1:])) for shape in shapes) > IN_MEMORY
 
 
-@dataclass(frozen=True)
-class PairedRows:
-    """The user's pairs, encoded: x: (n, dx) and y: (n, dy) on the device, split for every replica.
+@dataclass(frozen=True, kw_only=True)
+class PairedRows(SplitRows):
+    """The user's pairs, encoded.
 
-    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them. digests: of x and of y as they were given, where all were read.
+    numbers: (n,), which rows of the data these are, where they are a sample of them. digests: of x
+    and of y as they were given, where all were read.
     """
 
-    x: Tensor
-    y: Tensor
     encoder_x: SideEncoder
     encoder_y: SideEncoder
-    splits: Sequence[Split]
-    codes: NDArray[np.int64] | None
-    seed: int
     numbers: NDArray[np.int64] | None = None
     digests: tuple[str, str] | None = None
-
-    @property
-    def both_numeric(self) -> bool:
-        """Whether each side has a column of numbers."""
-        return all(bool(e.numeric_mask.any()) for e in (self.encoder_x, self.encoder_y))
 
     def values(self, of_all: NDArray[Any]) -> NDArray[Any]:
         """Of values for all rows of the data those of these rows."""
@@ -119,8 +97,9 @@ class PairedRows:
         return shared_column(self.x, self.y, (self.encoder_x, self.encoder_y))
 
     @property
-    def groups(self) -> Tensor | None:
-        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+    def parts(self) -> Kept:
+        """x, y, splits and groups."""
+        return self.x, self.y, self.splits, self.groups
 
 
 def encode_rows(
@@ -137,8 +116,10 @@ def encode_rows(
         torch.from_numpy(encoder.encode(side)).to(device)
         for encoder, side in zip(encoders, raw, strict=True)
     )
-    digests = side_digest(raw[0]), side_digest(raw[1])
-    return PairedRows(x, y, *encoders, splits, codes, seed, digests=digests)
+    digests = sides.side_digest(raw[0]), sides.side_digest(raw[1])
+    return PairedRows(
+        x, y, splits, codes, seed, encoder_x=encoders[0], encoder_y=encoders[1], digests=digests
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +133,8 @@ class FitRows:
 
     paired: PairedRows
     processes: Processes = ALONE
+    largest_batch: ClassVar[int] = 256
+    """Rows per step, where they are left to the estimator."""
 
     @property
     def count(self) -> int:
@@ -163,23 +146,9 @@ class FitRows:
         """(count,) group of each row, or None."""
         return self.paired.codes
 
-    @property
-    def streamed(self) -> bool:
-        """Whether `paired` is only a sample of the rows."""
-        return False
-
-    @property
-    def share(self) -> str:
-        """For the title of the progress bar: the part of the work that this process does."""
-        return ""
-
     def smallest_training(self) -> int:
         """Rows that the replica with the fewest trains on."""
         return min(len(split.train) for split in self.paired.splits)
-
-    def batch_limits(self) -> dict[str, int]:
-        """What differs from the defaults of `assembly.batch_shape`."""
-        return {}
 
     def prepare(self, model: RatioModel) -> FitRows:
         """Fit the maps that all replicas share, each on its own side alone, and apply them."""
@@ -193,26 +162,19 @@ class FitRows:
         """What identifies rows that are not in `paired`, for a checkpoint."""
         return {}
 
-    def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
-        """Each replica's coordinates of the closed form; None where `paired` has them all."""
-        del model, progress
-        return None
-
-    def batches(
+    def training_sources(
         self, model: RatioModel, options: TrainingOptions, progress: Progress
-    ) -> Batches | None:
-        """Where training steps get their pairs from; None for `paired`."""
+    ) -> dict[str, Any]:
+        """`canonical` and `batches` of `assembly.train_model`, where `paired` is a sample."""
         del model, options, progress
-        return None
+        return {}
 
     def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
         """PMI of every row, by replicas that did not train on it."""
         del progress  # seconds
         rows = self.paired
         return self.processes.first(
-            lambda: out_of_fold(
-                model, rows.x, rows.y, rows.splits, seed=rows.seed, groups=rows.groups
-            )
+            lambda: out_of_fold(model, *rows.parts[:3], seed=rows.seed, groups=rows.groups)
         )
 
     def kept(self) -> FitRows:
@@ -233,6 +195,7 @@ class StreamedFitRows(FitRows):
     moments: tuple[ColumnMoments, ColumnMoments] = field(kw_only=True)
     copy_count: CopyCount = field(kw_only=True)
     stream: StreamedRows | None = field(default=None, kw_only=True)
+    largest_batch: ClassVar[int] = LARGEST_BATCH
 
     @property
     def count(self) -> int:
@@ -243,14 +206,6 @@ class StreamedFitRows(FitRows):
         return self.plan.codes
 
     @property
-    def streamed(self) -> bool:
-        return True
-
-    @property
-    def share(self) -> str:
-        return self.processes.share
-
-    @property
     def mapped(self) -> StreamedRows:
         """All rows as they are read, once `prepare` was called."""
         assert self.stream is not None
@@ -259,29 +214,19 @@ class StreamedFitRows(FitRows):
     def smallest_training(self) -> int:
         return min(self.plan.training_rows())
 
-    def batch_limits(self) -> dict[str, int]:
-        return {"largest": LARGEST_BATCH}
-
     def prepare(self, model: RatioModel) -> StreamedFitRows:
-        rows, device = self.paired, self.paired.x.device
-        model.to(device)
-        sides, tensors = [], []
-        for source, encoder, front, values, moments in (
-            (self.pairs.x, rows.encoder_x, model.x_front, rows.x, self.moments[0]),
-            (self.pairs.y, rows.encoder_y, model.y_front, rows.y, self.moments[1]),
-        ):
-            own = None if isinstance(source, EncodedRows) else encoder
-            side = StreamedSide(source, own, front, device)
-            if isinstance(front, RankMap):
-                extremes = _extremes(side, moments) if len(values) < self.count else values[:0]
-                every = torch.cat([values, extremes.to(values.device)])
-                front.fit(every, torch.from_numpy(encoder.numeric_mask))
-            sides.append(side)
-            with torch.no_grad():
-                parts = torch.split(values, max(1, _MAPPED // values.shape[1]))
-                tensors.append(torch.cat([front(part) for part in parts]))
-        stream = StreamedRows(self.pairs, sides[0], sides[1], rows.seed, self.processes)
-        return replace(self, paired=replace(rows, x=tensors[0], y=tensors[1]), stream=stream)
+        rows, (x, y) = self.paired, (self.pairs.x, self.pairs.y)
+        of_x = _streamed_side(x, rows.encoder_x, model.x_front, rows.x.device)
+        of_y = _streamed_side(y, rows.encoder_y, model.y_front, rows.x.device)
+        extremes = None
+        if len(rows.x) < self.count:
+            low_and_high = [np.stack([moments.low, moments.high]) for moments in self.moments]
+            extremes = [
+                side.encoded(streamed_rows.as_tensor(values))
+                for side, values in zip((of_x, of_y), low_and_high, strict=True)
+            ]
+        stream = StreamedRows(self.pairs, of_x, of_y, rows.seed, self.processes)
+        return replace(self, paired=prepare(model, rows, extremes), stream=stream)
 
     def copies(self) -> list[Flag]:
         return self.copy_count.flags()
@@ -294,10 +239,13 @@ class StreamedFitRows(FitRows):
             said["processes"] = self.processes.size  # on which the batches depend
         return said
 
-    def canonical(self, model: RatioModel, progress: Progress) -> list[Canonical] | None:
-        if not model.critic.has_closed_form:
-            return None
-        return canonical_of_replicas(self.mapped, self.plan, progress)
+    def training_sources(
+        self, model: RatioModel, options: TrainingOptions, progress: Progress
+    ) -> dict[str, Any]:
+        canonical = None
+        if model.critic.has_closed_form:
+            canonical = streamed_rows.canonical_of_replicas(self.mapped, self.plan, progress)
+        return {"canonical": canonical, "batches": self.batches(model, options, progress)}
 
     def batches(
         self, model: RatioModel, options: TrainingOptions, progress: Progress
@@ -305,10 +253,7 @@ class StreamedFitRows(FitRows):
         return StreamedBatches(
             self.mapped,
             self.plan,
-            batch_size=options.batch_size,
-            block=options.block,
-            seed=options.seed,
-            max_epochs=options.max_epochs,
+            options,
             progress=progress,
             lean=is_lean(model, options.batch_size, options.block),
             sharing=Sharing(self.processes, model.critic) if self.processes.several else None,
@@ -317,12 +262,7 @@ class StreamedFitRows(FitRows):
     def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
         rows = self.paired
         return streamed_out_of_fold(
-            model,
-            self.mapped,
-            self.plan,
-            (rows.x, rows.y, rows.splits, rows.groups),
-            seed=rows.seed,
-            progress=progress,
+            model, self.mapped, self.plan, rows.parts, seed=rows.seed, progress=progress
         )
 
     def kept(self) -> StreamedFitRows:
@@ -332,17 +272,29 @@ class StreamedFitRows(FitRows):
         return replace(self, paired=on_cpu, processes=ALONE, stream=alone)
 
 
-def prepare(model: RatioModel, rows: PairedRows) -> PairedRows:
-    """Fit the maps that all replicas share, each on its own side alone, and apply them."""
+def prepare(
+    model: RatioModel, rows: PairedRows, extremes: Sequence[Tensor] | None = None
+) -> PairedRows:
+    """Fit the maps that all replicas share, each on its own side alone, and apply them.
+
+    extremes: the lowest and highest values of each side, where the rows are a sample.
+    """
     model.to(rows.x.device)
-    for front, values, encoder in (
-        (model.x_front, rows.x, rows.encoder_x),
-        (model.y_front, rows.y, rows.encoder_y),
+    for number, (front, values, encoder) in enumerate(
+        ((model.x_front, rows.x, rows.encoder_x), (model.y_front, rows.y, rows.encoder_y))
     ):
         if isinstance(front, RankMap):
-            front.fit(values, torch.from_numpy(encoder.numeric_mask))
+            more = values[:0] if extremes is None else extremes[number].to(values.device)
+            front.fit(torch.cat([values, more]), torch.from_numpy(encoder.numeric_mask))
     x, y = model.prepare(rows.x, rows.y)
     return replace(rows, x=x, y=y)
+
+
+def _streamed_side(
+    source: RowSource, encoder: SideEncoder, front: torch.nn.Module, device: torch.device
+) -> StreamedSide:
+    own = None if isinstance(source, EncodedRows) else encoder
+    return StreamedSide(source, own, front, device)
 
 
 def fingerprint(model: RatioModel, rows: PairedRows, settings: dict[str, Any]) -> str:
@@ -372,21 +324,17 @@ def hold_rows(
     groups: Any,
     *,
     discrete: tuple[bool | None, bool | None],
-    folds: int,
-    cv: Any,
-    stop_fraction: float,
     seed: int,
     device: torch.device,
     processes: Processes = ALONE,
+    **how: Any,
 ) -> FitRows:
-    """Check, split and encode rows that are all held in memory."""
+    """Check, split and encode rows that are all held in memory; how: `make_splits` splits them."""
     raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete)
-    splits = make_splits(
-        raw_x.rows, folds=folds, cv=cv, groups=codes, stop_fraction=stop_fraction, seed=seed
-    )
+    splits = make_splits(raw_x.rows, groups=codes, seed=seed, **how)
     encoders = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
-    how: dict[str, Any] = {"codes": codes, "seed": seed, "device": device}
-    return FitRows(encode_rows((raw_x, raw_y), encoders, splits, **how), processes)
+    rows = encode_rows((raw_x, raw_y), encoders, splits, codes=codes, seed=seed, device=device)
+    return FitRows(rows, processes)
 
 
 def stream_rows(
@@ -406,19 +354,19 @@ def stream_rows(
 
     processes: that share the reading.
     """
-    warn_of_other_order(X, Y)
+    sides.warn_of_other_order(X, Y)
     codes = group_codes(groups)
-    given = [as_source(v, n, discrete=d) for v, n, d in zip((X, Y), "XY", discrete, strict=True)]
-    encoders = [
-        SideEncoder.fit(side, name) if isinstance(side, RawSide) else None
-        for side, name in zip(given, "XY", strict=True)
-    ]
-    pairs = PairSource(
-        *(
-            EncodedRows(side, encoder) if isinstance(side, RawSide) and encoder else _source(side)
-            for side, encoder in zip(given, encoders, strict=True)
-        )
-    )
+    sources: list[RowSource] = []
+    encoders: list[SideEncoder | None] = []
+    for values, name, flag in zip((X, Y), "XY", discrete, strict=True):
+        side = sides.as_source(values, name, discrete=flag)
+        encoder = None
+        if isinstance(side, RawSide):
+            encoder = SideEncoder.fit(side, name)
+            side = EncodedRows(side, encoder)
+        sources.append(side)
+        encoders.append(encoder)
+    pairs = PairSource(*sources)
     if codes is not None and len(codes) != pairs.rows:
         raise InputError(f"groups has {len(codes)} rows but X and Y have {pairs.rows}")
     plan = make_plan(
@@ -430,40 +378,29 @@ def stream_rows(
         codes=codes,
         seed=seed,
     )
-    found = survey(pairs, plan, progress, device, processes)
-    encoder_x = encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x)
-    encoder_y = encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y)
+    found = streamed_rows.survey(pairs, plan, progress, device, processes)
+    of_both = (
+        encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x),
+        encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y),
+    )
+    x, y = (
+        _streamed_side(source, encoder, torch.nn.Identity(), torch.device("cpu")).tensor(values)
+        for source, encoder, values in zip(
+            sources, of_both, (found.kept_x, found.kept_y), strict=True
+        )
+    )
+    own = None if codes is None else codes[plan.kept]
     kept = PairedRows(
-        x=_encoded(found.kept_x, pairs.x, encoder_x).to(device),
-        y=_encoded(found.kept_y, pairs.y, encoder_y).to(device),
-        encoder_x=encoder_x,
-        encoder_y=encoder_y,
-        splits=plan.splits(),
-        codes=None if codes is None else codes[plan.kept],
-        seed=seed,
+        x,
+        y,
+        plan.splits(),
+        own,
+        seed,
+        encoder_x=of_both[0],
+        encoder_y=of_both[1],
         numbers=plan.kept,
-    )
+    ).to(device)
+    moments = found.x, found.y
     return StreamedFitRows(
-        kept,
-        processes,
-        pairs=pairs,
-        plan=plan,
-        moments=(found.x, found.y),
-        copy_count=found.copies,
+        kept, processes, pairs=pairs, plan=plan, moments=moments, copy_count=found.copies
     )
-
-
-def _source(side: RowSource | RawSide) -> RowSource:
-    assert isinstance(side, RowSource)
-    return side
-
-
-def _encoded(values: NDArray[Any], source: RowSource, encoder: SideEncoder) -> Tensor:
-    own = None if isinstance(source, EncodedRows) else encoder
-    side = StreamedSide(source, own, torch.nn.Identity(), torch.device("cpu"))
-    return side.tensor(values)
-
-
-def _extremes(side: StreamedSide, moments: ColumnMoments) -> Tensor:
-    """The lowest and the highest value of each encoded column, (2, dim)."""
-    return side.encoded(as_tensor(np.stack([moments.low, moments.high])))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pointdep.core.linear import gaussian_mutual_information, sample_correlations
 from pointdep.core.methods import get_method
@@ -30,41 +30,33 @@ _LARGEST = 0.99999
 _TOGETHER = 64  # models trained at once
 
 
-@dataclass(frozen=True)
-class PermutationNull:
-    """The statistic of the data as they are and of shuffled copies; p = (1 + hits)/(1 + shuffles).
+def p_value(statistics: Sequence[float]) -> float:
+    """(1 + hits) / (1 + shuffles), of the statistic of the data and those of shuffled copies.
 
     A hit is a shuffled copy whose statistic is at least that of the data.
     """
-
-    observed: float
-    shuffled: tuple[float, ...]
-
-    @property
-    def p_value(self) -> float:
-        hits = sum(not value < self.observed for value in self.shuffled)  # NaN counts as a hit
-        return (1 + hits) / (1 + len(self.shuffled))
+    observed, *shuffled = statistics
+    hits = sum(not value < observed for value in shuffled)  # NaN counts as a hit
+    return (1 + hits) / (1 + len(shuffled))
 
 
 def permutation_null(
-    settings: assembly.CriticSettings,
-    rows: PairedRows,
-    shuffles: int,
-    *,
-    progress: Progress,
-) -> PermutationNull:
-    """Fit the pairs and `shuffles` copies with y shuffled, all in the same way.
+    settings: assembly.CriticSettings, rows: PairedRows, shuffles: int, progress: Progress
+) -> list[float]:
+    """The statistic of the pairs, and of `shuffles` copies with y shuffled, fitted in the same way.
 
     The statistic is the mean out-of-fold log r of a small classifier, plus a share of the Gaussian
     MI of the sample, which tells copies apart that the classifier calls alike. One row of each
     group is used, and at most 5,000 rows: the p-value stays exact. `rows` are prepared.
     """
     random = np.random.default_rng([rows.seed, 5])
-    chosen = torch.from_numpy(_one_of_each(rows, random)).to(rows.x.device)
+    order = random.permutation(len(rows.x))
+    if rows.codes is not None:
+        _, one_of_each = np.unique(rows.codes[order], return_index=True)
+        order = order[np.sort(one_of_each)]
+    chosen = torch.from_numpy(order[:_MOST_ROWS]).to(rows.x.device)
     if len(chosen) < _LEAST_ROWS:
-        raise InputError(
-            f"shuffles needs at least {_LEAST_ROWS} rows, one of each group, not {len(chosen)}"
-        )
+        raise InputError(f"shuffles needs {_LEAST_ROWS} rows, one of each group, not {len(chosen)}")
     x, y = rows.x[chosen], rows.y[chosen]
     orders = [np.arange(len(x)), *(random.permutation(len(x)) for _ in range(shuffles))]
     small = replace(rows, x=x, y=y, codes=None)
@@ -73,21 +65,11 @@ def permutation_null(
     for first in range(0, len(orders), step):
         values += _statistics(settings, small, orders[first : first + step])
         progress.update(min(first + step, len(orders)), len(orders), "shuffles")
-    return PermutationNull(values[0], tuple(values[1:]))
-
-
-def _one_of_each(rows: PairedRows, random: np.random.Generator) -> NDArray[np.int64]:
-    order = random.permutation(len(rows.x))
-    if rows.codes is not None:
-        _, first = np.unique(rows.codes[order], return_index=True)
-        order = order[np.sort(first)]
-    return order[:_MOST_ROWS]
+    return values
 
 
 def _statistics(
-    settings: assembly.CriticSettings,
-    rows: PairedRows,
-    orders: Sequence[NDArray[np.int64]],
+    settings: assembly.CriticSettings, rows: PairedRows, orders: Sequence[NDArray[np.int64]]
 ) -> list[float]:
     """One statistic per order of y: the copies lie one below the other, as replicas of one fit."""
     n = len(rows.x)
@@ -107,37 +89,22 @@ def _statistics(
     )
     smallest = min(len(split.train) for split in splits)
     batch, block = assembly.batch_shape(settings, method, smallest, "auto", "auto")
-    options = TrainingOptions(
-        batch_size=batch,
-        block=block,
-        max_epochs=_MAX_EPOCHS,
-        patience=_PATIENCE,
-        average=0.95,
-        seed=rows.seed,
-    )
+    how: dict[str, Any] = {"max_epochs": _MAX_EPOCHS, "patience": _PATIENCE, "average": 0.95}
+    options = TrainingOptions(batch_size=batch, block=block, seed=rows.seed, **how)
     assembly.train_model(model, copies, options, keep_unproven=True)
-    return [
-        _statistic(model, copies, shifted, range(k * _FOLDS, (k + 1) * _FOLDS))
-        for k in range(len(orders))
+    return [_statistic(model, copies, k * _FOLDS) for k in range(len(orders))]
+
+
+def _statistic(model: RatioModel, copies: PairedRows, first: int) -> float:
+    """Of the copy that these and the following replicas are of."""
+    replicas = range(first, first + _FOLDS)
+    reports = [torch.from_numpy(copies.splits[r].report).to(copies.x.device) for r in replicas]
+    values = [
+        score_pairs(model.select([replica]), copies.x[report], copies.y[report]).double()
+        for replica, report in zip(replicas, reports, strict=True)
     ]
-
-
-def _statistic(
-    model: RatioModel,
-    copies: PairedRows,
-    splits: Sequence[Split],
-    replicas: Sequence[int],
-) -> float:
-    total, count = 0.0, 0
-    for replica in replicas:
-        report = torch.from_numpy(splits[replica].report).to(copies.x.device)
-        values = score_pairs(model.select([replica]), copies.x[report], copies.y[report])
-        total, count = total + float(values.double().sum()), count + len(values)
-    own = torch.from_numpy(np.concatenate([splits[r].report for r in replicas]))
-    linear = _gaussian_information(copies.x.cpu()[own], copies.y.cpu()[own])
-    return total / count + _LINEAR_SHARE * linear
-
-
-def _gaussian_information(x: Tensor, y: Tensor) -> float:
-    correlations = sample_correlations(x, y).clamp(max=_LARGEST)
-    return float(gaussian_mutual_information(correlations))
+    mean = sum(float(part.sum()) for part in values) / sum(map(len, values))
+    own = torch.cat(reports)
+    correlations = sample_correlations(copies.x[own].cpu(), copies.y[own].cpu())
+    linear = gaussian_mutual_information(correlations.clamp(max=_LARGEST))
+    return mean + _LINEAR_SHARE * float(linear)

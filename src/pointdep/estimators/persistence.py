@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, get_method
-from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import Flag, InputError, ModelFileError
@@ -79,9 +78,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
     about, tensors = storage.read_model(path)
     if about.get("kind") == "encoder":
-        raise ModelFileError(
-            f"{path} is an encoder of `pointdep pretrain`: read it with contrastive.load_encoder"
-        )
+        raise ModelFileError(f"{path} is an encoder: read it with contrastive.load_encoder")
     if about.get("kind") == "calibrated":
         from pointdep.estimators import calibrated  # which imports this module
 
@@ -102,8 +99,16 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     settings = replace(made._critic_settings(made.n_rows_, 0), hidden=made.hidden_, wide=wide)
     widths = made.encoder_x_.dim, made.encoder_y_.dim
     model = assembly.make_model(settings, method, replicas, *widths)
-    _load_weights(model, tensors, path)
-    made._set_fitted(model.to(pick_device(device)), made.encoder_x_, made.encoder_y_, made.n_rows_)
+    state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+    if "reference" in state:
+        model.reference = torch.zeros_like(state["reference"])
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ModelFileError(f"{path}: the critic does not fit its weights: {reason}") from None
+    model.eval().requires_grad_(False)
+    made._set_model(model.to(pick_device(device)))
     return made
 
 
@@ -159,26 +164,6 @@ def _critic(saved: Any, given: Any, path: Path) -> Any:
             return given
         raise InputError(f"{path} has a {saved!r} critic: leave `critic` out")
     if given is None:
-        raise InputError(
-            f"{path} was fitted with your own {saved.get('own')}: give it again as "
-            "load(path, critic=...)"
-        )
+        own = f"your own {saved.get('own')}"
+        raise InputError(f"{path} was fitted with {own}: give it again as load(path, critic=...)")
     return given
-
-
-def _load_weights(model: RatioModel, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put saved weights into a freshly made model."""
-    state = {
-        name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")
-    }
-    if "reference" in state:
-        model.reference = torch.zeros_like(state["reference"])
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ModelFileError(
-            f"{path}: the critic does not fit the saved weights: {reason}"
-        ) from None
-    model.eval()
-    model.requires_grad_(False)

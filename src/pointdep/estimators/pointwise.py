@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,65 +15,34 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from pointdep import errors
 from pointdep.core.methods import get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import (
-    RawSide,
-    SideEncoder,
-    as_side,
-    require_same_length,
-)
+from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
 from pointdep.data.stored_pairs import paired_parts, sampled
-from pointdep.errors import (
-    DataWarning,
-    FitWarning,
-    Flag,
-    InputError,
-    names_nearest_option,
-    require_whole,
-    warn_caller,
-)
-from pointdep.estimators import assembly, persistence
+from pointdep.errors import DataWarning, InputError
+from pointdep.estimators import assembly, fit_rows, persistence
 from pointdep.estimators.base import DependencyEstimator
-from pointdep.estimators.fit_rows import (
-    FitRows,
-    PairedRows,
-    fingerprint,
-    hold_rows,
-    is_large,
-    stream_rows,
-    streams,
-)
-from pointdep.estimators.permutation import PermutationNull, permutation_null
+from pointdep.estimators.fit_rows import FitRows, PairedRows, is_large
+from pointdep.estimators.permutation import p_value, permutation_null
 from pointdep.fitting.batches import TrainingOptions
-from pointdep.fitting.data_flags import (
-    determined_flags,
-    few_rows_flags,
-)
-from pointdep.fitting.engine import Checkpoint
+from pointdep.fitting.data_flags import determined_flags, few_rows_flags
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import require_product_rows
-from pointdep.fitting.state import remove_state
+from pointdep.fitting.state import Checkpoint, remove_state
+from pointdep.inference import scoring
 from pointdep.inference.checks import RatioCheck, check_log_ratio
-from pointdep.inference.mutual_information import MIEstimate, RowValues, estimate
-from pointdep.inference.out_of_fold import HeldOut, inference_values, wide_flags
-from pointdep.inference.scoring import (
-    normalised_pmi,
-    score_matrix,
-    score_pairs,
-    score_replicas,
-    shuffled_log_likelihood,
-)
+from pointdep.inference.mutual_information import MIEstimate, RowValues
+from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
 from pointdep.inference.verdicts import Origin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from pointdep.inference.out_of_fold import HeldOut
     from pointdep.retrieval.candidate_index import CandidateIndex
     from pointdep.retrieval.metrics import Relevant, RetrievalMetrics
     from pointdep.retrieval.search import Retrieved
@@ -81,11 +51,14 @@ if TYPE_CHECKING:
 Array32 = NDArray[np.float32]
 
 ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
-_MANY_OUTSIDE = 0.01
+MANY_OUTSIDE = 0.01  # share of pairs from which a warning is due
+_OF_TRAINING = ("learning_rate", "weight_decay", "max_epochs", "patience", "average")
 _PART = 1 << 24  # numbers that are answered about at a time, where the rows are many
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
+@errors.names_options
+@dataclass(kw_only=True, eq=False, repr=False)
 class PointwiseDependency(DependencyEstimator):
     """Learn r(x,y) = p(x,y) / (p(x) p(y)) from paired rows.
 
@@ -139,63 +112,32 @@ class PointwiseDependency(DependencyEstimator):
     n_rows_, n_replicas_ : what was fitted.
     """
 
-    @names_nearest_option
-    def __init__(
-        self,
-        *,
-        method: str = "pc",
-        critic: Any = "auto",
-        hidden: Sequence[int] | str = "auto",
-        embedding_dim: int = 64,
-        activation: str = "auto",
-        link: str = "auto",
-        method_options: Mapping[str, Any] | None = None,
-        discrete_x: bool | None = None,
-        discrete_y: bool | None = None,
-        folds: int = 5,
-        cv: Any = None,
-        stop_fraction: float = 0.15,
-        batch_size: int | str = "auto",
-        negatives: int | str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        max_epochs: int = 200,
-        patience: int = 8,
-        average: float = 0.99,
-        reference_size: int = 1024,
-        stream: bool | None = None,
-        device: str = "auto",
-        distributed: bool = False,
-        random_state: Any = None,
-        progress: bool = True,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.method = method
-        self.critic = critic
-        self.hidden = hidden
-        self.embedding_dim = embedding_dim
-        self.activation = activation
-        self.link = link
-        self.method_options = method_options
-        self.discrete_x = discrete_x
-        self.discrete_y = discrete_y
-        self.folds = folds
-        self.cv = cv
-        self.stop_fraction = stop_fraction
-        self.batch_size = batch_size
-        self.negatives = negatives
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.average = average
-        self.reference_size = reference_size
-        self.stream = stream
-        self.device = device
-        self.distributed = distributed
-        self.random_state = random_state
-        self.progress = progress
-        self.checkpoint = checkpoint
+    method: str = "pc"
+    critic: Any = "auto"
+    hidden: Sequence[int] | str = "auto"
+    embedding_dim: int = 64
+    activation: str = "auto"
+    link: str = "auto"
+    method_options: Mapping[str, Any] | None = None
+    discrete_x: bool | None = None
+    discrete_y: bool | None = None
+    folds: int = 5
+    cv: Any = None
+    stop_fraction: float = 0.15
+    batch_size: int | str = "auto"
+    negatives: int | str = "auto"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    max_epochs: int = 200
+    patience: int = 8
+    average: float = 0.99
+    reference_size: int = 1024
+    stream: bool | None = None
+    device: str = "auto"
+    distributed: bool = False
+    random_state: Any = None
+    progress: bool = True
+    checkpoint: str | Path | None = None
 
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
         """Fit on paired rows.
@@ -206,13 +148,13 @@ class PointwiseDependency(DependencyEstimator):
         of one group stay on one side of every split and are never each other's product samples.
         """
         self._require_y(Y)
-        require_whole("reference_size", self.reference_size)
+        errors.require_whole("reference_size", self.reference_size)
         if self.checkpoint is not None and self.random_state is None:
-            raise InputError(
-                "checkpoint needs a fixed random_state: another seed has nothing to resume"
-            )
+            raise InputError("checkpoint needs a fixed random_state, to find what to resume")
         method = get_method(self.method, self.method_options)
-        processes = self._processes()
+        if not isinstance(self.distributed, bool | np.bool_):
+            raise InputError(f"distributed={self.distributed!r} must be True or False")
+        processes = processes_of_group() if self.distributed else ALONE
         seed = processes.first(self._seed)
         rows = self._read(X, Y, groups, seed, processes)
         paired = rows.paired
@@ -222,37 +164,34 @@ class PointwiseDependency(DependencyEstimator):
         settings = self._critic_settings(rows.count, max(widths))
         model = assembly.make_model(settings, method, len(paired.splits), *widths)
         rows = rows.prepare(model)
+        paired = rows.paired
         copies = [] if groups is not None else rows.copies()
         options = self._training_options(settings, rows)
         checkpoint = self._open_checkpoint(model, rows, options)
-        title = f"fitting {len(paired.splits)} model(s) of {method.key}{rows.share}"
+        share = processes.share if isinstance(rows, fit_rows.StreamedFitRows) else ""
+        title = f"fitting {len(paired.splits)} model(s) of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             trained = assembly.train_model(
                 model,
-                rows.paired,
+                paired,
                 options,
                 progress=progress,
                 checkpoint=checkpoint,
-                canonical=rows.canonical(model, progress),
-                batches=rows.batches(model, options, progress),
                 processes=processes,
+                **rows.training_sources(model, options, progress),
             )
-            found = self._store_reference(model, rows.paired)
+            found = store_reference(model, paired, self.reference_size)
             held = rows.out_of_fold(model, progress)
-        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
-        known = rows.paired.values(held.pmi)
-        self._set_fitted(model, paired.encoder_x, paired.encoder_y, rows.count)
-        self.oof_pmi_, self.oof_values_ = held.pmi, held.pseudo_values
-        self.history_, self.groups_ = trained.history, rows.codes
-        self.bias_, self.jackknife_ = held.bias, rows.paired.jackknife_factor()
-        self.training_rows_, self._settings = rows.kept(), settings
-        self.digests_ = paired.digests
+        known = paired.values(held.pmi)
+        numeric = paired.encoder_x.numeric_mask.any() and paired.encoder_y.numeric_mask.any()
+        self._keep(model, rows, held)
+        self.history_, self._settings, self.digests_ = trained.history, settings, paired.digests
         self.hidden_ = persistence.plain_hidden(settings.hidden)
         self.fit_params_ = persistence.saved_params(self)
         self.flags_ = (
             *few_rows_flags(rows.count),
             *copies,
-            *(determined_flags(model, rows.paired.shared_column) if paired.both_numeric else []),
+            *(determined_flags(model, paired.shared_column) if numeric else []),
             *trained.flags,
             *found,
             *held.flags,
@@ -263,8 +202,7 @@ class PointwiseDependency(DependencyEstimator):
             return self
         if checkpoint is not None:
             remove_state(checkpoint.path)
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
+        self._warn_of_flags()
         return self
 
     def mutual_information(
@@ -284,32 +222,13 @@ class PointwiseDependency(DependencyEstimator):
         the p-value of independence, from so many shuffled copies of the training rows.
         """
         check_is_fitted(self, "model_")
-        notes = tuple(str(flag) for flag in self.flags_)
-        method = self.model_.methods[0]
+        errors.require_whole("shuffles", shuffles, least=0)
         given = X is not None or Y is not None
-        require_whole("shuffles", shuffles, least=0)
-        null_p = self._null(shuffles, given).p_value if shuffles else None
-        if not given:
-            known = ~np.isnan(self.oof_values_)
-            values = self.oof_values_[known]
-            codes = None if self.groups_ is None else self.groups_[known]
-            correction, doubt = self.bias_.correction, self.bias_.stderr
-        else:
-            codes = group_codes(groups)
-            if codes is None:
-                values = self._by_parts(X, Y, self._inferred)
-            else:
-                values = self._inferred(X, Y, groups)
-            correction, doubt = 0.0, self._doubt(X, Y)
-        return estimate(
-            values,
-            method,
+        return row_values(self, X, Y, groups).estimate(
+            self.model_.methods[0],
             confidence=confidence,
-            warnings=notes,
-            groups=codes,
-            correction=correction,
-            doubt=doubt,
-            null_p=null_p,
+            warnings=self._notes,
+            null_p=self._null(shuffles, given) if shuffles else None,
             shuffles=shuffles,
         )
 
@@ -329,17 +248,16 @@ class PointwiseDependency(DependencyEstimator):
         """
         check_is_fitted(self, "model_")
         held = self._held_out(X, Y, groups, "check")
-        x, y = held.x, held.y
         if X is None and Y is None:
-            of_rows = self._fitted_rows("check()", "check(X, Y)").values(self.oof_pmi_)
-            known = np.flatnonzero(~np.isnan(of_rows))
-            pmi = torch.from_numpy(of_rows[known])
+            pmi = torch.from_numpy(self.training_rows_.paired.values(self.oof_pmi_))
         else:
-            known, pmi = np.arange(len(x)), self._score(x, y)
+            with show("scoring", enabled=self.progress) as progress:
+                pmi = scoring.score_pairs(self.model_, held.x, held.y, progress)
+        known = ~pmi.isnan()
+        pmi = pmi[known].to(self.model_.seen.device)
+        pairs = held.x[known.to(held.x.device)], held.y[known.to(held.y.device)]
+        outside = self.model_.outside(*self._on_device(*pairs), pmi)
         blocks = held.blocks()
-        index = torch.from_numpy(known).to(x.device)
-        pmi = pmi.to(self.model_.seen.device)
-        outside = self.model_.outside(*self._on_device(x[index], y[index]), pmi)
         return check_log_ratio(
             *blocks[:3],
             groups=blocks[3],
@@ -355,35 +273,33 @@ class PointwiseDependency(DependencyEstimator):
 
         Warns where more than 1 % of the pairs are unlike any of the fit; `outside` says which.
         """
-        found: Array32
-        found, far = self._by_parts(X, Y, self._pmi_and_outside)
-        if float(far.mean()) > _MANY_OUTSIDE:
-            warn_caller(
+        found = self._answers(X, Y)
+        far = found["outside"]
+        if float(far.mean()) > MANY_OUTSIDE:
+            errors.warn_caller(
                 f"{int(far.sum())} of {len(far)} pair(s) lie outside the data of the fit: their "
                 "PMI is an extrapolation (outside(X, Y) says which)",
                 DataWarning,
             )
-        return found
+        return found["pmi"]
 
-    def _pmi_and_outside(self, X: Any, Y: Any) -> tuple[Array32, NDArray[np.bool_]]:
-        x, y, _, _ = self._encode(X, Y)
-        values = self._score(x, y)
-        far = self.model_.outside(*self._on_device(x, y), values.to(self.model_.seen.device))
-        return values.numpy(), far.cpu().numpy()
+    def _answers(self, X: Any, Y: Any) -> dict[str, NDArray[Any]]:
+        with show("scoring", enabled=self.progress) as progress:
+            return pair_columns(self, X, Y, progress)
 
-    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any], Any]) -> Any:
-        """answer(X, Y), an array a row or several, in parts where the rows are many."""
-        if X is None or Y is None or not is_large(X, Y):
-            return answer(X, Y)
+    def _by_parts(self, X: Any, Y: Any, answer: Callable[[Any, Any, slice], Any]) -> Any:
+        """answer(X, Y, rows), an array or several of one entry per row, in parts of many rows."""
         check_is_fitted(self, "model_")
+        if X is None or Y is None or not is_large(X, Y):
+            return answer(X, Y, slice(None))
         found = []
         step = max(1, _PART // max(1, sum(int(np.prod(side.shape[1:])) for side in (X, Y))))
         for first, x, y in paired_parts(X, Y, step):
+            last = first + len(x)
             try:
-                found.append(answer(x, y))
+                found.append(answer(x, y, slice(first, last)))
             except InputError as error:
-                last = first + len(x) - 1
-                raise InputError(f"in the part from row {first} to {last}: {error}") from error
+                raise InputError(f"in the part from row {first} to {last - 1}: {error}") from error
         if isinstance(found[0], tuple):
             return tuple(np.concatenate(side) for side in zip(*found, strict=True))
         return np.concatenate(found)
@@ -395,18 +311,10 @@ class PointwiseDependency(DependencyEstimator):
         parts). What differs between replicas by their initial weights is in it too, so that it errs
         on the high side.
         """
-        found: Array32 = self._by_parts(X, Y, self._stderr)
-        return found
-
-    def _stderr(self, X: Any, Y: Any) -> Array32:
-        x, y, _, _ = self._encode(X, Y)
-        count = self.model_.replicas
-        if count < 2:
+        check_is_fitted(self, "model_")
+        if self.model_.replicas < 2:
             raise InputError("pmi_stderr needs at least two replicas: fit with folds=2 or more")
-        with show("scoring", enabled=self.progress) as progress:
-            spread = score_replicas(self.model_, x, y, progress).double().var(0, correction=0)
-        found: Array32 = (self.jackknife_ * spread).sqrt().float().numpy()
-        return found
+        return self._answers(X, Y)["stderr"]
 
     def outside(self, X: Any, Y: Any) -> NDArray[np.bool_]:
         """Which pairs are unlike any of the fit, (n,): their PMI is an extrapolation.
@@ -414,13 +322,11 @@ class PointwiseDependency(DependencyEstimator):
         A value lies well beyond all values its column had, or PMI beyond that of all pairs and
         mismatched pairs.
         """
-        found: NDArray[np.bool_] = self._by_parts(X, Y, self._pmi_and_outside)[1]
-        return found
+        return self._answers(X, Y)["outside"]
 
     def pd(self, X: Any, Y: Any) -> Array32:
         """r of each pair, (n,)."""
-        values: Array32 = np.exp(self.pmi(X, Y))
-        return values
+        return np.exp(self.pmi(X, Y))
 
     def npmi(self, X: Any, Y: Any, *, pmi: Array32 | None = None) -> Array32:
         """Normalised PMI of each pair, (n,) in [-1, 1]: PMI / -log p(x,y).
@@ -430,36 +336,28 @@ class PointwiseDependency(DependencyEstimator):
         x and y only occur together, 0 that they are independent, -1 that they never meet. Give
         `pmi`, the PMI of the same pairs, where it is at hand already.
         """
-        if pmi is None and is_large(X, Y):
-            pmi = self.pmi(X, Y)
-        done = 0
+        if pmi is None:
+            return self._answers(X, Y)["npmi"]
+        values = np.asarray(pmi, np.float64)
 
-        def part(x: Any, y: Any) -> Array32:
-            nonlocal done
-            own = pmi if pmi is None or not is_large(X, Y) else pmi[done : done + len(x)]
-            done += len(x) if pmi is not None else 0
-            return self._npmi(x, y, own)
+        def part(x: Any, y: Any, rows: slice) -> Array32:
+            raw = self._read_sides(x, y)
+            own = values[rows]
+            if own.shape != (raw[0].rows,):
+                raise InputError(f"pmi has shape {np.shape(pmi)} for {raw[0].rows} pairs")
+            return scoring.normalised_pmi(own, self._rarity(*raw), self.n_rows_)
 
         found: Array32 = self._by_parts(X, Y, part)
         return found
 
-    def _npmi(self, X: Any, Y: Any, pmi: Array32 | None) -> Array32:
-        x, y, raw_x, raw_y = self._encode(X, Y)
-        rarity = [
-            encoder.log_frequency(raw)
-            for encoder, raw in ((self.encoder_x_, raw_x), (self.encoder_y_, raw_y))
-        ]
-        if pmi is None:
-            pmi = self._score(x, y).numpy()
-        elif np.shape(pmi) != (len(x),):
-            raise InputError(f"pmi has shape {np.shape(pmi)} for {len(x)} pairs")
-        return normalised_pmi(np.asarray(pmi, np.float64), rarity, self.n_rows_)
+    def _rarity(self, raw_x: RawSide, raw_y: RawSide) -> list[NDArray[np.float64] | None]:
+        return [self.encoder_x_.log_frequency(raw_x), self.encoder_y_.log_frequency(raw_y)]
 
     def pmi_matrix(self, X: Any, Y: Any) -> Array32:
         """log r of every x with every y, (n, m), computed in blocks."""
         x, y, _, _ = self._encode(X, Y, paired=False)
         with show("scoring", enabled=self.progress) as progress:
-            return score_matrix(self.model_, x, y, progress)
+            return scoring.score_matrix(self.model_, x, y, progress)
 
     def retrieve(
         self,
@@ -517,19 +415,9 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         from pointdep.retrieval import search
 
-        return search.retrieve(
-            self.model_,
-            self._encode_side,
-            X,
-            candidates,
-            k,
-            queries=queries,
-            exact=exact,
-            index=index,
-            shortlist=shortlist,
-            measure_recall=measure_recall,
-            progress=self.progress,
-        )
+        how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
+        how |= {"shortlist": shortlist, "measure_recall": measure_recall, "progress": self.progress}
+        return search.retrieve(self.model_, self._encode_side, X, candidates, k, **how)
 
     def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
         """Prepare candidates of one side for `retrieve`.
@@ -552,12 +440,7 @@ class PointwiseDependency(DependencyEstimator):
         from pointdep.retrieval import search
 
         return search.index_candidates(
-            self.model_,
-            self._encode_side,
-            candidates,
-            side=side,
-            kind=kind,
-            progress=self.progress,
+            self.model_, self._encode_side, candidates, side=side, kind=kind, progress=self.progress
         )
 
     def load_index(self, path: str | Path) -> CandidateIndex:
@@ -615,21 +498,11 @@ class PointwiseDependency(DependencyEstimator):
         check_is_fitted(self, "model_")
         from pointdep.retrieval import search
 
-        return search.model_metrics(
-            self.model_,
-            self._encode_side,
-            X,
-            Y,
-            queries=queries,
-            relevant=relevant,
-            category_ids=self._category_ids,
-            ks=ks,
-            matching=matching,
-            draws=draws,
-            distractors=distractors,
-            random_state=random_state,
-            progress=self.progress,
-        )
+        how: dict[str, Any] = {"queries": queries, "relevant": relevant, "ks": ks}
+        how |= {"matching": matching, "draws": draws, "distractors": distractors}
+        how |= {"random_state": random_state, "category_ids": self._category_ids}
+        how |= {"progress": self.progress}
+        return search.model_metrics(self.model_, self._encode_side, X, Y, **how)
 
     def score(self, X: Any, Y: Any, groups: Any = None) -> float:
         """Minus the log-loss of the balanced classifier sigmoid(log r) on the rows and shuffles.
@@ -639,16 +512,12 @@ class PointwiseDependency(DependencyEstimator):
         """
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
-        return shuffled_log_likelihood(
-            lambda a, b: score_pairs(self.model_, x[a], y[b]).numpy(),
+        return scoring.shuffled_log_likelihood(
+            lambda a, b: scoring.score_pairs(self.model_, x[a], y[b]).numpy(),
             len(x),
             seed=ANSWER_SEED,
             groups=group_codes(groups, len(x)),
         )
-
-    def _score(self, x: Tensor, y: Tensor) -> Tensor:
-        with show("scoring", enabled=self.progress) as progress:
-            return score_pairs(self.model_, x, y, progress)
 
     def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         device = self.model_.seen.device
@@ -658,6 +527,12 @@ class PointwiseDependency(DependencyEstimator):
         self, X: Any, Y: Any, *, paired: bool = True
     ) -> tuple[Tensor, Tensor, RawSide, RawSide]:
         """Both sides as float32 rows on the CPU, and as they were given."""
+        raw_x, raw_y = self._read_sides(X, Y, paired=paired)
+        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
+        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
+        return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+    def _read_sides(self, X: Any, Y: Any, *, paired: bool = True) -> tuple[RawSide, RawSide]:
         check_is_fitted(self, "model_")
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
@@ -666,9 +541,7 @@ class PointwiseDependency(DependencyEstimator):
         self.encoder_y_.check(raw_y)
         if paired:
             require_same_length(raw_x, raw_y)
-        x = torch.from_numpy(self.encoder_x_.encode(raw_x))
-        y = torch.from_numpy(self.encoder_y_.encode(raw_y))
-        return (*self.model_.prepare(x, y), raw_x, raw_y)
+        return raw_x, raw_y
 
     def _encode_side(self, rows: Any, side: str) -> Tensor:
         """Rows of one side, as the model takes them, on the CPU."""
@@ -742,23 +615,20 @@ class PointwiseDependency(DependencyEstimator):
     def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
         """The rows of the fit, each with the models that did not see it, or the given rows."""
         if X is None and Y is None:
-            fitted = self._fitted_rows(f"{call}()", f"{call}(X, Y)")
+            fitted = fitted_rows(self, f"{call}()", f"{call}(X, Y)")
             parts = [(self.model_.select([r]), s.report) for r, s in enumerate(fitted.splits)]
-            return HeldOut(
-                parts, fitted.x, fitted.y, fitted.codes, fitted.seed, numbers=fitted.numbers
-            )
+            return HeldOut(parts, fitted.x, fitted.y, fitted.codes, fitted.seed)
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, _ = self._encode(X, Y)
         codes = group_codes(groups, len(x))
         return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
 
-    def _inferred(self, X: Any, Y: Any, groups: Any = None) -> NDArray[np.float64]:
+    def _inferred(self, X: Any, Y: Any, groups: Any) -> NDArray[np.float64]:
         """The method's inference on given rows as pseudo-values, (n,)."""
         x, y, _, _ = self._encode(X, Y)
         codes = group_codes(groups, len(x))
         ids = None if codes is None else torch.from_numpy(codes)
-        rows = np.arange(len(x))
-        return inference_values(self.model_, x, y, rows, seed=ANSWER_SEED, groups=ids)
+        return inference_values(self.model_, x, y, np.arange(len(x)), seed=ANSWER_SEED, groups=ids)
 
     def _doubt(self, X: Any, Y: Any) -> float:
         """What the fit adds to the standard error of the mean log r of given rows."""
@@ -786,18 +656,18 @@ class PointwiseDependency(DependencyEstimator):
             ("models", f"{models}, {answered}" if answered else models),
         ]
 
-    def _set_fitted(
-        self, model: RatioModel, encoder_x: SideEncoder, encoder_y: SideEncoder, rows: int
-    ) -> None:
-        """The model, what reads its input, and scikit-learn's attributes of X."""
-        self.model_, self.encoder_x_, self.encoder_y_ = model, encoder_x, encoder_y
-        self.n_rows_, self.n_replicas_ = rows, model.replicas
-        self._set_features(encoder_x)
+    def _keep(self, model: RatioModel, rows: FitRows, held: OutOfFold) -> None:
+        """What a fit has found, and the rows that it was found from."""
+        model.seen.copy_(torch.tensor([held.lowest, held.highest]))
+        self.encoder_x_, self.encoder_y_ = rows.paired.encoder_x, rows.paired.encoder_y
+        self.n_rows_, self.groups_ = rows.count, rows.codes
+        self.oof_pmi_, self.oof_values_, self.bias_ = held.pmi, held.pseudo_values, held.bias
+        self.jackknife_, self.training_rows_ = rows.paired.jackknife_factor(), rows.kept()
+        self._set_model(model)
 
-    def _processes(self) -> Processes:
-        if not isinstance(self.distributed, bool | np.bool_):
-            raise InputError(f"distributed={self.distributed!r} must be True or False")
-        return processes_of_group() if self.distributed else ALONE
+    def _set_model(self, model: RatioModel) -> None:
+        self.model_, self.n_replicas_ = model, model.replicas
+        self._set_features(self.encoder_x_)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -814,11 +684,11 @@ class PointwiseDependency(DependencyEstimator):
             "device": pick_device(self.device),
             "processes": processes,
         }
-        if not streams(self.stream, self.cv, X, Y):
-            return processes.together(lambda: hold_rows(X, Y, groups, cv=self.cv, **how))
+        if not fit_rows.streams(self.stream, self.cv, X, Y):
+            return processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
         enabled = self.progress and processes.is_first
         with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
-            return stream_rows(X, Y, groups, progress=progress, **how)
+            return fit_rows.stream_rows(X, Y, groups, progress=progress, **how)
 
     def _open_checkpoint(
         self, model: RatioModel, rows: FitRows, options: TrainingOptions
@@ -828,26 +698,12 @@ class PointwiseDependency(DependencyEstimator):
         if path is None and not processes.several:
             return None
         said = {**persistence.saved_params(self), "options": repr(options), **rows.identity()}
-        identity = fingerprint(model, rows.paired, said)
+        identity = fit_rows.fingerprint(model, rows.paired, said)
         if len(set(processes.every(lambda: identity))) > 1:
-            raise InputError(
-                "the processes were given different rows or settings: all must call fit with the "
-                "same ones, which are then shared out"
-            )
+            raise InputError("the processes were given different rows or settings: give the same")
         if path is None:
             return None
         return processes.first(lambda: assembly.open_checkpoint(path, identity, said))
-
-    def _store_reference(self, model: RatioModel, rows: PairedRows) -> list[Flag]:
-        return store_reference(
-            model,
-            rows.x,
-            rows.y,
-            rows.splits,
-            size=self.reference_size,
-            seed=rows.seed,
-            groups=rows.groups,
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
@@ -855,25 +711,14 @@ class PointwiseDependency(DependencyEstimator):
             state["training_rows_"] = None  # the rows of the fit do not travel with a pickle
         return state
 
-    def _fitted_rows(self, call: str, instead: str) -> PairedRows:
-        rows: FitRows | None = getattr(self, "training_rows_", None)
-        if rows is None:
-            raise InputError(
-                f"{call} needs the rows of the fit, which a saved model does not hold: fit again, "
-                f"or use {instead}"
-            )
-        return rows.paired
-
-    def _null(self, shuffles: int, given: bool) -> PermutationNull:
+    def _null(self, shuffles: int, given: bool) -> float:
+        """The p-value of independence."""
         if given:
-            raise InputError(
-                "shuffles are of the rows of the fit: call mutual_information(shuffles=...) "
-                "without X and Y"
-            )
-        rows = self._fitted_rows("mutual_information(shuffles=...)", "it before saving")
+            raise InputError("shuffles are of the rows of the fit: leave X and Y out")
+        rows = fitted_rows(self, "mutual_information(shuffles=...)", "it before saving")
         device = self.model_.constant.device
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
-            return permutation_null(self._settings, rows.to(device), shuffles, progress=progress)
+            return p_value(permutation_null(self._settings, rows.to(device), shuffles, progress))
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""
@@ -892,18 +737,10 @@ class PointwiseDependency(DependencyEstimator):
             rows.smallest_training(),
             self.batch_size,
             self.negatives,
-            **rows.batch_limits(),
+            rows.largest_batch,
         )
-        return TrainingOptions(
-            batch_size=batch,
-            block=block,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            average=self.average,
-            seed=rows.paired.seed,
-        )
+        own = {name: getattr(self, name) for name in _OF_TRAINING}
+        return TrainingOptions(batch_size=batch, block=block, seed=rows.paired.seed, **own)
 
 
 def pair_columns(
@@ -915,39 +752,25 @@ def pair_columns(
     """
     told = progress or Silent()
     large = is_large(X, Y)
-    done = 0
 
-    def part(x: Any, y: Any) -> tuple[NDArray[Any], ...]:
-        nonlocal done
-        found = _all_of_pairs(fitted, x, y, Silent() if large else told)
-        done += len(found[0])
+    def part(x: Any, y: Any, rows: slice) -> tuple[NDArray[Any], ...]:
+        x, y, *raw = fitted._encode(x, y)
+        replicas = scoring.score_replicas(fitted.model_, x, y, Silent() if large else told)
+        values = replicas.mean(0)
+        pmi: Array32 = values.numpy()
+        stderr = np.full_like(pmi, np.nan)
+        if len(replicas) > 1:
+            variance = replicas.double().var(0, correction=0)
+            stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
+        seen = fitted.model_.seen
+        outside = fitted.model_.outside(*fitted._on_device(x, y), values.to(seen.device))
+        npmi = scoring.normalised_pmi(pmi.astype(np.float64), fitted._rarity(*raw), fitted.n_rows_)
         if large:
-            told.update(done, len(X), "pairs")
-        return found
+            told.update(rows.stop, len(X), "pairs")
+        return pmi, npmi, stderr, outside.cpu().numpy()
 
     found = fitted._by_parts(X, Y, part)
     return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
-
-
-def _all_of_pairs(
-    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress
-) -> tuple[NDArray[Any], ...]:
-    x, y, raw_x, raw_y = fitted._encode(X, Y)
-    replicas = score_replicas(fitted.model_, x, y, progress)
-    values = replicas.mean(0)
-    rarity = [
-        encoder.log_frequency(raw)
-        for encoder, raw in ((fitted.encoder_x_, raw_x), (fitted.encoder_y_, raw_y))
-    ]
-    pmi: Array32 = values.numpy()
-    stderr = np.full_like(pmi, np.nan)
-    if len(replicas) > 1:
-        variance = replicas.double().var(0, correction=0)
-        stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
-    device = fitted.model_.seen.device
-    outside = fitted.model_.outside(x.to(device), y.to(device), values.to(device))
-    npmi = normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
-    return pmi, npmi, stderr, outside.cpu().numpy()
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
@@ -965,7 +788,12 @@ def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
 
 def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> PairedRows:
     """The rows of the fit; InputError if the model was loaded. call, instead: for its message."""
-    return model._fitted_rows(call, instead)
+    rows: FitRows | None = getattr(model, "training_rows_", None)
+    if rows is None:
+        raise InputError(
+            f"{call} needs the rows of the fit, which a saved model does not hold: use {instead}"
+        )
+    return rows.paired
 
 
 def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
@@ -977,8 +805,11 @@ def row_values(
     model: PointwiseDependency, X: Any = None, Y: Any = None, groups: Any = None
 ) -> RowValues:
     """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
-    if X is None:
+    if X is None and Y is None:
         bias, digests = model.bias_, getattr(model, "digests_", None)
         return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, digests)
-    values = model._inferred(X, Y, groups)
+    if groups is not None:  # whose rows may lie in any part
+        values = model._inferred(X, Y, groups)
+    else:
+        values = model._by_parts(X, Y, lambda x, y, _: model._inferred(x, y, None))
     return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))

@@ -1,14 +1,19 @@
-"""Every estimator on every task: fit, compare with the exact answer, and keep what is finished."""
+"""Every estimator on every task: fit, compare with the exact answer, and keep what is finished.
+
+`run_bench` makes the runs, `summarise` takes means over their seeds, and `write_report` and
+`text_outcome` show them.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,12 +22,16 @@ from numpy.typing import NDArray
 
 import pointdep
 from pointdep.data.tasks import QUICK, TASKS, make_task
-from pointdep.errors import InputError, PointdepError, require_whole, unknown_name
-from pointdep.experiments.reports import command_line, make_distinct, prepare_folder, require_known
+from pointdep.errors import InputError, PointdepError, unknown_name
+from pointdep.experiments import reports
+from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from pointdep.inference.mutual_information import MIEstimate
 
 Array = NDArray[np.float64]
@@ -119,16 +128,14 @@ class Bench:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        require_known("task", self.tasks, TASKS)
+        least = {"rows": 1, "seeds": 1}
+        distinct = "tasks", "estimators", "rows"
+        reports.check_settings(self, known={"tasks": TASKS}, distinct=distinct, least=least)
         for name in self.estimators:
             check_estimator(name)
-        for rows in self.rows:
-            require_whole("rows", rows)
-        require_whole("seeds", self.seeds)
         if not 0 < self.confidence < 1:
             raise InputError(f"confidence={self.confidence!r} must lie between 0 and 1")
         _ = self.resolved_device  # refuses one that is not there
-        make_distinct(self, "tasks", "estimators", "rows")
 
     @property
     def resolved_device(self) -> str:
@@ -138,7 +145,7 @@ class Bench:
     @property
     def command(self) -> str:
         """The command line that asks for this."""
-        return command_line("bench", **vars(self))
+        return reports.command_line("bench", **vars(self))
 
     def runs(self) -> list[Run]:
         """In an order that has something of everything early: seed by seed, small before large."""
@@ -152,33 +159,27 @@ class Bench:
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The results of all runs, and how many of them were there before."""
-
-    results: list[Result]
-    resumed: int
-
-
 def run_bench(
     bench: Bench, folder: Path | None = None, progress: Progress | None = None
-) -> Outcome:
+) -> tuple[list[Result], int]:
     """Run what `folder` does not hold yet; without a folder, everything.
 
-    Runs that failed before are tried again: what was missing may be there now.
+    Runs that failed before are tried again: what was missing may be there now. Returns all results,
+    and how many of them were there before.
     """
-    kept = None if folder is None else ResultFile(folder / "results.csv")
-    known = {} if kept is None else {run: r for run, r in kept.results.items() if not r.failed}
+    path = None if folder is None else folder / "results.csv"
+    known = {} if path is None else read_results(path)
+    known = {run: result for run, result in known.items() if not result.failed}
     runs = bench.runs()
     shown = progress or Silent()
     results = []
     for done, run in enumerate(runs):
         shown.update(done, len(runs), f"{run.estimator} on {run.rows} rows of {run.task}")
         result = known.get(run) or measure(run)
-        if run not in known and kept is not None:
-            kept.add(result)
+        if run not in known and path is not None:
+            add_result(path, result)
         results.append(result)
-    return Outcome(results, sum(run in known for run in runs))
+    return results, sum(run in known for run in runs)
 
 
 def measure(run: Run) -> Result:
@@ -283,53 +284,204 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class ResultFile:
-    """A CSV file to which each result is added when its run ends; results: by what was asked."""
+def add_result(path: Path, result: Result) -> None:
+    """Write one line, whole, so that a run that is ended leaves those before it."""
+    new = not path.exists() or path.stat().st_size == 0
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([COLUMNS] * new + [astuple(result)])
+    with path.open("a", encoding="utf-8", newline="") as file:
+        file.write(written.getvalue())
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.results: dict[Run, Result] = {}
-        if path.exists():
-            self._read()
 
-    def add(self, result: Result) -> None:
-        """Write one line, whole, so that a run that is ended leaves those before it."""
-        new = not self.path.exists() or self.path.stat().st_size == 0
-        lines: list[Sequence[Any]] = [COLUMNS] if new else []
-        written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerows([*lines, astuple(result)])
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(written.getvalue())
-        self.results[result.run] = result
-
-    def _read(self) -> None:
-        # A run that was killed while writing may have left half a line at the end.
-        content = self.path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            with self.path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
-        with self.path.open(encoding="utf-8", newline="") as file:
-            lines = csv.reader(file)
-            if tuple(next(lines, COLUMNS)) != COLUMNS:
-                raise InputError(
-                    f"{self.path} has other columns than this version writes: choose another folder"
-                )
-            for cells in lines:
-                result = self._parse(cells, lines.line_num)
-                self.results[result.run] = result
-
-    def _parse(self, cells: list[str], line: int) -> Result:
-        try:
-            pairs = zip(COLUMNS, cells, strict=True)
-            return Result(**{name: _PARSERS[name](cell) for name, cell in pairs})
-        except (KeyError, ValueError):
+def read_results(path: Path) -> dict[Run, Result]:
+    """What `add_result` wrote, by what was asked."""
+    results: dict[Run, Result] = {}
+    if not path.exists():
+        return results
+    # A run that was killed while writing may have left half a line at the end.
+    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file)
+        if tuple(next(lines, COLUMNS)) != COLUMNS:
             raise InputError(
-                f"{self.path}, line {line}, is not a result: delete the line or choose another "
-                "folder"
-            ) from None
+                f"{path} has other columns than this version writes: choose another folder"
+            )
+        for cells in lines:
+            try:
+                pairs = zip(COLUMNS, cells, strict=True)
+                result = Result(**{name: _PARSERS[name](cell) for name, cell in pairs})
+            except (KeyError, ValueError):
+                said = f"{path}, line {lines.line_num}, is not a result: delete the line"
+                raise InputError(f"{said} or choose another folder") from None
+            results[result.run] = result
+    return results
 
 
 def open_folder(folder: Path) -> None:
     """Make the folder, or refuse it, or the results that it holds, before anything is run."""
-    prepare_folder(folder)
-    ResultFile(folder / "results.csv")
+    reports.prepare_folder(folder)
+    read_results(folder / "results.csv")
+
+
+ALL_TASKS = "all tasks"
+_COLUMNS = {
+    **{name: (name, "") for name in ("task", "rows", "estimator", "runs")},
+    "error": ("error", "+.3f"),
+    "absolute_error": ("|error|", ".3f"),
+    "pmi_rmse": ("RMSE", ".3f"),
+    "pmi_pearson": ("corr", ".3f"),
+    "pmi_spearman": ("rank", ".3f"),
+    "coverage": ("cover", ".2f"),
+    "seconds": ("seconds", ".1f"),
+}
+_MEANS = list(_COLUMNS)[4:]
+_LEAST_ERROR = 1e-3  # nats; smaller errors are drawn here
+
+
+def summarise(results: Sequence[Result], *, over_tasks: bool = False) -> list[Line]:
+    """One line for each task, number of rows and estimator, in the order they come first.
+
+    Means are over the runs that have the number; coverage: share of the intervals that hold the
+    true mutual information. over_tasks: one line for each number of rows and estimator.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(map(asdict, results)).rename(columns={"covered": "coverage"})
+    table["failed"] = table["seconds"].isna()
+    table["absolute_error"] = table["error"].astype(float).abs()
+    if over_tasks:
+        table["task"] = ALL_TASKS
+    groups = table.astype(dict.fromkeys(_MEANS, float)).groupby(
+        ["task", "rows", "estimator"], sort=False
+    )
+    counts = {"runs": ("seed", "size"), "failed": ("failed", "sum")}
+    means = {name: (name, "mean") for name in _MEANS}
+    return reports.records(groups.agg(**counts, **means).reset_index())
+
+
+def write_report(bench: Bench, results: Sequence[Result], folder: Path) -> None:
+    """summary.csv, results.json and the figure, beside the results.csv that is there."""
+    lines = summarise(results)
+    reports.write_lines(folder / "summary.csv", lines)
+    content = {
+        "command": bench.command,
+        **reports.environment(bench.resolved_device),
+        "settings": asdict(bench),
+        "summary": lines,
+        "results": [asdict(result) for result in results],
+    }
+    reports.write_json(folder / "results.json", content)
+    reports.save(draw(results), folder, "figure", ("png", "svg"))
+
+
+def outcome_as_dict(bench: Bench, results: Sequence[Result], resumed: int) -> Line:
+    """The outcome for a program."""
+    asked = "tasks", "estimators", "rows", "seeds", "confidence"
+    return {
+        **{name: getattr(bench, name) for name in asked},
+        "runs": len(results),
+        "resumed": resumed,
+        "failed": sum(result.failed for result in results),
+        "summary": summarise(results),
+        "notes": [
+            {name: getattr(result, name) for name in ("task", "rows", "estimator", "seed")}
+            | {"failed": result.failed, "reason": result.reason}
+            for result in results
+            if result.reason
+        ],
+    }
+
+
+def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
+    """The outcome for a person: task by task, then over the tasks, then why there are gaps."""
+    lines = sorted(
+        summarise(results), key=lambda line: (bench.tasks.index(line["task"]), line["rows"])
+    )
+    if len(bench.tasks) > 1:
+        lines += summarise(results, over_tasks=True)
+    for line in lines:
+        if line["failed"]:
+            line["runs"] = f"{line['runs'] - line['failed']}/{line['runs']}"
+    rows = reports.rows_of(lines, _COLUMNS)
+    legend = reports.TEXTS["bench legend"].format(confidence=100 * bench.confidence)
+    said = [reports.aligned(rows, left=(0, 2)), f"\n{legend}"]
+    if resumed:
+        said.append(f"{resumed} of {len(results)} runs were there already.")
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
+    for result in results:
+        if result.reason:
+            reasons.setdefault((result.estimator, result.reason), {})[result.task] = None
+    said += [f"{name} on {', '.join(tasks)}: {why}" for (name, why), tasks in reasons.items()]
+    return "\n".join(said)
+
+
+@reports.style()
+def draw(results: Sequence[Result]) -> Figure:
+    """A panel per number of rows with the errors on each task, and one of error against seconds."""
+    from matplotlib.figure import Figure
+
+    rows = sorted({result.rows for result in results})
+    tasks = list(dict.fromkeys(result.task for result in results))
+    answered = [result for result in results if result.error is not None]
+    looks = reports.looks(dict.fromkeys(result.estimator for result in answered))
+    height = max(4.0, 1.6 + len(tasks) * max(0.28, 0.07 * len(looks)))
+    figure = Figure(figsize=(4.0 * len(rows) + 5.0, height), layout="constrained")
+    axes = figure.subplots(1, len(rows) + 1, squeeze=False)[0]
+    means = summarise(results)
+    for axis, count in zip(axes, rows, strict=False):
+        own = [asdict(result) for result in answered if result.rows == count]
+        _draw_tasks(axis, own, [line for line in means if line["rows"] == count], tasks, looks)
+        axis.set_title(f"{count:,} rows")
+        axis.sharex(axes[0])
+        axis.tick_params(labelleft=axis is axes[0])
+    _draw_seconds(axes[-1], results, looks)
+    handles, labels = axes[0].get_legend_handles_labels()
+    columns = max(1, min(8, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+def _draw_tasks(
+    axis: Axes, runs: list[Line], means: list[Line], tasks: list[str], looks: dict[str, Line]
+) -> None:
+    """A line per task: the runs as faint dots, their mean as a marker."""
+    spread = np.linspace(-0.3, 0.3, len(looks)) if len(looks) > 1 else np.zeros(len(looks))
+    for shift, (estimator, look) in zip(spread, looks.items(), strict=True):
+        dots: Line = {"s": 6, "alpha": 0.4, "linewidths": 0, "color": look["color"]}
+        for lines, how in ((runs, dots), (means, {"s": 26, "label": estimator, **look})):
+            own = [line for line in lines if line["estimator"] == estimator]
+            places = [tasks.index(line["task"]) + shift for line in own]
+            axis.scatter(np.array([line["error"] for line in own], float), places, **how)
+    axis.axvline(0.0, color="0.4", linewidth=0.8, zorder=0)
+    for boundary in np.arange(len(tasks) - 1) + 0.5:
+        axis.axhline(boundary, color="0.9", linewidth=0.6, zorder=0)
+    axis.set_yticks(range(len(tasks)), tasks)
+    axis.set_ylim(len(tasks) - 0.5, -0.5)
+    axis.locator_params(axis="x", nbins=6)
+    axis.set_xlabel("error of MI (nats)")
+
+
+def _draw_seconds(axis: Axes, results: Sequence[Result], looks: dict[str, Line]) -> None:
+    """Faint markers are tasks; large ones the mean over them, joined from few rows to many."""
+    for over_tasks in (False, True):
+        lines = sorted(summarise(results, over_tasks=over_tasks), key=lambda line: line["rows"])
+        for k, (estimator, look) in enumerate(looks.items()):
+            points = [
+                (line["seconds"], max(line["absolute_error"], _LEAST_ERROR), line["rows"])
+                for line in lines
+                if line["estimator"] == estimator and line["absolute_error"] is not None
+            ]
+            seconds, errors = [point[0] for point in points], [point[1] for point in points]
+            if not over_tasks:
+                axis.scatter(seconds, errors, s=14, alpha=0.3, **look)
+                continue
+            axis.plot(seconds, errors, color=look["color"], linewidth=1)
+            axis.scatter(seconds, errors, s=70, zorder=3, **look)
+            # The first tells how to read the others, whose numbers would only hide each other.
+            for x, y, count in points if len(points) > 1 and k == 0 else ():
+                axis.annotate(f"{count:,}", (x, y), xytext=(6, 5), textcoords="offset points")
+    reports.log_log(axis)
+    axis.set_box_aspect(1)  # beside many tasks it would be a tower
+    axis.set_anchor("N")
+    axis.set(xlabel="seconds of a fit", ylabel="mean absolute error of MI (nats)")
+    axis.set_title("small: a task, large: mean over tasks")

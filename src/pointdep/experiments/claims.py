@@ -1,6 +1,7 @@
 """The paper's sentences as a table: each has a rule, the numbers it is judged by, and a verdict.
 
-An experiment lists its sentences as `Statement` rows. `judge_all` asks each of them about what was
+The sentences are in paper.json, and an experiment has a function to judge each of them.
+`judge_all` asks each of them about what was
 measured and returns a `Claim` per sentence: "holds", "does not hold" or "cannot tell". A claim is
 shown in a terminal (`text_claims`), on a page (`markdown_claims`) or to a program
 (`claims_as_dicts`).
@@ -8,9 +9,9 @@ shown in a terminal (`text_claims`), on a page (`markdown_claims`) or to a progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pointdep.experiments.reports import filled, interval, markdown, number
 
@@ -95,9 +96,13 @@ Answer = tuple[Sequence[Finding], bool | None]
 Evidence = TypeVar("Evidence")
 
 
+Judges = Mapping[str, Callable[[Evidence], Answer | None]]
+"""From the key of a sentence to how it is judged; None leaves the sentence out."""
+
+
 @dataclass(frozen=True)
-class Statement(Generic[Evidence]):
-    """A sentence and how it is judged: a row of an experiment's table of claims.
+class Claim:
+    """A sentence with its verdict, the reason in one line, and the numbers behind it.
 
     Attributes
     ----------
@@ -106,23 +111,8 @@ class Statement(Generic[Evidence]):
     quote: the sentence, shortened; in [] what the paper does not say in these words.
     rule: when it holds, in words. It does not hold if the numbers clearly say the opposite;
         otherwise the verdict is "cannot tell".
-    judge: from what was measured to the findings and the answer; None leaves the sentence out.
     quantity: what the findings measure, if they all measure the same thing.
-    parts: the parts of an experiment that the sentence is about; empty for all.
     """
-
-    key: str
-    source: str
-    quote: str
-    rule: str
-    judge: Callable[[Evidence], Answer | None]
-    quantity: str = ""
-    parts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement with its verdict, the reason in one line, and the numbers behind it."""
 
     key: str
     source: str
@@ -155,18 +145,19 @@ def listed(findings: Sequence[Finding]) -> str:
 
 
 def judge_all(
-    statements: Sequence[Statement[Evidence]],
+    sentences: Sequence[Mapping[str, str]],
+    judges: Judges[Evidence],
     evidence: Evidence,
     because: Callable[[Sequence[Finding]], str] = listed,
 ) -> list[Claim]:
-    """Judge every statement; because: how the findings are summarised in one line."""
+    """Judge every sentence of a list in paper.json; because: findings summarised in one line."""
     claims = []
-    for one in statements:
-        answer = one.judge(evidence)
+    for one in sentences:
+        answer = judges[one["key"]](evidence)
         if answer is not None:
-            findings, holds = tuple(answer[0]), VERDICTS[answer[1]]
-            about = one.key, one.source, one.quote, one.rule, one.quantity
-            claims.append(Claim(*about, holds, because(findings), findings))
+            about = one["key"], one["source"], one["quote"], one["rule"], one.get("quantity", "")
+            findings, verdict = tuple(answer[0]), VERDICTS[answer[1]]
+            claims.append(Claim(*about, verdict, because(findings), findings))
     return claims
 
 
@@ -198,6 +189,12 @@ def text_claims(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
             parts.append(filled(text, first, " " * len(head)))
     said = [f"Not run, and therefore open: {', '.join(unknown)}."] if unknown else []
     return "\n".join([*parts, "", *map(filled, [*said, count(claims), *notes])]) + "\n"
+
+
+def claims_page(claims: Sequence[Claim], notes: Sequence[str]) -> str:
+    """claims.md: how many hold, the notes, and each claim with its rule and numbers."""
+    head = "# The paper's claims and what was measured", count(claims)
+    return "\n\n".join([*head, *notes, markdown_claims(claims)]) + "\n"
 
 
 def markdown_claims(

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pointdep.data.images import ImageSet
-from pointdep.errors import InputError, ModelFileError, PointdepWarning
-from pointdep.experiments.reports import write_json
+from pointdep.errors import ModelFileError, PointdepWarning
+from pointdep.experiments.reports import TEXTS, write_json
 
 if TYPE_CHECKING:
     from pointdep.contrastive.pretraining.deep import SimCLR
@@ -59,12 +59,6 @@ def read_answers(path: Path, rows: int) -> Answers | None:
         return answers if answers["asked_rows"] == rows else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{path} cannot be read ({error!r}): delete it") from None
-
-
-def require_rows(rows: int, test: int) -> None:
-    """Refuse so few that an audit cannot be made of them."""
-    if 0 < min(rows, test) < 50:
-        raise InputError(f"{min(rows, test)} test images are too few to ask the encoder: give 50")
 
 
 def ask_encoders(
@@ -197,10 +191,5 @@ def pd_legend(answers: Sequence[Answers]) -> str:
     """What the columns are."""
     rows = answers[0]["views"]["retrieval"]["candidates"]
     audit = answers[0]["audit"]
-    return (
-        f"On {rows:,} test images: mean PMI, in nats, of two views of one image and of views of "
-        "two (-9.2 where r is below 1e-4); the second view of each looked for among all by PMI "
-        f"(pixels: by the cosine of centred views); then {FLIPPED:.0%} of the labels are flipped "
-        f"({audit['flipped']:,} of {audit['rows']:,}) and `audit` ranks the pairs of features and "
-        "label: how many of as many lowest were flipped, and the area under the ROC curve."
-    )
+    counts = {"flipped": audit["flipped"], "audited": audit["rows"]}
+    return str(TEXTS["encoder legend"].format(rows=rows, **counts))

@@ -6,8 +6,9 @@ reduce the curves to bias, spread and error at each level of the truth.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import build_critic
-from pointdep.core.methods import METHODS, PAPER_METHODS, Method, get_method
-from pointdep.errors import InputError, require_whole
-from pointdep.experiments.reports import command_line, make_distinct, require_known
+from pointdep.core.critics.build import build_critic
+from pointdep.core.methods import METHODS, PAPER_METHODS, get_method
+from pointdep.errors import InputError
+from pointdep.experiments import reports
+from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import PRECISIONS, Draw, StreamEngine
@@ -37,8 +39,6 @@ _IN_COMMAND = (
     *("seeds", "seed", "precision", "device"),
 )
 _FEWEST = 4  # iterations a level: the second half of fewer has no standard deviation
-# How many iterations an expected time is read off, and how many seconds they may take.
-_TIMED, _TIMED_S = 5, 3.0
 # Neighbouring values of a curve resemble each other; the means of this many parts hardly do.
 BATCHES = 20
 FEWEST_BATCHES = 5  # the standard deviation of fewer means says nothing
@@ -81,7 +81,14 @@ class Figure1:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        require_known("method", self.methods, METHODS)
+        names = {"methods": METHODS, "tasks": TASKS, "critic": CRITICS}
+        reports.check_settings(
+            self,
+            known={**names, "precision": ("auto", *PRECISIONS)},
+            distinct=("methods", "tasks", "levels"),
+            least={"iterations": 1, "dim": 1, "batch_size": 2, "seeds": 1, "embedding_dim": 1},
+            positive=("learning_rate",),
+        )
         for method in (METHODS[name] for name in self.methods):
             if method.estimates != "mutual information":
                 raise InputError(f"method {method.key!r} infers {method.estimates}: choose another")
@@ -89,19 +96,6 @@ class Figure1:
                 raise InputError(
                     f"method {method.key!r} has a running state, and cannot be drawn: choose 'dv'"
                 )
-        require_known("task", self.tasks, TASKS)
-        make_distinct(self, "methods", "tasks", "levels")
-        require_known("critic", (self.critic,), CRITICS)
-        require_known("precision", (self.precision,), ("auto", *PRECISIONS))
-        for name in ("iterations", "dim", "batch_size", "seeds", "embedding_dim"):
-            require_whole(name, getattr(self, name))
-        if self.batch_size < 2:
-            raise InputError(
-                f"batch_size={self.batch_size} must be at least 2: every pair is set against the "
-                "mismatched pairs of its batch"
-            )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InputError(f"learning_rate={self.learning_rate!r} must be positive")
         if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
             raise InputError(f"levels={self.levels} must be finite and not negative")
         if self.iterations < _FEWEST * len(self.levels):
@@ -117,22 +111,13 @@ class Figure1:
     @property
     def departures(self) -> str:
         """How this differs from the paper's experiment; empty if it does not."""
-        paper = Figure1()
-
-        def shown(value: object) -> str:
-            return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-        return "; ".join(
-            f"{name.replace('_', ' ')} {shown(own)}, not {shown(getattr(paper, name))}"
-            for name in _OF_THE_PAPER
-            if (own := getattr(self, name)) != getattr(paper, name)
-        )
+        return "; ".join(reports.departures(self, Figure1(), _OF_THE_PAPER, ", "))
 
     @property
     def command(self) -> str:
         """The command line that asks for this."""
         options = {name: getattr(self, name) for name in _IN_COMMAND}
-        return command_line("reproduce", "figure1", **options)
+        return reports.command_line("reproduce", "figure1", **options)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -198,24 +183,14 @@ def run_figure1(settings: Figure1, progress: Progress | None = None) -> Curves:
     """Train every cell from start to end, in one run of the engine on one device."""
     device = pick_device(settings.device)
     streamed = make_engine(settings).run(settings.iterations, progress)
-    return Curves(
-        settings,
-        streamed.values.numpy(),
-        streamed.setup_seconds,
-        streamed.train_seconds,
-        str(device),
-        resolved_precision(settings, device),
-    )
+    seconds = streamed.setup_seconds, streamed.train_seconds
+    where = str(device), resolved_precision(settings, device)
+    return Curves(settings, streamed.values.numpy(), *seconds, *where)
 
 
 def expected_seconds(settings: Figure1) -> float:
     """How long `run_figure1` will take here, from a few of its iterations."""
-    engine = make_engine(settings)
-    engine.run(1)
-    times: list[float] = []
-    while len(times) < _TIMED and sum(times) < _TIMED_S:
-        times.append(engine.run(1).train_seconds)
-    return min(times) * settings.iterations
+    return reports.seconds_per_step(make_engine(settings)) * settings.iterations
 
 
 def resolved_precision(settings: Figure1, device: torch.device) -> str:
@@ -223,12 +198,6 @@ def resolved_precision(settings: Figure1, device: torch.device) -> str:
     if settings.precision != "auto":
         return settings.precision
     return "bf16" if device.type == "cuda" else "float32"
-
-
-def paper_method(key: str) -> Method:
-    """The method as the paper draws it: `dm2` with the read-out of Table 1, not the corrected."""
-    options: dict[str, Any] = {"corrected": False} if key == "dm2" else {}
-    return get_method(key, options)
 
 
 def cell_seed(cell: Cell) -> int:
@@ -241,32 +210,21 @@ def make_engine(settings: Figure1) -> StreamEngine:
     """The engine with one replica per cell, at its first iteration."""
     device = pick_device(settings.device)
     precision = resolved_precision(settings, device)
-    critic = build_critic(
-        settings.critic,
-        len(settings.cells),
-        settings.dim,
-        settings.dim,
-        hidden=settings.hidden,
-        embedding_dim=settings.embedding_dim,
-        activation="relu",
-    )
+    shape = len(settings.cells), settings.dim, settings.dim
+    layers: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
+    critic = build_critic(settings.critic, *shape, activation="relu", **layers)
     critic.reset([torch.Generator().manual_seed(cell_seed(cell)) for cell in settings.cells])
     # The paper's classifier gives a logit, log r - log(n - 1), where ours gives log r. To start
     # where the paper does, and so to take the same path, ours starts that much higher.
     shift = math.log(settings.batch_size - 1)
-    critic.raise_scores(
-        torch.tensor([shift if cell.method == "pc" else 0.0 for cell in settings.cells])
-    )
+    raised = [shift if cell.method == "pc" else 0.0 for cell in settings.cells]
+    critic.raise_scores(torch.tensor(raised))
     generator, draw = make_draw(settings, device, precision)
-    return StreamEngine(
-        critic,
-        [paper_method(cell.method) for cell in settings.cells],
-        draw,
-        learning_rate=settings.learning_rate,
-        precision=precision,
-        device=device,
-        generator=generator,
-    )
+    # As the paper draws them: `dm2` with the read-out of Table 1, not the corrected one.
+    printed: dict[str, dict[str, Any]] = {"dm2": {"corrected": False}}
+    methods = [get_method(cell.method, printed.get(cell.method)) for cell in settings.cells]
+    how: dict[str, Any] = {"precision": precision, "device": device, "generator": generator}
+    return StreamEngine(critic, methods, draw, learning_rate=settings.learning_rate, **how)
 
 
 def make_draw(
@@ -304,92 +262,33 @@ def make_draw(
     return shared, draw
 
 
-@dataclass(frozen=True)
-class Half:
-    """One curve over the second half of one level, in nats.
-
-    The statistics are over the finite values. They are None if there are too few (one for `bias`
-    and `rmse`, two for `sd`, ten for the errors) or if they overflow.
-
-    Attributes
-    ----------
-    iterations, not_finite: how many values there are, and how many of them are not finite.
-    bias, sd, rmse: mean error, standard deviation, root mean squared error: rmse^2 = bias^2 + sd^2.
-    bias_stderr, log_sd_stderr: standard errors of `bias` and of log `sd` from batch means, which
-        hold the noise of this one curve and not what differs from seed to seed.
-    """
-
-    method: str
-    task: str
-    level: float
-    seed: int
-    iterations: int
-    not_finite: int
-    bias: float | None
-    bias_stderr: float | None
-    sd: float | None
-    log_sd_stderr: float | None
-    rmse: float | None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The mean over the seeds that have the statistic; None if none has it.
-
-    Attributes
-    ----------
-    seeds, blown_up: how many there are, and how many have a value that is not finite.
-    iterations, not_finite: values of all seeds, and how many of them are not finite.
-    bias, sd: means over seeds of the bias and of the standard deviation within a curve.
-    bias_stderr: over seeds; of a run with a single one, from its batch means.
-    rmse: root of the mean over seeds of the mean squares.
-    """
-
-    method: str
-    task: str
-    level: float
-    seeds: int
-    blown_up: int
-    iterations: int
-    not_finite: int
-    bias: float | None
-    bias_stderr: float | None
-    sd: float | None
-    rmse: float | None
-
-
-def halves(curves: Curves) -> list[Half]:
-    """One line for each cell and level: task by task, method by method, seed by seed."""
-    settings = curves.settings
-    judged = [settings.second_half(level) for level in range(len(settings.levels))]
-    order = sorted(
-        curves.cells,
-        key=lambda cell: (settings.tasks.index(cell.task), settings.methods.index(cell.method)),
-    )
-    return [
-        _half(cell, level, curves.of(cell)[own].astype(np.float64))
-        for cell in order
-        for level, own in zip(settings.levels, judged, strict=True)
-    ]
-
-
 @np.errstate(over="ignore", invalid="ignore")
-def _half(cell: Cell, level: float, values: Floats) -> Half:
-    finite = values[np.isfinite(values)]
-    errors = finite - level
-    return Half(
-        method=cell.method,
-        task=cell.task,
-        level=level,
-        seed=cell.seed,
-        iterations=len(values),
-        not_finite=len(values) - len(finite),
-        bias=_known(errors.mean()) if len(finite) else None,
-        bias_stderr=batch_means_error(errors),
-        sd=_known(errors.std()) if len(finite) > 1 else None,
-        log_sd_stderr=_log_sd_error(errors),
-        rmse=_known(np.sqrt(np.square(errors).mean())) if len(finite) else None,
-    )
+def halves(curves: Curves) -> list[Line]:
+    """Each curve over the second half of each level, in nats: task by task, method by method.
+
+    Statistics are over the finite values. They are None if there are too few (one for `bias` and
+    `rmse`, two for `sd`, ten for the errors) or if they overflow.
+
+    iterations, not_finite: how many values there are, and how many of them are not finite. bias,
+    sd, rmse: mean error, standard deviation, root mean squared error: rmse^2 = bias^2 + sd^2.
+    bias_stderr, log_sd_stderr: standard errors of `bias` and of log `sd` from batch means, which
+    hold the noise of this one curve and not what differs from seed to seed.
+    """
+    settings, lines = curves.settings, []
+    for task, method in itertools.product(settings.tasks, settings.methods):
+        for seed, curve in enumerate(curves.seeds_of(method, task).T, settings.seed):
+            for position, level in enumerate(settings.levels):
+                values = curve[settings.second_half(position)].astype(np.float64)
+                errors = values[np.isfinite(values)] - level
+                line: Line = {"method": method, "task": task, "level": level, "seed": seed}
+                line |= {"iterations": len(values), "not_finite": len(values) - len(errors)}
+                line["bias"] = _known(errors.mean()) if len(errors) else None
+                line["bias_stderr"] = batch_means_error(errors)
+                line["sd"] = _known(errors.std()) if len(errors) > 1 else None
+                line["log_sd_stderr"] = _log_sd_error(errors)
+                line["rmse"] = _known(np.sqrt(np.square(errors).mean())) if len(errors) else None
+                lines.append(line)
+    return lines
 
 
 def batches_of(count: int) -> int:
@@ -416,38 +315,37 @@ def _log_sd_error(errors: Floats) -> float | None:
     return None if error is None else error / 2
 
 
-def summarise(lines: Sequence[Half]) -> list[Summary]:
-    """One line for each method, task and level, in the order they come first."""
-    groups: dict[tuple[str, str, float], list[Half]] = {}
-    for line in lines:
-        groups.setdefault((line.method, line.task, line.level), []).append(line)
-    return [_summary(*key, members) for key, members in groups.items()]
-
-
 @np.errstate(over="ignore", invalid="ignore")
-def _summary(method: str, task: str, level: float, members: list[Half]) -> Summary:
-    def mean(values: Iterable[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return _known(np.mean(known)) if known else None
+def summarise(lines: Sequence[Line]) -> list[Line]:
+    """The mean over the seeds that have the statistic, for each method, task and level.
 
-    biases = [half.bias for half in members if half.bias is not None]
-    rmses = [half.rmse for half in members if half.rmse is not None]
-    error = members[0].bias_stderr if len(members) == 1 else None
-    if len(biases) > 1:
-        error = _known(np.std(biases, ddof=1) / math.sqrt(len(biases)))
-    return Summary(
-        method=method,
-        task=task,
-        level=level,
-        seeds=len(members),
-        blown_up=sum(half.not_finite > 0 for half in members),
-        iterations=sum(half.iterations for half in members),
-        not_finite=sum(half.not_finite for half in members),
-        bias=mean(biases),
-        bias_stderr=error,
-        sd=mean(half.sd for half in members),
-        rmse=_known(math.hypot(*rmses) / math.sqrt(len(rmses))) if rmses else None,
+    seeds, blown_up: how many there are, and how many have a value that is not finite. iterations,
+    not_finite: values of all seeds, and how many of them are not finite. bias, sd: means over seeds
+    of the bias and of the standard deviation within a curve. bias_stderr: over seeds; of a run with
+    a single one, from its batch means. rmse: root of the mean over seeds of the mean squares.
+    """
+    import pandas as pd
+
+    def root_mean_square(values: pd.Series[float]) -> float:
+        known = values.dropna()
+        return math.hypot(*known) / math.sqrt(len(known)) if len(known) else math.nan
+
+    table = pd.DataFrame(lines).astype(dict.fromkeys(("bias", "bias_stderr", "sd", "rmse"), float))
+    table["blown_up"] = table["not_finite"] > 0
+    groups = table.groupby(["method", "task", "level"], sort=False)
+    means = groups.agg(
+        seeds=("seed", "size"),
+        blown_up=("blown_up", "sum"),
+        iterations=("iterations", "sum"),
+        not_finite=("not_finite", "sum"),
+        bias=("bias", "mean"),
+        bias_stderr=("bias", "sem"),
+        sd=("sd", "mean"),
+        rmse=("rmse", root_mean_square),
     )
+    alone = means["seeds"] == 1
+    means["bias_stderr"] = means["bias_stderr"].mask(alone, groups["bias_stderr"].first())
+    return reports.records(means.reset_index())
 
 
 def _known(value: float | np.floating) -> float | None:

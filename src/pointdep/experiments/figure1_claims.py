@@ -1,8 +1,7 @@
 """What the paper says about Figure 1, judged by the curves of a run.
 
 `Evidence` compares curves, with the noise: a number, its interval, and whether it supports a
-sentence. A few questions (`grows`, `larger`, `than_most`, ...) put it to methods and tasks, and
-`QUOTES` and `QUESTIONS` are the table of the paper's sentences, each with how it is judged.
+sentence. `QUESTIONS` has, for the key of each sentence, what is asked of which methods and tasks.
 """
 
 from __future__ import annotations
@@ -10,30 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from pointdep.core.methods import LOWER_BOUNDS, PAPER_METHODS
 from pointdep.experiments import claims
-from pointdep.experiments.claims import Answer, Finding, Measured, Statement, every, most
-from pointdep.experiments.figure1 import FEWEST_BATCHES, Curves, Half, batches_of, halves
-from pointdep.experiments.reports import interval, number
+from pointdep.experiments.claims import Answer, Finding, Measured, every, most
+from pointdep.experiments.figure1 import Curves, batches_of, halves
+from pointdep.experiments.reports import PAPER, TEXTS, Line, interval, number
 
 CONFIDENCE = 0.95
-NOISE = (
-    "Biases and standard deviations are those over the second half of each level; a method as a "
-    "whole is judged by the mean over the levels of its |bias|, or of the logarithm of its "
-    "standard deviation. One is larger than another when the 95 % interval of the difference "
-    "(Student's t) lies above zero; within the interval it cannot be told. A ratio has the "
-    "interval of its logarithm. The standard error is that over seeds; in a run with a single seed "
-    "it is that of batch means, which does not hold what differs from seed to seed. Of fewer than "
-    f"{FEWEST_BATCHES} batch means, or where a run with several seeds has only one left, there is "
-    "no interval, and it cannot be told. A half "
-    "with a value that is not finite is left out, and a level where more than half of the seeds "
-    "have one; as that leaves out the worst of a curve, one that blew up is never found to be the "
-    "better one, or to grow less: then it cannot be told."
-)
+NOISE: str = TEXTS["figure1 noise"]
 
 # |bias|; the logarithm of its mean over levels; the logarithm of the standard deviation; the mean.
 Quantity = Literal["bias", "log bias", "spread", "mean"]
@@ -87,14 +75,14 @@ class Evidence:
 
     def __init__(self, curves: Curves) -> None:
         self.curves, self.settings, self.tasks = curves, curves.settings, curves.settings.tasks
-        self._halves: dict[tuple[Curve, float], dict[int, Half]] = {}
+        self._halves: dict[tuple[Curve, float], dict[int, Line]] = {}
         self._blown_up: set[Curve] = set()
         for half in halves(curves):
-            curve = half.method, half.task
-            if half.not_finite or None in (half.bias, half.sd, half.rmse):
+            curve = half["method"], half["task"]
+            if half["not_finite"] or None in (half["bias"], half["sd"], half["rmse"]):
                 self._blown_up.add(curve)
             else:
-                self._halves.setdefault((curve, half.level), {})[half.seed] = half
+                self._halves.setdefault((curve, half["level"]), {})[half["seed"]] = half
 
     def larger(self, quantity: Quantity, one: Curve, other: Curve, times: float = 1.0) -> Finding:
         """Is the mean over the levels of `one` larger than (`times` that of) the `other`?
@@ -198,19 +186,19 @@ class Evidence:
         return Finding(about, note="" if missing else "not finite", missing=missing)
 
 
-def _weighted(quantity: Quantity, weights: Iterable[float], members: Sequence[Half]) -> Estimate:
+def _weighted(quantity: Quantity, weights: Iterable[float], members: Sequence[Line]) -> Estimate:
     """The weighted sum of the halves of one seed, with the error of batch means."""
     total, parts = 0.0, []
     for weight, half in zip(weights, members, strict=True):
-        bias, sd = half.bias or 0.0, half.sd or 0.0
-        value = {"spread": math.log(max(sd, _NOTHING)), "mean": half.level + bias}
-        error = half.log_sd_stderr if quantity == "spread" else half.bias_stderr
-        total += weight * value.get(quantity, abs(bias))
+        bias, spread = half["bias"], math.log(max(half["sd"], _NOTHING))
+        value = {"spread": spread, "mean": half["level"] + bias}.get(quantity, abs(bias))
+        error = half["log_sd_stderr" if quantity == "spread" else "bias_stderr"]
+        total += weight * value
         parts.append(weight * (math.inf if error is None else error))
     stderr = math.hypot(*parts)
     if quantity == "log bias":
         total, stderr = math.log(max(total, _NOTHING)), stderr / max(total, _NOTHING)
-    freedom = min(batches_of(half.iterations) for half in members) - 1
+    freedom = min(batches_of(half["iterations"]) for half in members) - 1
     return Estimate(total, stderr, freedom, "" if math.isfinite(stderr) else "too few iterations")
 
 
@@ -228,53 +216,12 @@ def make_finding(about: str, found: Estimate, answer: bool | None, ratio: bool =
     return Finding(about, value, low, high, supports=answer, note=note)
 
 
-@dataclass(frozen=True)
-class Question:
-    """When a sentence holds, what the numbers behind it are, and how they are found and judged."""
-
-    rule: str
-    quantity: str
-    ask: Callable[[Evidence], list[Finding]]
-    decide: Callable[[Sequence[bool | None]], bool | None] = every
-
-    def judge(self, evidence: Evidence) -> Answer:
-        found = self.ask(evidence)
-        return found, self.decide([finding.supports for finding in found])
-
-
+Asked = Callable[[Evidence], list[Finding]]
 _NAMES: dict[Quantity, str] = {"bias": "|bias|", "spread": "log sd"}
-_LONG: dict[Quantity, str] = {
-    "bias": "|bias|",
-    "log bias": "mean |bias|",
-    "spread": "the standard deviation",
-}
-_OF_SLOPE: dict[Quantity, str] = {
-    "bias": "slope of |bias| against MI",
-    "spread": "slope of log standard deviation against MI, 1/nat",
-}
-_OF_LARGER: dict[Quantity, str] = {
-    "bias": "difference of mean |bias|, nats",
-    "log bias": "ratio of mean |bias|",
-    "spread": "ratio of standard deviations",
-}
-
-
-def _rule(text: str, note: str = "") -> str:
-    return " ".join(filter(None, (text[0].upper() + text[1:] + ", on every task.", note)))
-
-
-def _each(methods: Sequence[str]) -> str:
-    return f"each of {', '.join(methods)}" if len(methods) > 1 else methods[0]
-
-
-def grows(quantity: Quantity, rule: str) -> Question:
-    """Does it grow with the true value on most curves?"""
-    return Question(
-        rule, _OF_SLOPE[quantity], lambda evidence: _slopes(evidence, quantity, PAPER_METHODS), most
-    )
 
 
 def _slopes(evidence: Evidence, quantity: Quantity, methods: Sequence[str]) -> list[Finding]:
+    """Does it grow with the true value on each curve?"""
     return [evidence.trend(quantity, (m, task)) for task in evidence.tasks for m in methods]
 
 
@@ -286,24 +233,21 @@ def _all_but_cpc_grow(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _both_grow(evidence: Evidence, methods: Sequence[str]) -> list[Finding]:
+def _both_grow(evidence: Evidence, methods: Sequence[str] = PAPER_METHODS) -> list[Finding]:
     """Do |bias| and standard deviation both grow with the true value?"""
+    findings = []
     pairs = zip(*(_slopes(evidence, quantity, methods) for quantity in _NAMES), strict=True)
-    return [
-        Finding(
-            bias.about,
-            value=None if bias.missing else (bias.supports, spread.supports).count(True),
-            supports=every((bias.supports, spread.supports)),
-            note="; ".join(
-                " ".join(filter(None, (name, _number(slope), slope.note)))
-                for name, slope in zip(_NAMES.values(), (bias, spread), strict=True)
-                if not slope.missing
-            ),
-            missing=bias.missing,
-            levels=bias.levels,
-        )
-        for bias, spread in pairs
-    ]
+    for bias, spread in pairs:
+        answers = bias.supports, spread.supports
+        notes = [
+            " ".join(filter(None, (name, _number(slope), slope.note)))
+            for name, slope in zip(_NAMES.values(), (bias, spread), strict=True)
+            if not slope.missing
+        ]
+        value = None if bias.missing else answers.count(True)
+        found = replace(bias, value=value, low=None, high=None, supports=every(answers))
+        findings.append(replace(found, note="; ".join(notes)))
+    return findings
 
 
 def _cpc_does_not(evidence: Evidence) -> list[Finding]:
@@ -315,74 +259,49 @@ def _not(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-def larger(
-    quantity: Quantity,
-    ones: Sequence[str],
-    others: Sequence[str],
-    times: float = 1.0,
-    note: str = "",
-) -> Question:
+def _larger(
+    quantity: Quantity, ones: Sequence[str], others: Sequence[str], times: float = 1.0
+) -> Asked:
     """Is each one larger than (`times`) each of the others, on each task?"""
-
-    def ask(evidence: Evidence) -> list[Finding]:
-        return [
-            evidence.larger(quantity, (one, task), (other, task), times)
-            for task in evidence.tasks
-            for one in ones
-            for other in others
-        ]
-
-    than = "larger than" if times == 1 else f"more than {times:g} times"
-    said = f"{_LONG[quantity]} of {_each(ones)} is {than} that of {_each(others)}"
-    return Question(_rule(said, note), _OF_LARGER[quantity], ask)
+    return lambda evidence: [
+        evidence.larger(quantity, (one, task), (other, task), times)
+        for task in evidence.tasks
+        for one in ones
+        for other in others
+    ]
 
 
-def than_most(
+def _than_most(
     word: Literal["larger", "smaller"],
     quantity: Quantity,
     ones: Sequence[str],
     others: Sequence[str],
-) -> Question:
+) -> Asked:
     """Is each one larger, or smaller, than most of the others, on each task?"""
     words = {True: f"{word} than", False: f"not {word} than", None: "cannot tell from"}
 
     def compare(evidence: Evidence, one: str, task: str) -> Finding:
         found: dict[bool | None, list[str]] = {answer: [] for answer in words}
-        missing: list[str] = []
+        missing: dict[str, None] = {}
         for other in others:
             pair = (one, task), (other, task)
             compared = evidence.larger(quantity, *(pair if word == "larger" else pair[::-1]))
             found[compared.supports].append(other)
-            missing += compared.missing
-        return Finding(
-            f"{one}, {task}",
-            value=len(found[True]),
-            supports=most([answer for answer, names in found.items() for _ in names]),
-            note="; ".join(f"{words[a]} {', '.join(names)}" for a, names in found.items() if names),
-            missing=tuple(dict.fromkeys(missing)),
-        )
+            missing |= dict.fromkeys(compared.missing)
+        answers = [answer for answer, names in found.items() for _ in names]
+        note = "; ".join(f"{words[a]} {', '.join(names)}" for a, names in found.items() if names)
+        about, count = f"{one}, {task}", len(found[True])
+        return Finding(about, count, supports=most(answers), note=note, missing=tuple(missing))
 
-    said = (
-        f"{_LONG[quantity]} of {_each(ones)} is {word} than that of more than half of "
-        f"{', '.join(others)}"
-    )
-    return Question(
-        _rule(said),
-        f"how many it is {word} than",
-        lambda evidence: [compare(evidence, one, task) for task in evidence.tasks for one in ones],
-    )
+    return lambda evidence: [compare(evidence, o, task) for task in evidence.tasks for o in ones]
 
 
-def like_exponential(method: str, rule: str) -> Question:
+def _like_exponential(method: str) -> Asked:
     """Does log variance grow by at least one per nat, over the highest levels?"""
-    return Question(
-        rule,
-        f"slope of log variance against MI, {HIGHEST} highest levels, 1/nat",
-        lambda evidence: [
-            evidence.trend("spread", (method, task), above=1.0, times=2.0, highest=HIGHEST)
-            for task in evidence.tasks
-        ],
-    )
+    return lambda evidence: [
+        evidence.trend("spread", (method, task), above=1.0, times=2.0, highest=HIGHEST)
+        for task in evidence.tasks
+    ]
 
 
 def _more_on_gaussian(evidence: Evidence) -> list[Finding]:
@@ -449,143 +368,49 @@ def _half_nat_above_dm1(evidence: Evidence) -> list[Finding]:
     return findings
 
 
-_VERIFY = "[...] We verify these facts in our experiments."
-QUOTES: dict[str, dict[str, str]] = {
-    "main text": {
-        "a": "Most of the estimators have [...] larger bias [...] with larger ground truth MI.",
-        "b": "Most of the estimators have [...] larger [...] variance with larger ground truth MI.",
-        "ab": "Most of the estimators have both larger bias and variance with larger ground truth "
-        "MI.",
-        "c1": "The only exception is CPC, where its value is upper bounded by log(batch_size).",
-        "c2": "The only exception [to both larger bias and variance with larger MI] is CPC [...]",
-        "c3": "The only exception is CPC [...] [no other method is one]",
-        "d": "The bias is also larger in Gaussian task than in Cubic task except for DV.",
-        "e": "CPC has the smallest variance",
-        "f": "yet it [CPC] is highly biased.",
-        "g1": "SMILE/ Variational MI Bounds/ Probabilistic Classifier/ Density Matching I & II/ "
-        "Density-Ratio Fitting approaches have a much lower bias [than CPC].",
-        "g2": "Although having larger variance than CPC [the same six]",
-        "h": "Among them, Probabilistic Classifier and Density-Ratio Fitting approaches have the "
-        "smallest variance.",
-        "i1": "NWJ/ JS/ DV, whereas, have both large variance [...]",
-        "i2": "NWJ/ JS/ DV, whereas, have both large [...] bias.",
-        "j": "JS has larger variance is because using I_NWJ objective during inference.",
-        "k1": "plug-in MI estimators enjoy smaller variance [...] when comparing to most of the "
-        "lower bound methods.",
-        "k2": "plug-in MI estimators enjoy smaller [...] bias when comparing to most of the lower "
-        "bound methods.",
-    },
-    "supplement": {
-        "l1": f"the variance of an empirical I_NWJ estimation is Omega(e^I(X;Y)) {_VERIFY}",
-        "l2": f"the limiting variance of an empirical I_DV estimation is Omega(e^I(X;Y)) {_VERIFY}",
-        "l3": "this estimation method [JS] still considers I_NWJ as its inference objective, and "
-        "therefore the variance is still Omega(e^I(X;Y)). Empirical results are shown in our "
-        "experiments.",
-        "m": "I_JS may encounter a relatively higher training instability [than the classifier] "
-        "(unless a particular take-care on its numerical instability).",
-        "n1": f"we can expect a smaller bias when comparing I_NWJ to I_CPC. {_VERIFY}",
-        "n2": f"we can expect a smaller bias when comparing I_DV to I_CPC. {_VERIFY}",
-        "o": "it [SMILE] is empirically admitting a small variance, which we also find in our "
-        "experiments.",
-    },
-    claims.OURS: {"p": "DM II, read out as the paper prints it, is 1/(2 eta) = 0.5 above DM I."},
+QUESTIONS: dict[str, Asked] = {
+    "a": lambda evidence: _slopes(evidence, "bias", PAPER_METHODS),
+    "b": lambda evidence: _slopes(evidence, "spread", PAPER_METHODS),
+    "ab": _both_grow,
+    "c1": _stops_at_log_batch,
+    "c2": _cpc_does_not,
+    "c3": _all_but_cpc_grow,
+    "d": _more_on_gaussian,
+    "e": _larger("spread", BUT_CPC, ("cpc",)),
+    "f": _than_most("larger", "bias", ("cpc",), BUT_CPC),
+    "g1": _larger("log bias", ("cpc",), LOW_BIAS, MUCH),
+    "g2": _larger("spread", LOW_BIAS, ("cpc",)),
+    "h": _larger("spread", ("smile", "variational", "dm1", "dm2"), ("pc", "drf")),
+    "i1": _than_most("larger", "spread", NOISY, LOW_BIAS),
+    "i2": _than_most("larger", "bias", NOISY, LOW_BIAS),
+    "j": _larger("spread", ("js",), LEARN_JS),
+    "k1": _than_most("smaller", "spread", PLUG_INS, LOWER_BOUNDS),
+    "k2": _than_most("smaller", "bias", PLUG_INS, LOWER_BOUNDS),
+    "l1": _like_exponential("nwj"),
+    "l2": _like_exponential("dv"),
+    "l3": _like_exponential("js"),
+    "m": _blows_up_beside_pc,
+    "n1": _larger("bias", ("cpc",), ("nwj",)),
+    "n2": _larger("bias", ("cpc",), ("dv",)),
+    "o": _larger("spread", NOISY, ("smile",)),
+    "p": _half_nat_above_dm1,
 }
-_BOTH = "how many of the two grow with MI"
-_EXPONENTIAL = (
-    "The logarithm of the variance of NWJ grows by at least 1 for each nat of MI over the "
-    f"{HIGHEST} highest levels, on every task: the 95 % interval of the slope lies above "
-    "1, or below it for the contrary. Omega(e^MI) is asymptotic, which is why the lower levels "
-    "are left out (there, the variance of E_J[s] is the larger part), and speaks of the best "
-    "critic: judged is whether trained networks show it at these levels, not the theorem."
-)
-QUESTIONS = {
-    "a": grows(
-        "bias",
-        "|bias| grows with MI (least-squares slope above 0) on more than half of the curves: ten "
-        "methods on each task. Methods that were not run count as unknown.",
-    ),
-    "b": grows("spread", "As a, for the logarithm of the standard deviation."),
-    "ab": Question(
-        "On more than half of the curves both grow: |bias| as in a and the standard deviation as "
-        "in b.",
-        _BOTH,
-        lambda evidence: _both_grow(evidence, PAPER_METHODS),
-        most,
-    ),
-    "c1": Question(
-        "That no value is above log(batch_size) is so by construction, and says nothing. It is "
-        "asked whether the bound is what stops it: at the highest level, the mean of CPC is above "
-        f"{REACHED:g} log(batch_size), and at every level above log(batch_size) it stays below "
-        "that, on every task.",
-        "mean at the highest level, nats",
-        _stops_at_log_batch,
-    ),
-    "c2": Question(
-        "CPC does not have both: |bias| or standard deviation falls with MI (slope below 0), on "
-        "every task.",
-        _BOTH,
-        _cpc_does_not,
-    ),
-    "c3": Question(
-        "|bias| and standard deviation of each of the nine others grow with MI, on every task.",
-        "slope of |bias| or of log standard deviation against MI",
-        _all_but_cpc_grow,
-    ),
-    "d": Question(
-        "|bias| is larger on the Gaussian task for each of the nine others, and smaller for DV.",
-        _OF_LARGER["bias"],
-        _more_on_gaussian,
-    ),
-    "e": larger("spread", BUT_CPC, ("cpc",)),
-    "f": than_most("larger", "bias", ("cpc",), BUT_CPC),
-    "g1": larger(
-        "log bias",
-        ("cpc",),
-        LOW_BIAS,
-        MUCH,
-        f"The paper does not say how much is much: the factor {MUCH:g} is ours.",
-    ),
-    "g2": larger("spread", LOW_BIAS, ("cpc",)),
-    "h": larger("spread", ("smile", "variational", "dm1", "dm2"), ("pc", "drf")),
-    "i1": than_most("larger", "spread", NOISY, LOW_BIAS),
-    "i2": than_most("larger", "bias", NOISY, LOW_BIAS),
-    "j": larger("spread", ("js",), LEARN_JS, note="All three learn the same objective."),
-    "k1": than_most("smaller", "spread", PLUG_INS, LOWER_BOUNDS),
-    "k2": than_most("smaller", "bias", PLUG_INS, LOWER_BOUNDS),
-    "l1": like_exponential("nwj", _EXPONENTIAL),
-    "l2": like_exponential("dv", "As l1, for DV."),
-    "l3": like_exponential("js", "As l1, for JS."),
-    "m": Question(
-        "It holds if on every task Variational or SMILE, which learn I_JS, has values that are not "
-        "finite and PC has none. Otherwise it cannot be told: the care that the paper excepts is "
-        "taken here (I_JS is learnt by softplus, the classifier by the cross-entropy of logits), "
-        "so that a calm run is what the sentence allows. The standard deviations, of Variational "
-        "over PC, are given and not counted: the two also weigh mismatched pairs differently.",
-        f"{_OF_LARGER['spread']} (not counted)",
-        _blows_up_beside_pc,
-    ),
-    "n1": larger("bias", ("cpc",), ("nwj",)),
-    "n2": larger("bias", ("cpc",), ("dv",)),
-    "o": larger("spread", NOISY, ("smile",), note="SMILE is meant to reduce their variance."),
-    "p": Question(
-        "At the lowest level, the bias of DM II less that of DM I, which fits the same likelihood "
-        f"and reads out right, lies within {NEAR:g} of {SHIFT:g} nats with its whole 95 % "
-        "interval, on every task; wholly outside of that for the contrary.",
-        "difference of bias at the lowest level, nats",
-        _half_nat_above_dm1,
-    ),
-}
-STATEMENTS = tuple(
-    Statement(key, source, quote, q.rule, q.judge, q.quantity)
-    for source, quotes in QUOTES.items()
-    for key, quote in quotes.items()
-    for q in [QUESTIONS[key]]
-)
+_OF_MOST = {"a", "b", "ab"}
+"""Sentences about most of the estimators; the others are about each."""
+
+
+def _judge(evidence: Evidence, key: str) -> Answer:
+    found = QUESTIONS[key](evidence)
+    decide = most if key in _OF_MOST else every
+    return found, decide([finding.supports for finding in found])
+
+
+JUDGES = {key: partial(_judge, key=key) for key in QUESTIONS}
 
 
 def judge_figure1(curves: Curves) -> list[claims.Claim]:
     """Every statement on the curves of a run, whatever it left out."""
-    return claims.judge_all(STATEMENTS, Evidence(curves), counted)
+    return claims.judge_all(PAPER["claims"]["figure1"], JUDGES, Evidence(curves), counted)
 
 
 def counted(findings: Sequence[Finding]) -> str:

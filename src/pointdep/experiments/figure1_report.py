@@ -14,22 +14,11 @@ from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS
 from pointdep.experiments import claims as shared
-from pointdep.experiments.claims import Claim, claims_as_dicts, count
-from pointdep.experiments.figure1 import Cell, Curves, Figure1, Half, Summary, halves, summarise
+from pointdep.experiments import reports
+from pointdep.experiments.claims import Claim
+from pointdep.experiments.figure1 import Cell, Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import NOISE, judge_figure1
-from pointdep.experiments.reports import (
-    COLOURS,
-    WIDTH,
-    aligned,
-    environment,
-    filled,
-    markdown,
-    number,
-    save,
-    style,
-    write_json,
-    write_lines,
-)
+from pointdep.experiments.reports import Line, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +28,10 @@ Floats = NDArray[np.float64]
 
 _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
-_TASK_COLOURS = {"gaussian": COLOURS[0], "cubic": COLOURS[4]}  # one is lighter than the other
+_TASK_COLOURS = {
+    "gaussian": reports.COLOURS[0],
+    "cubic": reports.COLOURS[4],
+}  # one is lighter than the other
 _COLUMNS = 5
 _MANY = 0.02  # of the values: worth a word when off the axis
 _VECTOR_POINTS = 40_000  # of all smooth curves together: keeps the vector files small
@@ -47,7 +39,7 @@ _VECTOR_POINTS = 40_000  # of all smooth curves together: keeps the vector files
 
 def write_report(
     curves: Curves, folder: Path, recorded: Mapping[str, Any] | None = None
-) -> tuple[list[Summary], list[Claim]]:
+) -> tuple[list[Line], list[Claim]]:
     """Everything into the folder, which is made if it is missing; the numbers and the verdicts.
 
     curves.csv; table.csv and table.md; claims.md; figure1.png, .svg and .pdf; figure1.json.
@@ -57,11 +49,15 @@ def write_report(
     settings, by_seed = curves.settings, halves(curves)
     means, claims = summarise(by_seed), judge_figure1(curves)
     write_curves(curves, folder / "curves.csv")
-    _write_numbers(by_seed, means, folder / "table.csv")
+    # The lines of each seed, and the mean over them.
+    names = [name for name in by_seed[0] if name != "log_sd_stderr"]
+    lines = [*by_seed, *({**mean, "seed": "mean"} for mean in means)]
+    reports.write_lines(folder / "table.csv", lines, names)
     (folder / "table.md").write_text(markdown_table(means), "utf-8")
-    (folder / "claims.md").write_text(markdown_claims(claims, settings), "utf-8")
-    write_figure(curves, folder)
-    surroundings = environment(curves.device) if recorded is None else recorded
+    page = shared.claims_page(claims, [*_caveats(settings), NOISE])
+    (folder / "claims.md").write_text(page, "utf-8")
+    reports.save(draw(curves), folder, "figure1")
+    surroundings = reports.environment(curves.device) if recorded is None else recorded
     # "run" is what was used; "settings" what was asked for, where "auto" may stand for a device.
     content = {
         "command": settings.command,
@@ -72,12 +68,12 @@ def write_report(
             "train_seconds": curves.train_seconds,
             "ms_per_iteration": 1000 * curves.train_seconds / settings.iterations,
         },
-        "summary": [asdict(line) for line in means],
-        "by_seed": [asdict(line) for line in by_seed],
+        "summary": means,
+        "by_seed": by_seed,
         "claims_noise": NOISE,
-        "claims": claims_as_dicts(claims),
+        "claims": shared.claims_as_dicts(claims),
     }
-    write_json(folder / "figure1.json", content)
+    reports.write_json(folder / "figure1.json", content)
     return means, claims
 
 
@@ -88,9 +84,8 @@ def write_curves(curves: Curves, path: Path) -> None:
     """
     import pandas as pd
 
-    table = pd.DataFrame({"truth": curves.settings.truth()})
-    for cell in curves.cells:
-        table[column_of(cell)] = curves.of(cell)
+    table = pd.DataFrame(curves.values, columns=[column_of(cell) for cell in curves.cells])
+    table.insert(0, "truth", curves.settings.truth())
     table.to_csv(path, index_label="iteration", float_format="%.6g", na_rep="nan")
 
 
@@ -99,67 +94,59 @@ def column_of(cell: Cell) -> str:
     return f"{cell.method} {cell.task} seed {cell.seed}"
 
 
-def _write_numbers(by_seed: Sequence[Half], means: Sequence[Summary], path: Path) -> None:
-    """The lines of each seed and, with "mean" for a seed, the mean over them; empty: unknown."""
-    lines = [asdict(half) for half in by_seed]
-    del lines[0]["log_sd_stderr"]  # the first line names the columns
-    write_lines(path, [*lines, *({**asdict(mean), "seed": "mean"} for mean in means)])
-
-
-def text_table(lines: Sequence[Summary]) -> str:
+def text_table(lines: Sequence[Line]) -> str:
     """Bias / sd and RMSE of each method, task by task; at most 100 columns wide."""
     parts: list[str] = []
     for task, name, rows in _tables(lines):
         rows[0][0] = f"{task}, {name}"
         first = max(len(row[0]) for row in rows)
         widest = max(len(text) for row in rows for text in row[1:])
-        columns = max(1, min(5, (WIDTH - first) // (2 + widest)))
+        columns = max(1, min(5, (reports.WIDTH - first) // (2 + widest)))
         for start in range(1, len(rows[0]), columns):
-            parts.append(aligned([[row[0], *row[start : start + columns]] for row in rows]))
-    parts.append("\n".join(map(filled, _notes(lines))))
+            parts.append(reports.aligned([[row[0], *row[start : start + columns]] for row in rows]))
+    parts.append("\n".join(map(reports.filled, _notes(lines))))
     return "\n\n".join(parts) + "\n"
 
 
-def markdown_table(lines: Sequence[Summary]) -> str:
+def markdown_table(lines: Sequence[Line]) -> str:
     """Bias / sd, then RMSE: a row per method and a column per level, for each task."""
     parts = ["# Figure 1 in numbers", " ".join(_notes(lines))]
     for task, name, rows in _tables(lines):
-        parts += [f"## {task.capitalize()} task, {name}", markdown(rows)]
+        parts += [f"## {task.capitalize()} task, {name}", reports.markdown(rows)]
     return "\n\n".join(parts).replace(_MARK, f"\\{_MARK}") + "\n"
 
 
-def _bias_sd(line: Summary) -> str:
-    if line.bias is None:
+def _bias_sd(line: Line) -> str:
+    bias, sd = line["bias"], line["sd"]
+    if bias is None:
         return "-"
-    sign = "+" if line.bias > 0 else ""
-    sd = "-" if line.sd is None else number(line.sd)
-    return f"{sign}{number(line.bias)}/{sd}" + _MARK * (line.not_finite > 0)
+    return f"{'+' if bias > 0 else ''}{number(bias)}/{'-' if sd is None else number(sd)}"
 
 
-def _rmse(line: Summary) -> str:
-    return "-" if line.rmse is None else number(line.rmse) + _MARK * (line.not_finite > 0)
+def _rmse(line: Line) -> str:
+    return "-" if line["rmse"] is None else number(line["rmse"])
 
 
-def _tables(lines: Sequence[Summary]) -> Iterator[tuple[str, str, list[list[str]]]]:
+def _tables(lines: Sequence[Line]) -> Iterator[tuple[str, str, list[list[str]]]]:
     """Task, what is shown, and rows: a header with the levels, and a row for each method."""
-    levels = list(dict.fromkeys(line.level for line in lines))
-    cells: dict[str, Callable[[Summary], str]] = {"bias / sd": _bias_sd, "RMSE": _rmse}
-    for task in dict.fromkeys(line.task for line in lines):
-        own = {(line.method, line.level): line for line in lines if line.task == task}
+    cells: dict[str, Callable[[Line], str]] = {"bias / sd": _bias_sd, "RMSE": _rmse}
+    for task in dict.fromkeys(line["task"] for line in lines):
         for name, cell in cells.items():
-            rows = [["method", *(f"{level:g}" for level in levels)]]
-            for method in dict.fromkeys(method for method, _ in own):
-                rows.append([method, *(cell(own[method, level]) for level in levels)])
-            yield task, name, rows
+            rows = {"": ["method", *(f"{x:g}" for x in dict.fromkeys(o["level"] for o in lines))]}
+            for line in (line for line in lines if line["task"] == task):
+                shown = cell(line)
+                mark = _MARK if line["not_finite"] and shown != "-" else ""
+                rows.setdefault(line["method"], [line["method"]]).append(shown + mark)
+            yield task, name, list(rows.values())
 
 
-def _notes(lines: Sequence[Summary]) -> list[str]:
-    seeds = max(line.seeds for line in lines)
+def _notes(lines: Sequence[Line]) -> list[str]:
+    seeds = max(line["seeds"] for line in lines)
     means = f"bias and sd are means over {seeds} seeds, RMSE is over all their values."
     notes = [f"{_LEGEND}; {'one seed.' if seeds == 1 else means}"]
-    if any(line.not_finite for line in lines):
+    if any(line["not_finite"] for line in lines):
         notes.append(f"{_MARK} values that are not finite were left out.")
-    if any(None in (line.bias, line.sd, line.rmse) for line in lines):
+    if any(None in (line["bias"], line["sd"], line["rmse"]) for line in lines):
         notes.append("- where no value is finite, or the statistic is not.")
     return notes
 
@@ -168,12 +155,6 @@ def text_claims(claims: Sequence[Claim], settings: Figure1) -> str:
     """Verdict, sentence and reason of each claim; at most 100 columns wide."""
     where = "The rule of each verdict and all its figures: claims.md."
     return shared.text_claims(claims, [*_caveats(settings), where])
-
-
-def markdown_claims(claims: Sequence[Claim], settings: Figure1) -> str:
-    """Each claim with its rule and every number it rests on."""
-    head = ["# The paper's claims and what was measured", count(claims), *_caveats(settings), NOISE]
-    return "\n\n".join([*head, shared.markdown_claims(claims)]) + "\n"
 
 
 def _caveats(settings: Figure1) -> list[str]:
@@ -189,12 +170,7 @@ def _caveats(settings: Figure1) -> list[str]:
     return notes
 
 
-def write_figure(curves: Curves, folder: Path) -> None:
-    """figure1.png, figure1.svg and figure1.pdf; the same curves give the same files."""
-    save(draw(curves), folder, "figure1")
-
-
-@style()
+@reports.style()
 def draw(curves: Curves) -> Figure:
     """A panel per method, in rows of five: every task, the true value, and what blew up."""
     from matplotlib.figure import Figure

@@ -17,7 +17,8 @@ from pointdep.core.methods import get_method
 from pointdep.data.word_pairs import WordPairs
 from pointdep.data.writers import write_table
 from pointdep.experiments import claims, reports, words
-from pointdep.experiments.claims import Answer, Claim, Finding, Measured, Statement, finding
+from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
+from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Rows
 from pointdep.inference.scoring import score_replicas
@@ -63,29 +64,14 @@ class Figure3(words.Training):
         return [[words.Job(method, rows)], [words.Job(method, own[:shortest]) for own in folds]]
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How many words with this ending there are among those with negative PMI, and among all.
-
-    times: how many times more often it is negative words than others that end so.
-    """
-
-    ending: str
-    negative: int
-    all_negative: int
-    words: int
-    all_words: int
-    times: Measured | None
-
-
 @dataclass(frozen=True, eq=False)
 class WordPmi:
     """PMI of the training words.
 
     Attributes
     ----------
-    all_words: how many there were, with the test words.
-    words: (n,), the training words.
+    words: how many there were, with the test words.
+    names: (n,), the training words.
     in_sample: (n,), by the network trained on all of them, as in the paper.
     out_of_sample: (n,), each by a network trained on the other folds.
     test: (m,), of the test words by the network of `in_sample`.
@@ -93,8 +79,8 @@ class WordPmi:
     """
 
     settings: Figure3
-    all_words: int
-    words: NDArray[np.str_]
+    words: int
+    names: NDArray[np.str_]
     in_sample: Floats
     out_of_sample: Floats
     test: Floats
@@ -108,9 +94,9 @@ class WordPmi:
         return {_IN: self.in_sample, _OUT: self.out_of_sample}
 
     @cached_property
-    def endings(self) -> dict[str, list[Ending]]:
+    def endings(self) -> dict[str, list[Line]]:
         """The endings of the words below zero, by how their PMI was found."""
-        return {where: endings(self.words, pmi) for where, pmi in self.samples.items()}
+        return {where: endings(self.names, pmi) for where, pmi in self.samples.items()}
 
 
 def run_figure3(settings: Figure3, pairs: WordPairs, progress: Progress | None = None) -> WordPmi:
@@ -120,10 +106,12 @@ def run_figure3(settings: Figure3, pairs: WordPairs, progress: Progress | None =
     rows, test = settings.split(len(pairs))
     turns = settings.turns(len(pairs))
     work = [len(jobs) * settings.steps(jobs) for jobs in turns]
-    shown = progress or Silent()
+    parts = (
+        _Part(progress or Silent(), sum(work[:turn]), own, sum(work))
+        for turn, own in enumerate(work)
+    )
     seen, unseen = (
-        words.train(settings, sides, jobs, _Part(shown, sum(work[:turn]), work[turn], sum(work)))[0]
-        for turn, jobs in enumerate(turns)
+        words.train(settings, sides, jobs, part)[0] for jobs, part in zip(turns, parts, strict=True)
     )
     x, y = sides.x[rows], sides.y[rows]
     by_fold = score_replicas(unseen, x, y).double().numpy()
@@ -160,21 +148,26 @@ def count_shared(vectors: NDArray[np.float32]) -> int:
     return int(counts[counts > 1].sum())
 
 
-def endings(words: Sequence[str] | NDArray[np.str_], pmi: Floats) -> list[Ending]:
-    """The endings among the words whose PMI is below zero, and how common they are."""
+def endings(names: Sequence[str] | NDArray[np.str_], pmi: Floats) -> list[Line]:
+    """How many words have an ending: `negative` of `all_negative`, `words` of `all_words`.
+
+    times: how many times more often it is negative words than others that end so.
+    """
     negative, found = pmi < 0, []
     for ending in ENDINGS:
-        has = np.array([str(word).endswith(ending) for word in words])
-        counts = int((has & negative).sum()), int(negative.sum()), int(has.sum()), len(words)
-        found.append(Ending(ending, *counts, ratio_of_shares(*counts)))
+        has = np.char.endswith(np.asarray(names), ending)
+        counts = int((has & negative).sum()), int(negative.sum()), int(has.sum()), len(names)
+        told = zip(("negative", "all_negative", "words", "all_words"), counts, strict=True)
+        found.append({"ending": ending, **dict(told), "times": ratio_of_shares(*counts)})
     return found
 
 
 def lowest_words(found: WordPmi, ending: str, count: int) -> list[str]:
     """The words of this ending with the lowest PMI in sample, if that is negative."""
     order = np.argsort(found.in_sample, kind="stable")
-    negative = found.words[order[: int((found.in_sample < 0).sum())]]
-    return [str(word) for word in negative if str(word).endswith(ending)][:count]
+    negative = found.names[order[: int((found.in_sample < 0).sum())]]
+    lowest: list[str] = negative[np.char.endswith(negative, ending)][:count].tolist()
+    return lowest
 
 
 def distance_from_gaussian(values: Floats) -> float:
@@ -228,12 +221,6 @@ def separation(low: Floats, high: Floats) -> Measured | None:
     return Measured(area, area - error, area + error, n)
 
 
-def _below_zero(values: Floats) -> Measured:
-    measured = words.share(values < 0)
-    assert measured is not None
-    return measured
-
-
 def _gaussian(found: WordPmi) -> Answer:
     from scipy.stats import kurtosis, skew
 
@@ -269,8 +256,8 @@ def _mean_is_theirs(found: WordPmi) -> Answer:
 
 
 def _share_negative(found: WordPmi) -> Answer:
-    seen, paper = _below_zero(found.in_sample), PAPER_NEGATIVE / PAPER_TRAIN_WORDS
-    unseen = finding(_OUT, _below_zero(found.out_of_sample), percent=True)
+    seen, paper = words.share(found.in_sample < 0), PAPER_NEGATIVE / PAPER_TRAIN_WORDS
+    unseen = finding(_OUT, words.share(found.out_of_sample < 0), percent=True)
     answer = words.agrees(seen, paper, PAPER_TRAIN_WORDS)
     return words.decided(answer, _IN, seen, unseen, paper=paper, percent=True)
 
@@ -279,151 +266,99 @@ def _endings(found: WordPmi) -> Answer:
     told = []
     for where, lines in found.endings.items():
         for line in lines[: len(PAPER_ENDINGS)]:
-            enough = line.times is not None and line.all_negative >= FEWEST
-            supports = line.times.above(1.0) if line.times is not None and enough else None
-            about = f'"{line.ending}", {where}, times'
-            told.append(finding(about, line.times, supports=supports))
+            times, enough = line["times"], line["all_negative"] >= FEWEST
+            supports = times.above(1.0) if times is not None and enough else None
+            about = f'"{line["ending"]}", {where}, times'
+            told.append(finding(about, times, supports=supports))
     return told, claims.every([one.supports for one in told[: len(PAPER_ENDINGS)]])
 
 
 def _detects(found: WordPmi) -> Answer:
     flagged, unseen = found.in_sample < 0, found.out_of_sample
     area = separation(unseen[flagged], unseen[~flagged])
+    parts = {
+        "of the flagged, negative out of sample too": unseen[flagged],
+        "of the others, negative out of sample": unseen[~flagged],
+    }
     told = [
-        finding(about, words.share(values < 0), percent=True)
-        for about, values in (
-            ("of the flagged, negative out of sample too", unseen[flagged]),
-            ("of the others, negative out of sample", unseen[~flagged]),
-        )
+        finding(about, words.share(pmi < 0) if len(pmi) else None, percent=True)
+        for about, pmi in parts.items()
     ]
     told.append(Finding("training words with the audio vector of another", float(found.same_sound)))
     answer = None if area is None or int(flagged.sum()) < FEWEST else area.above(0.5)
     return words.decided(answer, "flagged below another, out of sample", area, *told, percent=True)
 
 
-STATEMENTS: Sequence[Statement[WordPmi]] = (
-    Statement(
-        "i",
-        "supplement",
-        "First, we find the distribution of PMI resembles a Gaussian distribution.",
-        f"In sample, as in the paper: skewness within {MOST_SKEWNESS}, excess kurtosis within "
-        f"{MOST_KURTOSIS:g}, and the distribution function nowhere further than {MOST_DISTANCE} "
-        "from that of the Gaussian with the same mean and standard deviation.",
-        _gaussian,
-    ),
-    Statement(
-        "j",
-        "supplement",
-        "The mean of the PMI values is MI",
-        "The mean PMI of the training words by the network that learned from them and by networks "
-        f"that did not see them agree within {NEAR:.0%}: of a mutual information both would be "
-        "estimates.",
-        _mean_is_mi,
-    ),
-    Statement(
-        "k",
-        "supplement",
-        "and our empirical estimation for it is 8.37.",
-        f"The mean PMI in sample is within {NEAR:.0%} of 8.37 nats.",
-        _mean_is_theirs,
-    ),
-    Statement(
-        "l",
-        "supplement",
-        "There are 147 words have negative PMI values, approximately 0.45% of the training words.",
-        "The share in sample does not differ from 147 of 32,622 by more than chance explains (two "
-        "shares, 95 %).",
-        _share_negative,
-    ),
-    Statement(
-        "m",
-        "supplement",
-        'the words end in "ly" and "s" are adversarial training sample in our analysis.',
-        "In sample, each of the two endings is more common among the words with negative PMI than "
-        f"among the others: the ratio of the shares is above 1. With fewer than {FEWEST} negative "
-        "words it cannot be told.",
-        _endings,
-    ),
-    Statement(
-        "n",
-        "supplement",
-        "To sum up, we demonstrate how our PD estimation approach can be used to detect "
-        "adversarial training examples in a cross-modal dataset.",
-        "No word is known to be wrong, so that only this can be asked: are the words with negative "
-        "PMI in sample the lower ones also by networks that did not see them? The share of pairs "
-        "of a flagged word and another in which the flagged one is lower is above one half.",
-        _detects,
-    ),
-)
+JUDGES = {
+    "i": _gaussian,
+    "j": _mean_is_mi,
+    "k": _mean_is_theirs,
+    "l": _share_negative,
+    "m": _endings,
+    "n": _detects,
+}
 
 
 def judge_figure3(found: WordPmi) -> list[Claim]:
     """Every sentence on the PMI of this run."""
-    return claims.judge_all(STATEMENTS, found)
+    return claims.judge_all(reports.PAPER["claims"]["figure3"], JUDGES, found)
 
 
-def as_dict(found: WordPmi, judged: Sequence[Claim]) -> dict[str, Any]:
+def as_dict(found: WordPmi, judged: Sequence[Claim]) -> Line:
     """The run for a program."""
-    lines = []
-    for name, values in {**found.samples, "test": found.test}.items():
-        middle, below = words.mean(values), _below_zero(values)
-        lines.append(
-            {
-                "of": name.replace(" ", "_"),
-                "mean": middle.value,
-                "low": middle.low,
-                "high": middle.high,
-                "sd": float(values.std()),
-                "negative": int((values < 0).sum()),
-                "negative_share": below.value,
-                "negative_low": below.low,
-                "negative_high": below.high,
-            }
-        )
+
+    def numbers(measured: Measured | None, value: str, prefix: str = "") -> Line:
+        ends = ("value", value), ("low", f"{prefix}low"), ("high", f"{prefix}high")
+        return {told: getattr(measured, name, None) for name, told in ends}
+
+    pmi = [
+        {
+            "of": name.replace(" ", "_"),
+            **numbers(words.mean(values), "mean"),
+            "sd": float(values.std()),
+            "negative": int((values < 0).sum()),
+            **numbers(words.share(values < 0), "negative_share", "negative_"),
+        }
+        for name, values in {**found.samples, "test": found.test}.items()
+    ]
+    ends = [
+        {
+            **{"ending": line["ending"], "words": line["words"]},
+            **{"where": where.replace(" ", "_"), "negative": line["negative"]},
+            **numbers(line["times"], "times"),
+        }
+        for where, lines in found.endings.items()
+        for line in lines
+    ]
     return {
-        "words": found.all_words,
-        "train": len(found.words),
+        "words": found.words,
+        "train": len(found.names),
         "same_sound": found.same_sound,
         "seconds": found.seconds,
-        "pmi": lines,
-        "endings": [
-            {
-                "ending": line.ending,
-                "words": line.words,
-                "where": where.replace(" ", "_"),
-                "negative": line.negative,
-                "times": None if line.times is None else line.times.value,
-                "low": None if line.times is None else line.times.low,
-                "high": None if line.times is None else line.times.high,
-            }
-            for where, lines in found.endings.items()
-            for line in lines
-        ],
+        "pmi": pmi,
+        "endings": ends,
         "claims": claims.claims_as_dicts(judged),
     }
 
 
 def write_report(found: WordPmi, folder: Path) -> list[Claim]:
-    """figure3.png, .svg, .pdf, table.md, pmi.csv (claims.every word), claims.md, results.json."""
+    """figure3.png, .svg, .pdf, table.md, pmi.csv (every word), claims.md, results.json."""
     judged = judge_figure3(found)
-    page = ["# Figure 3 in numbers", words.about_run(found.settings, found.all_words)]
+    page = ["# Figure 3 in numbers", words.about_run(found)]
     page += _tables(found, reports.markdown, str)
     (folder / "table.md").write_text("\n\n".join(page) + "\n", "utf-8")
     order = np.argsort(found.in_sample, kind="stable")
-    columns = {"word": found.words, "in_sample": found.in_sample}
+    columns = {"word": found.names, "in_sample": found.in_sample}
     columns |= {"out_of_sample": found.out_of_sample}
     write_table(folder / "pmi.csv", {name: column[order] for name, column in columns.items()})
     reports.save(draw(found), folder, "figure3")
-    content = as_dict(found, judged)
-    words.write_run(folder, found.settings, found.all_words, found.device, judged, content)
+    words.write_run(folder, found, judged, as_dict(found, judged))
     return judged
 
 
 def text_report(found: WordPmi, judged: Sequence[Claim]) -> str:
     """For a terminal: PMI, endings and the claims."""
-    return words.text_run(
-        found.settings, found.all_words, _tables(found, reports.aligned, reports.filled), judged
-    )
+    return words.text_run(found, _tables(found, reports.aligned, reports.filled), judged)
 
 
 def _tables(
@@ -432,30 +367,21 @@ def _tables(
     """PMI and endings, each with what its columns are."""
     pmi = [["PMI, nats", "words", "mean", "sd", "lowest", "median", "highest", "below zero"]]
     for name, values in {**found.samples, "test words": found.test}.items():
-        below, median = _below_zero(values), sorted(values)[len(values) // 2]
+        median, negative = sorted(values)[len(values) // 2], (values < 0).sum()
         numbers = values.mean(), values.std(), values.min(), median, values.max()
-        negative = f"{round(below.value * below.n):,} ({below.value:.2%})"
-        pmi.append([name, f"{below.n:,}", *(f"{number:.2f}" for number in numbers), negative])
+        below = f"{negative:,} ({negative / len(values):.2%})"
+        pmi.append([name, f"{len(values):,}", *(f"{number:.2f}" for number in numbers), below])
     ends = [["ending", "all words", _IN, "times", _OUT, "times"]]
     for lines in zip(*found.endings.values(), strict=True):
-        one = lines[0]
-        cells = [f'"{one.ending}"', f"{one.words:,} ({one.words / one.all_words:.1%})"]
+        ending, count, whole = (lines[0][name] for name in ("ending", "words", "all_words"))
+        cells = [f'"{ending}"', f"{count:,} ({count / whole:.1%})"]
         for line in lines:
-            times, part = line.times, line.negative / max(line.all_negative, 1)
-            cells += [
-                f"{line.negative:,} ({part:.1%})",
-                f"{times.value:.2f} ({times.low:.2f} to {times.high:.2f})" if times else "-",
-            ]
+            times, part = line["times"], line["negative"] / max(line["all_negative"], 1)
+            ratio = f"{times.value:.2f} ({times.low:.2f} to {times.high:.2f})" if times else "-"
+            cells += [f"{line['negative']:,} ({part:.1%})", ratio]
         ends.append(cells)
-    about_pmi = (
-        "In sample, as in the paper: by the network that learned from these words. Out of sample: "
-        f"the same words, each by one of {found.settings.folds} networks that did not see it. Test "
-        "words: by the network of the first line."
-    )
-    about_endings = (
-        "Words with each ending: of all training words, and of those below zero, in sample and out "
-        "of sample; times: how much more often those end so than the others, with a 95 % interval."
-    )
+    about_pmi = reports.TEXTS["figure3 pmi"].format(folds=found.settings.folds)
+    about_endings = reports.TEXTS["figure3 endings"]
     return [table(pmi), prose(about_pmi), table(ends), prose(about_endings)]
 
 
@@ -484,9 +410,9 @@ def draw(found: WordPmi) -> Figure:
     if named:
         figure.supxlabel("\n".join(named), fontsize=8, x=0.01, ha="left")
     settings = found.settings
-    other = "" if found.all_words == words.PAPER_WORDS else "; not the paper's vectors"
+    other = "" if found.words == words.PAPER_WORDS else "; not the paper's vectors"
     figure.suptitle(
-        f"PMI of {len(found.words):,} training words, pc, {settings.epochs} epochs, "
+        f"PMI of {len(found.names):,} training words, pc, {settings.epochs} epochs, "
         f"batches of {settings.batch_size}{other}",
         fontsize=10,
     )
@@ -507,11 +433,11 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     grid = np.linspace(edges[0], edges[-1], 400)
     middle, spread = values.mean(), values.std() or 1.0
     gaussian = np.exp(-0.5 * ((grid - middle) / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
-    axis.plot(grid, len(values) * width * gaussian, color="black", linewidth=1, linestyle="--",
-              label="Gaussian of this mean and sd")  # fmt: skip
+    look: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": "--"}
+    label = "Gaussian of this mean and sd"
+    axis.plot(grid, len(values) * width * gaussian, label=label, **look)
     axis.axvline(0.0, ymax=1 / _HEADROOM, color="0.3", linewidth=0.8)
-    axis.set_xlim(edges[0], edges[-1])
-    axis.set_ylim(0, _HEADROOM * max(counts.max(), 1))
+    axis.set(xlim=(edges[0], edges[-1]), ylim=(0, _HEADROOM * max(counts.max(), 1)))
     negative = int((values < 0).sum())
     outside = int(((values < edges[0]) | (values > edges[-1])).sum())
     said = f"mean {middle:.2f}, sd {spread:.2f}\n"
@@ -522,16 +448,15 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     axis.text(0.03, 0.97, said, transform=axis.transAxes, va="top")
     axis.legend(loc="upper left", bbox_to_anchor=(0.0, 0.83), frameon=False)
     axis.set_title(title, fontsize=9)
-    axis.set_xlabel("PMI (nats)")
-    axis.set_ylabel("words")
+    axis.set(xlabel="PMI (nats)", ylabel="words")
 
 
 def _draw_endings(axis: Axes, found: WordPmi) -> None:
     """Share of each ending among all words, and among the words below zero."""
     base, places = found.endings[_IN], np.arange(len(ENDINGS))
-    shares = {"all training words": [line.words / line.all_words for line in base]}
+    shares = {"all training words": [line["words"] / line["all_words"] for line in base]}
     for where, lines in found.endings.items():
-        own = [line.negative / max(line.all_negative, 1) for line in lines]
+        own = [line["negative"] / max(line["all_negative"], 1) for line in lines]
         shares[f"below zero {where}"] = own
     for position, (name, own) in enumerate(shares.items()):
         colour = ("0.6", _RED, _AMBER)[position]

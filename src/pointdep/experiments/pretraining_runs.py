@@ -6,11 +6,11 @@ runs of several commands can be merged.
 
 from __future__ import annotations
 
-import csv
+import itertools
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,11 +20,12 @@ from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import ImageSet
 from pointdep.errors import DivergedError, InputError, ModelFileError, PointdepWarning
 from pointdep.experiments import encoder_pd
-from pointdep.experiments.reports import environment, prepare_folder, write_json
+from pointdep.experiments.reports import Line, environment, prepare_folder, records, write_json
 from pointdep.experiments.representations import IMAGES, PARTS, Experiment, own_options
 from pointdep.fitting.progress import Progress, show
 from pointdep.fitting.rendezvous import pick_device
 
+_NAME = re.compile(r"(?P<objectives>[a-z0-9+]+)-(?P<seeds>\d+-\d+|\d+(\+\d+)*)")
 RESULTS, PIXELS = "results.json", "pixels.json"
 RUNS, FINISHED, DIVERGED = "runs", "run.json", "diverged.json"
 SURROUNDINGS = "environment.json"
@@ -33,9 +34,6 @@ _SHARED = (
     *("model", "epochs", "iterations", "minutes", "batch_size", "learning_rate", "width", "depth"),
     *("precision", "evaluate_every", "monitor"),
 )
-_NAME = re.compile(r"(?P<objectives>[a-z0-9+]+)-(?P<seeds>\d+-\d+|\d+(\+\d+)*)")
-Rectangle = tuple[tuple[str, ...], tuple[int, ...]]
-"""Objectives and seeds, each of the ones with each of the others."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +157,8 @@ def run_experiment(
     @cache
     def images() -> ImageSet:
         loaded = load()
-        if before and before[0].data != about_images(loaded):
-            data = before[0].data
+        data = before[0].data if before else about_images(loaded)
+        if data != about_images(loaded):
             raise InputError(
                 f"the runs in the output folder are of other images ({data['source']}, "
                 f"{data['train']} to train on): choose another --output, or give the same"
@@ -178,8 +176,10 @@ def run_experiment(
         prepare_folder(folder)
         with show("pixels", enabled=progress) as shown:
             pixels = measure_pixels(experiment, images(), device, shown)
-        write_pixels(pixels, folder)
-    encoder_pd.require_rows(pd_rows, pixels.test)
+        write_json(folder / PIXELS, asdict(pixels))
+    if 0 < min(pd_rows, pixels.test) < 50:  # an audit cannot be made of so few
+        few = min(pd_rows, pixels.test)
+        raise InputError(f"{few} test images are too few to ask the encoder: give 50")
 
     def tell() -> None:
         if after_each is not None:
@@ -189,8 +189,8 @@ def run_experiment(
         tell()
     for name, settings in left.items():
         place = folder / RUNS / name
-        options: dict[str, Any] = {"folder": place, "device": device, "progress": progress, **how}
         try:
+            options = {"folder": place, "device": device, "progress": progress, **how}
             where = pretrain(images(), settings, **options).where
             write_json(place / SURROUNDINGS, environment(where["device"]))
         except DivergedError as error:
@@ -247,31 +247,26 @@ def _runs_before(experiment: Experiment, folder: Path) -> list[Run]:
         if before != experiment.name:
             raise InputError(f"{folder} holds the results of {before}: choose another --output")
     runs = read_runs(folder, experiment)
-    if runs:
-        _require_limit(experiment, runs[0].data, folder)
+    if runs and not _fits_limit(experiment.limit, runs[0].data, read_pixels(folder)):
+        train, test = runs[0].data["train"], runs[0].data["test"]
+        told = "all" if experiment.limit is None else f"those of --limit {experiment.limit}"
+        raise InputError(
+            f"the runs in {folder / RUNS} are of {train} training and {test} test images, not of "
+            f"{told}: give the same --limit, or choose another --output"
+        )
     return runs
 
 
-def _require_limit(experiment: Experiment, data: dict[str, Any], folder: Path) -> None:
-    """Refuse a limit with which the runs would have had other images."""
-    asked, pixels = experiment.limit, read_pixels(folder)
+def _fits_limit(limit: int | None, data: dict[str, Any], pixels: Pixels | None) -> bool:
+    """Whether the runs would have had the same images with this limit."""
     there, known = (data["train"], data["test"]), IMAGES.get(data["name"])
-    origin = None if pixels is None else pixels.origin
+    origin = pixels.origin if pixels is not None else None
     if origin is not None and origin["data"] != data:
         origin = None
     if origin is not None and origin["limit"] in there and there != known:
-        fits = asked == origin["limit"]
-    elif asked is None:
-        fits = True
-    else:
-        whole = there if origin is not None or known is None else known
-        fits = tuple(min(asked, count) for count in whole) == there
-    if not fits:
-        told = "all there are" if asked is None else f"those of --limit {asked}"
-        raise InputError(
-            f"the runs in {folder / RUNS} are of {there[0]} training and {there[1]} test images, "
-            f"not of {told}: give the same --limit, or choose another --output"
-        )
+        return bool(limit == origin["limit"])
+    whole = there if origin is not None or known is None else known
+    return limit is None or tuple(min(limit, count) for count in whole) == there
 
 
 def read_runs(folder: Path, experiment: Experiment) -> list[Run]:
@@ -301,35 +296,27 @@ def _read(path: Path) -> Run:
         about = json.loads(path.read_text("utf-8"))
         settings, name = about["settings"], path.parent.name
         looks = [entry for entry in about["history"] if "linear" in entry]
-        pairs = [(o, s) for o in settings["objectives"] for s in settings["seeds"]]
         steps, epochs, seconds = (
             tuple(entry[k] for entry in looks) for k in ("step", "epoch", "seconds")
         )
-        curves = [
-            Curve(
-                name,
-                objective,
-                seed,
-                steps,
-                epochs,
-                seconds,
-                tuple(entry["linear"][replica] for entry in looks),
-                path.name == DIVERGED,
-            )
-            for replica, (objective, seed) in enumerate(pairs)
-        ]
+        pairs = itertools.product(settings["objectives"], settings["seeds"])
+        curves = []
+        for replica, (objective, seed) in enumerate(pairs):
+            accuracy = tuple(entry["linear"][replica] for entry in looks)
+            cut = path.name == DIVERGED
+            curves.append(Curve(name, objective, seed, steps, epochs, seconds, accuracy, cut))
         beside = path.parent / SURROUNDINGS
         around = json.loads(beside.read_text("utf-8")) if beside.exists() else {}
         return Run(
-            name,
-            settings,
-            about["data"],
-            about["where"],
-            around.get("device", ""),
-            tuple(curves),
-            tuple((flag["name"], flag["message"]) for flag in about.get("flags", ())),
-            about.get("wall_seconds"),
-            around.get("versions", {}),
+            name=name,
+            settings=settings,
+            data=about["data"],
+            where=about["where"],
+            machine=around.get("device", ""),
+            curves=tuple(curves),
+            flags=tuple((flag["name"], flag["message"]) for flag in about.get("flags", ())),
+            wall_seconds=about.get("wall_seconds"),
+            versions=around.get("versions", {}),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ModelFileError(f"{path} cannot be read ({error!r}): delete its folder") from None
@@ -366,19 +353,24 @@ def jobs_left(experiment: Experiment, folder: Path) -> dict[str, Settings]:
 
     What is asked for in another order has the same names, so that it goes on.
     """
-    done = _done(experiment, folder)
-    return {
-        _name(objectives, seeds): experiment.pretraining(objectives, seeds)
-        for group in _groups(experiment)
-        for objectives, seeds in _rectangles(group, done)
-    }
+    done, jobs = _done(experiment, folder), {}
+    for some, seeds in _groups(experiment):
+        # Seeds of which the same objectives are left train together.
+        seeds_of: dict[tuple[str, ...], list[int]] = {}
+        for seed in seeds:
+            objectives = tuple(one for one in some if (one, seed) not in done)
+            seeds_of.setdefault(objectives, []).append(seed)
+        seeds_of.pop((), None)
+        for objectives, own in seeds_of.items():
+            jobs[_name(objectives, own)] = experiment.pretraining(objectives, tuple(own))
+    return jobs
 
 
 def _done(experiment: Experiment, folder: Path) -> set[tuple[str, int]]:
     return {(curve.objective, curve.seed) for curve in merged(read_runs(folder, experiment))}
 
 
-def _groups(experiment: Experiment) -> list[Rectangle]:
+def _groups(experiment: Experiment) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """What one job trains: replicas of the shallow model, a single run of others."""
     objectives = tuple(one for one in OBJECTIVES if one in experiment.objectives)
     seeds = experiment.all_seeds
@@ -394,16 +386,6 @@ def _groups(experiment: Experiment) -> list[Rectangle]:
     ]
 
 
-def _rectangles(group: Rectangle, done: set[tuple[str, int]]) -> list[Rectangle]:
-    """What is left of it: seeds of which the same objectives are left, together."""
-    seeds_of: dict[tuple[str, ...], list[int]] = {}
-    for seed in group[1]:
-        objectives = tuple(one for one in group[0] if (one, seed) not in done)
-        if objectives:
-            seeds_of.setdefault(objectives, []).append(seed)
-    return [(objectives, tuple(seeds)) for objectives, seeds in seeds_of.items()]
-
-
 def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
     """ "cpc+drfc-0-9": seeds 0 to 9."""
     inner = list(range(seeds[0], seeds[-1] + 1)) == list(seeds) and len(seeds) > 1
@@ -411,15 +393,15 @@ def _name(objectives: Sequence[str], seeds: Sequence[int]) -> str:
     return f"{'+'.join(objectives)}-{told}"
 
 
-def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Iterable[str]) -> list[str]:
+def stray_checkpoints(experiment: Experiment, folder: Path, jobs: Collection[str]) -> list[str]:
     """For each unfinished run that these jobs do not go on with, a sentence on what would."""
     from pointdep.contrastive.pretraining.pretrained import STATE
 
-    names, done, said = {*jobs}, _done(experiment, folder), []
+    done, said = _done(experiment, folder), []
     for path in sorted((folder / RUNS).glob(f"*/{STATE}")):
         place = path.parent
-        ended = (place / FINISHED).exists() or (place / DIVERGED).exists()
-        if not ended and place.name not in names:
+        ended = any((place / name).exists() for name in (FINISHED, DIVERGED))
+        if not ended and place.name not in jobs:
             then = _goes_on(place.name, done)
             said.append(f"{place} is unfinished, and not of this command: {then}")
     return said
@@ -430,34 +412,33 @@ def _goes_on(name: str, done: set[tuple[str, int]]) -> str:
     found = _NAME.fullmatch(name)
     if found is None:
         return "no command goes on with it"
-    objectives = tuple(found["objectives"].split("+"))
-    ends = [int(seed) for seed in re.split(r"[-+]", found["seeds"])]
-    seeds = tuple(range(ends[0], ends[-1] + 1)) if "-" in found["seeds"] else tuple(ends)
-    pairs = {(objective, seed) for objective in objectives for seed in seeds}
+    objectives = found["objectives"].split("+")
+    seeds = [int(seed) for seed in re.split(r"[-+]", found["seeds"])]
+    if "-" in found["seeds"]:
+        seeds = list(range(seeds[0], seeds[-1] + 1))
+    pairs = {*itertools.product(objectives, seeds)}
     if pairs <= done:
         return "its runs are finished elsewhere, so delete it"
-    if pairs & done or objectives != tuple(o for o in OBJECTIVES if o in objectives):
+    if pairs & done or objectives != [one for one in OBJECTIVES if one in objectives]:
         return "what is left of it would begin anew, so delete it"
-    told = f"--objectives {','.join(objectives)} --seed {ends[0]} --seeds {ends[-1] - ends[0] + 1}"
+    told = f"--objectives {','.join(objectives)} --seed {seeds[0]}"
+    told += f" --seeds {seeds[-1] - seeds[0] + 1}"
     return f"{told}, and else as it began, would go on with it"
 
 
-def _history_so_far(path: Path, replicas: int) -> list[dict[str, Any]]:
+def _history_so_far(path: Path, replicas: int) -> list[Line]:
     """The evaluations that the run wrote down before it diverged, as run.json has them."""
+    import pandas as pd
+
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    looks = [lines[start : start + replicas] for start in range(0, len(lines), replicas)]
+    table = pd.read_csv(path).astype({"epoch": float, "seconds": float, "linear": float})
+    looks = [records(look) for _, look in table.groupby(table.index // replicas)]
     return [
-        {
-            "epoch": float(look[0]["epoch"]),
-            "step": int(look[0]["step"]),
-            "seconds": float(look[0]["seconds"]),
-            "linear": [float(line["linear"]) if line["linear"] else None for line in look],
-        }
+        {name: look[0][name] for name in ("epoch", "step", "seconds")}
+        | {"linear": [line["linear"] for line in look]}
         for look in looks
-        if any(line["linear"] for line in look)
+        if any(line["linear"] is not None for line in look)
     ]
 
 
@@ -487,23 +468,14 @@ def measure_pixels(
     )
     sides = train, moved.train_labels, test, moved.test_labels
     found = linear_evaluation(*sides, scaling=scaling, C=C, progress=progress)
-    limit, data = experiment.limit, about_images(images)
-    return Pixels(
-        accuracy=float(found.accuracy[0]),
-        train_accuracy=float(found.train_accuracy[0]),
-        converged=bool(found.converged[0]),
-        of=of,
-        scaling=scaling,
-        C=C,
-        train=len(images.train),
-        test=len(images.test),
-        classes=len(images.classes),
-        origin={"part": experiment.part, "data": data, "limit": limit},
-    )
+    counts = len(images.train), len(images.test), len(images.classes)
+    measured = float(found.accuracy[0]), float(found.train_accuracy[0]), bool(found.converged[0])
+    origin = {"part": experiment.part, "data": about_images(images), "limit": experiment.limit}
+    return Pixels(*measured, of, scaling, C, *counts, origin)
 
 
 def read_pixels(folder: Path) -> Pixels | None:
-    """What `write_pixels` wrote, if it did."""
+    """The baseline that is there, if one is."""
     path = folder / PIXELS
     if not path.exists():
         return None
@@ -511,8 +483,3 @@ def read_pixels(folder: Path) -> Pixels | None:
         return Pixels(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise ModelFileError(f"{path} cannot be read ({error}): delete it") from None
-
-
-def write_pixels(found: Pixels, folder: Path) -> None:
-    """Into the folder, for the next command."""
-    write_json(folder / PIXELS, asdict(found))

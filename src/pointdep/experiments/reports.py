@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import shlex
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 import pointdep
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_whole, unknown_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
+    from pointdep.fitting.sampler import StreamEngine
+
+Line = dict[str, Any]
+"""A line of a table, as it is written: None where a number is not known."""
+
+# The paper's sentences and settings, and the longer texts of our reports.
+PAPER: dict[str, Any] = json.loads(
+    resources.files("pointdep.experiments").joinpath("paper.json").read_text("utf-8")
+)
+TEXTS: dict[str, Any] = PAPER["texts"]
 WIDTH = 100
 """Columns of what is printed in a terminal."""
 # Okabe and Ito's colours, which the colour-blind can tell apart, and markers for print in grey.
@@ -31,19 +45,61 @@ _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"Creation
 _RESULTS = ("figure1.json", "results.json")  # where commands write how results were made
 
 
-def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse names that are not known, with the nearest one that is."""
-    for name in names:
-        if name not in known:
-            raise unknown_name(kind, name, known)
+def check_settings(
+    settings: object,
+    *,
+    known: Mapping[str, Collection[str]] | None = None,
+    distinct: Sequence[str] = (),
+    least: Mapping[str, int] | None = None,
+    positive: Sequence[str] = (),
+) -> None:
+    """Refuse settings of a frozen dataclass that name nothing known, or are empty or too small.
+
+    known: the names that a setting may have. distinct: tuples of which repeated values are dropped.
+    least: how small a whole number, or each of a tuple, may be. positive: real numbers.
+    """
+    for part, names in (known or {}).items():
+        for name in _values(settings, part):
+            if name not in names:
+                raise unknown_name(part.removesuffix("s"), name, names)
+    for part in distinct:
+        object.__setattr__(settings, part, tuple(dict.fromkeys(_values(settings, part))))
+    for part, fewest in (least or {}).items():
+        for value in _values(settings, part):
+            require_whole(part, value, least=fewest)
+    for part in positive:
+        value = getattr(settings, part)
+        if not 0 < value < math.inf:
+            raise InputError(f"{part}={value!r} must be positive and finite")
 
 
-def make_distinct(settings: object, *parts: str) -> None:
-    """Drop repeated values from these tuples of a frozen dataclass; refuse empty ones."""
-    for part in parts:
-        if not getattr(settings, part):
-            raise InputError(f"{part} must name at least one")
-        object.__setattr__(settings, part, tuple(dict.fromkeys(getattr(settings, part))))
+def _values(settings: object, part: str) -> tuple[Any, ...]:
+    values = getattr(settings, part)
+    if values == ():
+        raise InputError(f"{part} must name at least one")
+    return tuple(values) if isinstance(values, tuple | list) else (values,)
+
+
+def departures(settings: object, paper: object, names: Iterable[str], comma: str) -> list[str]:
+    """ "batch size 32, not 128" for each of these settings that is not the paper's."""
+
+    def shown(value: object) -> str:
+        return comma.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    return [
+        f"{name.replace('_', ' ')} {shown(own)}, not {shown(getattr(paper, name))}"
+        for name in names
+        if (own := getattr(settings, name)) != getattr(paper, name)
+    ]
+
+
+def seconds_per_step(engine: StreamEngine) -> float:
+    """The shortest of five steps, or of those that fit in three seconds; the first is not timed."""
+    engine.run(1)
+    times: list[float] = []
+    while len(times) < 5 and sum(times) < 3.0:
+        times.append(engine.run(1).train_seconds)
+    return min(times)
 
 
 def prepare_folder(folder: Path, command: str | None = None) -> None:
@@ -112,12 +168,18 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
 
-def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write a CSV file with the columns of the first line; None is an empty cell."""
+def write_lines(path: Path, lines: Sequence[Line], names: Sequence[str] | None = None) -> None:
+    """Write a CSV file with these columns, or those of the first line; None is an empty cell."""
     from pointdep.data.writers import write_table
 
-    columns = {name: np.array([line[name] for line in lines], object) for name in lines[0]}
-    write_table(path, columns)
+    columns = lines[0] if names is None else names
+    write_table(path, {name: np.array([line[name] for line in lines], object) for name in columns})
+
+
+def records(table: DataFrame) -> list[Line]:
+    """The lines of a table; None where a number is not finite."""
+    known = table.replace([math.inf, -math.inf], math.nan).astype(object)
+    return cast("list[Line]", known.where(known.notna(), None).to_dict("records"))
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
@@ -130,6 +192,15 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def rows_of(lines: Iterable[Line], columns: Mapping[str, tuple[str, str]]) -> list[list[str]]:
+    """A header and a row per line; columns: the heading and format of each, "-" for the unknown."""
+    rows = [[head for head, _ in columns.values()]]
+    for line in lines:
+        cells = ((line[name], how) for name, (_, how) in columns.items())
+        rows.append(["-" if value is None else format(value, how) for value, how in cells])
+    return rows
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -171,6 +242,28 @@ def style() -> Iterator[None]:
     # Without a salt, the names inside an SVG would differ each time.
     with mpl.rc_context({"svg.hashsalt": "pointdep", "font.size": 9}):
         yield
+
+
+def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A colour and a marker for each of the names."""
+    return {
+        name: {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
+        for k, name in enumerate(names)
+    }
+
+
+def log_log(axis: Axes) -> None:
+    """Logarithmic axes with plain numbers, and a faint grid."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        side.set_major_formatter("{x:g}")
+        side.set_minor_formatter("")
+    axis.grid(visible=True, color="0.92", linewidth=0.6)
+    axis.set_axisbelow(True)
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> None:

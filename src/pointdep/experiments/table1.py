@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pointdep.core.methods import LOWER_BOUNDS, METHODS, PAPER_METHODS
 from pointdep.errors import InputError
-from pointdep.experiments.reports import filled, markdown
+from pointdep.experiments.reports import TEXTS, filled, markdown, rows_of
 
 _AS_PRINTED = {"dm2": "E_J[s] (Eq. 7)"}
 
-LEGEND = (
-    "s: the score of a pair; r = p(x,y)/(p(x)p(y)).",
-    "E_J, E_M: means over pairs and over mismatched pairs, of which a batch of B has n_J and n_M.",
-    "Learning is maximised.",
-)
-NOTES = (
-    "js: the inference is NWJ of s + 1. smile: it is DV, with s clipped in the second term.",
-    "dm2: the inference of the paper. Learning ends at s = log r + 1/(2 eta), so that this reads "
-    "1/(2 eta) too high; the estimator that users call takes 1/(2 eta) off.",
-    "drf: s may fall below zero; the floor, 1e-4, gives it a logarithm.",
-    "tau is 5, lam and eta are 1, as in the paper.",
-)
+LEGEND, NOTES = TEXTS["table1 legend"], TEXTS["table1 notes"]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method; group: "baselines" or "the paper's own", as the table is divided."""
-
-    key: str
-    name: str
-    group: str
-    learning: str
-    inference: str
-
-
-def table() -> list[Row]:
-    """The ten rows, in the paper's order."""
+def table() -> list[dict[str, str]]:
+    """The ten methods in the paper's order; group: "baselines" or "the paper's own"."""
     rows = []
     for key in PAPER_METHODS:
         method = METHODS[key]
         inference = _AS_PRINTED.get(key, method.inferring)
         inference += f", with {method.reading}" if method.reading else ""
         group = "baselines" if key in LOWER_BOUNDS else "the paper's own"
-        rows.append(Row(key, method.name, group, method.learning, inference))
+        row = {"key": key, "name": method.name, "group": group, "learning": method.learning}
+        rows.append({**row, "inference": inference})
     return rows
 
 
@@ -52,9 +30,9 @@ def text_table() -> str:
     """Learning and inference of each method; at most 100 columns wide."""
     width = max(map(len, PAPER_METHODS))
     lines = [
-        f"{row.key:<{width}}  {row.name}\n"
-        f"{'':<{width}}    learning   {row.learning}\n"
-        f"{'':<{width}}    inference  {row.inference}"
+        f"{row['key']:<{width}}  {row['name']}\n"
+        f"{'':<{width}}    learning   {row['learning']}\n"
+        f"{'':<{width}}    inference  {row['inference']}"
         for row in table()
     ]
     return "\n".join([*lines, "", *map(filled, (*LEGEND, *NOTES))])
@@ -63,12 +41,11 @@ def text_table() -> str:
 def markdown_table() -> str:
     """The table as a page of Markdown."""
     parts = ["# Table 1: methods to estimate mutual information"]
-    for group in dict.fromkeys(row.group for row in table()):
-        rows = [["", "method", "learning", "inference"]]
-        for row in table():
-            if row.group == group:
-                rows.append([f"`{row.key}`", row.name, row.learning, row.inference])
-        parts += [f"## {group[0].upper()}{group[1:]}", markdown(rows)]
+    columns = {name: (name, "") for name in ("name", "learning", "inference")}
+    columns = {"key": ("", ""), **columns, "name": ("method", "")}
+    for group in ("baselines", "the paper's own"):
+        own = [{**row, "key": f"`{row['key']}`"} for row in table() if row["group"] == group]
+        parts += [f"## {group[0].upper()}{group[1:]}", markdown(rows_of(own, columns))]
     return "\n\n".join([*parts, " ".join(LEGEND), *NOTES]) + "\n"
 
 

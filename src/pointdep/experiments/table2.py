@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from pointdep.data.word_pairs import WordPairs
 from pointdep.data.writers import write_table
 from pointdep.errors import InputError
 from pointdep.experiments import claims, reports, words
-from pointdep.experiments.claims import Answer, Claim, Finding, Measured, Statement, finding
+from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
+from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Rows
 
@@ -27,11 +28,9 @@ Scores = NDArray[np.float32]
 Candidates = NDArray[np.int64]
 
 PAPER_ACCURACY = {"pc": 0.9624, "drf": 0.9226, "drf_relative": 0.9226}
-NOTEBOOK_ACCURACY = 0.9586
 RELATIVE_ALPHA = 0.001  # of density-ratio fitting, in the notebook that the authors released
 EXAMPLES = 5
 FEW = 0.01  # of the positive PMI values may belong to others for "only"
-_CHANCE = 1.0 / words.CANDIDATES
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,7 @@ class Table2(words.Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "methods", tuple(dict.fromkeys(self.methods)))
-        if not self.methods:
-            raise InputError("methods must name at least one")
+        reports.check_settings(self, distinct=("methods",))
         for name in self.methods:
             words_method(name)
 
@@ -101,36 +98,28 @@ class Matching:
     @property
     def right(self) -> NDArray[np.bool_]:
         """(n,): whose own text has the highest score."""
-        first: NDArray[np.bool_] = self.ranks == 1
-        return first
+        return np.equal(self.ranks, 1)
 
     @property
     def accuracy(self) -> Measured:
         """Share of the trials, with the fixed candidates, in which the right one is first."""
-        measured = words.share(self.right)
-        assert measured is not None
-        return measured
+        return words.share(self.right)
 
     @property
     def above(self) -> Floats:
         """(n,): share of the other test words' texts that its own is above."""
         n = len(self.ranks_of_all)
-        shares: Floats = (n - self.ranks_of_all) / (n - 1)
-        return shares
+        return np.divide(n - self.ranks_of_all, n - 1)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Line:
         """For a program; tied: share of the other candidates with the score of the own text."""
         own = self.accuracy
         return {
             "method": self.method,
-            "accuracy": own.value,
-            "low": own.low,
-            "high": own.high,
+            **{"accuracy": own.value, "low": own.low, "high": own.high},
             "random_accuracy": float(self.drawn.mean()),
             "random_sd": float(self.drawn.std(ddof=1)),
-            "places": [
-                int((self.ranks == place).sum()) for place in range(1, words.CANDIDATES + 1)
-            ],
+            "places": np.bincount(self.ranks, minlength=words.CANDIDATES + 1)[1:].tolist(),
             "above": float(self.above.mean()),
             "median_place": float(np.median(self.ranks_of_all)),
             "positive": self.positive,
@@ -138,15 +127,6 @@ class Matching:
             "tied": float((self.scores[:, 1:] == self.scores[:, :1]).mean()),
             "mean_pmi": float(self.pmi[:, 0].mean()),
         }
-
-
-@dataclass(frozen=True)
-class Example:
-    """One trial: the word that is heard, and its five candidates with their PMI, highest first."""
-
-    heard: str
-    candidates: tuple[str, ...]
-    pmi: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,19 +148,23 @@ class Matched:
         """Those of the methods that were run."""
         return [found for found in self.matchings if found.method in methods]
 
-    def examples(self, found: Matching, *, right: bool) -> list[Example]:
-        """The first trials, in the random order of the test words, that went right, or wrong."""
+    def examples(self, found: Matching, *, right: bool) -> list[Line]:
+        """The first trials, in the random order of the test words, that went right, or wrong.
+
+        heard: the word; candidates, pmi: its five candidates, the highest score first.
+        """
         candidates, told = fixed_candidates(len(self.test)), []
         for trial in np.flatnonzero(found.right == right)[:EXAMPLES]:
             # From the last column on, as what ties with the word's own text is before it.
             order = words.CANDIDATES - 1 - np.argsort(-found.scores[trial][::-1], kind="stable")
             among, pmi = self.test[candidates[trial][order]], found.pmi[trial][order]
-            told.append(Example(str(self.test[trial]), tuple(among.tolist()), tuple(pmi.tolist())))
+            heard = str(self.test[trial])
+            told.append({"heard": heard, "candidates": among.tolist(), "pmi": pmi.tolist()})
         return told
 
 
 def run_table2(settings: Table2, pairs: WordPairs, progress: Progress | None = None) -> Matched:
-    """Train claims.every method, and match the test words by each."""
+    """Train every method, and match the test words by each."""
     start = time.perf_counter()
     sides = words.Sides.of(pairs, settings)
     _, test = settings.split(len(pairs))
@@ -216,25 +200,24 @@ def ranks_of_first(scores: Scores) -> Rows:
     A network whose scores are all the same has then found nothing, where the first of the highest
     would find everything. A score that is not a number is last.
     """
-    beaten = scores[:, 1:] < scores[:, :1]
-    ranks: Rows = 1 + (~beaten).sum(1)
+    ranks: Rows = scores.shape[1] - (scores[:, 1:] < scores[:, :1]).sum(1)
     return ranks
 
 
+@torch.no_grad()
 def match(
     model: RatioModel, replica: int, sides: words.Sides, test: Rows, draws: int, seed: int
 ) -> Matching:
     """Match the test rows, in their order, by one replica."""
     one = model.select([replica])
     method, n = one.methods[0], len(test)
-    scores = all_scores(one, sides, test)
-    pmi = method.read_out(torch.from_numpy(scores)).numpy()
+    index = torch.from_numpy(test).to(sides.x.device)
+    # Every sound with every text, (n, n).
+    matrix = one.critic.matrix_in_blocks(sides.x[index][None], sides.y[index][None])[0].cpu()
+    scores, pmi = matrix.numpy(), method.read_out(matrix).numpy()
     rows, fixed = np.arange(n)[:, None], fixed_candidates(n)
     random = np.random.default_rng([seed, 6])
-    drawn = [
-        float((ranks_of_first(scores[rows, random_candidates(n, random)]) == 1).mean())
-        for _ in range(draws)
-    ]
+    draw = (ranks_of_first(scores[rows, random_candidates(n, random)]) for _ in range(draws))
     among = pmi[rows, fixed]
     mismatched = int((pmi > 0).sum()) - int((among[:, 0] > 0).sum())
     return Matching(
@@ -242,20 +225,11 @@ def match(
         scores=scores[rows, fixed],
         pmi=among,
         ranks=ranks_of_first(scores[rows, fixed]),
-        drawn=np.array(drawn),
+        drawn=np.array([float((ranks == 1).mean()) for ranks in draw]),
         ranks_of_all=n - (scores < scores.diagonal()[:, None]).sum(1),
         positive=mismatched / (n * (n - 1)),
         at_floor=float(one.at_limit(torch.from_numpy(among)[None]).float().mean()),
     )
-
-
-@torch.no_grad()
-def all_scores(model: RatioModel, sides: words.Sides, rows: Rows) -> Scores:
-    """The scores of one replica, sound by text, (n, n)."""
-    index = torch.from_numpy(rows).to(sides.x.device)
-    x, y = sides.x[index][None], sides.y[index][None]
-    scores: Scores = model.critic.matrix_in_blocks(x, y)[0].cpu().numpy()
-    return scores
 
 
 def _of_pc(judge: Callable[[Matching], Answer]) -> Callable[[Matched], Answer | None]:
@@ -272,22 +246,15 @@ def _accuracies(*methods: str) -> Callable[[Matched], Answer | None]:
     """One of the methods has the paper's accuracy."""
 
     def judge(matched: Matched) -> Answer | None:
-        found = matched.of(*methods)
-        told = [
-            _accuracy(
-                one, words.agrees(one.accuracy, PAPER_ACCURACY[one.method], words.PAPER_TEST_WORDS)
-            )
-            for one in found
-        ]
-        drawn = [
-            finding(
-                f"{one.method}, mean (lowest to highest) of {len(one.drawn)} draws of the others",
-                Measured(one.drawn.mean(), one.drawn.min(), one.drawn.max()),
-                percent=True,
-            )
-            for one in found
-        ]
-        return ([*told, *drawn], any(one.supports for one in told)) if found else None
+        told, drawn = [], []
+        for one in matched.of(*methods):
+            paper, draws = PAPER_ACCURACY[one.method], one.drawn
+            answer = words.agrees(one.accuracy, paper, words.PAPER_TEST_WORDS)
+            told.append(_accuracy(one, answer))
+            about = f"{one.method}, mean (lowest to highest) of {len(draws)} draws of the others"
+            spread = Measured(draws.mean(), draws.min(), draws.max())
+            drawn.append(finding(about, spread, percent=True))
+        return ([*told, *drawn], any(one.supports for one in told)) if told else None
 
     return judge
 
@@ -303,175 +270,89 @@ def _pc_above_drf(matched: Matched) -> Answer | None:
         for other in matched.of("drf", "drf_relative"):
             less = words.mean(pc.right.astype(float) - other.right.astype(float))
             paper = PAPER_ACCURACY["pc"] - PAPER_ACCURACY[other.method]
-            about = f"pc less {other.method}, paired by trial"
-            details: dict[str, Any] = {"supports": less.above(0.0), "percent": True}
-            told.append(finding(about, less, paper=paper, **details))
+            about, above = f"pc less {other.method}, paired by trial", less.above(0.0)
+            told.append(finding(about, less, paper=paper, supports=above, percent=True))
     return (told, claims.every([one.supports for one in told])) if told else None
 
 
 @_of_pc
 def _above_others(pc: Matching) -> Answer:
-    above, among = (
-        words.mean(pc.above),
-        f"pc, median place of its own text among all {len(pc.ranks):,}",
-    )
-    median = Finding(among, float(np.median(pc.ranks_of_all)))
+    above, among = words.mean(pc.above), f"median place of its own text among all {len(pc.ranks):,}"
+    median = Finding(f"pc, {among}", float(np.median(pc.ranks_of_all)))
     return words.decided(above.above(0.5), "pc", above, median, percent=True)
 
 
 @_of_pc
 def _highest(pc: Matching) -> Answer:
-    return words.decided(
-        None, "so by the meaning of a success; trials that are one", pc.accuracy, percent=True
-    )
+    about = "so by the meaning of a success; trials that are one"
+    return words.decided(None, about, pc.accuracy, percent=True)
 
 
 @_of_pc
 def _failures_second(pc: Matching) -> Answer:
     failures = pc.ranks[pc.ranks > 1]
-    second = words.share(failures == 2)
+    second = words.share(failures == 2) if len(failures) else None
     answer = None if second is None else second.value == 1.0
     places = [
         Finding(f"failures whose own text has place {place}", float((failures == place).sum()))
         for place in range(2, words.CANDIDATES + 1)
     ]
-    return words.decided(
-        answer, "failures in second place", second, *places, paper=1.0, percent=True
-    )
+    about = "failures in second place"
+    return words.decided(answer, about, second, *places, paper=1.0, percent=True)
 
 
 @_of_pc
 def _only_right_positive(pc: Matching) -> Answer:
     positive, own = pc.pmi > 0, pc.pmi[:, 0] > 0
     right = pc.right[:, None] & (np.arange(words.CANDIDATES) == 0)
-    others = words.share(~right[positive])
+    others = words.share(~right[positive]) if positive.any() else None
     above = None if others is None else others.above(FEW)
-    alone = words.share(own & ~positive[:, 1:].any(1))
-    return words.decided(
-        None if above is None else not above,
-        "positive PMI that is something else",
-        others,
-        finding("trials in which the right one alone is positive", alone, percent=True),
-        finding(
-            "trials matched rightly whose PMI is positive",
-            words.share(own[pc.right]),
-            percent=True,
+    matched = words.share(own[pc.right]) if pc.right.any() else None
+    shares = {
+        "trials in which the right one alone is positive": words.share(
+            own & ~positive[:, 1:].any(1)
         ),
-        Finding("mismatched pairs of all test words with positive PMI", pc.positive, percent=True),
-        paper=0.0,
-        percent=True,
-    )
+        "trials matched rightly whose PMI is positive": matched,
+    }
+    told = [finding(about, measured, percent=True) for about, measured in shares.items()]
+    about = "mismatched pairs of all test words with positive PMI"
+    told.append(Finding(about, pc.positive, percent=True))
+    answer, about = None if above is None else not above, "positive PMI that is something else"
+    return words.decided(answer, about, others, *told, paper=0.0, percent=True)
 
 
 @_of_pc
 def _measures(pc: Matching) -> Answer:
-    pmi, median = (
-        words.mean(pc.pmi[:, 0].astype(float)),
-        Finding("median", float(np.median(pc.pmi[:, 0]))),
-    )
+    own = pc.pmi[:, 0].astype(float)
+    pmi, median = words.mean(own), Finding("median", float(np.median(own)))
     return words.decided(pmi.above(0.0), "mean PMI of the test pairs, nats", pmi, median)
 
 
 @_of_pc
 def _generalises(pc: Matching) -> Answer:
-    answer = pc.accuracy.above(_CHANCE)
+    answer = pc.accuracy.above(1.0 / words.CANDIDATES)
     return [_accuracy(pc, answer)], answer
 
 
-_AGREES = (
-    "The share of trials, with the released notebook's candidates, in which the word's own text "
-    "has the highest score does not differ from {} of the paper's 5,000 trials by more than "
-    "chance explains (two shares, 95 %)"
-)
-STATEMENTS: Sequence[Statement[Matched]] = (
-    Statement(
-        "a",
-        "main text",
-        "First, we obtain 96.24% top-1 retrieval accuracy using PD estimation (with Probabilistic "
-        "Classifier approach).",
-        f"{_AGREES.format('96.24 %')}. The notebook that the authors released prints "
-        f"{NOTEBOOK_ACCURACY:.2%}.",
-        _accuracies("pc"),
-    ),
-    Statement(
-        "b",
-        "main text",
-        "Another approach such as Density-Ratio Fitting obtains 92.26% top-1 retrieval accuracy.",
-        f"{_AGREES.format('92.26 %')}, for `drf`, the objective as printed, or `drf_relative`, the "
-        "released notebook's form with alpha 0.001.",
-        _accuracies("drf", "drf_relative"),
-    ),
-    Statement(
-        "ab",
-        "main text",
-        "[The Probabilistic Classifier matches better than Density-Ratio Fitting: 96.24% beside "
-        "92.26%]",
-        "The difference of the shares on the same trials is above 0, for each form of "
-        "density-ratio fitting; it does not hold if one is below 0.",
-        _pc_above_drf,
-    ),
-    Statement(
-        "c",
-        "main text",
-        "if x1 and y1 are the features for the same word, and y2 is the feature for another word, "
-        "then r(x1, y1) > r(x1, y2) (in most cases).",
-        "Over all mismatched pairs of test words, the share above which the sound's own text is, "
-        "mean over the sounds, is above one half.",
-        _above_others,
-    ),
-    Statement(
-        "d",
-        "main text",
-        "The success examples show the highest statistical dependency (i.e., the highest PMI) "
-        "between the audio and textual features of the same word.",
-        "It cannot be told: a trial is called a success if that is the highest, so that no outcome "
-        "could refute it.",
-        _highest,
-    ),
-    Statement(
-        "e",
-        "main text",
-        "The failure examples, on the contrary, (all of them) have the second-highest PMI between "
-        "the audio and textual features of the same word.",
-        "All failures have their own text in second place; one that has not refutes it. By chance "
-        "it would be one in four.",
-        _failures_second,
-    ),
-    Statement(
-        "f",
-        "main text",
-        "Last, we observe that only the correctly retrieved cross-modal features have positive PMI "
-        "values, which suggest two features are statistically dependent.",
-        f"Of the candidates with positive PMI, at most {FEW:.0%} are something else than the own "
-        "text of a word that was matched rightly. (A failure that the released notebook prints has "
-        "a positive PMI, 1.15.)",
-        _only_right_positive,
-    ),
-    Statement(
-        "g",
-        "main text",
-        "As a summary, PD acts as a statistical dependency measurement",
-        "The mean PMI of the test pairs, which would be their mutual information, is above 0; no "
-        "mutual information is below 0.",
-        _measures,
-    ),
-    Statement(
-        "h",
-        "main text",
-        "and we show its estimation can be generalized from training to test split for cross-modal "
-        "retrieval.",
-        f"The share of trials on the test words that go right is above chance, {_CHANCE:.0%}.",
-        _generalises,
-    ),
-)
+JUDGES = {
+    "a": _accuracies("pc"),
+    "b": _accuracies("drf", "drf_relative"),
+    "ab": _pc_above_drf,
+    "c": _above_others,
+    "d": _highest,
+    "e": _failures_second,
+    "f": _only_right_positive,
+    "g": _measures,
+    "h": _generalises,
+}
 
 
 def judge_table2(matched: Matched) -> list[Claim]:
     """Every sentence on the methods of this run."""
-    return claims.judge_all(STATEMENTS, matched)
+    return claims.judge_all(reports.PAPER["claims"]["table2"], JUDGES, matched)
 
 
-def as_dict(matched: Matched, judged: Sequence[Claim]) -> dict[str, Any]:
+def as_dict(matched: Matched, judged: Sequence[Claim]) -> Line:
     """The run for a program."""
     return {
         "words": matched.words,
@@ -479,7 +360,7 @@ def as_dict(matched: Matched, judged: Sequence[Claim]) -> dict[str, Any]:
         "seconds": matched.seconds,
         "matching": [found.as_dict() for found in matched.matchings],
         "examples": [
-            {"method": found.method, "right": right, **asdict(example)}
+            {"method": found.method, "right": right, **example}
             for found in matched.matchings
             for right in (True, False)
             for example in matched.examples(found, right=right)
@@ -489,22 +370,21 @@ def as_dict(matched: Matched, judged: Sequence[Claim]) -> dict[str, Any]:
 
 
 def write_report(matched: Matched, folder: Path) -> list[Claim]:
-    """table2.md, trials.csv (claims.every candidate), training.csv, claims.md, results.json."""
+    """table2.md, trials.csv (every candidate), training.csv, claims.md, results.json."""
     judged, settings = judge_table2(matched), matched.settings
     (folder / "table2.md").write_text(_page(matched), "utf-8")
-    candidates = fixed_candidates(len(matched.test))
+    candidates, methods = fixed_candidates(len(matched.test)), len(settings.methods)
     trials = {
         "method": np.repeat(settings.methods, candidates.size),
-        "heard": np.tile(np.repeat(matched.test, words.CANDIDATES), len(settings.methods)),
-        "read": np.tile(matched.test[candidates].ravel(), len(settings.methods)),
+        "heard": np.tile(np.repeat(matched.test, words.CANDIDATES), methods),
+        "read": np.tile(matched.test[candidates].ravel(), methods),
         "pmi": np.concatenate([found.pmi.ravel() for found in matched.matchings]),
     }
     write_table(folder / "trials.csv", trials)
     epochs = {"epoch": np.arange(1, len(matched.curve) + 1)}
     training = epochs | dict(zip(settings.methods, matched.curve.T, strict=True))
     write_table(folder / "training.csv", training)
-    content = as_dict(matched, judged)
-    words.write_run(folder, settings, matched.words, matched.device, judged, content)
+    words.write_run(folder, matched, judged, as_dict(matched, judged))
     return judged
 
 
@@ -516,14 +396,14 @@ def text_report(matched: Matched, judged: Sequence[Claim]) -> str:
         parts.append(f"{found.method}, {kind}: text ranked by PMI, its own between *")
         told = (f"{heard}: {', '.join(cells)}" for heard, *cells in rows[1:])
         parts.append("\n".join(reports.filled(text, "  ", "    ") for text in told))
-    return words.text_run(matched.settings, matched.words, parts, judged)
+    return words.text_run(matched, parts, judged)
 
 
 def _page(matched: Matched) -> str:
     """table2.md."""
     parts = [
         "# Table 2: whose text is it, by the sound?",
-        words.about_run(matched.settings, matched.words),
+        words.about_run(matched),
         reports.markdown(_matching_rows(matched)),
         _legend(matched),
     ]
@@ -549,41 +429,37 @@ def _examples(
     for kind, part in (("right", right), ("wrong", 1 - right)):
         rows = [["heard", *(f"{place}." for place in range(1, words.CANDIDATES + 1))]]
         for example in matched.examples(found, right=kind == "right"):
-            marks = [bold if word == example.heard else "" for word in example.candidates]
-            cells = zip(marks, example.candidates, example.pmi, strict=True)
-            rows.append([example.heard, *(f"{m}{word} ({pmi:.2f}){m}" for m, word, pmi in cells)])
+            heard, cells = example["heard"], [example["heard"]]
+            for word, pmi in zip(example["candidates"], example["pmi"], strict=True):
+                mark = bold if word == heard else ""
+                cells.append(f"{mark}{word} ({pmi:.2f}){mark}")
+            rows.append(cells)
         if len(rows) > 1:
             yield kind, part, rows
 
 
 def _matching_rows(matched: Matched) -> list[list[str]]:
     """A header, and a line per method."""
-    head = "method", "fixed", "95 % interval", "random", "paper", "median place", "at limit", "tied"
-    rows = [[*head]]
-    for found in matched.matchings:
-        line, paper = found.as_dict(), PAPER_ACCURACY.get(found.method)
-        rows.append(
-            [
-                line["method"],
-                f"{line['accuracy']:.2%}",
-                f"{line['low']:.2%} to {line['high']:.2%}",
-                f"{line['random_accuracy']:.2%} ({line['random_sd']:.2%})",
-                "" if paper is None else f"{paper:.2%}",
-                f"{np.sort(found.ranks_of_all)[len(found.ranks) // 2]:,}",
-                f"{line['at_limit']:.1%}",
-                f"{line['tied']:.1%}",
-            ]
-        )
-    return rows
+    columns = {
+        "method": ("method", ""),
+        "accuracy": ("fixed", ".2%"),
+        "interval": ("95 % interval", ""),
+        "random": ("random", ""),
+        "paper": ("paper", ""),
+        "place": ("median place", ","),
+        "at_limit": ("at limit", ".1%"),
+        "tied": ("tied", ".1%"),
+    }
+    lines = [found.as_dict() for found in matched.matchings]
+    for line, found in zip(lines, matched.matchings, strict=True):
+        paper = PAPER_ACCURACY.get(found.method)
+        line["interval"] = f"{line['low']:.2%} to {line['high']:.2%}"
+        line["random"] = f"{line['random_accuracy']:.2%} ({line['random_sd']:.2%})"
+        line["paper"] = "" if paper is None else f"{paper:.2%}"
+        line["place"] = int(np.sort(found.ranks_of_all)[len(found.ranks) // 2])
+    return reports.rows_of(lines, columns)
 
 
 def _legend(matched: Matched) -> str:
-    return (
-        "Share of trials in which a word's own text is above that of four other test words, asked "
-        "for by its sound. Fixed: the released notebook's candidates, 5, 10, 15 and 20 rows "
-        f"further; random: mean and standard deviation over {matched.settings.draws} draws; chance "
-        f"is 20 %. Median place: of its own text among all {len(matched.test):,} test words. At "
-        "limit: candidates whose PMI stops at a limit of the read-out (matching is by the score, "
-        "which has none). Tied: others with the very score of the own text, which count as above "
-        "it."
-    )
+    said = reports.TEXTS["table2 legend"]
+    return str(said.format(draws=matched.settings.draws, test=len(matched.test)))

@@ -1,7 +1,7 @@
 """Theorem 1: how the error of a plug-in estimate falls with the number of rows.
 
 `Theorem1` holds the settings, `run_theorem1` fits every estimate, `summarise` and `slopes` turn the
-estimates into errors and the exponent with which they fall.
+estimates into errors and the exponent with which they fall, and `write_report` shows them.
 """
 
 from __future__ import annotations
@@ -9,28 +9,35 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import ACTIVATIONS, build_critic, replica_generators
+from pointdep.core.critics.base import ACTIVATIONS
+from pointdep.core.critics.build import build_critic, replica_generators
 from pointdep.core.methods import METHODS, Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.data.tasks.continuous import Joint, correlated
-from pointdep.errors import InputError, require_whole
+from pointdep.errors import InputError
 from pointdep.estimators.assembly import CriticSettings, batch_shape
-from pointdep.experiments.reports import command_line, make_distinct, require_known
-from pointdep.fitting.batches import TrainingOptions
+from pointdep.experiments import reports
+from pointdep.experiments.reports import Line
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +79,6 @@ class Theorem1:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        make_distinct(self, "methods", "rows")
         for name in self.methods:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
@@ -81,25 +87,18 @@ class Theorem1:
                     f"method {name!r} infers something else than the mean of PMI, of which "
                     f"Theorem 1 speaks: choose from {', '.join(able)}"
                 )
-        for rows in self.rows:
-            require_whole("rows", rows, least=_FEWEST_ROWS)
+        reports.check_settings(
+            self,
+            known={"critic": CRITICS, "activation": ACTIVATIONS},
+            distinct=("methods", "rows"),
+            least={"rows": _FEWEST_ROWS, "dim": 1, "folds": 2, "seeds": 2, "seed": 0, "hidden": 1},
+            positive=("mi",),
+        )
         if len(self.rows) < 2:
-            raise InputError(
-                f"rows={self.rows} must name at least two, over which a slope is fitted"
-            )
+            raise InputError(f"rows={self.rows} must name at least two, to fit a slope over")
         object.__setattr__(self, "rows", tuple(sorted(self.rows)))
-        require_known("critic", (self.critic,), CRITICS)
-        require_known("activation", (self.activation,), ACTIVATIONS)
-        for name, least in (("dim", 1), ("folds", 2), ("seeds", 2), ("seed", 0)):
-            require_whole(name, getattr(self, name), least=least)
         if self.seed + self.seeds > 2**32:
             raise InputError(f"seed={self.seed} must be at most {2**32 - self.seeds}")
-        if not self.hidden:
-            raise InputError("hidden must name at least one layer")
-        for width in self.hidden:
-            require_whole("hidden", width)
-        if not (math.isfinite(self.mi) and self.mi > 0):
-            raise InputError(f"mi={self.mi!r} must be a positive number of nats")
         _ = self.joint  # refuses more nats than so few columns can carry
 
     def quick(self) -> Theorem1:
@@ -121,50 +120,29 @@ class Theorem1:
     @property
     def command(self) -> str:
         """The command line that asks for this."""
-        return command_line("reproduce", "theorem1", **vars(self))
-
-
-@dataclass(frozen=True)
-class Run:
-    """One estimate: a method on `rows` rows of their own. In nats, but for the shares.
-
-    Attributes
-    ----------
-    held_out: mean of log r over all rows, each by a network that did not see it.
-    in_sample: mean of log r by each network over the rows that it trained on: the theorem's
-        plug-in, of networks that have 1 - 1 / folds of the rows, less those that stop them.
-    exact: mean of the exact PMI over the same rows: the estimate of one who knows r.
-    at_limit: share of the held-out rows at a limit of the method's read-out.
-    limit_error: how much those alone add to `held_out` beyond their exact PMI.
-    epochs: after how many the kept weights were reached, mean over the networks.
-    ended_early: how many of its networks the limit on epochs ended, or divergence.
-    """
-
-    method: str
-    rows: int
-    seed: int
-    held_out: float
-    in_sample: float
-    exact: float
-    at_limit: float
-    limit_error: float
-    epochs: float
-    ended_early: int
+        return reports.command_line("reproduce", "theorem1", **vars(self))
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Every run; weights: of one network; seconds: of each number of rows."""
+    """Every run, as `compare` gives it; weights: of one network; seconds: per number of rows."""
 
     settings: Theorem1
-    runs: tuple[Run, ...]
+    runs: list[Line]
     weights: int
     seconds: tuple[float, ...]
     device: str
 
+    def errors(self, method: str, quantity: str) -> Floats:
+        """Estimate minus truth of each run, (numbers of rows, seeds)."""
+        own = [
+            [r[quantity] for r in self.runs if (r["method"], r["rows"]) == (method, rows)]
+            for rows in self.settings.rows
+        ]
+        return np.array(own, np.float64) - self.settings.mi
 
-@dataclass(frozen=True, eq=False)
-class Fits:
+
+class Fits(NamedTuple):
     """The rows of all seeds, one below the other, and what each replica does with them.
 
     x, y: (seeds * rows, dim); pmi: (seeds, rows), exact. splits, methods: one per replica, in the
@@ -181,19 +159,20 @@ class Fits:
 def run_theorem1(settings: Theorem1, progress: Progress | None = None) -> Outcome:
     """For each number of rows one training run, of all methods, seeds and folds."""
     device = pick_device(settings.device)
-    runs: list[Run] = []
-    seconds = []
-    weights = 0
-    for rows, part in progress_parts(settings, progress or Silent()):
+    runs: list[Line] = []
+    seconds, weights = [], 0
+    work = [max(rows, _LEAST_WORK) for rows in settings.rows]
+    for position, rows in enumerate(settings.rows):
         start = time.perf_counter()
+        part = _Part(progress or Silent(), rows, sum(work[:position]), sum(work))
         fits = make_fits(settings, rows, device)
         model = make_model(settings, fits)
         trained = train(model, settings, fits, part)
         runs += compare(settings, fits, model, trained)
         seconds.append(time.perf_counter() - start)
-        part.finish()
+        part.tell(1.0, "done")  # whenever the last network stopped
         weights = sum(p.numel() for p in model.critic.parameters()) // model.replicas
-    return Outcome(settings, tuple(runs), weights, tuple(seconds), str(device))
+    return Outcome(settings, runs, weights, tuple(seconds), str(device))
 
 
 def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
@@ -216,15 +195,9 @@ def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
 def make_model(settings: Theorem1, fits: Fits) -> RatioModel:
     """Untrained networks. The columns of x and y are standard normal: they stay as they are."""
     replicas, dim = len(fits.splits), settings.dim
-    critic = build_critic(
-        settings.critic,
-        replicas,
-        dim,
-        dim,
-        hidden=settings.hidden,
-        embedding_dim=_EMBEDDING,
-        activation=settings.activation,
-    )
+    layers: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": _EMBEDDING}
+    layers["activation"] = settings.activation
+    critic = build_critic(settings.critic, replicas, dim, dim, **layers)
     critic.reset(replica_generators(settings.seed, replicas))
     maps = Standardizer(replicas, dim), Standardizer(replicas, dim)
     return RatioModel(critic, *maps, fits.methods).to(fits.x.device)
@@ -238,14 +211,24 @@ def train(model: RatioModel, settings: Theorem1, fits: Fits, progress: Progress)
     )
     batch, block = batch_shape(critic, get_method("pc"), smallest, "auto", "auto")
     options = TrainingOptions(batch_size=batch, block=block, seed=settings.seed)
-    trained = Engine(model, fits.x, fits.y, fits.splits, options, progress=progress).run()
+    rows = SplitRows(fits.x, fits.y, fits.splits, seed=settings.seed)
+    trained = Engine(model, rows, options, progress=progress).run()
     model.eval()
     model.requires_grad_(False)
     return trained
 
 
-def compare(settings: Theorem1, fits: Fits, model: RatioModel, trained: Trained) -> Iterator[Run]:
-    """The estimates of every seed and method."""
+def compare(settings: Theorem1, fits: Fits, model: RatioModel, trained: Trained) -> Iterator[Line]:
+    """The estimates of every seed and method, in nats but for the shares.
+
+    held_out: mean of log r over all rows, each by a network that did not see it. in_sample: by each
+    network over the rows that it trained on: the theorem's plug-in, of networks that have
+    1 - 1 / folds of the rows, less those that stop them. exact: mean of the exact PMI over the same
+    rows: the estimate of one who knows r. at_limit: share of the held-out rows at a limit of the
+    method's read-out. limit_error: how much those alone add to `held_out` beyond their exact PMI.
+    epochs: after how many the kept weights were reached, mean over the networks. ended_early: how
+    many of its networks the limit on epochs ended, or divergence.
+    """
     rows, folds = fits.pmi.shape[1], settings.folds
     ended = {replica for flag in trained.flags for replica in flag.replicas}
     for number, exact in enumerate(fits.pmi):
@@ -261,18 +244,18 @@ def compare(settings: Theorem1, fits: Fits, model: RatioModel, trained: Trained)
                 unseen[fold, fits.splits[replica].report - number * rows] = True
             values = log_ratio.double().numpy()
             limited = one.at_limit(log_ratio).numpy() & unseen
-            yield Run(
-                method=method,
-                rows=rows,
-                seed=settings.seed + number,
-                held_out=float(values[unseen].mean()),
-                in_sample=float(values[trained_on].mean()),
-                exact=float(exact.mean()),
-                at_limit=float(limited.sum() / rows),
-                limit_error=float((values - exact)[limited].sum() / rows),
-                epochs=float(np.mean([trained.best_epochs[r] for r in replicas])),
-                ended_early=len(ended.intersection(replicas)),
-            )
+            yield {
+                "method": method,
+                "rows": rows,
+                "seed": settings.seed + number,
+                "held_out": float(values[unseen].mean()),
+                "in_sample": float(values[trained_on].mean()),
+                "exact": float(exact.mean()),
+                "at_limit": float(limited.sum() / rows),
+                "limit_error": float((values - exact)[limited].sum() / rows),
+                "epochs": float(np.mean([trained.best_epochs[r] for r in replicas])),
+                "ended_early": len(ended.intersection(replicas)),
+            }
 
 
 @dataclass(frozen=True)
@@ -290,142 +273,92 @@ class _Part:
 
     def update(self, done: int, total: int, detail: str = "") -> None:
         del total  # a limit that few networks come to
-        self._tell(-math.expm1(-done / _TYPICAL_EPOCHS), f"{done} {detail}")
+        self.tell(-math.expm1(-done / _TYPICAL_EPOCHS), f"{done} {detail}")
 
-    def finish(self) -> None:
-        """Whenever the last network stopped: this part is done."""
-        self._tell(1.0, "done")
-
-    def _tell(self, share: float, detail: str) -> None:
+    def tell(self, share: float, detail: str) -> None:
+        """How much of this part is done, from 0 to 1."""
         done = self.start + math.floor(share * max(self.rows, _LEAST_WORK))
         self.progress.update(done, self.total, f"of the work, {self.rows:,} rows: {detail}")
 
 
-def progress_parts(settings: Theorem1, progress: Progress) -> Iterator[tuple[int, _Part]]:
-    """Each number of rows with its share of the work, few rows first."""
-    work = [max(rows, _LEAST_WORK) for rows in settings.rows]
-    for position, rows in enumerate(settings.rows):
-        yield rows, _Part(progress, rows, sum(work[:position]), sum(work))
+def summarise(outcome: Outcome) -> list[Line]:
+    """One line per method and number of rows, over the seeds, in nats.
 
-
-@dataclass(frozen=True)
-class Summary:
-    """One method at one number of rows, over the seeds; in nats.
-
-    Attributes
-    ----------
     rmse, bias, sd: of the held-out estimate, rmse^2 = bias^2 + sd^2; low, high: 95% interval of
-        rmse, made as that of `Slope`: 93 to 95% for normal errors, less for skewed ones.
+    rmse, made as that of a slope: 93 to 95% for normal errors, less for skewed ones.
     in_sample_rmse, in_sample_bias: of the estimate over the rows that each network trained on.
     exact_rmse: of the mean of the exact PMI over the same rows; exact_sd: theory's value for it.
-    at_limit, limit_error: mean over the runs (see `Run`). ended_early: networks in all.
+    at_limit, limit_error: mean over the runs (see `compare`). ended_early: networks in all.
     """
+    import pandas as pd
 
-    method: str
-    rows: int
-    seeds: int
-    rmse: float
-    low: float
-    high: float
-    bias: float
-    sd: float
-    in_sample_rmse: float
-    in_sample_bias: float
-    exact_rmse: float
-    exact_sd: float
-    at_limit: float
-    limit_error: float
-    ended_early: int
-
-    @property
-    def bias_share(self) -> float:
-        """How much of the squared error is bias, from 0 to 1.
-
-        The mean of so many seeds is off by chance, which is taken away: sd^2 / (seeds - 1) is the
-        square of its standard error. An unbiased estimate is at 0 more often than not.
-        """
-        squared = max(0.0, self.bias**2 - self.sd**2 / (self.seeds - 1))
-        return squared / self.rmse**2 if self.rmse else 0.0
-
-
-@dataclass(frozen=True)
-class Slope:
-    """How log RMSE falls with log n: least squares over the numbers of rows, each counting alike.
-
-    low, high: 95% interval. Each log RMSE has its variance from leaving out one seed after the
-        other (the jackknife); the slope weights and adds them, with Student's t of Welch's degrees
-        of freedom. On simulated errors at six n, with 5 or 10 seeds and bias none, half or nine
-        tenths of their square, it held the truth in 94 to 96% of 10,000 runs, and in 93 to 95%
-        where the errors are skewed (exponential).
-    last, last_low, last_high: between the last two numbers of rows alone, where an error that does
-        not go away shows first.
-    """
-
-    method: str
-    quantity: str
-    value: float
-    low: float
-    high: float
-    last: float
-    last_low: float
-    last_high: float
-
-    @property
-    def verdict(self) -> str:
-        """Beside the theorem's exponent: "agrees", "steeper" or "shallower"."""
-        if self.low <= THEOREM <= self.high:
-            return "agrees"
-        return "steeper" if self.high < THEOREM else "shallower"
-
-
-def summarise(outcome: Outcome) -> list[Summary]:
-    """One line per method and number of rows, in the order of the settings."""
-    lines = []
-    for method in outcome.settings.methods:
-        for rows in outcome.settings.rows:
-            runs = [run for run in outcome.runs if (run.method, run.rows) == (method, rows)]
-            held, seen, exact = (
-                _errors(outcome, method, quantity, rows)
-                for quantity in ("held_out", "in_sample", "exact")
-            )
+    settings, lines = outcome.settings, []
+    runs = pd.DataFrame(outcome.runs).groupby(["method", "rows"])
+    for method in settings.methods:
+        of = (outcome.errors(method, name) for name in ("held_out", "in_sample", "exact"))
+        for rows, held, seen, exact in zip(settings.rows, *of, strict=True):
             low, high = np.exp(combine(np.ones(1), held[None])[1:])
+            own = runs.get_group((method, rows))
             lines.append(
-                Summary(
-                    method=method,
-                    rows=rows,
-                    seeds=len(runs),
-                    rmse=rmse(held),
-                    low=float(low),
-                    high=float(high),
-                    bias=float(held.mean()),
-                    sd=float(held.std()),
-                    in_sample_rmse=rmse(seen),
-                    in_sample_bias=float(seen.mean()),
-                    exact_rmse=rmse(exact),
-                    exact_sd=outcome.settings.exact_sd(rows),
-                    at_limit=fmean(run.at_limit for run in runs),
-                    limit_error=fmean(run.limit_error for run in runs),
-                    ended_early=sum(run.ended_early for run in runs),
-                )
+                {
+                    "method": method,
+                    "rows": rows,
+                    "seeds": len(held),
+                    "rmse": rmse(held),
+                    "low": float(low),
+                    "high": float(high),
+                    "bias": float(held.mean()),
+                    "sd": float(held.std()),
+                    "in_sample_rmse": rmse(seen),
+                    "in_sample_bias": float(seen.mean()),
+                    "exact_rmse": rmse(exact),
+                    "exact_sd": settings.exact_sd(rows),
+                    "at_limit": float(own["at_limit"].mean()),
+                    "limit_error": float(own["limit_error"].mean()),
+                    "ended_early": int(own["ended_early"].sum()),
+                }
             )
     return lines
 
 
-def slopes(outcome: Outcome) -> list[Slope]:
-    """One for each method, held out and in sample."""
+def bias_share(line: Line) -> float:
+    """How much of the squared error is bias, from 0 to 1.
+
+    The mean of so many seeds is off by chance, which is taken away: sd^2 / (seeds - 1) is the
+    square of its standard error. An unbiased estimate is at 0 more often than not.
+    """
+    squared = max(0.0, line["bias"] ** 2 - line["sd"] ** 2 / (line["seeds"] - 1))
+    return float(squared / line["rmse"] ** 2) if line["rmse"] else 0.0
+
+
+def slopes(outcome: Outcome) -> list[Line]:
+    """How log RMSE falls with log n, for each method, held out and in sample.
+
+    value: least squares over the numbers of rows, each counting alike. low, high: 95% interval.
+    Each log RMSE has its variance from leaving out one seed after the other (the jackknife); the
+    slope weights and adds them, with Student's t of Welch's degrees of freedom. On simulated errors
+    at six n, with 5 or 10 seeds and bias none, half or nine tenths of their square, it held the
+    truth in 94 to 96% of 10,000 runs, and in 93 to 95% where the errors are skewed (exponential).
+    last, last_low, last_high: between the last two numbers of rows alone, where an error that does
+    not go away shows first. verdict: "agrees" with the theorem, "steeper" or "shallower".
+    """
     found, rows = [], outcome.settings.rows
+    names = "value", "low", "high", "last", "last_low", "last_high"
     for method in outcome.settings.methods:
         for quantity in ("held_out", "in_sample"):
-            errors = np.stack([_errors(outcome, method, quantity, count) for count in rows])
-            last = fit_slope(rows[-2:], errors[-2:])
-            found.append(Slope(method, quantity, *fit_slope(rows, errors), *last))
+            errors = outcome.errors(method, quantity)
+            fitted = *fit_slope(rows, errors), *fit_slope(rows[-2:], errors[-2:])
+            line: Line = {"method": method, "quantity": quantity}
+            line |= zip(names, fitted, strict=True)
+            found.append({**line, "verdict": verdict(line["low"], line["high"])})
     return found
 
 
-def _errors(outcome: Outcome, method: str, quantity: str, rows: int) -> Floats:
-    """Estimate minus truth of each run, (runs,)."""
-    runs = [run for run in outcome.runs if (run.method, run.rows) == (method, rows)]
-    return np.array([getattr(run, quantity) for run in runs]) - outcome.settings.mi
+def verdict(low: float, high: float) -> str:
+    """The interval of a slope against the theorem's exponent."""
+    if low <= THEOREM <= high:
+        return "agrees"
+    return "steeper" if high < THEOREM else "shallower"
 
 
 def fit_slope(rows: Sequence[int], errors: Floats) -> tuple[float, float, float]:
@@ -454,3 +387,164 @@ def combine(weights: Floats, errors: Floats) -> tuple[float, float, float]:
 def rmse(errors: Floats) -> float:
     """Root of the mean square of (seeds,)."""
     return float(np.sqrt(np.square(errors).mean()))
+
+
+_COLUMNS = {
+    "method": ("method", ""),
+    "rows": ("rows", ","),
+    "rmse": ("RMSE", ".4f"),
+    "bias": ("bias", "+.4f"),
+    "sd": ("sd", ".4f"),
+    "in_sample_rmse": ("in-sample RMSE", ".4f"),
+    "in_sample_bias": ("its bias", "+.4f"),
+    "exact_rmse": ("exact RMSE", ".4f"),
+    "exact_sd": ("exact sd", ".4f"),
+    "at_limit": ("at limit", ".2%"),
+}
+_VERDICTS = {
+    "agrees": "-1/2 lies in it",
+    "steeper": "steeper than -1/2, which is no contradiction: the theorem bounds from above",
+    "shallower": "shallower than -1/2",
+}
+_FEW_AT_LIMIT = 5e-4
+_MARGIN = 10.0
+
+
+def write_report(outcome: Outcome, folder: Path) -> None:
+    """runs.csv, summary.csv, results.json and the figure."""
+    lines, found = summarise(outcome), slopes(outcome)
+    reports.write_lines(folder / "runs.csv", outcome.runs)
+    reports.write_lines(folder / "summary.csv", lines)
+    content = {
+        "command": outcome.settings.command,
+        **reports.environment(outcome.device),
+        "settings": asdict(outcome.settings),
+        "weights": outcome.weights,
+        "seconds": dict(zip(map(str, outcome.settings.rows), outcome.seconds, strict=True)),
+        "slopes": found,
+        "reading": reading(lines, found),
+        "summary": lines,
+        "runs": outcome.runs,
+    }
+    reports.write_json(folder / "results.json", content)
+    reports.save(draw(outcome), folder, "figure")
+
+
+def text_table(lines: Sequence[Line]) -> str:
+    """The summary as aligned columns."""
+    return reports.aligned(reports.rows_of(lines, _COLUMNS))
+
+
+def reading(lines: Sequence[Line], found: Sequence[Line]) -> list[str]:
+    """What the numbers say, a paragraph per method."""
+    pairs = zip(found[::2], found[1::2], strict=True)  # held out and in sample, as `slopes` has it
+    return [
+        _read(held, seen, [line for line in lines if line["method"] == held["method"]])
+        for held, seen in pairs
+    ]
+
+
+def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
+    first, before, last = lines[0], lines[-2], lines[-1]
+    said = [
+        f"{held['method']}: the held-out RMSE falls like n^{held['value']:.2f}, 95% interval "
+        f"{held['low']:.2f} to {held['high']:.2f}: {_VERDICTS[held['verdict']]}.",
+        f"From {before['rows']:,} to {last['rows']:,} rows alone the exponent is "
+        f"{held['last']:.2f} ({held['last_low']:.2f} to {held['last_high']:.2f}).",
+        f"In sample it is {seen['value']:.2f} ({seen['low']:.2f} to {seen['high']:.2f}): "
+        f"{_VERDICTS[seen['verdict']]}.",
+        f"Bias makes up {bias_share(first):.0%} of the squared held-out error at "
+        f"{first['rows']:,} rows and {bias_share(last):.0%} at {last['rows']:,}.",
+    ]
+    if last["at_limit"] > _FEW_AT_LIMIT:
+        said.append(
+            f"At {last['rows']:,} rows {last['at_limit']:.1%} of the held-out pairs are at a limit "
+            f"of the read-out; they alone make {last['limit_error']:+.4f} nats of the bias of "
+            f"{last['bias']:+.4f}."
+        )
+    ended = sum(line["ended_early"] for line in lines)
+    if ended:
+        said.append(f"{ended} network(s) did not train to their end.")
+    return " ".join(said)
+
+
+@reports.style()
+def draw(outcome: Outcome) -> Figure:
+    """Left the RMSE with the fitted slopes, right the bias and the standard deviation in it."""
+    from matplotlib.figure import Figure
+
+    settings, lines, found = outcome.settings, summarise(outcome), slopes(outcome)
+    figure = Figure(figsize=(10.0, 5.2 + 0.4 * len(settings.methods)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    for k, (method, look) in enumerate(reports.looks(settings.methods).items()):
+        own = [line for line in lines if line["method"] == method]
+        look |= {"markersize": 5.0, "linewidth": 1.2}
+        _draw_method(left, right, own, found[2 * k : 2 * k + 2], look)
+    rows = np.array(settings.rows, float)
+    exact = [settings.exact_sd(count) for count in settings.rows]
+    for axis in (left, right):
+        axis.plot(
+            rows, exact, color="black", linestyle="--", linewidth=1,
+            label=r"exact $\log r$: sd(PMI) / $\sqrt{n}$",
+        )  # fmt: skip
+    # The theorem's slope, through the middle of the first method's errors.
+    first = [line["rmse"] for line in lines if line["method"] == settings.methods[0]]
+    middle = np.log(first).mean() - THEOREM * np.log(rows).mean()
+    left.plot(
+        rows, np.exp(middle) * rows**THEOREM, color="0.6", linewidth=4, alpha=0.5, zorder=0,
+        label="slope -0.50, for comparison",
+    )  # fmt: skip
+    left.set_title("RMSE of the mutual information")
+    right.set_title("held out: bias and standard deviation over seeds")
+    for axis in (left, right):
+        _dress(axis, settings.rows)
+    # A bias that is zero by chance, or an interval from two seeds, would squeeze all else.
+    levels = [line[name] for line in lines for name in ("rmse", "in_sample_rmse", "exact_sd")]
+    low, high = left.get_ylim()
+    left.set_ylim(max(low, min(levels) / _MARGIN), min(high, max(levels) * _MARGIN))
+    left.set_ylabel("nats")
+    figure.suptitle(
+        f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}; "
+        f"{settings.critic} critic of {outcome.weights:,} weights, {settings.folds} folds, "
+        f"{settings.seeds} seeds",
+        fontsize=10,
+    )
+    return figure
+
+
+def _draw_method(
+    left: Axes, right: Axes, lines: Sequence[Line], found: Sequence[Line], look: dict[str, Any]
+) -> None:
+    """Left: held out with intervals and solid, in sample dotted. Right: the parts of the error."""
+    names = "rows", "low", "rmse", "high", "in_sample_rmse", "bias", "sd"
+    rows, low, middle, high, in_sample, bias, sd = (
+        np.array([line[name] for line in lines]) for name in names
+    )
+    held, seen = (f"slope {s['value']:.2f} ({s['low']:.2f} to {s['high']:.2f})" for s in found)
+    method, reach = lines[0]["method"], np.stack([middle - low, high - middle]).clip(min=0.0)
+    label = f"{method}, held out: {held}"
+    left.errorbar(rows, middle, yerr=reach, label=label, capsize=2, **look)
+    label = f"{method}, in sample: {seen}"
+    left.plot(rows, in_sample, linestyle=":", fillstyle="none", label=label, **look)
+    right.plot(rows, np.abs(bias), label=f"{method}: |bias|", **look)
+    label = f"{method}: standard deviation"
+    right.plot(rows, sd, linestyle="-.", fillstyle="none", label=label, **look)
+
+
+def _dress(axis: Axes, rows: Sequence[int]) -> None:
+    from matplotlib.container import ErrorbarContainer
+
+    reports.log_log(axis)
+    axis.set_xticks(rows, [f"{count:,}" for count in rows])
+    axis.minorticks_off()
+    axis.set_xlabel("rows n")
+    handles, labels = axis.get_legend_handles_labels()
+    # Matplotlib puts lines with error bars last; here they are what the figure is about.
+    order = sorted(range(len(labels)), key=lambda k: not isinstance(handles[k], ErrorbarContainer))
+    axis.legend(
+        [handles[k] for k in order],
+        [labels[k] for k in order],
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.12),
+        frameon=False,
+    )

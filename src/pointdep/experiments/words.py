@@ -17,16 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.critics import SeparableCritic, replica_generators
+from pointdep.core.critics.build import replica_generators
+from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.data.word_pairs import WordPairs
-from pointdep.errors import DivergedError, InputError, require_whole
-from pointdep.experiments import claims
+from pointdep.errors import DivergedError, InputError
+from pointdep.experiments import claims, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
-from pointdep.experiments.reports import command_line, environment, filled, write_json
-from pointdep.fitting.batches import RowBatches
+from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import StreamEngine
@@ -40,10 +40,11 @@ PAPER_TEST_WORDS = 5_000
 CANDIDATES = 5
 SHIFT = 5  # between the released notebook's candidates, in rows of the test split
 FEWEST_TEST_WORDS = SHIFT * (CANDIDATES - 1) + 1  # so that the candidates of a trial differ
-_LEAST = {"batch_size": 2, "epochs": 1, "embedding_dim": 1, "seed": 0, "draws": 2, "folds": 2}
+_LEAST = {
+    **{"batch_size": 2, "epochs": 1, "hidden": 1, "embedding_dim": 1, "seed": 0},
+    **{"draws": 2, "folds": 2, "test_words": FEWEST_TEST_WORDS},
+}
 _OF_THE_PAPER = ("batch_size", "epochs", "hidden", "embedding_dim", "learning_rate")
-# An expected time is the shortest of so many steps, or of those that fit in so many seconds.
-_TIMED, _TIMED_S = 5, 3.0
 Z = 1.959964
 _ONE_SEED = "Of one seed: another may give other numbers."
 
@@ -77,17 +78,10 @@ class Training:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if hasattr(self, name):
-                require_whole(name, getattr(self, name), least=least)
-        if self.test_words is not None:
-            require_whole("test_words", self.test_words, least=FEWEST_TEST_WORDS)
-        if not self.hidden:
-            raise InputError("hidden must name at least one layer")
-        for width in self.hidden:
-            require_whole("hidden", width)
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InputError(f"learning_rate={self.learning_rate!r} must be positive")
+        least = {
+            name: fewest for name, fewest in _LEAST.items() if getattr(self, name, None) is not None
+        }
+        reports.check_settings(self, least=least, positive=("learning_rate",))
 
     def quick(self: _Any) -> _Any:
         """Smaller networks on smaller batches, which learn from fewer words per step."""
@@ -141,21 +135,15 @@ class Training:
             )
         if self.test_words not in (None, PAPER_TEST_WORDS):
             said.append(f"test words {self.test_words}, not {PAPER_TEST_WORDS}")
-        for name in _OF_THE_PAPER:
-            own, theirs = getattr(self, name), getattr(Training, name)
-            if own != theirs:
-                said.append(f"{name.replace('_', ' ')} {_shown(own)}, not {_shown(theirs)}")
-        return said
+        return said + reports.departures(self, Training(), _OF_THE_PAPER, ",")
 
     @property
     def command(self) -> str:
         """The command line that asks for this."""
         options = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
-        return command_line("reproduce", type(self).__name__.lower(), *self.files, **options)
-
-
-def _shown(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        return reports.command_line(
+            "reproduce", type(self).__name__.lower(), *self.files, **options
+        )
 
 
 class Sides(NamedTuple):
@@ -197,11 +185,7 @@ def expected_seconds(settings: Training, pairs: WordPairs) -> float:
     sides, total = Sides.of(pairs, settings), 0.0
     for jobs in settings.turns(len(pairs)):
         _, engine = make_engine(settings, sides, jobs, 1)
-        engine.run(1)
-        times: list[float] = []
-        while len(times) < _TIMED and sum(times) < _TIMED_S:
-            times.append(engine.run(1).train_seconds)
-        total += min(times) * settings.steps(jobs)
+        total += reports.seconds_per_step(engine) * settings.steps(jobs)
     return total
 
 
@@ -211,14 +195,9 @@ def make_engine(
     """The networks at their first step, and what trains them."""
     device, replicas = sides.x.device, len(jobs)
     methods = [job.method for job in jobs]
-    critic = SeparableCritic(
-        replicas,
-        sides.x.shape[1],
-        sides.y.shape[1],
-        hidden=settings.hidden,
-        embedding_dim=settings.embedding_dim,
-        activation="relu",
-    )
+    shape = replicas, sides.x.shape[1], sides.y.shape[1]
+    layers: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
+    critic = SeparableCritic(*shape, activation="relu", **layers)
     critic.reset(replica_generators(settings.seed, replicas))
     # The paper's classifier gives the logit g(x) . h(y), and log r is that plus log(n - 1), n the
     # batch it was trained on. Ours gives log r: the same network, and the same steps.
@@ -226,7 +205,7 @@ def make_engine(
     critic.raise_scores(torch.tensor([offset if m.key == "pc" else 0.0 for m in methods]))
     critic.bias.requires_grad_(False)
     size, rows = settings.batch_size, [job.rows for job in jobs]
-    batches = RowBatches(*sides, rows, batch_size=size, block=size, seed=settings.seed)
+    batches = RowBatches(*sides, rows, TrainingOptions(size, size, seed=settings.seed))
     index = batches.indices(0, steps, range(replicas))
 
     def draw(step: Tensor) -> tuple[Tensor, Tensor]:
@@ -241,13 +220,11 @@ def make_engine(
     return RatioModel(critic, x_map, y_map, methods).to(device), engine
 
 
-def share(of: NDArray[np.bool_]) -> Measured | None:
-    """How many of (n,) are true, with Wilson's interval; None of nothing."""
+def share(of: NDArray[np.bool_]) -> Measured:
+    """How many of (n,) are true, with Wilson's interval."""
     from scipy.stats import binomtest
 
     count, n = int(of.sum()), len(of)
-    if n == 0:
-        return None
     ends = binomtest(count, n).proportion_ci(method="wilson")
     return Measured(count / n, float(ends.low), float(ends.high), n)
 
@@ -267,46 +244,30 @@ def agrees(own: Measured, paper: float, n: int) -> bool:
 
 
 def decided(
-    answer: bool | None,
-    about: str,
-    measured: Measured | None,
-    *beside: Finding,
-    **details: Any,
+    answer: bool | None, about: str, measured: Measured | None, *beside: Finding, **details: Any
 ) -> Answer:
     """The answer of a claim that one number decides; beside: what is only told with it."""
     return [finding(about, measured, supports=answer, **details), *beside], answer
 
 
-def about_run(settings: Training, words: int) -> str:
+def about_run(found: Any) -> str:
     """What keeps the verdicts from being about the paper's experiment."""
-    said = "; ".join(settings.departures(words))
-    if not said:
-        return _ONE_SEED
-    return (
-        "This is not the paper's experiment, and the verdicts are about this run alone: "
-        f"{said}. {_ONE_SEED}"
-    )
+    said = "; ".join(found.settings.departures(found.words))
+    head = "This is not the paper's experiment, and the verdicts are about this run alone: "
+    return f"{head}{said}. {_ONE_SEED}" if said else _ONE_SEED
 
 
-def text_run(settings: Training, words: int, parts: Sequence[str], judged: Sequence[Claim]) -> str:
+def text_run(found: Any, parts: Sequence[str], judged: Sequence[Claim]) -> str:
     """A run for a terminal, at most 100 columns wide: its tables, and the claims."""
-    note = about_run(settings, words)
-    head = [] if note == _ONE_SEED else [filled(note)]
+    note = about_run(found)
+    head = [] if note == _ONE_SEED else [reports.filled(note)]
     where = "The rule of each verdict and all its figures: claims.md."
     return "\n\n".join([*head, *parts, claims.text_claims(judged, [_ONE_SEED, where])])
 
 
-def write_run(
-    folder: Path,
-    settings: Training,
-    words: int,
-    device: str,
-    judged: Sequence[Claim],
-    content: dict[str, Any],
-) -> None:
+def write_run(folder: Path, found: Any, judged: Sequence[Claim], content: dict[str, Any]) -> None:
     """claims.md and results.json; content: what the run found, for a program."""
-    title = "# The paper's claims and what was measured"
-    page = [title, claims.count(judged), about_run(settings, words), claims.markdown_claims(judged)]
-    (folder / "claims.md").write_text("\n\n".join(page) + "\n", "utf-8")
-    made = {"command": settings.command, **environment(device), "settings": asdict(settings)}
-    write_json(folder / "results.json", {**made, **content})
+    (folder / "claims.md").write_text(claims.claims_page(judged, [about_run(found)]), "utf-8")
+    settings = found.settings
+    made = {"command": settings.command, **reports.environment(found.device)}
+    reports.write_json(folder / "results.json", {**made, "settings": asdict(settings), **content})

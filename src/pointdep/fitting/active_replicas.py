@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.blocked import InnerScores, Others, Pairs
+from pointdep.core.blocked import InnerScores, Others
 from pointdep.core.critics.base import Critic
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.fitting.batches import Batches, Cells, LeanCells, TrainingOptions
+from pointdep.fitting.batches import Batches, Cells, TrainingOptions
 from pointdep.fitting.recording import RecordedStep
-from pointdep.fitting.sharing import SharedCells, Sharing
+from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.state import TrainingState
 
 # All parameters of R replicas as one matrix, a row per replica.
@@ -76,15 +76,7 @@ class FlatParameters:
 
     def buffers(self, replica: int) -> list[Tensor]:
         """The buffers of a user's module (running statistics), which are not trained but kept."""
-        if self.critic.stacked:
-            return []
-        return list(_copies(self.critic)[replica].buffers())
-
-
-def _copies(critic: Critic) -> nn.ModuleList:
-    copies = critic.copies
-    assert isinstance(copies, nn.ModuleList)
-    return copies
+        return [] if self.critic.stacked else list(self.critic.copies[replica].buffers())
 
 
 class Crew:
@@ -94,51 +86,46 @@ class Crew:
         self,
         model: RatioModel,
         batches: Batches,
-        held_out: Cells | LeanCells,
+        held_out: Cells,
         options: TrainingOptions,
         state: TrainingState,
         sharing: Sharing | None = None,
     ) -> None:
         self.batches, self.options, self.state = batches, options, state
         self.sharing = sharing
-        self.steps = batches.steps(options.min_steps)
         self.replicas = rows = list(state.active)
         self.model = model.select(rows)
         self.flat = FlatParameters(self.model.critic)
         self.flat.load(state.values[rows])
         for position, replica in enumerate(rows):
-            for tensor, value in zip(
-                self.flat.buffers(position), state.buffers[replica], strict=True
-            ):
+            kept = zip(self.flat.buffers(position), state.buffers[replica], strict=True)
+            for tensor, value in kept:
                 tensor.copy_(value)
         self.average = state.average[rows].clone()
         self.moving = state.moving[rows].clone()
         self.recorded = self._recorded_step()
+        device = self.average.device
         self.optimizer = torch.optim.AdamW(
             [self.flat.values],
             lr=options.learning_rate,
             weight_decay=options.weight_decay,
-            fused=self.average.device.type in {"cpu", "cuda"} or None,
+            fused=device.type in {"cpu", "cuda"} or None,
             capturable=self.recorded is not None,
         )
         if state.step:
+            at = device if device.type == "cuda" else "cpu"
             self.optimizer.state[self.flat.values] = {
-                "step": torch.tensor(float(state.step), device=self._step_device()),
+                "step": torch.tensor(float(state.step), device=at),
                 "exp_avg": state.first[rows].clone(),
                 "exp_avg_sq": state.second[rows].clone(),
             }
-        self.held_out: Cells | LeanCells | SharedCells = held_out.select(rows)
+        self.held_out = held_out.select(rows)
         if sharing is not None and sharing.divides(*held_out.x.shape[1:3]):
-            self.held_out = sharing.take(held_out.select(rows))
-
-    def _step_device(self) -> torch.device:
-        device = self.average.device
-        return device if device.type == "cuda" else torch.device("cpu")
+            self.held_out = sharing.take(self.held_out)
 
     def _recorded_step(self) -> RecordedStep | None:
         """For one GPU and critics and methods of ours that keep nothing from step to step."""
-        model = self.model
-        plain = model.critic.stacked and all(m.gradient is None for m in model.methods)
+        plain = self.model.critic.stacked and all(m.gradient is None for m in self.model.methods)
         if self.average.device.type != "cuda" or self.sharing is not None or not plain:
             return None
         return RecordedStep(self._step, self.average.new_zeros(()))
@@ -148,21 +135,21 @@ class Crew:
         state, average = self.state, self.options.average
         self.model.train()
         total = torch.zeros(len(self.replicas), device=self.average.device)
-        steps = 0
-        for cells in self.batches.draw(state.epoch - 1, state.step, self.steps, self.replicas):
+        first, count = state.step, self.batches.steps(self.options.min_steps)
+        for cells in self.batches.draw(state.epoch - 1, first, count, self.replicas):
             after = state.step + 1
             weight = 1.0 - min(average, (1 + after) / (10 + after))
-            if self.recorded is not None and isinstance(cells, Cells):
-                total += self.recorded(cells, weight)
-            else:
-                total += self._step(cells, weight)
-            state.step, steps = after, steps + 1  # a step may ask whether it is the first
+            step = self._step if self.recorded is None or cells.lean else self.recorded
+            total += step(cells, weight)
+            state.step = after  # a step may ask whether it is the first
         if not average:
             self.average.copy_(self.flat.values.detach())
-        return [float(v) for v in total / max(1, steps)]
+        return (total / max(1, state.step - first)).tolist()
 
-    def _step(self, cells: Cells | LeanCells | SharedCells, weight: float | Tensor) -> Tensor:
+    def _step(self, cells: Cells, weight: float | Tensor) -> Tensor:
         """Learn from a batch; weight: of the new weights in their average. The objectives, (A,)."""
+        if self.sharing is not None and cells.whole is None:
+            cells = self.sharing.take(cells)
         value = self._objective(cells, training=True)
         gradient = self.flat.backward(-value.sum())
         if self.sharing is not None:
@@ -181,86 +168,44 @@ class Crew:
         self.flat.load(self.average)
         value = self._objective(self.held_out, training=False)
         self.flat.load(current)
-        return [float(v) for v in value]
+        return value.tolist()
 
-    def _objective(self, cells: Cells | LeanCells | SharedCells, *, training: bool) -> Tensor:
+    def _objective(self, cells: Cells, *, training: bool) -> Tensor:
         """The objective of each replica, (A,)."""
-        scores: Tensor | InnerScores
-        if isinstance(cells, LeanCells):
-            scores = self.model.inner_scores(cells.x, cells.y)
-        elif isinstance(cells, SharedCells) and cells.lean:
-            assert self.sharing is not None
-            scores = self.sharing.inner_scores(self.model, cells)
-        else:
-            scores = self.model.scores(self._raw(cells, training)).flatten(1, 2)
+        scores = self._scores(cells, training)
 
         def of_method(method: Method, rows: Tensor) -> Tensor:
-            joint, product, part = cells.joint, cells.product, scores[rows]
-            if not isinstance(joint, Tensor) or joint.ndim == 3:
-                joint = joint[rows]
-            if not isinstance(product, Tensor) or product.ndim == 3:
-                product = product[rows]
+            part, usable = scores[rows], None
             if isinstance(part, InnerScores):
                 part = self.model.linked(method, part)
-            if not training:
-                return method.objective(part, joint=joint, product=product)
-            return self._training_objective(method, rows, part, joint, product)
+            joint, product = (
+                weights if isinstance(weights, Tensor) and weights.ndim < 3 else weights[rows]
+                for weights in (cells.joint, cells.product)
+            )
+            if training:
+                product, usable = _with_samples(product)
+            if training and method.gradient is not None:
+                # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
+                known = self.moving[rows] if self.state.step else None
+                value, new = method.gradient(part, known, joint=joint, product=product)
+                self.moving[rows] = new
+            else:
+                value = method.objective(part, joint=joint, product=product)
+            return value if usable is None else torch.where(usable, value, 0.0)
 
         rows = torch.arange(len(self.replicas), device=cells.x.device)
         return self.model.per_method(of_method, rows)
 
-    def _training_objective(
-        self,
-        method: Method,
-        rows: Tensor,
-        scores: Tensor | InnerScores,
-        joint: Tensor | Pairs,
-        product: Tensor | Others,
-    ) -> Tensor:
-        product, usable = _with_samples(product)
-        if method.gradient is not None:
-            value = self._running(method, rows, scores, joint, product)
+    def _scores(self, cells: Cells, training: bool) -> Tensor | InnerScores:
+        """(A, G*b, b), of a lean batch before the link; without gradients in small parts."""
+        score = self.model.raw_matrix if training else self.model.raw_blocks
+        if self.sharing is not None and cells.whole is not None:
+            raw: Tensor | InnerScores = self.sharing.scores(self.model, cells, score)
+        elif cells.lean:
+            raw = self.model.inner_scores(cells.x, cells.y)
         else:
-            value = method.objective(scores, joint=joint, product=product)
-        return value if usable is None else torch.where(usable, value, 0.0)
-
-    def _running(
-        self,
-        method: Method,
-        rows: Tensor,
-        scores: Tensor | InnerScores,
-        joint: Tensor | Pairs,
-        product: Tensor | Others,
-    ) -> Tensor:
-        assert method.gradient is not None
-        # Not "is any of it NaN": a replica that diverges must not restart its neighbours.
-        known = self.moving[rows] if self.state.step else None
-        value, new = method.gradient(scores, known, joint=joint, product=product)
-        self.moving[rows] = new
-        return value
-
-    def _raw(self, cells: Cells | SharedCells, training: bool) -> Tensor:
-        """The critic's output (A, G, b, b)."""
-        score = self.model.raw_matrix if training else self._in_chunks
-        if isinstance(cells, SharedCells):
-            assert self.sharing is not None
-            return self.sharing.raw(self.model, cells, score)
-        return score(cells.x, cells.y)
-
-    def _in_chunks(self, x: Tensor, y: Tensor) -> Tensor:
-        """`raw_matrix` without gradients, a few blocks at a time to bound the memory."""
-        width = self.model.critic.cell_width() * len(self.replicas) * y.shape[2] ** 2
-        blocks = max(1, (1 << 22) // width)
-        return torch.cat(
-            [
-                self.model.raw_matrix(a, b)
-                for a, b in zip(torch.split(x, blocks, 1), torch.split(y, blocks, 1), strict=True)
-            ],
-            1,
-        )
-
-    def is_finite(self, position: int) -> bool:
-        return bool(torch.isfinite(self.average[position]).all())
+            raw = score(cells.x, cells.y)
+        return self.model.scores(raw).flatten(1, 2) if isinstance(raw, Tensor) else raw
 
     def keep_best(self, position: int) -> None:
         """Copy the averaged weights (and a module's buffers) as the best of their replica."""

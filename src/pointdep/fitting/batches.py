@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pointdep.core.blocked import Others, Pairs
 from pointdep.errors import InputError, require_whole
-from pointdep.fitting.splits import Rows
+from pointdep.fitting.splits import Rows, Split
 
 # How to train, checked when it is written down.
 
@@ -56,19 +56,49 @@ class TrainingOptions:
                 f"batch_size={self.batch_size} with {self.block - 1} negatives: each row needs at "
                 "least one other row beside it, and no more negatives than batch_size - 1"
             )
-        for name in ("learning_rate", "clip", "weight_decay", "average"):
-            if not isinstance(getattr(self, name), numbers.Real):
-                raise InputError(f"{name}={getattr(self, name)!r} must be a number")
-        for name in ("learning_rate", "clip"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{name}={value!r} must be a positive number")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InputError(f"weight_decay={self.weight_decay!r} must not be negative")
+        for name, start, end in (
+            ("learning_rate", "(", math.inf),
+            ("clip", "(", math.inf),
+            ("weight_decay", "[", math.inf),
+            ("average", "[", 1.0),
+        ):
+            value: Any = getattr(self, name)
+            inside = isinstance(value, numbers.Real) and 0.0 <= float(value) < end  # not NaN
+            if not inside or (value == 0.0 and start == "("):
+                raise InputError(f"{name}={value!r} must be a number in {start}0, {end})")
         for name in ("max_epochs", "patience", "min_steps"):
             require_whole(name, getattr(self, name))
-        if not 0.0 <= self.average < 1.0:
-            raise InputError(f"average={self.average!r} must lie in [0, 1)")
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Pairs on a device, x: (n, dx) and y: (n, dy), and which of them each replica has for what.
+
+    codes: (n,) group of each row, or None. seed: of all that is drawn from the rows.
+    """
+
+    x: Tensor
+    y: Tensor
+    splits: Sequence[Split]
+    codes: NDArray[np.int64] | None = None
+    seed: int = 0
+
+    @property
+    def groups(self) -> Tensor | None:
+        return None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+
+    def training(self, replica: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x, y and the groups of a replica's training rows."""
+        train = torch.from_numpy(self.splits[replica].train).to(self.x.device)
+        groups = self.groups
+        return self.x[train], self.y[train], None if groups is None else groups[train]
+
+    def held_out(
+        self, rows: Sequence[Rows], block: int, *, lean: bool = False
+    ) -> tuple[Cells, NDArray[np.int64]]:
+        """`held_out_cells` of these rows of every replica."""
+        how: dict[str, Any] = {"seed": self.seed, "groups": self.groups, "lean": lean}
+        return held_out_cells(self.x, self.y, rows, block=block, **how)
 
 
 @dataclass(frozen=True)
@@ -76,13 +106,24 @@ class Cells:
     """Pairs in blocks, with the weights of the cells.
 
     x: (A, G, b, dx) and y: (A, G, b, dy) for A replicas, G blocks of b rows. The scores of the
-    blocks, (A, G, b, b), are laid out as (A, G*b, b), on which `joint` and `product` are weights.
+    blocks, (A, G, b, b), are laid out as (A, G*b, b), on which the tensors `joint` and `product`
+    are weights; or, for cells too many to be laid out, these are `Pairs` and `Others`, with weights
+    of rows, (A, G, b).
+
+    whole: (G, b), where x: (A, c, dx) and y: (A, c, dy) are the rows that one of several processes
+    has of the blocks.
     """
 
     x: Tensor
     y: Tensor
-    joint: Tensor
-    product: Tensor
+    joint: Any
+    product: Any
+    whole: tuple[int, int] | None = None
+
+    @property
+    def lean(self) -> bool:
+        """Whether the cells are not to be laid out."""
+        return isinstance(self.product, Others)
 
     def select(self, replicas: Sequence[int]) -> Cells:
         """Those of some replicas, where each has weights of its own."""
@@ -91,39 +132,42 @@ class Cells:
 
     def has_product(self) -> Tensor:
         """Whether a replica has any sample of the product, (A,)."""
-        return (self.product > 0).flatten(1).any(1)
+        found: Tensor = self.product.exist() if self.lean else (self.product > 0).flatten(1)
+        return found.any(-1)
 
 
-@dataclass(frozen=True)
-class LeanCells:
-    """The same pairs with weights of rows, (A, G, b): for cells too many to be laid out."""
+class Batches:
+    """Where the training steps get their pairs from, and the weights that all batches share."""
 
-    x: Tensor
-    y: Tensor
-    joint: Pairs
-    product: Others
+    def __init__(self, options: TrainingOptions, device: torch.device, *, lean: bool) -> None:
+        """lean: do not lay out the cells of a batch."""
+        self.block, self.seed, self.lean = options.block, options.seed, lean
+        self.batch_size = options.batch_size - options.batch_size % options.block
+        self.blocks = self.batch_size // self.block
+        self._weights: tuple[Any, Any] = Pairs(), Others()
+        if not lean:
+            eye = torch.eye(self.block, device=device).repeat(self.blocks, 1)
+            self._weights = eye, 1.0 - eye
 
-    def select(self, replicas: Sequence[int]) -> LeanCells:
-        """Those of some replicas."""
-        rows = list(replicas)
-        return LeanCells(self.x[rows], self.y[rows], self.joint[rows], self.product[rows])
+    def steps(self, minimum: int) -> int:
+        """Steps in an epoch, at least `minimum` if they are free to choose."""
+        raise NotImplementedError
 
-    def has_product(self) -> Tensor:
-        """Whether a replica has any sample of the product, (A,)."""
-        return self.product.exist().any(-1)
+    def draw(self, epoch: int, first: int, steps: int, replicas: Sequence[int]) -> Iterator[Cells]:
+        """The batches of steps first, first + 1, ..., which are in this epoch."""
+        raise NotImplementedError
 
-
-class Batches(Protocol):
-    """Where the training steps get their pairs from: `Cells`, or a process's share of them."""
-
-    def steps(self, minimum: int) -> int: ...
-
-    def draw(
-        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Any]: ...
+    def weighted(self, x: Tensor, y: Tensor, groups: Tensor | None) -> Cells:
+        """The pairs with the weights of their cells; groups: (A, G, b)."""
+        cells = Cells(x, y, *self._weights)
+        if groups is None:
+            return cells
+        if self.lean:
+            return replace(cells, product=Others(ids=groups))
+        return replace(cells, product=cells.product * different_groups(groups).flatten(1, 2))
 
 
-class RowBatches:
+class RowBatches(Batches):
     """Batches of rows without replacement, a function of (seed, replica, step) and nothing else.
 
     Having no state, they need no checkpoint, and a replica draws the same rows whichever other
@@ -135,26 +179,18 @@ class RowBatches:
         x: Tensor,
         y: Tensor,
         rows: Sequence[Rows],
+        options: TrainingOptions,
         *,
-        batch_size: int,
-        block: int,
-        seed: int,
         groups: Tensor | None = None,
         lean: bool = False,
     ) -> None:
-        """lean: do not lay out the cells of a batch."""
-        self.x, self.y, self.groups = x, y, groups
-        self.rows, self.block, self.seed = rows, block, seed
-        self.batch_size = batch_size - batch_size % block
-        self.steps_per_pass = [len(r) // self.batch_size for r in rows]
+        require_batch(options.batch_size, min(len(part) for part in rows))
+        super().__init__(options, x.device, lean=lean)
+        self.x, self.y, self.rows, self.groups = x, y, rows, groups
         self._orders: dict[int, tuple[int, Rows]] = {}
-        self.lean = lean
-        if not lean:
-            eye = torch.eye(block, device=x.device).repeat(self.batch_size // block, 1)
-            self._joint, self._product = eye, 1.0 - eye
 
     def steps(self, minimum: int) -> int:
-        """Steps in an epoch: a pass over the average replica's rows, and at least `minimum`."""
+        """A pass over the average replica's rows, and at least `minimum`."""
         passes = [len(r) / self.batch_size for r in self.rows]
         return max(minimum, round(sum(passes) / len(passes)))
 
@@ -166,37 +202,35 @@ class RowBatches:
         ]
         return torch.from_numpy(np.stack(drawn, 1)).to(self.x.device)
 
-    def draw(
-        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Cells | LeanCells]:
-        """The batches of steps first, first + 1, ..., whichever epoch they are in."""
+    def draw(self, epoch: int, first: int, steps: int, replicas: Sequence[int]) -> Iterator[Cells]:
         del epoch
         for index in self.indices(first, steps, replicas):
             yield self.cells(index)
 
-    def cells(self, index: Tensor) -> Cells | LeanCells:
+    def cells(self, index: Tensor) -> Cells:
         """The pairs of row numbers (A, batch_size)."""
-        shape = (index.shape[0], -1, self.block)
-        x, y = (
-            self.x[index].view(*shape, self.x.shape[1]),
-            self.y[index].view(*shape, self.y.shape[1]),
+        at = in_blocks(index, self.block)
+        return self.weighted(
+            self.x[at], self.y[at], None if self.groups is None else self.groups[at]
         )
-        groups = None if self.groups is None else self.groups[index].view(shape)
-        if self.lean:
-            return LeanCells(x, y, Pairs(), Others(ids=groups))
-        product = self._product
-        if groups is not None:
-            product = product * different_groups(groups).flatten(1, 2)
-        return Cells(x, y, self._joint, product)
 
     def _batch(self, replica: int, step: int) -> Rows:
-        in_pass, position = divmod(step, self.steps_per_pass[replica])
+        in_pass, position = divmod(step, len(self.rows[replica]) // self.batch_size)
         kept = self._orders.get(replica)
         if kept is None or kept[0] != in_pass:
             generator = np.random.default_rng([self.seed, replica, in_pass, 2])
             kept = in_pass, generator.permutation(self.rows[replica])
             self._orders[replica] = kept
         return kept[1][position * self.batch_size : (position + 1) * self.batch_size]
+
+
+def require_batch(batch_size: int, smallest: int) -> None:
+    """Refuse batches of more rows than the smallest split has to train on."""
+    if smallest < batch_size:
+        raise InputError(
+            f"batch_size={batch_size} but a split has only {smallest} training rows: choose at "
+            f"most {smallest}, leave it at 'auto', or give more rows or groups"
+        )
 
 
 def held_out_cells(
@@ -207,55 +241,33 @@ def held_out_cells(
     block: int,
     seed: int,
     groups: Tensor | None = None,
+    lean: bool = False,
 ) -> tuple[Cells, NDArray[np.int64]]:
-    """All the given rows of every replica in blocks, ragged ends padded with weight zero.
+    """All the given rows of every replica in blocks, in random order, padded with weight zero.
 
     Returns the cells and the row numbers (A, G*b), -1 where padded.
     """
-    index = _held_out_rows(rows, block, seed)
-    flat = torch.from_numpy(index).to(x.device)
-    valid = flat >= 0
-    safe = flat.clamp(min=0)
-    eye = torch.eye(index.shape[-1], dtype=torch.bool, device=x.device)
-    both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
-    product = both & ~eye
-    if groups is not None:
-        product = product & different_groups(groups[safe])
-    cells = Cells(
-        x[safe], y[safe], (both & eye).to(x.dtype).flatten(1, 2), product.to(x.dtype).flatten(1, 2)
-    )
-    return cells, index.reshape(len(rows), -1)
-
-
-def lean_held_out_cells(
-    x: Tensor,
-    y: Tensor,
-    rows: Sequence[Rows],
-    *,
-    block: int,
-    seed: int,
-    groups: Tensor | None = None,
-) -> LeanCells:
-    """The cells of `held_out_cells`, not laid out."""
-    flat = torch.from_numpy(_held_out_rows(rows, block, seed)).to(x.device)
-    valid, safe = (flat >= 0).to(x.dtype), flat.clamp(min=0)
-    others = Others(valid, None if groups is None else groups[safe])
-    return LeanCells(x[safe], y[safe], Pairs(valid), others)
-
-
-def _held_out_rows(rows: Sequence[Rows], block: int, seed: int) -> NDArray[np.int64]:
-    """The rows of each replica in blocks, in random order: (A, G, b), -1 where padded."""
-    longest = max(len(r) for r in rows)
+    longest = max(len(part) for part in rows)
     block = min(block, longest)
-    blocks = -(-longest // block)
-    index = np.full((len(rows), blocks * block), -1, dtype=np.int64)
+    index = np.full((len(rows), -(-longest // block), block), -1, dtype=np.int64)
     for number, part in enumerate(rows):
         order = np.random.default_rng([seed, number, 3]).permutation(part)
         # Spread a replica's rows evenly over its blocks, so that no block is left with a lone row.
-        used = -(-len(order) // block)
-        for position, chunk in enumerate(np.array_split(order, used)):
-            index[number, position * block : position * block + len(chunk)] = chunk
-    return index.reshape(len(rows), blocks, block)
+        for position, chunk in enumerate(np.array_split(order, -(-len(order) // block))):
+            index[number, position, : len(chunk)] = chunk
+    flat = torch.from_numpy(index).to(x.device)
+    valid, safe = flat >= 0, flat.clamp(min=0)
+    ids = None if groups is None else groups[safe]
+    joint: Any
+    product: Any
+    if lean:
+        joint, product = Pairs(valid.to(x.dtype)), Others(valid.to(x.dtype), ids)
+    else:
+        eye = torch.eye(block, dtype=torch.bool, device=x.device)
+        both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
+        apart = ~eye if ids is None else ~eye & different_groups(ids)
+        joint, product = ((both & part).to(x.dtype).flatten(1, 2) for part in (eye, apart))
+    return Cells(x[safe], y[safe], joint, product), index.reshape(len(rows), -1)
 
 
 def in_blocks(rows: Tensor, block: int) -> Tensor:

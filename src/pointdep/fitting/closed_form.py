@@ -14,14 +14,13 @@ from pointdep.core import objectives
 from pointdep.core.linear import Canonical, canonical_correlations
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
-from pointdep.fitting.batches import Cells, held_out_cells
-from pointdep.fitting.splits import Rows, Split
+from pointdep.fitting.batches import Cells, SplitRows
+from pointdep.fitting.splits import Rows
 
 # Whether the network of a default critic earned its place.
 
 _STOP_BLOCK = 16
 _PROOF = 2.0  # standard errors
-_BUDGET = 1 << 22  # numbers alive at a time
 
 
 def closed_form_only(model: RatioModel) -> RatioModel:
@@ -32,15 +31,7 @@ def closed_form_only(model: RatioModel) -> RatioModel:
 
 
 @torch.no_grad()
-def drop_unproven_network(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    *,
-    seed: int,
-    groups: Tensor | None = None,
-) -> bool:
+def drop_unproven_network(model: RatioModel, rows: SplitRows) -> bool:
     """Silence the networks of all replicas unless, on the stopping rows, they help beyond chance.
 
     Early stopping keeps the best of many epochs, so some network always looks better than none by
@@ -49,15 +40,13 @@ def drop_unproven_network(
     Returns whether the network stays.
     """
     without = closed_form_only(model)
-    gains, rows = [], []
-    for replica, split in enumerate(splits):
-        cells, index = held_out_cells(
-            x, y, [split.stop], block=_STOP_BLOCK, seed=seed, groups=groups
-        )
-        one, other = model.select([replica]), without.select([replica])
-        gains.append(_losses(other, cells) - _losses(one, cells))
-        rows.append(torch.from_numpy(index[index >= 0]).to(x.device))
-    kept = proven(torch.cat(gains), torch.cat(rows), groups)
+    gains, numbers = [], []
+    for replica, split in enumerate(rows.splits):
+        cells, index = rows.held_out([split.stop], _STOP_BLOCK)
+        one, other = (_losses(each.select([replica]), cells) for each in (model, without))
+        gains.append(other - one)
+        numbers.append(torch.from_numpy(index[index >= 0]).to(rows.x.device))
+    kept = proven(torch.cat(gains), torch.cat(numbers), rows.groups)
     if not kept:
         model.critic.silence()
     return kept
@@ -84,17 +73,8 @@ def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
 
 def _losses(model: RatioModel, cells: Cells) -> Tensor:
     """The classifier's log-loss of each row: its own pair, and its mean over other rows' y."""
-    width = model.critic.cell_width() * cells.x.shape[2] ** 2
-    step = max(1, _BUDGET // width)
-    scores = torch.cat(
-        [
-            model.log_ratio_blocks(a, b)
-            for a, b in zip(
-                torch.split(cells.x, step, 1), torch.split(cells.y, step, 1), strict=True
-            )
-        ],
-        1,
-    ).flatten(0, 2)
+    # The output of a critic with a closed form is log r, but for a constant.
+    scores = (model.raw_blocks(cells.x, cells.y) - model.constant.view(-1, 1, 1, 1)).flatten(0, 2)
     return row_losses(scores, cells.joint.flatten(0, 1), cells.product.flatten(0, 1))
 
 
@@ -107,7 +87,7 @@ def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
     return loss[joint.sum(1) > 0]
 
 
-_SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
+_SCALES = (0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
 _SHRINK_BLOCK = 32
 _SMALLEST_GAIN = 1e-4
 _WIDEST = 64  # columns: with more, their features cost more than they give
@@ -116,14 +96,7 @@ _WORTHWHILE = 0.1  # correlation
 
 @torch.no_grad()
 def fit_closed_form(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    *,
-    seed: int,
-    groups: Tensor | None = None,
-    canonical: Sequence[Canonical] | None = None,
+    model: RatioModel, rows: SplitRows, canonical: Sequence[Canonical] | None = None
 ) -> None:
     """Fit each replica's coordinates and correlations on its training rows.
 
@@ -131,68 +104,58 @@ def fit_closed_form(
     down together as long as that makes the implied classifier better there, to zero where the data
     are nothing like Gaussian. canonical: the coordinates of each replica, where they are known.
     """
-    critic = model.critic
-    for replica, split in enumerate(splits):
-        if canonical is not None:
-            _set(model, replica, canonical[replica])
-            continue
-        train = torch.from_numpy(split.train).to(x.device)
-        own = None if groups is None else groups[train]
-        _set(model, replica, canonical_correlations(x[train].cpu(), y[train].cpu(), own))
-    if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
-        _fit_modulated(model.x_map, model.y_map, x, y, splits, groups)
-    rows = [split.stop for split in splits]
-    cells, _ = held_out_cells(x, y, rows, block=_SHRINK_BLOCK, seed=seed, groups=groups)
-    u, v = model.x_map(cells.x), model.y_map(cells.y)
-    full = critic.correlations.clone()
-    best_value, best = None, full
+    critic, x_map, y_map = model.critic, model.x_map, model.y_map
+    for replica in range(model.replicas):
+        x, y, groups = rows.training(replica)
+        if canonical is None:
+            found = canonical_correlations(x.cpu(), y.cpu(), groups)
+        else:
+            found = canonical[replica]
+        critic.set_canonical(replica, found)
+        if isinstance(x_map, CanonicalMap) and isinstance(y_map, CanonicalMap):
+            x_map.set_linear(replica, found.x_mean, found.x_weight)
+            y_map.set_linear(replica, found.y_mean, found.y_weight)
+            _fit_modulated(x_map, y_map, replica, (x, y), groups)
+    cells, _ = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
+    u, v = x_map(cells.x), y_map(cells.y)
+
+    def value_of(correlations: Tensor) -> Tensor:
+        critic.correlations = correlations
+        scores = critic.closed_form(u, v).flatten(1, 2)
+        return objectives.pc(scores, joint=cells.joint, product=cells.product)
+
+    best = full = critic.correlations.clone()
+    best_value = value_of(full)
     for scale in _SCALES:
-        critic.correlations = scale * full
-        value = objectives.pc(
-            critic.closed_form(u, v).flatten(1, 2), joint=cells.joint, product=cells.product
-        )
-        if best_value is None:
-            best_value, best = value, critic.correlations
-            continue
+        value = value_of(scale * full)
         better = value > best_value + _SMALLEST_GAIN * best_value.abs()
         best = torch.where(better.unsqueeze(1), critic.correlations, best)
         best_value = torch.where(better, value, best_value)
     critic.correlations = best
 
 
-def _set(model: RatioModel, replica: int, found: Canonical) -> None:
-    """Give a replica its coordinates and correlations: its critic's and those of its maps."""
-    model.critic.set_canonical(replica, found)
-    if isinstance(model.x_map, CanonicalMap) and isinstance(model.y_map, CanonicalMap):
-        model.x_map.set_linear(replica, found.x_mean, found.x_weight)
-        model.y_map.set_linear(replica, found.y_mean, found.y_weight)
-
-
 def _fit_modulated(
     x_map: CanonicalMap,
     y_map: CanonicalMap,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
+    replica: int,
+    sides: tuple[Tensor, Tensor],
     groups: Tensor | None,
 ) -> None:
     """Coordinates of the features [u, q, t, q u] that are correlated across the sides.
 
     They show the network what turns or grows with the size of the other coordinates, which it finds
-    late or never when there are many of them.
+    late or never when there are many of them. sides: the replica's training rows.
     """
-    if max(x.shape[1], y.shape[1]) > _WIDEST:
+    if max(side.shape[1] for side in sides) > _WIDEST:
         return
-    for replica, split in enumerate(splits):
-        train = torch.from_numpy(split.train).to(x.device)
-        a, b = (
-            side_map.select([replica]).features(side[train].unsqueeze(0))[0].cpu()
-            for side_map, side in ((x_map, x), (y_map, y))
-        )
-        found = canonical_correlations(a, b, None if groups is None else groups[train])
-        kept = (found.correlations > _WORTHWHILE).to(found.x_weight)
-        x_map.set_modulated(replica, found.x_mean, found.x_weight[:, : len(kept)] * kept)
-        y_map.set_modulated(replica, found.y_mean, found.y_weight[:, : len(kept)] * kept)
+    a, b = (
+        side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()
+        for side_map, side in zip((x_map, y_map), sides, strict=True)
+    )
+    found = canonical_correlations(a, b, groups)
+    kept = (found.correlations > _WORTHWHILE).to(found.x_weight)
+    x_map.set_modulated(replica, found.x_mean, found.x_weight[:, : len(kept)] * kept)
+    y_map.set_modulated(replica, found.y_mean, found.y_weight[:, : len(kept)] * kept)
 
 
 # How much of the closed form and how much of the towers is right, by rows that trained neither.
@@ -206,29 +169,15 @@ _STEPS, _LONGEST_STEP, _PRECISION = 100, 0.5, 1e-8
 
 
 @torch.no_grad()
-def fit_mixture(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    *,
-    seed: int,
-    groups: Tensor | None = None,
-) -> None:
+def fit_mixture(model: RatioModel, rows: SplitRows) -> None:
     """Set log r = a closed form + b towers + c, the same in all replicas, by the stopping rows.
 
     Logistic regression of belonging together on the two parts. The closed form takes part where it
     helps beyond chance; b below 1 takes back what the towers are too sure of. Where the parts tell
     all pairs from all others, as of very dependent rows, they are left as large as they are.
     """
-    parts = [
-        _parts(model.select([replica]), x, y, split.stop, seed, groups)
-        for replica, split in enumerate(splits)
-    ]
-    closed, towers, joint, product = (
-        torch.cat(part) for part in zip(*(p[:4] for p in parts), strict=True)
-    )
-    rows = torch.cat([part[4] for part in parts])
+    found = [_parts(model.select([r]), rows, split.stop) for r, split in enumerate(rows.splits)]
+    closed, towers, joint, product, numbers = (torch.cat(part) for part in zip(*found, strict=True))
     used = (joint + product) > 0
     target = joint[used].cpu()
     shift = (product.sum() / joint.sum()).log().cpu()
@@ -241,32 +190,24 @@ def fit_mixture(
         losses = [
             row_losses(a * closed + b * towers + c, joint, product) for a, b, c in (chosen, both)
         ]
-        if proven(losses[0] - losses[1], rows, groups):
+        if proven(losses[0] - losses[1], numbers, rows.groups):
             chosen = both
     model.critic.set_mixture(*chosen)
 
 
-def _parts(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    stop: Rows,
-    seed: int,
-    groups: Tensor | None,
-) -> tuple[Tensor, ...]:
+def _parts(model: RatioModel, rows: SplitRows, stop: Rows) -> tuple[Tensor, ...]:
     """Both parts of log r, joint and product weights, (N, b) each, and the rows' numbers, (n,).
 
     model: of one replica.
     """
-    some = np.random.default_rng([seed, 8]).permutation(stop)[:_MOST_ROWS]
-    cells, index = held_out_cells(x, y, [some], block=_MIXTURE_BLOCK, seed=seed, groups=groups)
+    some = np.random.default_rng([rows.seed, 8]).permutation(stop)[:_MOST_ROWS]
+    cells, index = rows.held_out([some], _MIXTURE_BLOCK)
     u, v = model.x_map(cells.x), model.y_map(cells.y)
     scores = (model.critic.closed_form(u, v), model.critic.network(u, v))
-    closed, towers = (part.flatten(0, 2) for part in scores)
-    rows = torch.from_numpy(index[index >= 0]).to(x.device)
+    parts = (*(part.flatten(0, 2) for part in scores), cells.joint[0], cells.product[0])
+    numbers = torch.from_numpy(index[index >= 0]).to(rows.x.device)
     # Of fewer rows than make a block, replicas may have unequally many.
-    parts = (closed, towers, cells.joint[0], cells.product[0])
-    return *(F.pad(part, (0, _MIXTURE_BLOCK - part.shape[1])) for part in parts), rows
+    return *(F.pad(part, (0, _MIXTURE_BLOCK - part.shape[1])) for part in parts), numbers
 
 
 def _logistic(columns: Tensor, target: Tensor, shift: Tensor) -> tuple[float, ...]:

@@ -105,12 +105,12 @@ def by_nature(pairs: float, rows: int, one_side: float) -> bool:
 
 def row_keys(rows: Tensor) -> NDArray[np.float64]:
     """(n,): equal for equal rows of (n, d), and for hardly any others."""
-    weights = torch.rand(
-        rows.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    rows = rows if rows.is_cuda else rows.cpu()  # other devices have no float64
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(rows.shape[1], generator=generator, dtype=torch.float64).to(rows.device)
     # Not a matrix product, which may round equal rows differently by where they stand.
-    parts = [(part.cpu().double() * weights).sum(1) for part in torch.split(rows, _KEYED)]
-    return torch.cat(parts).numpy()
+    parts = [(part.double() * weights).sum(1) for part in torch.split(rows, _KEYED)]
+    return torch.cat(parts).cpu().numpy()
 
 
 def _occurrences(rows: Tensor) -> NDArray[np.int64]:
@@ -150,10 +150,6 @@ class DistinctSample:
         for keys in (kept, other.keys):
             self.add(keys)
 
-    def occurrences(self) -> NDArray[np.int64]:
-        """How often each sampled value occurs."""
-        return np.unique(self.keys, return_counts=True)[1]
-
     def distinct(self) -> float:
         """Distinct values in all rows, about."""
         return len(np.unique(self.keys)) * (2.0**64 / self.limit)
@@ -169,7 +165,7 @@ class CopyCount:
 
     def add(self, x: Tensor, y: Tensor, first: int = 0) -> None:
         """x: (n, dx), y: (n, dy), float64; first: the number of the first of them."""
-        x_keys, y_keys = _keys(x), _keys(y)
+        x_keys, y_keys = (scrambled(row_keys(side).view(np.uint64)) for side in (x, y))
         both = scrambled(x_keys ^ scrambled(y_keys))
         self.rows += len(x)
         for sample, keys in ((self.x, x_keys), (self.y, y_keys), (self.pairs, both)):
@@ -187,17 +183,5 @@ class CopyCount:
     def flags(self) -> list[Flag]:
         """The flag of pairs that occur more than once where they should not, or none."""
         one_side = max(self.x.distinct(), self.y.distinct())
-        counts = self.pairs.occurrences()
-        if self.pairs.limit == 1 << 64:
-            return copies_flag(counts, self.rows, one_side)
-        scale = 2.0**64 / self.pairs.limit
-        return copies_flag(counts, self.rows, one_side, scale)
-
-
-def _keys(rows: Tensor) -> Keys:
-    """(n,): equal for equal rows of (n, d), and for hardly any others, scrambled."""
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.rand(rows.shape[1], generator=generator, dtype=torch.float64)
-    # Not a matrix product, which may round equal rows differently by where they stand.
-    sums = (rows * weights.to(rows.device)).sum(1)
-    return scrambled(sums.cpu().numpy().view(np.uint64))
+        counts = np.unique(self.pairs.keys, return_counts=True)[1]
+        return copies_flag(counts, self.rows, one_side, 2.0**64 / self.pairs.limit)

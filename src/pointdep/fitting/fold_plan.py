@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pointdep.errors import InputError, require_whole
-from pointdep.fitting.splits import Rows, Split, require_fraction, require_rows
+from pointdep.fitting.splits import Rows, Split, require_fraction, require_groups, require_rows
 
 _REPORTED = 0.2  # by a single model
 _MOST_FOLDS = 127
@@ -50,15 +50,11 @@ class FoldPlan:
     def splits(self) -> list[Split]:
         """The same of the kept rows alone, by their positions among these."""
         fold, held = self.fold[self.kept], self.held[self.kept]
-        return [
-            Split(
-                *(
-                    np.flatnonzero(part).astype(np.int64)
-                    for part in ((fold != r) & ~held, (fold != r) & held, fold == r)
-                )
-            )
-            for r in range(self.replicas)
-        ]
+        found = []
+        for r in range(self.replicas):
+            parts = (fold != r) & ~held, (fold != r) & held, fold == r
+            found.append(Split(*(np.flatnonzero(part).astype(np.int64) for part in parts)))
+        return found
 
     def parts(self, numbers: Rows, count: int) -> NDArray[np.int64]:
         """A part of each of these rows, from 0 to count - 1; rows of a group have one."""
@@ -85,11 +81,8 @@ def make_plan(
     require_rows(rows, folds, stop_fraction)
     random = np.random.default_rng([seed, 21])
     units = rows if codes is None else int(codes.max()) + 1
-    if codes is not None and units < max(3, folds):
-        raise InputError(
-            f"groups has {units} distinct value(s) but at least {max(3, folds)} are needed: a "
-            "group stays on one side of every split"
-        )
+    if codes is not None:
+        require_groups(units, folds)
     of_unit = _folds_of(units, folds, random)
     fold = of_unit if codes is None else of_unit[codes]
     kept = np.arange(rows)

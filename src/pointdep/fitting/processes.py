@@ -77,10 +77,6 @@ class Processes:
         result: T = _result(told[0])
         return result
 
-    def least(self, number: int) -> int:
-        """The smallest of the processes' numbers."""
-        return min(self.every(lambda: number))
-
     def add_(self, tensor: Tensor) -> None:
         """The sum over all processes, in place."""
         if self.several:

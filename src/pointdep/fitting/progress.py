@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from html import escape
-from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 # A progress bar in a notebook: one line that is written anew, and gone in the end.
@@ -97,16 +96,9 @@ class Shown:
         self._task: Any = None
 
     def __enter__(self) -> Shown:
-        self.started = self.last_line = time.monotonic()
-        self._first = None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for bar in (self._bar, self._notebook):
             if bar is not None:
                 bar.stop()
@@ -116,19 +108,14 @@ class Shown:
         left = self._time_left(now, done, total)
         if now - self.started < _PATIENCE_S:
             return
+        line = f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s{left}"
         if self._notebook is not None:
-            seconds = f"{now - self.started:.0f} s"
-            line = f"{self.title}: {done}/{total} {detail}, {seconds}{left}"
             self._notebook.update(done, total, line)
         elif self.stream.isatty():
             self._update_bar(done, total, f"{detail}{left}")
         elif now - self.last_line >= _LINE_EVERY_S or self.last_line == self.started:
             self.last_line = now
-            print(
-                f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s{left}",
-                file=self.stream,
-                flush=True,
-            )
+            print(line, file=self.stream, flush=True)
 
     def begin(self, done: int) -> None:
         """Count the time left from here: what came before was preparation, and `done` of it."""
@@ -176,18 +163,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def note(progress: Progress, text: str) -> None:
-    """One line at once, where the progress is one that a person sees."""
-    if isinstance(progress, Shown):
-        progress.note(text)
-
-
-def begin(progress: Progress, done: int) -> None:
-    """Count the time left from here, where the progress is one that a person sees."""
-    if isinstance(progress, Shown):
-        progress.begin(done)
 
 
 def show(title: str, *, enabled: bool = True, left: str = "at most") -> Shown | Silent:

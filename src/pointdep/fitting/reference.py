@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,8 +11,7 @@ from torch import Tensor
 from pointdep.core.objectives import product_log_mean_exp
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import MEANINGS, Flag
-from pointdep.fitting.batches import held_out_cells
-from pointdep.fitting.splits import Split
+from pointdep.fitting.batches import SplitRows
 
 _BLOCK = 128
 _FEW_EFFECTIVE = 50.0  # a constant that rests on fewer product pairs than this is not trusted
@@ -21,34 +19,17 @@ _SPARE = 10.0  # references wanted per unit of e^PMI
 
 
 @torch.no_grad()
-def store_reference(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    *,
-    size: int,
-    seed: int,
-    groups: Tensor | None = None,
-) -> list[Flag]:
+def store_reference(model: RatioModel, rows: SplitRows, size: int) -> list[Flag]:
     """Fill the model's `constant` or `reference`, from rows that no reported row belongs to."""
     kind = model.methods[0].reference
     if kind == "row":
-        model.reference = torch.stack([y[_sample(s, splits, size, seed)] for s in splits])
+        model.reference = torch.stack([rows.y[one] for one in _samples(rows, size)])
     if kind != "constant":
         return []
     few = []
-    for replica, split in enumerate(splits):
-        one = model.select([replica])
-        cells, _ = held_out_cells(x, y, [split.stop], block=_BLOCK, seed=seed, groups=groups)
-        raw = torch.cat(
-            [
-                one.raw_matrix(a, b)
-                for a, b in zip(torch.split(cells.x, 1, 1), torch.split(cells.y, 1, 1), strict=True)
-            ],
-            1,
-        )
-        scores = one.scores(raw).flatten(1, 2)
+    for replica, split in enumerate(rows.splits):
+        one, (cells, _) = model.select([replica]), rows.held_out([split.stop], _BLOCK)
+        scores = one.scores(one.raw_blocks(cells.x, cells.y)).flatten(1, 2)
         log_mean = product_log_mean_exp(scores, cells.product)
         model.constant[replica] = log_mean[0]
         # Kish's effective number of terms of the mean of exp s.
@@ -82,9 +63,9 @@ def reference_flags(model: RatioModel, pmi: Tensor) -> list[Flag]:
     return [Flag("reference_too_small", tuple(range(model.replicas)), message)]
 
 
-def _sample(split: Split, splits: Sequence[Split], size: int, seed: int) -> Tensor:
-    """Rows of y that this replica may see, equally many for every replica."""
-    rows = np.concatenate([split.stop, split.train])
-    count = min(size, *(len(s.stop) + len(s.train) for s in splits))
-    drawn = np.random.default_rng([seed, 4]).permutation(rows)[:count]
-    return torch.from_numpy(drawn)
+def _samples(rows: SplitRows, size: int) -> list[Tensor]:
+    """Rows of y that each replica may see, equally many for every replica."""
+    seen = [np.concatenate([split.stop, split.train]) for split in rows.splits]
+    count = min(size, *(len(own) for own in seen))
+    drawn = (np.random.default_rng([rows.seed, 4]).permutation(own)[:count] for own in seen)
+    return [torch.from_numpy(own) for own in drawn]

@@ -55,7 +55,12 @@ def meet(device: torch.device) -> None:
     name = agree(store, rank, size)
     own = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=own, rank=rank, world_size=size)
-    atexit.register(_leave)
+
+    def leave() -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    atexit.register(leave)
 
 
 def agree(store: Store, rank: int, size: int) -> str:
@@ -84,13 +89,6 @@ def agree(store: Store, rank: int, size: int) -> str:
                     return str(name)
         time.sleep(_PAUSE_S)
     raise TimeoutError(f"process {rank} of {size} did not hear from all others")
-
-
-def _leave() -> None:
-    import torch.distributed as dist
-
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def process_count() -> int:

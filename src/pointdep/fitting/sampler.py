@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -96,14 +95,19 @@ class StreamEngine:
                 with torch.cuda.device(self.device):
                     seconds = self._replay(one, steps, shown)
             else:
+                start = time.perf_counter()
                 with one_part_a_thread():
-                    seconds = _repeat(one, steps, shown)
+                    for done in range(steps):
+                        one()
+                        shown.update(done + 1, steps, "iterations")
+                seconds = 0.0, time.perf_counter() - start
         return Streamed(values.cpu(), *seconds)
 
     def _step(self, step: Tensor) -> Tensor:
         """Draw, judge, learn; the values of the batch, (R,)."""
         x, y = self.draw(step)
-        with self._autocast():
+        half = self.precision == "bf16" and not self.critic.fusable
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             scores = self.critic.matrix(x, y)
         objective, value = self._judge(scores.to(self.flat.values.dtype))
         self.flat.backward(-objective.sum())
@@ -115,11 +119,6 @@ class StreamEngine:
         objective = self.groups.apply(lambda method, part: method.objective(part), scores)
         value = self.groups.apply(lambda method, part: method.inference(part), scores.detach())
         return objective, value
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self.precision != "bf16" or self.critic.fusable:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _replay(self, one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
         start = time.perf_counter()
@@ -140,11 +139,3 @@ class StreamEngine:
                 shown.update(done, steps, "iterations")
         torch.cuda.synchronize()
         return ready - start, time.perf_counter() - ready
-
-
-def _repeat(one: Callable[[], None], steps: int, shown: Progress) -> tuple[float, float]:
-    start = time.perf_counter()
-    for done in range(steps):
-        one()
-        shown.update(done + 1, steps, "iterations")
-    return 0.0, time.perf_counter() - start

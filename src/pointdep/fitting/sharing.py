@@ -9,43 +9,22 @@ from its own rows: the sum of the processes' gradients is that of the whole batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pointdep.core.blocked import InnerScores, Others, Pairs
-from pointdep.core.critics.base import Critic
+from pointdep.core.blocked import InnerScores
+from pointdep.core.critics.base import Critic, Factors, inner_matrix
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
-from pointdep.fitting.batches import Batches, Cells, LeanCells, in_blocks
+from pointdep.fitting.batches import Cells, in_blocks
 from pointdep.fitting.processes import Processes
 
 Score = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class SharedCells:
-    """The rows of a batch that this process has, and the weights of all its cells.
-
-    x: (A, c, dx) and y: (A, c, dy), of the G * b rows of the blocks. joint, product: as in `Cells`,
-    or as in `LeanCells`.
-    """
-
-    x: Tensor
-    y: Tensor
-    joint: Tensor | Pairs
-    product: Tensor | Others
-    blocks: int
-    block: int
-
-    @property
-    def lean(self) -> bool:
-        """Whether the cells are not to be laid out."""
-        return isinstance(self.product, Others)
 
 
 class Sharing:
@@ -90,37 +69,30 @@ class Sharing:
         start = sum(sizes[:rank])
         return slice(start, start + sizes[rank])
 
-    def take(self, cells: Cells | LeanCells) -> SharedCells:
+    def take(self, cells: Cells) -> Cells:
         """This process's share of a batch."""
         blocks, block = cells.x.shape[1:3]
         own = self.own(blocks, block)
         x, y = (side.flatten(1, 2)[:, own] for side in (cells.x, cells.y))
-        return SharedCells(x, y, cells.joint, cells.product, blocks, block)
+        return replace(cells, x=x, y=y, whole=(blocks, block))
 
-    def raw(self, model: RatioModel, cells: SharedCells, score: Score) -> Tensor:
-        """The critic's output for all cells of the batch, (A, G, b, b).
+    def scores(self, model: RatioModel, cells: Cells, score: Score) -> Tensor | InnerScores:
+        """The critic's output for all cells of the batch that is shared, (A, G, b, b).
 
-        score: x: (A, G, n, dx), y: (A, G, m, dy) -> (A, G, n, m).
+        score: x: (A, G, n, dx), y: (A, G, m, dy) -> (A, G, n, m), of critics that see pairs.
         """
-        shape = cells.blocks, cells.block
+        assert cells.whole is not None
+        blocks, block = cells.whole
         if self.separable:
-            vectors_x, vectors_y, own_x, own_y = self._factors(model, cells)
-            scores = vectors_x @ vectors_y.transpose(-1, -2)
-            scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
-            return scores if own_y is None else scores + own_y.unsqueeze(-2)
-        if self._by_block(cells.blocks):
-            x, y = (in_blocks(side, cells.block) for side in (cells.x, cells.y))
-            return self.joined(score(x, y), self.processes.sizes(cells.blocks), 1)
-        x, y = (
-            in_blocks(self.joined(side, self.sizes(*shape), 1), cells.block)
-            for side in (cells.x, cells.y)
-        )
-        scores = score(x[:, :, self.processes.own(cells.block)], y)
-        return self.joined(scores, self.processes.sizes(cells.block), 2)
-
-    def inner_scores(self, model: RatioModel, cells: SharedCells) -> InnerScores:
-        """The same of a separable critic, without the matrix."""
-        return InnerScores(*self._factors(model, cells), parts=True)
+            factors = self._factors(model, cells, blocks, block)
+            return InnerScores(*factors, parts=True) if cells.lean else inner_matrix(*factors)
+        if self._by_block(blocks):
+            x, y = (in_blocks(side, block) for side in (cells.x, cells.y))
+            return self.joined(score(x, y), self.processes.sizes(blocks), 1)
+        sizes = self.sizes(blocks, block)
+        x, y = (in_blocks(self.joined(side, sizes, 1), block) for side in (cells.x, cells.y))
+        scores = score(x[:, :, self.processes.own(block)], y)
+        return self.joined(scores, self.processes.sizes(block), 2)
 
     def joined(self, tensor: Tensor, sizes: Sequence[int], dim: int) -> Tensor:
         """Those of all processes along a dimension, where each has as many as `sizes` says."""
@@ -131,40 +103,18 @@ class Sharing:
     def _by_block(self, blocks: int) -> bool:
         return not self.separable and blocks >= self.processes.size
 
-    def _factors(
-        self, model: RatioModel, cells: SharedCells
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def _factors(self, model: RatioModel, cells: Cells, blocks: int, block: int) -> Factors:
         """Vectors of x and of y, (A, G, b, e), and their own terms, (A, G, b), of all processes."""
-        critic, shape = model.critic, (cells.blocks, cells.block)
-        critic.batch_part = cells.blocks * cells.block, self.own(*shape)
-        x, y, own_x, own_y = critic.factors(model.x_map(cells.x), model.y_map(cells.y))
-        terms = [own.unsqueeze(-1) for own in (own_x, own_y) if own is not None]
-        told = torch.cat([x, y, *terms], -1)
-        whole = in_blocks(self.joined(told, self.sizes(*shape), 1), cells.block)
-        x, y, *found = torch.split(whole, [x.shape[-1], y.shape[-1], *(1 for _ in terms)], -1)
-        told_own = iter(found)
-        own_x, own_y = (
-            None if own is None else next(told_own).squeeze(-1) for own in (own_x, own_y)
-        )
+        model.critic.batch_part = blocks * block, self.own(blocks, block)
+        parts = model.critic.factors(model.x_map(cells.x), model.y_map(cells.y))
+        # Side by side they are exchanged in one go.
+        told = list(parts[:2])
+        told += [own.unsqueeze(-1) for own in parts[2:] if own is not None]
+        whole = self.joined(torch.cat(told, -1), self.sizes(blocks, block), 1)
+        found = iter(torch.split(in_blocks(whole, block), [part.shape[-1] for part in told], -1))
+        x, y = next(found), next(found)
+        own_x, own_y = (None if own is None else next(found).squeeze(-1) for own in parts[2:])
         return x, y, own_x, own_y
-
-
-class SharedBatches:
-    """The batches of one process, of which each of several takes its share."""
-
-    def __init__(self, batches: Batches, sharing: Sharing) -> None:
-        self.batches, self.sharing = batches, sharing
-
-    def steps(self, minimum: int) -> int:
-        """Steps in an epoch."""
-        return self.batches.steps(minimum)
-
-    def draw(
-        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[SharedCells]:
-        """This process's shares of the batches."""
-        for cells in self.batches.draw(epoch, first, steps, replicas):
-            yield self.sharing.take(cells)
 
 
 class _Joined(torch.autograd.Function):

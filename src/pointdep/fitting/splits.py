@@ -71,18 +71,22 @@ def require_rows(rows: int, folds: int, stop_fraction: float) -> None:
         )
 
 
+def require_groups(distinct: int, folds: int) -> None:
+    """Refuse fewer groups than folds, or than one to train, one to stop and one to report."""
+    need = max(3, folds)
+    if distinct < need:
+        raise InputError(
+            f"groups has {distinct} distinct value(s) but at least {need} are needed: a group "
+            "stays on one side of every split"
+        )
+
+
 def _outer(
     rows: int, folds: int, cv: Any, groups: NDArray[Any] | None, seed: int
 ) -> list[tuple[Rows, Rows]]:
     index = np.arange(rows)
     if groups is not None:
-        distinct = len(np.unique(groups))
-        need = max(3, folds) if cv is None else 3
-        if distinct < need:
-            raise InputError(
-                f"groups has {distinct} distinct value(s) but at least {need} are needed: a group "
-                "stays on one side of every split"
-            )
+        require_groups(len(np.unique(groups)), folds if cv is None else 3)
     if cv is not None:
         if not hasattr(cv, "split"):
             raise InputError(f"cv={cv!r} is not a splitter: give one of sklearn.model_selection")
@@ -94,16 +98,13 @@ def _outer(
             raise InputError(f"cv={cv!r} gave no split")
         return [_checked(cv, rows, fit, report) for fit, report in pairs]
     if folds == 1:
-        splitter: Any = (
-            ShuffleSplit(1, test_size=0.2, random_state=seed)
-            if groups is None
-            else GroupShuffleSplit(1, test_size=0.2, random_state=seed)
-        )
+        one_fold = ShuffleSplit if groups is None else GroupShuffleSplit
+        splitter: Any = one_fold(1, test_size=0.2, random_state=seed)
     elif groups is None:
         splitter = KFold(folds, shuffle=True, random_state=seed)
     else:
         splitter = GroupKFold(folds)
-    return [(a, b) for a, b in splitter.split(index, None, groups)]
+    return list(splitter.split(index, None, groups))
 
 
 def _checked(cv: Any, rows: int, fit: Any, report: Any) -> tuple[Rows, Rows]:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pointdep.errors import InputError, ModelFileError
+from pointdep.fitting.processes import ALONE, Processes
 
 _FORMAT = "pointdep-checkpoint-2"
 _NO_OPTIONS = ("options", "stored", "groups", "processes")  # of a fit's settings
@@ -65,37 +65,52 @@ class TrainingState:
         )
 
 
-def save_state(
-    path: Path,
-    state: TrainingState,
-    fingerprint: str,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
-    """Write a checkpoint of a fit; settings: to say later what another fit has otherwise."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit keeps its state, and what identifies the fit; settings: what it was told."""
+
+    path: Path
+    fingerprint: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_state(file: Checkpoint, state: TrainingState) -> None:
+    """Write a checkpoint of a fit, and the random generators it draws from."""
     kept = dict(vars(state), rng=torch.get_rng_state())
     if state.values.device.type == "cuda":
         kept["cuda_rng"] = torch.cuda.get_rng_state(state.values.device)
-    write_checkpoint(path, _FORMAT, fingerprint, kept, settings)
+    write_checkpoint(file.path, _FORMAT, file.fingerprint, kept, file.settings)
 
 
 def load_state(
-    path: Path,
-    fingerprint: str,
-    like: TrainingState,
-    settings: Mapping[str, Any] = MappingProxyType({}),
+    file: Checkpoint, like: TrainingState, processes: Processes = ALONE
 ) -> TrainingState:
-    """Read a checkpoint of the same fit back; `like` gives dtype and device."""
+    """The state that the checkpoint of the same fit holds; `like`, where there is none.
+
+    The first process reads the file and tells the others, who may not see it. The random generators
+    go on as they did; `like` gives dtype and device.
+    """
+
+    def read() -> dict[str, Any] | None:
+        if not file.path.exists():
+            return None
+        return read_checkpoint(
+            file.path, _FORMAT, file.fingerprint, lambda there: _difference(there, file.settings)
+        )
+
+    kept = processes.first(read)
+    if kept is None:
+        return like
     device, dtype = like.values.device, like.values.dtype
-    kept = read_checkpoint(
-        path, _FORMAT, fingerprint, lambda there: _difference(there, settings), device
-    )
-    torch.set_rng_state(kept.pop("rng").cpu())
+    torch.set_rng_state(kept.pop("rng"))
     generator = kept.pop("cuda_rng", None)
     if device.type == "cuda" and generator is not None:
-        torch.cuda.set_rng_state(generator.cpu(), device)
+        torch.cuda.set_rng_state(generator, device)
     for name, value in kept.items():
         if isinstance(value, Tensor):
-            kept[name] = value.to(dtype)
+            kept[name] = value.to(device, dtype)
+        elif name.endswith("buffers"):
+            kept[name] = [[tensor.to(device) for tensor in row] for row in value]
     return TrainingState(**kept)
 
 
@@ -104,7 +119,7 @@ def write_checkpoint(
     kind: str,
     fingerprint: str,
     state: Mapping[str, Any],
-    settings: Mapping[str, Any] = MappingProxyType({}),
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a nest of dicts, lists, numbers, texts and tensors in one atomic move.
 
@@ -117,7 +132,7 @@ def write_checkpoint(
     metadata = {
         "format": kind,
         "fingerprint": fingerprint,
-        "settings": json.dumps(dict(settings), default=repr),
+        "settings": json.dumps(dict(settings or {}), default=repr),
         "state": json.dumps(_pack(state, tensors)),
     }
     # One fixed name, so that what a kill leaves behind is overwritten by the next attempt.
@@ -131,13 +146,9 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path,
-    kind: str,
-    fingerprint: str,
-    difference: Callable[[Mapping[str, Any]], str],
-    device: torch.device | str = "cpu",
+    path: Path, kind: str, fingerprint: str, difference: Callable[[Mapping[str, Any]], str]
 ) -> dict[str, Any]:
-    """What `write_checkpoint` wrote, its tensors on the device; anything else is one clear error.
+    """What `write_checkpoint` wrote, its tensors on the CPU; anything else is one clear error.
 
     difference: says of the settings in the file why it belongs to another run.
     """
@@ -156,9 +167,7 @@ def read_checkpoint(
     if metadata.get("fingerprint") != fingerprint:
         there = json.loads(metadata.get("settings", "{}"))
         raise InputError(f"checkpoint {path} {difference(there)}")
-    on_device = {name: tensor.to(device) for name, tensor in tensors.items()}
-    state: dict[str, Any] = _unpack(json.loads(metadata["state"]), on_device)
-    return state
+    return dict(_unpack(json.loads(metadata["state"]), tensors))
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:

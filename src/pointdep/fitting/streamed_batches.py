@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from pointdep.core.blocked import Others, Pairs
 from pointdep.errors import InputError
-from pointdep.fitting.batches import Cells, LeanCells, different_groups, in_blocks
+from pointdep.fitting.batches import Batches, Cells, TrainingOptions, in_blocks, require_batch
 from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.sharing import SharedCells, Sharing
+from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import Rows
 from pointdep.fitting.streamed_rows import Prepared, StreamedRows
 
 _LEAST_BATCHES = 8  # of every replica in a chunk
 
 
-class StreamedBatches:
+class StreamedBatches(Batches):
     """Batches of each replica's training rows, an epoch being one shuffled pass over all rows.
 
     What `RowBatches` is for rows in memory, and the same batches where all rows are one chunk:
@@ -36,64 +35,43 @@ class StreamedBatches:
         self,
         rows: StreamedRows,
         plan: FoldPlan,
+        options: TrainingOptions,
         *,
-        batch_size: int,
-        block: int,
-        seed: int,
-        max_epochs: int,
         progress: Progress,
         lean: bool = False,
         sharing: Sharing | None = None,
     ) -> None:
-        """lean: as `RowBatches` takes it."""
-        self.rows, self.plan, self.block, self.seed = rows, plan, block, seed
-        self.batch_size = batch_size - batch_size % block
-        self.max_epochs, self.progress, self.sharing = max_epochs, progress, sharing
-        blocks = self.batch_size // block
-        self.own = slice(0, self.batch_size) if sharing is None else sharing.own(blocks, block)
-        self.drawn = self.own.stop - self.own.start  # rows of a batch that this process draws
-        self._training = plan.training_rows()
-        if min(self._training) < self.batch_size:
-            raise InputError(
-                f"batch_size={self.batch_size} but a split has only {min(self._training)} training "
-                "rows: choose a smaller one, leave it at 'auto', or give more rows or groups"
-            )
-        self.lean = lean
-        if not lean:
-            eye = torch.eye(block, device=rows.x.device).repeat(self.batch_size // block, 1)
-            self._joint, self._product = eye, 1.0 - eye
+        super().__init__(options, rows.x.device, lean=lean)
+        self.rows, self.plan, self.max_epochs = rows, plan, options.max_epochs
+        self.progress, self.sharing = progress, sharing
+        # Rows of a batch that this process draws.
+        self.own = slice(0, self.batch_size)
+        if sharing is not None:
+            self.own = sharing.own(self.blocks, self.block)
+        self._smallest = min(plan.training_rows())
+        require_batch(self.batch_size, self._smallest)
 
     def steps(self, minimum: int) -> int:
-        """Steps in an epoch, about."""
+        """About as many as the smallest split has batches."""
         del minimum
-        return max(1, min(self._training) // self.batch_size)
+        return max(1, self._smallest // self.batch_size)
 
-    def draw(
-        self, epoch: int, first: int, steps: int, replicas: Sequence[int]
-    ) -> Iterator[Cells | LeanCells | SharedCells]:
-        """The batches of these replicas in an epoch, counted from 0."""
+    def draw(self, epoch: int, first: int, steps: int, replicas: Sequence[int]) -> Iterator[Cells]:
         del first, steps
-        processes = self.rows.processes
-        least = _LEAST_BATCHES * self.batch_size * self.rows.rows // max(1, min(self._training))
+        processes, rows = self.rows.processes, self.rows.rows
+        least = _LEAST_BATCHES * self.batch_size * rows // self._smallest
         rank = [processes.rank] if processes.rank else []
         orders = {r: np.random.default_rng([self.seed, r, epoch, 2, *rank]) for r in replicas}
         # As many of the rows as of each batch, so that no process runs out of them early.
-        start, stop = (
-            self.rows.rows * at // self.batch_size for at in (self.own.start, self.own.stop)
-        )
-        done, of = 0, stop - start
+        start, stop = (rows * at // self.batch_size for at in (self.own.start, self.own.stop))
         chunks = self.rows.shuffled(epoch + 1, least, part=slice(start, stop))
-        steps = 0
-        while True:
-            found = processes.together(lambda: self._next(chunks))
-            count = processes.least(-1 if found is None else found[2])
-            if found is None or count < 0:
-                break
-            chunk, rows, _ = found
+        done = steps = 0
+        while (count := min(processes.every(lambda: self._take(chunks)))) >= 0:
+            chunk, rows_of = self._taken
             steps += count
-            yield from self._of_chunk(chunk, rows, count, orders)
+            yield from self._of_chunk(chunk, rows_of, count, orders)
             done += len(chunk.numbers)
-            told = f"epochs, {done:,} of {of:,} rows of the next"
+            told = f"epochs, {done:,} of {stop - start:,} rows of the next"
             self.progress.update(epoch, self.max_epochs, told)
         if not steps:
             raise InputError(
@@ -102,61 +80,42 @@ class StreamedBatches:
                 "batch_size or fewer folds"
             )
 
-    def _next(self, chunks: Iterator[Prepared]) -> tuple[Prepared, list[Rows], int] | None:
-        """A chunk, the places in it of each replica's rows, and how many batches they make."""
+    def _take(self, chunks: Iterator[Prepared]) -> int:
+        """Take a chunk, and the places in it of each replica's rows: how many batches they make.
+
+        -1 if there are no more chunks.
+        """
         chunk = next(chunks, None)
         if chunk is None:
-            return None
+            return -1
         by_number = np.argsort(chunk.numbers)
         numbers = chunk.numbers[by_number]
         rows = [by_number[self.plan.trains(r, numbers)] for r in range(self.plan.replicas)]
-        return chunk, rows, min(len(part) for part in rows) // self.drawn
+        self._taken = chunk, rows
+        return min(len(part) for part in rows) // (self.own.stop - self.own.start)
 
     def _of_chunk(
-        self,
-        chunk: Prepared,
-        rows: list[Rows],
-        count: int,
-        orders: dict[int, np.random.Generator],
-    ) -> Iterator[Cells | LeanCells | SharedCells]:
+        self, chunk: Prepared, rows: list[Rows], count: int, orders: dict[int, np.random.Generator]
+    ) -> Iterator[Cells]:
         if not count:
             return
+        used, codes, sharing = (
+            count * (self.own.stop - self.own.start),
+            self.plan.codes,
+            self.sharing,
+        )
         drawn = [
-            random.permutation(rows[r])[: count * self.drawn].reshape(count, -1)
-            for r, random in orders.items()
+            random.permutation(rows[r])[:used].reshape(count, -1) for r, random in orders.items()
         ]
-        for batch in torch.from_numpy(np.stack(drawn, 1)).to(chunk.x.device):
-            yield self._cells(chunk.x[batch], chunk.y[batch], self._groups(chunk, batch))
-
-    def _cells(
-        self, x: Tensor, y: Tensor, groups: Tensor | None
-    ) -> Cells | LeanCells | SharedCells:
-        """The batch of the rows drawn here, (A, c, d); groups: (A, G, b), of all its rows."""
-        blocks, block = self.batch_size // self.block, self.block
-        product = self._weights(groups)
-        if self.sharing is not None:
-            joint = Pairs() if self.lean else self._joint
-            return SharedCells(x, y, joint, product, blocks, block)
-        x, y = in_blocks(x, block), in_blocks(y, block)
-        if isinstance(product, Others):
-            return LeanCells(x, y, Pairs(), product)
-        return Cells(x, y, self._joint, product)
-
-    def _weights(self, groups: Tensor | None) -> Tensor | Others:
-        """Those of the product."""
-        if self.lean:
-            return Others(ids=groups)
-        if groups is None:
-            return self._product
-        return self._product * different_groups(groups).flatten(1, 2)
-
-    def _groups(self, chunk: Prepared, batch: Tensor) -> Tensor | None:
-        """The groups of a batch's rows, here and elsewhere, (A, G, b)."""
-        if self.plan.codes is None:
-            return None
-        codes = torch.from_numpy(self.plan.codes[chunk.numbers[batch.cpu().numpy()]])
-        groups = codes.to(batch.device)
-        if self.sharing is not None:
-            sizes = self.sharing.sizes(self.batch_size // self.block, self.block)
-            groups = self.sharing.joined(groups, sizes, 1)
-        return in_blocks(groups, self.block)
+        for batch in np.stack(drawn, 1):
+            at = torch.from_numpy(batch).to(chunk.x.device)
+            at = at if sharing is not None else in_blocks(at, self.block)
+            groups = None
+            if codes is not None:
+                groups = torch.from_numpy(codes[chunk.numbers[batch]]).to(at.device)
+                if sharing is not None:  # those of the rows that others have
+                    groups = sharing.joined(groups, sharing.sizes(self.blocks, self.block), 1)
+                groups = in_blocks(groups, self.block)
+            cells = self.weighted(chunk.x[at], chunk.y[at], groups)
+            whole = None if sharing is None else (self.blocks, self.block)
+            yield replace(cells, whole=whole)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,25 +53,35 @@ class StreamedSide:
         """values: (n, width) as read -> (n, dim) float32 on the device, prepared."""
         if self._uses_table:
             return self._looked_up(values)
-        rows = as_tensor(values).to(self._early)
-        out = torch.empty(len(rows), self.dim, device=self.device)
-        # A GPU would rather have them all at once.
-        step = max(1, (_PART if self.device.type == "cpu" else _PART_GPU) // max(1, self.dim))
-        for part, place in zip(torch.split(rows, step), torch.split(out, step), strict=True):
-            place.copy_(self.front(self.encoded(part).to(self.device)))
-        return out
+        return self._prepared(self._chosen(as_tensor(values).to(self._early)))
 
     def encoded(self, rows: Tensor) -> Tensor:
         """(n, width) of any type -> (n, dim) float32, as `SideEncoder.encode` does."""
+        return self._scaled(self._chosen(rows))
+
+    def _chosen(self, rows: Any) -> Any:
+        """The columns that are encoded: (n, width) -> (n, dim)."""
+        if self.encoder is None or self.dim == rows.shape[1]:
+            return rows
+        return rows[:, list(self.encoder.numeric_at)]
+
+    def _scaled(self, chosen: Tensor) -> Tensor:
         if self.encoder is None:
-            return rows.float()
-        at = self.encoder.numeric_at
-        chosen = rows if len(at) == rows.shape[1] else rows[:, list(at)]
+            return chosen.float()
         center, scale = (
-            torch.from_numpy(part).to(rows.device)
+            torch.from_numpy(part).to(chosen.device)
             for part in (self.encoder.center, self.encoder.scale)
         )
         return ((chosen.double() - center) / scale).float()
+
+    def _prepared(self, chosen: Tensor) -> Tensor:
+        """(n, dim) of any type -> (n, dim) float32 on the device, encoded and mapped."""
+        out = torch.empty(len(chosen), self.dim, device=self.device)
+        # A GPU would rather have them all at once.
+        step = max(1, (_PART if self.device.type == "cpu" else _PART_GPU) // max(1, self.dim))
+        for part, place in zip(torch.split(chosen, step), torch.split(out, step), strict=True):
+            place.copy_(self.front(self._scaled(part).to(self.device)))
+        return out
 
     @property
     def _uses_table(self) -> bool:
@@ -78,36 +91,21 @@ class StreamedSide:
         return maps and few and self.device.type == "cpu"
 
     def _looked_up(self, values: Array) -> Tensor:
-        assert self.encoder is not None
-        table = self._all_values()
-        size = values.dtype.itemsize
-        codes = values.view(np.uint8 if size == 1 else np.int16)
-        codes = codes[:, list(self.encoder.numeric_at)] if self.dim < values.shape[1] else codes
+        size, dtype = values.dtype.itemsize, self.source.dtype
+        if self._table is None:
+            # Every possible value of a column, mapped, by its bits: (dim, 256 or 65,536).
+            bits = np.arange(256**size, dtype=np.uint8 if size == 1 else np.uint16)
+            every = as_tensor(np.nan_to_num(bits.view(dtype), posinf=0.0, neginf=0.0))
+            self._table = self._prepared(every.unsqueeze(1).expand(-1, self.dim)).T.contiguous()
+        codes = self._chosen(values.view(np.uint8 if size == 1 else np.int16))
         out = torch.empty(len(values), self.dim)
         step = max(1, _PART // self.dim)
         for first in range(0, len(values), step):
             part = torch.from_numpy(np.ascontiguousarray(codes[first : first + step].T)).long()
             if size == 2:
                 part &= 0xFFFF
-            out[first : first + step] = table.gather(1, part).T
+            out[first : first + step] = self._table.gather(1, part).T
         return out
-
-    def _all_values(self) -> Tensor:
-        """(dim, 256 or 65,536): every possible value of a column, mapped, by its bits."""
-        if self._table is None:
-            assert self.encoder is not None
-            size, dtype = self.source.dtype.itemsize, self.source.dtype
-            bits = np.arange(256**size, dtype=np.uint8 if size == 1 else np.uint16)
-            values = as_tensor(np.nan_to_num(bits.view(dtype), posinf=0.0, neginf=0.0))
-            wide = values.double().unsqueeze(1)
-            encoder = self.encoder
-            step = max(1, _PART // self.dim)
-            center, scale = torch.from_numpy(encoder.center), torch.from_numpy(encoder.scale)
-            self._table = torch.empty(self.dim, len(values))
-            for first in range(0, len(values), step):
-                part = ((wide[first : first + step] - center) / scale).float()
-                self._table[:, first : first + step] = self.front(part).T
-        return self._table
 
 
 def as_tensor(values: Array) -> Tensor:
@@ -154,7 +152,9 @@ class StreamedRows:
         self.pairs, self.x, self.y, self.seed = pairs, x, y, seed
         self.processes = processes
         self._kept: tuple[Tensor, Tensor] | None = None
-        self._keeps = keep and processes.size == 1 and self._fits()
+        needed = self.rows * (x.dim + y.dim) * 4
+        alone = keep and not processes.several
+        self._keeps = alone and needed <= _SHARE * _free_bytes(x.device)
 
     @property
     def rows(self) -> int:
@@ -188,10 +188,6 @@ class StreamedRows:
         for chunk in ahead(self.pairs.numbers_only().shuffled(rows, random, most, own)):
             at = torch.from_numpy(chunk.numbers).to(x.device)
             yield Prepared(chunk.numbers, x[at], y[at])
-
-    def _fits(self) -> bool:
-        """Whether the device keeps all rows: a GPU with memory enough."""
-        return self.rows * (self.x.dim + self.y.dim) * 4 <= _SHARE * _free_bytes(self.x.device)
 
     def _all_rows(self) -> tuple[Tensor, Tensor]:
         """x: (rows, dx) and y: (rows, dy), prepared, on the device; read when first asked for."""
@@ -271,11 +267,8 @@ def _merged(parts: list[Survey]) -> Survey:
         whole.copies.merge(part.copies)
     if len(parts) == 1:
         return whole
-    kept_x, kept_y = (
-        np.concatenate([side[number] for side in ((p.kept_x, p.kept_y) for p in parts)])
-        for number in (0, 1)
-    )
-    return replace(whole, kept_x=kept_x, kept_y=kept_y)
+    kept_x = np.concatenate([part.kept_x for part in parts])
+    return replace(whole, kept_x=kept_x, kept_y=np.concatenate([part.kept_y for part in parts]))
 
 
 def _surveyed(
@@ -328,17 +321,12 @@ def canonical_of_replicas(
     share = sum(counts) / rows.rows
     for of_fold in sums:
         of_fold[:] = [_of_all(one, rows.processes) for one in of_fold]
-    return [
-        canonical_from_moments(
-            [
-                _total([sums[f][p] for f in range(-1, plan.replicas) if f != r])
-                for p in range(parts)
-            ],
-            dx,
-            max(1, round(share * plan.draws(r))),
-        )
-        for r in range(plan.replicas)
-    ]
+    found = []
+    for r in range(plan.replicas):
+        others = [sums[f] for f in range(-1, plan.replicas) if f != r]
+        whole = [reduce(add, of_part) for of_part in zip(*others, strict=True)]
+        found.append(canonical_from_moments(whole, dx, max(1, round(share * plan.draws(r)))))
+    return found
 
 
 def _add_moments(
@@ -358,7 +346,8 @@ def _add_moments(
             for p in range(parts):
                 index = torch.from_numpy(np.flatnonzero((fold == f) & (part == p)))
                 for some in torch.split(index.to(chunk.x.device), 1 << 12):
-                    sums[f][p] = sums[f][p].add_(_both(chunk.x, chunk.y, some, device))
+                    both = torch.cat([chunk.x[some], chunk.y[some]], 1).to(device).double()
+                    sums[f][p] = sums[f][p].add_(both)
         done += len(chunk.numbers)
         progress.update(done, most, "rows for the closed form")
     return done
@@ -370,14 +359,3 @@ def _of_all(sums: CrossMoments, processes: Processes) -> CrossMoments:
     for part in (count, sums.total, sums.second):
         processes.add_(part)
     return CrossMoments(int(count), sums.total, sums.second)
-
-
-def _both(x: Tensor, y: Tensor, index: Tensor, device: torch.device) -> Tensor:
-    return torch.cat([x[index], y[index]], 1).to(device).double()
-
-
-def _total(sums: list[CrossMoments]) -> CrossMoments:
-    whole = sums[0]
-    for one in sums[1:]:
-        whole = whole + one
-    return whole

@@ -107,14 +107,8 @@ def _means(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> 
     means = []
     for replica, split in enumerate(splits):
         one = model.select([replica])
-        means.append(
-            [
-                float(score_pairs(one, x[rows], y[rows]).double().mean())
-                for rows in (
-                    torch.from_numpy(part).to(x.device) for part in (split.train, split.report)
-                )
-            ]
-        )
+        parts = [torch.from_numpy(part).to(x.device) for part in (split.train, split.report)]
+        means.append([float(score_pairs(one, x[p], y[p]).double().mean()) for p in parts])
     own, other = np.mean(means, axis=0)
     return float(own), float(other)
 

@@ -10,30 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pointdep.display.html_repr import card
 from pointdep.errors import InputError
-from pointdep.inference.moment_tests import (
-    Balance,
-    Blocks,
-    Recalibration,
-    ReliabilityBin,
-    arrange,
-    recalibrate,
-    reliability_curve,
-    side_balance,
-    step_balance,
-)
-from pointdep.inference.verdicts import (
-    BalanceResult,
-    Context,
-    Origin,
-    limits_in_words,
-    name_fault,
-    put_into_words,
-)
+from pointdep.inference import moment_tests, verdicts
+from pointdep.inference.moment_tests import Balance, Blocks, Recalibration, ReliabilityBin
+from pointdep.inference.verdicts import BalanceResult, Origin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +26,8 @@ _CARRIERS = 30  # rows that must carry a balance for its error to be believed
 _QUANTILES = (0.02, 0.1, 0.35, 0.75)  # of log r among the joint pairs: where the steps stand
 _ENDS = (0.05, 0.95)  # of the same: where the verdict takes its example
 _FAR, _EXCESS = -3.0, 10.0  # nats; times as many pairs below as mismatched ones would be
-_BLOCK = 256
 _SLOPE_LET_PASS = 0.15
+_SHOWN = ("name", "threshold", "offset", "stderr", "rows")
 
 
 @dataclass(frozen=True)
@@ -88,8 +71,7 @@ class RatioCheck:
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("p-value", f"{self.p_value:.2g}"), ("rows", self.rows)]
-        if self.recalibration is not None:
-            fit = self.recalibration
+        if (fit := self.recalibration) is not None:
             rows.append(("slope", f"{fit.slope:.2f} +- {fit.slope_stderr:.2f}"))
         return card(self.verdict, rows)
 
@@ -104,11 +86,11 @@ class RatioCheck:
 
 
 def check_log_ratio(
-    log_ratio: ArrayLike | Tensor,
-    joint: ArrayLike | Tensor,
-    product: ArrayLike | Tensor,
+    log_ratio: Tensor,
+    joint: Tensor,
+    product: Tensor,
     *,
-    groups: ArrayLike | Tensor | None = None,
+    groups: Tensor | None = None,
     at_limit: float = 0.0,
     outside: float = 0.0,
     level: float = 0.05,
@@ -127,35 +109,49 @@ def check_log_ratio(
     for name, value, top in (("level", level, 1.0), ("tolerance", tolerance, math.inf)):
         if not isinstance(value, int | float) or not 0.0 < value < top:
             raise InputError(f"{name}={value!r} must be above 0 and below {top:g}")
-    blocks = arrange(
-        torch.as_tensor(log_ratio),
-        torch.as_tensor(joint),
-        torch.as_tensor(product),
-        None if groups is None else torch.as_tensor(groups),
-    )
-    balances = find_balances(blocks) if blocks.units >= FEWEST_ROWS else []
+    blocks = moment_tests.arrange(log_ratio, joint, product, groups)
+    enough = blocks.units >= FEWEST_ROWS
+    balances = find_balances(blocks) if enough else []
     middle = _middle(balances)
-    fit = recalibrate(blocks, middle.threshold, middle.offset) if middle else None
+    fit = None
+    if middle is not None:
+        fit = moment_tests.recalibrate(blocks, middle.threshold, middle.offset)
     p_value = combined_p_value(balances, tolerance)
     if fit is not None:
-        p_value = min(1.0, 2.0 * min(p_value, slope_p_value(fit)))
+        # Are differences of log r too small? Where log r hardly varies the steps of the balances
+        # see the same pairs and cannot tell.
+        above = (fit.slope - 1.0 - _SLOPE_LET_PASS) / max(fit.slope_stderr, 1e-12)
+        p_value = min(1.0, 2.0 * min(p_value, 1.0 - NormalDist().cdf(above)))
     results = tuple(_result(balance, tolerance) for balance in balances)
     passed = bool(balances) and p_value >= level
     fault = "none" if balances else "cannot_tell"
     if balances and not passed:
-        fault = name_fault(results, fit)
+        fault = verdicts.name_fault(results, fit)
     low, high = joint_quantiles(blocks, _ENDS)
-    context = Context((low, high), wrong_pairs_likely(blocks), origin or Origin())
-    verdict = put_into_words(fault, results, fit, context, rows=blocks.units, p_value=p_value)
+    # If log r is right, at most a share e^v of the joint pairs has log r <= v, for the joint is r
+    # times the product. Pairs that came together by chance know no such limit. One pair is no
+    # share: two must lie there.
+    values, share = _joint_shares(blocks)
+    many_far_below = ((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any()
+    verdict = verdicts.put_into_words(
+        fault,
+        results,
+        fit,
+        ends=(low, high),
+        wrong_pairs=bool(many_far_below),
+        origin=origin or Origin(),
+        rows=blocks.units,
+        p_value=p_value,
+    )
     return RatioCheck(
         passed=passed,
         conclusive=bool(balances),
         p_value=p_value,
-        verdict=verdict + limits_in_words(at_limit, outside),
+        verdict=verdict + verdicts.limits_in_words(at_limit, outside),
         fault=fault,
         balances=results,
         recalibration=fit,
-        reliability=reliability_curve(blocks) if blocks.units >= FEWEST_ROWS else (),
+        reliability=moment_tests.reliability_curve(blocks) if enough else (),
         rows=blocks.units,
         at_limit=float(at_limit),
         outside=float(outside),
@@ -164,47 +160,15 @@ def check_log_ratio(
     )
 
 
-def check_matrix(
-    log_ratio: ArrayLike | Tensor,
-    *,
-    groups: ArrayLike | Tensor | None = None,
-    block: int = _BLOCK,
-    **options: Any,
-) -> RatioCheck:
-    """`check_log_ratio` of every x with every y, (n, n), pairs on the diagonal; groups: (n,).
-
-    Large matrices are read in blocks along the diagonal, which hold product pairs enough.
-    """
-    scores = torch.as_tensor(log_ratio)
-    if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or not len(scores):
-        raise InputError(f"log_ratio must be square, (n, n), not {tuple(scores.shape)}")
-    n = len(scores)
-    names = torch.arange(n) if groups is None else torch.as_tensor(groups)
-    if names.shape != (n,):
-        raise InputError(f"groups must be ({n},), one for each row, not {tuple(names.shape)}")
-    names = torch.unique(names, return_inverse=True)[1]
-    parts = np.array_split(np.arange(n), -(-n // block))
-    index = torch.full((len(parts), max(map(len, parts))), -1)
-    for number, part in enumerate(parts):
-        index[number, : len(part)] = torch.from_numpy(part)
-    real, safe = index >= 0, index.clamp(min=0)
-    both = real.unsqueeze(2) & real.unsqueeze(1)
-    same_row = torch.eye(index.shape[1], dtype=torch.bool)
-    unit = names[safe]
-    product = both & ~same_row & (unit.unsqueeze(2) != unit.unsqueeze(1))
-    blocks = scores[safe.unsqueeze(2), safe.unsqueeze(1)]
-    return check_log_ratio(blocks, both & same_row, product, groups=unit, **options)
-
-
 def find_balances(blocks: Blocks) -> list[Balance]:
     """Those that enough rows carry: steps along log r, then x and y split in halves."""
     places = sorted(set(joint_quantiles(blocks, _QUANTILES)))
-    found = [step_balance(blocks, place) for place in places if math.isfinite(place)]
+    found = [moment_tests.step_balance(blocks, place) for place in places if math.isfinite(place)]
     steps = [balance for balance in found if balance and balance.rows >= _CARRIERS]
     middle = _middle(steps)
     if middle is None:
         return []
-    sides = [side_balance(blocks, middle.threshold, side) for side in ("x", "y")]
+    sides = [moment_tests.side_balance(blocks, middle.threshold, side) for side in ("x", "y")]
     return steps + [balance for balance in sides if balance and balance.rows >= _CARRIERS]
 
 
@@ -227,15 +191,6 @@ def combined_p_value(balances: Sequence[Balance], tolerance: float) -> float:
     return float(torch.special.gammaincc(half[0], half[1]))
 
 
-def slope_p_value(fit: Recalibration) -> float:
-    """That differences of log r are not too small, one-sided; a slope up to 1.15 is let pass.
-
-    Where log r hardly varies the steps of the balances see the same pairs and cannot tell.
-    """
-    above = (fit.slope - 1.0 - _SLOPE_LET_PASS) / max(fit.slope_stderr, 1e-12)
-    return 1.0 - NormalDist().cdf(above)
-
-
 def _middle(balances: Sequence[Balance]) -> Balance | None:
     """The step in the middle of those found, where most pairs of both kinds meet."""
     steps = [balance for balance in balances if balance.name == "all"]
@@ -244,14 +199,8 @@ def _middle(balances: Sequence[Balance]) -> Balance | None:
 
 def _result(balance: Balance, tolerance: float) -> BalanceResult:
     score = abs(balance.offset) / math.hypot(balance.stderr, tolerance)
-    return BalanceResult(
-        balance.name,
-        balance.threshold,
-        balance.offset,
-        balance.stderr,
-        math.erfc(score / math.sqrt(2)),
-        balance.rows,
-    )
+    numbers = {name: getattr(balance, name) for name in _SHOWN}
+    return BalanceResult(**numbers, p_value=math.erfc(score / math.sqrt(2)))
 
 
 def joint_quantiles(blocks: Blocks, at: Sequence[float]) -> list[float]:
@@ -260,17 +209,6 @@ def joint_quantiles(blocks: Blocks, at: Sequence[float]) -> list[float]:
     # Rounding of the running sum must not move a place by one pair.
     index = torch.searchsorted(share, torch.tensor(at, dtype=torch.float64) - 1e-9)
     return [float(values[i]) for i in index.clamp(max=len(values) - 1)]
-
-
-def wrong_pairs_likely(blocks: Blocks) -> bool:
-    """Whether far below zero there are many times more joint pairs than log r allows.
-
-    If log r is right, at most a share e^v of the joint pairs has log r <= v, for the joint is r
-    times the product. Pairs that came together by chance know no such limit. One pair is no share:
-    two must lie there.
-    """
-    values, share = _joint_shares(blocks)
-    return bool(((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any())
 
 
 def _joint_shares(blocks: Blocks) -> tuple[Tensor, Tensor]:

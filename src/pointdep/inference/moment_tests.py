@@ -99,29 +99,19 @@ def arrange(
 
     groups may also be the row numbers, where one row stands in several blocks.
     """
-    if log_ratio.ndim != 3 or log_ratio.shape[1] != log_ratio.shape[2]:
-        raise InputError(f"log_ratio must be blocks (G, b, b), not {tuple(log_ratio.shape)}")
-    if joint.shape != log_ratio.shape or product.shape != log_ratio.shape:
-        raise InputError(
-            f"joint {tuple(joint.shape)} and product {tuple(product.shape)} must be weights of "
-            f"the shape of log_ratio, {tuple(log_ratio.shape)}"
-        )
     scores, joint, product = (part.detach().cpu().double() for part in (log_ratio, joint, product))
     pairs, others = joint > 0, product > 0
     used = pairs | others
     scores = torch.where(used, scores, torch.zeros_like(scores))
     if bool(scores.isnan().any()):
         raise InputError("log_ratio has NaN in cells of positive weight")
-    if not bool(pairs.any()):
-        raise InputError("joint marks no cell: give at least one pair")
     rows = used.any(2) | used.any(1)
     if groups is None:
         unit = torch.arange(rows.numel()).view(rows.shape)
     else:
-        if groups.shape != rows.shape:
-            raise InputError(f"groups must be {tuple(rows.shape)}, not {tuple(groups.shape)}")
         unit = torch.unique(groups.detach().cpu(), return_inverse=True)[1]
     product = product / product.sum().clamp(min=torch.finfo(torch.float64).tiny)
+    lowest, highest = scores.masked_fill(~pairs, math.inf), scores.masked_fill(~others, -math.inf)
     return Blocks(
         scores,
         joint / joint.sum(),
@@ -131,14 +121,9 @@ def arrange(
         pairs,
         others,
         product.sum(2) + product.sum(1),
-        _per_row(scores.masked_fill(~pairs, math.inf).neg()).neg(),
-        _per_row(scores.masked_fill(~others, -math.inf)),
+        torch.stack([lowest.amin(2), lowest.amin(1)]),
+        torch.stack([highest.amax(2), highest.amax(1)]),
     )
-
-
-def _per_row(cells: Tensor) -> Tensor:
-    """The largest of each row's cells as x, and as y: (G, b, b) -> (2, G, b)."""
-    return torch.stack([cells.amax(2), cells.amax(1)])
 
 
 def step_balance(blocks: Blocks, threshold: float, part: Tensor | None = None) -> Balance | None:
@@ -179,13 +164,8 @@ def side_balance(blocks: Blocks, threshold: float, side: str) -> Balance | None:
     high, low = step_balance(blocks, threshold, upper), step_balance(blocks, threshold, 1 - upper)
     if high is None or low is None:
         return None
-    return Balance(
-        side,
-        threshold,
-        high.offset - low.offset,
-        high.influence - low.influence,
-        min(high.rows, low.rows),
-    )
+    offset, influence = high.offset - low.offset, high.influence - low.influence
+    return Balance(side, threshold, offset, influence, min(high.rows, low.rows))
 
 
 def _upper_half(blocks: Blocks, axis: int) -> Tensor | None:
@@ -249,7 +229,9 @@ def recalibrate(blocks: Blocks, center: float, offset: float = 0.0) -> Recalibra
     weigh e^(center - offset) times as much as joint ones, so that the odds are about even at the
     center however poor the estimate. None where no finite fit exists.
     """
-    score = (blocks.log_ratio - center).clamp(*_reach(blocks, center))
+    drawn = blocks.log_ratio[blocks.pairs].numpy()
+    low, high = np.quantile(drawn[np.isfinite(drawn)], [0.01, 0.99]) - center
+    score = (blocks.log_ratio - center).clamp(min(-_REACH, low), max(_REACH, high))
     odds = math.exp(center - offset)
     fitted = _newton(blocks, score, odds)
     if fitted is None:
@@ -263,12 +245,6 @@ def recalibrate(blocks: Blocks, center: float, offset: float = 0.0) -> Recalibra
         influence.append(of_joint - odds * of_product)
     errors = np.sqrt(np.square(inverse @ np.stack(influence)).sum(1))
     return Recalibration(center, shift - offset, float(errors[0]), slope, float(errors[1]))
-
-
-def _reach(blocks: Blocks, center: float) -> tuple[float, float]:
-    drawn = blocks.log_ratio[blocks.pairs].numpy()
-    low, high = np.quantile(drawn[np.isfinite(drawn)], [0.01, 0.99])
-    return min(-_REACH, low - center), max(_REACH, high - center)
 
 
 def _newton(blocks: Blocks, score: Tensor, odds: float) -> tuple[tuple[float, float], Array] | None:
@@ -340,47 +316,35 @@ class ReliabilityBin:
         }
 
 
-def reliability_curve(blocks: Blocks, bins: int = _BINS) -> tuple[ReliabilityBin, ...]:
+def reliability_curve(blocks: Blocks) -> tuple[ReliabilityBin, ...]:
     """Bins of equal width in log r over the range where joint and product pairs both occur."""
-    of_pairs, of_others = (blocks.log_ratio[mask] for mask in (blocks.pairs, blocks.others))
-    edges = _edges(of_pairs.numpy(), of_others.numpy(), bins)
+    of_pairs, of_others = (blocks.log_ratio[mask].numpy() for mask in (blocks.pairs, blocks.others))
     curve = []
-    for low, high in itertools.pairwise(edges.tolist()):
+    for low, high in itertools.pairwise(_edges(of_pairs, of_others).tolist()):
         counts = [int(((part >= low) & (part < high)).sum()) for part in (of_pairs, of_others)]
-        if min(counts) >= _FEWEST:
-            curve.append(_bin(blocks, low, high, counts))
+        if min(counts) < _FEWEST:
+            continue
+        inside = (blocks.log_ratio >= low) & (blocks.log_ratio < high)
+        joint, of_joint = blocks.of_joint(inside.double()[blocks.pairs])
+        product, of_product = blocks.of_product(inside.double())
+        # The distance to the lower edge is small, where exp of log r itself may be out of range.
+        ratio = (blocks.log_ratio[inside] - low).exp()
+        predicted = low + math.log(blocks.product[inside].dot(ratio).item() / product)
+        observed = math.log(joint) - math.log(product)
+        stderr = float(np.sqrt(np.square(of_joint / joint - of_product / product).sum()))
+        curve.append(ReliabilityBin(low, high, predicted, observed, stderr, *counts))
     return tuple(curve)
 
 
-def _bin(blocks: Blocks, low: float, high: float, counts: list[int]) -> ReliabilityBin:
-    inside = (blocks.log_ratio >= low) & (blocks.log_ratio < high)
-    member = inside.double()
-    joint, of_joint = blocks.of_joint(member[blocks.pairs])
-    product, of_product = blocks.of_product(member)
-    # The distance to the lower edge is small, where exp of log r itself may be out of range.
-    ratio = (blocks.log_ratio[inside] - low).exp()
-    mean = blocks.product[inside].dot(ratio).item() / product
-    influence = of_joint / joint - of_product / product
-    return ReliabilityBin(
-        low=low,
-        high=high,
-        predicted=low + math.log(mean),
-        observed=math.log(joint) - math.log(product),
-        stderr=float(np.sqrt(np.square(influence).sum())),
-        joint=counts[0],
-        product=counts[1],
-    )
-
-
-def _edges(joint: Array, product: Array, bins: int) -> Array:
-    """(bins + 1,), from where joint pairs begin to where product pairs end; may be empty."""
+def _edges(joint: Array, product: Array) -> Array:
+    """(_BINS + 1,), from where joint pairs begin to where product pairs end; may be empty."""
     if len(joint) < _FEWEST or len(product) < _FEWEST:
         return np.empty(0)
     low = max(np.partition(joint, _FEWEST - 1)[_FEWEST - 1], product.min())
     high = min(np.partition(product, -_FEWEST)[-_FEWEST], joint.max())
     if not math.isfinite(low) or not math.isfinite(high) or high < low:
         return np.empty(0)
-    edges: Array = np.linspace(low, high, bins + 1 if high > low else 2)
+    edges: Array = np.linspace(low, high, _BINS + 1 if high > low else 2)
     edges[-1] = np.nextafter(edges[-1], math.inf)  # the highest pair belongs to the last bin
     return edges
 

@@ -49,14 +49,12 @@ class MIEstimate:
     @property
     def ci_bits(self) -> tuple[float, float]:
         """The interval in bits."""
-        low, high = self.ci
-        return low / math.log(2.0), high / math.log(2.0)
+        return self.ci[0] / math.log(2.0), self.ci[1] / math.log(2.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
-        return {**asdict(self), "bits": self.bits, "ci": list(self.ci)} | {
-            "warnings": list(self.warnings)
-        }
+        lists = {"ci": list(self.ci), "warnings": list(self.warnings)}
+        return asdict(self) | {"bits": self.bits} | lists
 
     def __str__(self) -> str:
         low, high = self.ci
@@ -70,16 +68,13 @@ class MIEstimate:
         low, high = self.ci
         of_mi = self.estimates == "mutual information"
         unit = " nats" if of_mi else ""
-        level = f"{100 * self.confidence:g}% interval"
         rows: list[tuple[str, object]] = [
-            (level, f"{decimals(low)} to {decimals(high)}{unit}"),
+            (f"{100 * self.confidence:g}% interval", f"{decimals(low)} to {decimals(high)}{unit}"),
             ("standard error", f"{decimals(self.stderr)}{unit}"),
+            *([("in bits", decimals(self.bits))] if of_mi else []),
+            *([("independence", self.independence)] if self.independence else []),
+            ("from", f"{self.rows:,} rows, method {self.method}"),
         ]
-        if of_mi:
-            rows.append(("in bits", decimals(self.bits)))
-        if self.independence:
-            rows.append(("independence", self.independence))
-        rows.append(("from", f"{self.rows:,} rows, method {self.method}"))
         title = f"{self.estimates.capitalize()} {decimals(self.nats)}{unit}"
         return card(title, rows, notes=self.warnings)
 
@@ -109,10 +104,7 @@ def pseudo_values(
     take weights, and autograd does the rest.
     """
     if method.uses_product and not bool((product > 0).any()):
-        raise InputError(
-            f"method {method.key!r} infers from pairs of different rows (and groups), and here "
-            "there are none: give more rows or groups"
-        )
+        raise InputError(f"method {method.key!r} infers from pairs of different rows: give more")
     n = len(log_ratio)
     weight = torch.ones(n, dtype=torch.float64, requires_grad=True)
     scores = method.inverse(log_ratio.double().cpu())
@@ -130,49 +122,39 @@ def pseudo_values(
 
 def estimate(
     values: Array,
-    method: Method,
+    method: Any,
     *,
     confidence: float = 0.95,
-    warnings: tuple[str, ...] = (),
     groups: NDArray[np.int64] | None = None,
     correction: float = 0.0,
     doubt: float = 0.0,
-    null_p: float | None = None,
-    shuffles: int = 0,
+    **about: Any,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
-    groups: (n,), or None when every row is its own. correction: what is added for the bias of
-    fitting; doubt: its standard error.
+    method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
+    own. correction: what is added for the bias of fitting; doubt: its standard error. about: other
+    fields of the estimate.
     """
-    n = len(values)
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)
     reach = normal_quantile(confidence) * stderr
+    low, high = nats - reach, nats + reach
+    if method.estimates == "mutual information":
+        # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
+        # An estimate that chance has put below zero stays inside its interval.
+        low, high = min(max(low, 0.0), nats), max(high, reach)
     return MIEstimate(
         nats=nats,
         stderr=stderr,
-        ci=_interval(nats, reach, method),
+        ci=(low, high),
         confidence=confidence,
-        rows=n,
+        rows=len(values),
         method=method.key,
         estimates=method.estimates,
-        warnings=warnings,
         correction=correction,
-        null_p=null_p,
-        shuffles=shuffles,
+        **about,
     )
-
-
-def _interval(nats: float, reach: float, method: Method) -> tuple[float, float]:
-    """No dependence is below none: the lower end stops at zero, the upper one a reach above it.
-
-    An estimate that chance has put below zero stays inside its interval.
-    """
-    low, high = nats - reach, nats + reach
-    if method.estimates != "mutual information":
-        return low, high
-    return min(max(low, 0.0), nats), max(high, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +172,13 @@ class RowValues:
     doubt: float = 0.0
     digests: tuple[str, str] | None = None
 
+    def estimate(self, method: Any, **options: Any) -> MIEstimate:
+        """Their mean, as `estimate` has it, which takes the options."""
+        known = ~np.isnan(self.values)
+        groups = None if self.groups is None else self.groups[known]
+        about = {"correction": self.correction, "doubt": self.doubt, **options}
+        return estimate(self.values[known], method, groups=groups, **about)
+
 
 def normal_quantile(confidence: float) -> float:
     """Half the width of a normal interval, in standard errors; InputError for a wrong level."""
@@ -200,10 +189,9 @@ def normal_quantile(confidence: float) -> float:
 
 def standard_error(values: Array, groups: NDArray[np.int64] | None) -> float:
     """Of the mean of the values (n,), from the spread of their sums over groups."""
-    deviations = values - values.mean()
-    sums = deviations if groups is None else np.bincount(groups, weights=deviations)
+    sums = values - values.mean()
     if groups is not None:
-        sums = sums[np.bincount(groups) > 0]
+        sums = np.bincount(groups, weights=sums)[np.bincount(groups) > 0]
     count = len(sums)
     if count < 2:
         return math.inf

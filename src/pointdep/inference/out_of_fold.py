@@ -21,12 +21,7 @@ from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Rows, Split
 from pointdep.fitting.streamed_rows import Prepared, StreamedRows
 from pointdep.inference.bias import FittingBias, fitting_bias
-from pointdep.inference.mutual_information import (
-    Array,
-    MIEstimate,
-    pseudo_values,
-    standard_error,
-)
+from pointdep.inference.mutual_information import Array, MIEstimate, pseudo_values, standard_error
 from pointdep.inference.scoring import score_blocks, score_pairs
 
 _BLOCK = 128
@@ -38,6 +33,9 @@ _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
 _WIDE, _WIDE_SHARE = 0.5, 1 / 2  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
+
+Kept = tuple[Tensor, Tensor, Sequence[Split], Tensor | None]
+"""x, y, splits and groups of the rows in memory."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ class OutOfFold:
 class HeldOut:
     """Rows x: (n, dx), y: (n, dy), and which of them each model, that did not see them, answers.
 
-    codes: (n,) group of each row, or None. numbers: (n,), which rows of the data these are, where
-    they are a sample of them.
+    codes: (n,) group of each row, or None.
     """
 
     parts: Sequence[tuple[RatioModel, Rows]]
@@ -68,11 +65,34 @@ class HeldOut:
     y: Tensor
     codes: NDArray[np.int64] | None
     seed: int
-    numbers: NDArray[np.int64] | None = None
 
     def blocks(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What `held_out_blocks` makes of them."""
-        return held_out_blocks(self.parts, self.x, self.y, seed=self.seed, codes=self.codes)
+        """What `check_log_ratio` takes: log r (G, b, b), joint and product weights, groups.
+
+        At most 50,000 rows are used in all.
+        """
+        parts = self.parts
+        share = min(1.0, _CHECK_ROWS / sum(len(rows) for _, rows in parts))
+        random = np.random.default_rng([self.seed, 7])
+        if share < 1.0:
+            parts = [(m, random.permutation(r)[: max(2, int(len(r) * share))]) for m, r in parts]
+        block = min(_CHECK_BLOCK, max(len(rows) for _, rows in parts))
+        names = np.arange(len(self.x)) if self.codes is None else self.codes
+        ids = None if self.codes is None else torch.from_numpy(self.codes).to(self.x.device)
+        found: list[list[Tensor]] = []
+        for model, rows in parts:
+            cells, index = held_out_cells(
+                self.x, self.y, [rows], block=block, seed=self.seed, groups=ids
+            )
+            _, count, own, _ = cells.x.shape
+            groups = torch.from_numpy(np.where(index[0] >= 0, names[index[0]], -1))
+            weights = [w[0].view(count, own, own).cpu() for w in (cells.joint, cells.product)]
+            short = block - own  # a part of few rows has smaller blocks: padded with weight zero
+            cubes = [score_blocks(model, cells.x[0], cells.y[0]), *weights]
+            padded = [F.pad(cube, (0, short, 0, short)) for cube in cubes]
+            found.append([*padded, F.pad(groups.view(count, own), (0, short), value=-1)])
+        ratios, joint, product, groups = (torch.cat(side) for side in zip(*found, strict=True))
+        return ratios, joint, product, groups
 
 
 def out_of_fold(
@@ -85,9 +105,8 @@ def out_of_fold(
     groups: Tensor | None = None,
 ) -> OutOfFold:
     """Score each replica's report rows with that replica; a row reported twice gets the mean."""
-    sums = np.zeros((2, len(x)))
-    counts = np.zeros(len(x))
-    limited, lowest, highest = 0, math.inf, -math.inf
+    sums, counts = np.zeros((2, len(x))), np.zeros(len(x))
+    limited, ranges = 0, []
     for replica, split in enumerate(splits):
         one, rows = model.select([replica]), torch.from_numpy(split.report)
         log_ratio = score_pairs(one, x[rows.to(x.device)], y[rows.to(y.device)])
@@ -97,35 +116,50 @@ def out_of_fold(
         )
         counts[split.report] += 1
         limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
-        low, high = seen_range(one, x, y, split.report, seed=seed, replica=replica)
-        lowest = min(lowest, float(log_ratio.min()), low)
-        highest = max(highest, float(log_ratio.max()), high)
-    largest = max(len(split.report) for split in splits)
+        ranges.append((float(log_ratio.min()), float(log_ratio.max())))
+        ranges.append(seen_range(one, x, y, split.report, seed=seed, replica=replica))
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
-    flags = limit_flags(
-        model.methods[0], limited / counts.sum(), float(np.nanmean(values)), largest
-    )
-    bias = FittingBias()
-    if model.methods[0].is_mean_of_pmi:
-        codes = None if groups is None else groups.cpu().numpy()
-        proven = above_zero(values, codes)
-        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups)
-    return OutOfFold(
-        pmi.astype(np.float32),
-        values,
-        (*flags, *few_flags(values[~np.isnan(values)])),
-        bias,
-        lowest,
-        highest,
+    return _concluded(
+        model,
+        (x, y, splits, groups),
+        (pmi.astype(np.float32), values),
+        ranges,
+        at_limit=limited / counts.sum(),
+        codes=None if groups is None else groups.cpu().numpy(),
+        together=max(len(split.report) for split in splits),
     )
 
 
-def above_zero(values: Array, codes: NDArray[np.int64] | None) -> bool:
-    """Whether the mean of the values (n,), NaN left out, is above zero beyond chance."""
+def _concluded(
+    model: RatioModel,
+    kept: Kept,
+    answers: tuple[NDArray[np.float32], Array],
+    ranges: Sequence[tuple[float, float]],
+    *,
+    at_limit: float,
+    codes: NDArray[np.int64] | None,
+    together: int,
+    draws: int | None = None,
+) -> OutOfFold:
+    """Flags and bias of PMI and pseudo-values of all rows, whose groups are `codes`.
+
+    ranges: of log r; at_limit: share of pairs there; together: rows set against each other;
+    draws: of `fitting_bias`.
+    """
+    method, (_, values) = model.methods[0], answers
     known = ~np.isnan(values)
-    own = None if codes is None else codes[known]
-    return float(values[known].mean()) > _PROOF * standard_error(values[known], own)
+    seen = values if known.all() else values[known]
+    flags = limit_flags(method, at_limit, float(seen.mean()), together)
+    bias = FittingBias()
+    if method.is_mean_of_pmi:
+        own = None if codes is None else codes[known]
+        proven = float(seen.mean()) > _PROOF * standard_error(seen, own)
+        x, y, splits, groups = kept
+        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups, draws=draws)
+    flags += few_flags(seen.astype(np.float32))
+    lowest, highest = zip(*ranges, strict=True)
+    return OutOfFold(*answers, tuple(flags), bias, min(lowest), max(highest))
 
 
 def seen_range(
@@ -133,55 +167,11 @@ def seen_range(
 ) -> tuple[float, float]:
     """The lowest and highest log r of some mismatched pairs of a replica's report rows."""
     some = np.random.default_rng([seed, replica, 6]).permutation(report)[:_SEEN_ROWS]
-    cells = mismatched(one, x, y, some, seed=seed)
-    return float(cells.min()), float(cells.max())
-
-
-def mismatched(model: RatioModel, x: Tensor, y: Tensor, rows: Rows, *, seed: int) -> Tensor:
-    """log r within blocks of these rows, each x with the y of others too, as one vector."""
-    cells, index = held_out_cells(x, y, [rows], block=_SEEN_BLOCK, seed=seed)
+    cells, index = held_out_cells(x, y, [some], block=_SEEN_BLOCK, seed=seed)
     valid = torch.from_numpy(index >= 0).view(*cells.x.shape[1:3])
     both = valid.unsqueeze(-1) & valid.unsqueeze(-2)
-    return score_blocks(model, cells.x[0], cells.y[0])[both]
-
-
-def held_out_blocks(
-    parts: Sequence[tuple[RatioModel, Rows]],
-    x: Tensor,
-    y: Tensor,
-    *,
-    seed: int,
-    codes: NDArray[np.int64] | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What `check_log_ratio` takes: log r in blocks (G, b, b), joint and product weights, groups.
-
-    parts: each model with the rows it is asked about, of which at most 50,000 are used in all.
-    codes: (n,) group of each row, or None.
-    """
-    share = min(1.0, _CHECK_ROWS / sum(len(rows) for _, rows in parts))
-    random = np.random.default_rng([seed, 7])
-    if share < 1.0:
-        parts = [(m, random.permutation(r)[: max(2, int(len(r) * share))]) for m, r in parts]
-    block = min(_CHECK_BLOCK, max(len(rows) for _, rows in parts))
-    names = np.arange(len(x)) if codes is None else codes
-    ids = None if codes is None else torch.from_numpy(codes).to(x.device)
-    found: list[tuple[Tensor, ...]] = []
-    for model, rows in parts:
-        cells, index = held_out_cells(x, y, [rows], block=block, seed=seed, groups=ids)
-        _, count, own, _ = cells.x.shape
-        groups = torch.from_numpy(np.where(index[0] >= 0, names[index[0]], -1)).view(count, own)
-        short = block - own  # a part of few rows has smaller blocks: padded with weight zero
-        cubes = [
-            F.pad(part, (0, short, 0, short))
-            for part in (
-                score_blocks(model, cells.x[0], cells.y[0]),
-                cells.joint[0].view(count, own, own).cpu(),
-                cells.product[0].view(count, own, own).cpu(),
-            )
-        ]
-        found.append((*cubes, F.pad(groups, (0, short), value=-1)))
-    ratios, joint, product, groups = (torch.cat(side) for side in zip(*found, strict=True))
-    return ratios, joint, product, groups
+    found = score_blocks(one, cells.x[0], cells.y[0])[both]
+    return float(found.min()), float(found.max())
 
 
 def inference_values(
@@ -209,15 +199,11 @@ def inference_values(
     blocks = score_blocks(model, cells.x[0], cells.y[0])
     valid = torch.from_numpy(index_array[0] >= 0)
     number = torch.cumsum(valid, 0) - 1  # position among the rows that are not padding
-    count, block = blocks.shape[0], blocks.shape[1]
+    count, block, _ = blocks.shape
     columns = number.view(count, 1, block).expand(count, block, block).reshape(-1, block)
-    values = pseudo_values(
-        method,
-        blocks.reshape(-1, block)[valid],
-        cells.joint[0].cpu()[valid],
-        cells.product[0].cpu()[valid],
-        columns.clamp(min=0)[valid],
-    )
+    parts = blocks.reshape(-1, block), cells.joint[0].cpu(), cells.product[0].cpu()
+    log_ratio, joint, product = (part[valid] for part in parts)
+    values = pseudo_values(method, log_ratio, joint, product, columns.clamp(min=0)[valid])
     position = {row: k for k, row in enumerate(index_array[0][index_array[0] >= 0].tolist())}
     return values[[position[row] for row in rows.tolist()]]
 
@@ -233,23 +219,21 @@ def few_flags(values: Array) -> list[Flag]:
     top = math.ceil(len(values) * _FEW_ROWS)
     if len(values) < 50 or squares[-top:].sum() <= _MOST_OF_IT * squares.sum():
         return []
-    rows = f"{top} of {len(values)} rows make" if top > 1 else f"1 of {len(values)} rows makes"
     message = (
-        f"{MEANINGS['few_rows_decide']}: {rows} up over "
+        f"{MEANINGS['few_rows_decide']}: {top} of {len(values)} row(s) make up over "
         f"{_MOST_OF_IT:.0%} of it. Look at the rows of most extreme PMI, and at columns with "
-        "outliers: a logarithm or ranks of such a column leave the answer the same in principle"
+        "outliers: their logarithm or ranks leave the answer the same in principle"
     )
     return [Flag("few_rows_decide", (), message)]
 
 
 def wide_flags(found: MIEstimate) -> list[Flag]:
     """Whether an estimate says little: its interval is wide, and wide beside it."""
-    nats, ci = found.nats, found.ci
-    wide = ci[1] - ci[0] > max(_WIDE, _WIDE_SHARE * nats)
-    if not wide or found.estimates != "mutual information":
+    nats, (low, high) = found.nats, found.ci
+    if not high - low > max(_WIDE, _WIDE_SHARE * nats) or found.estimates != "mutual information":
         return []
     message = (
-        f"{MEANINGS['wide_interval']} (out of fold {nats:.2g}, {ci[0]:.2g} to {ci[1]:.2g} nats). "
+        f"{MEANINGS['wide_interval']} (out of fold {nats:.2g}, {low:.2g} to {high:.2g} nats). "
         "Models of few rows may miss a part of the dependence too, so that the truth lies above. "
         "Give more rows, or fewer columns"
     )
@@ -258,22 +242,21 @@ def wide_flags(found: MIEstimate) -> list[Flag]:
 
 def limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:
     """Whether values sit at a limit of the method; rows: set against each other at most."""
-    if share > _MANY_AT_LIMIT:
-        message = (
-            f"{MEANINGS['saturated']}: {share:.1%} of the out-of-fold pairs are at the floor or "
-            "ceiling of the read-out, and their PMI is that limit rather than a finding; "
-            "method='pc' has no such limit"
-        )
-        return [Flag("saturated", (), message)]
     # Rows are spread evenly over the blocks, so the largest block may be smaller than the limit.
     ceiling = math.log(math.ceil(rows / math.ceil(rows / inference_block(method, rows))))
-    if method.bounded_by_batch and value > ceiling - _NEAR_CEILING:
-        message = (
-            f"{MEANINGS['saturated']}: the estimate {value:.2f} is close to log(batch) = "
-            f"{ceiling:.2f}, which it cannot exceed; use method='pc'"
+    if share > _MANY_AT_LIMIT:
+        reason = (
+            f"{share:.1%} of the out-of-fold pairs are at the floor or ceiling of the read-out, "
+            "and their PMI is that limit rather than a finding; method='pc' has no such limit"
         )
-        return [Flag("saturated", (), message)]
-    return []
+    elif method.bounded_by_batch and value > ceiling - _NEAR_CEILING:
+        reason = (
+            f"the estimate {value:.2f} is close to log(batch) = {ceiling:.2f}, which it cannot "
+            "exceed; use method='pc'"
+        )
+    else:
+        return []
+    return [Flag("saturated", (), f"{MEANINGS['saturated']}: {reason}")]
 
 
 # Every stored row answered by the replica that did not train on it, chunk by chunk.
@@ -283,7 +266,7 @@ def streamed_out_of_fold(
     model: RatioModel,
     rows: StreamedRows,
     plan: FoldPlan,
-    kept: tuple[Tensor, Tensor, Sequence[Split], Tensor | None],
+    kept: Kept,
     *,
     seed: int,
     progress: Progress,
@@ -297,39 +280,58 @@ def streamed_out_of_fold(
     """
     ones = [model.select([replica]) for replica in range(model.replicas)]
     scored = rows.processes.every(lambda: _scored(ones, rows, plan, seed, progress))
-    return rows.processes.first(lambda: _concluded(model, ones, scored, rows, plan, kept, seed))
+
+    def conclude() -> OutOfFold:
+        pmi, values = _in_order(scored)
+        if np.isnan(values).all():
+            raise InputError(
+                f"method {model.methods[0].key!r} infers from pairs of different groups, and no "
+                "chunk of the rows reports two: shuffle the rows on disk, or use method='pc'"
+            )
+        x, y, splits, _ = kept
+        ranges = [
+            seen_range(one, x, y, split.report, seed=seed, replica=replica)
+            for replica, (one, split) in enumerate(zip(ones, splits, strict=True))
+        ]
+        ranges += [part.extremes for part in scored]
+        return _concluded(
+            model,
+            kept,
+            (pmi, values),
+            ranges,
+            at_limit=sum(part.limited for part in scored) / int((~np.isnan(pmi)).sum()),
+            codes=plan.codes,
+            together=rows.pairs.chunk_rows(),
+            draws=rows.rows if plan.codes is None else int(plan.codes.max()) + 1,
+        )
+
+    return rows.processes.first(conclude)
 
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
     """What the rows of a process say: PMI and pseudo-values, where they differ from it, (n,).
 
-    numbers: of the rows, (n,), where they are not in order.
+    numbers: of the rows, (n,), where they are not in order. extremes: the lowest and highest PMI.
     """
 
     numbers: Rows | None
     pmi: NDArray[np.float32]
     values: Array | None
     limited: int
-    lowest: float
-    highest: float
+    extremes: tuple[float, float]
 
 
 def _scored(
-    ones: Sequence[RatioModel],
-    rows: StreamedRows,
-    plan: FoldPlan,
-    seed: int,
-    progress: Progress,
+    ones: Sequence[RatioModel], rows: StreamedRows, plan: FoldPlan, seed: int, progress: Progress
 ) -> _Scored:
     own = rows.processes.own(rows.rows)
     count = own.stop - own.start
-    numbers = None
     pmi = np.full(count, np.nan, np.float32)
-    values = None
+    values, numbers = None, None
     if not ones[0].methods[0].is_mean_of_pmi:
         values, numbers = np.full(count, np.nan), np.empty(count, np.int64)
-    limited, done, lowest, highest = 0, 0, math.inf, -math.inf
+    limited, done = 0, 0
     # Rows that lie together may be alike, and are no product samples of each other then.
     for chunk in rows.ordered() if values is None else rows.shuffled(0):
         if numbers is not None:
@@ -338,81 +340,40 @@ def _scored(
             at = np.flatnonzero(plan.fold[chunk.numbers] == replica).astype(np.int64)
             if not len(at):
                 continue
-            log_ratio, inferred = _reported(one, chunk, at, plan, seed, wanted=values is not None)
+            index = torch.from_numpy(at).to(chunk.x.device)
+            log_ratio = score_pairs(one, chunk.x[index], chunk.y[index])
             pmi[done + at] = log_ratio.numpy()
-            if values is not None and inferred is not None:
-                values[done + at] = inferred
+            if values is not None:
+                values[done + at] = _inferred(one, chunk, at, plan, seed, log_ratio)
             limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
-            lowest = min(lowest, float(log_ratio.min()))
-            highest = max(highest, float(log_ratio.max()))
         done += len(chunk.numbers)
         progress.update(done, count, "rows scored")
-    return _Scored(numbers, pmi, values, limited, lowest, highest)
+    low, high = np.fmin.reduce(pmi, initial=math.inf), np.fmax.reduce(pmi, initial=-math.inf)
+    return _Scored(numbers, pmi, values, limited, (float(low), float(high)))
 
 
-def _concluded(
-    model: RatioModel,
-    ones: Sequence[RatioModel],
-    scored: Sequence[_Scored],
-    rows: StreamedRows,
-    plan: FoldPlan,
-    kept: tuple[Tensor, Tensor, Sequence[Split], Tensor | None],
-    seed: int,
-) -> OutOfFold:
-    method = model.methods[0]
-    pmi, values = _in_order(scored)
-    limited = sum(part.limited for part in scored)
-    lowest, highest = min(p.lowest for p in scored), max(p.highest for p in scored)
-    x, y, splits, groups = kept
-    for replica, (one, split) in enumerate(zip(ones, splits, strict=True)):
-        low, high = seen_range(one, x, y, split.report, seed=seed, replica=replica)
-        lowest, highest = min(lowest, low), max(highest, high)
-    values = pmi.astype(np.float64) if values is None else values
-    known = ~np.isnan(values)
-    if not known.any():
-        raise InputError(
-            f"method {method.key!r} infers from pairs of different groups, and no chunk of the "
-            "rows reports two: rows that lie together are of few groups; shuffle them on disk, or "
-            "use method='pc'"
-        )
-    share = limited / int((~np.isnan(pmi)).sum())
-    flags = limit_flags(method, share, float(np.nanmean(values)), rows.pairs.chunk_rows())
-    bias = FittingBias()
-    if method.is_mean_of_pmi:
-        proven = above_zero(values, plan.codes)
-        draws = rows.rows if plan.codes is None else int(plan.codes.max()) + 1
-        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups, draws=draws)
-    few = few_flags((values if known.all() else values[known]).astype(np.float32))
-    return OutOfFold(pmi, values, (*flags, *few), bias, lowest, highest)
-
-
-def _in_order(scored: Sequence[_Scored]) -> tuple[NDArray[np.float32], Array | None]:
+def _in_order(scored: Sequence[_Scored]) -> tuple[NDArray[np.float32], Array]:
     """PMI and pseudo-values of all rows, from the first to the last."""
-    pmi, values = scored[0].pmi, scored[0].values
-    if len(scored) > 1:
-        pmi = np.concatenate([part.pmi for part in scored])
-        own = [part.values for part in scored if part.values is not None]
-        values = np.concatenate(own) if own else None
-    drawn = [part.numbers for part in scored if part.numbers is not None]
+    # One process, as most fits have, needs no copy of all rows.
+    pmi = np.concatenate([part.pmi for part in scored]) if len(scored) > 1 else scored[0].pmi
+    drawn = [
+        (p.numbers, p.values) for p in scored if p.numbers is not None and p.values is not None
+    ]
     if not drawn:
-        return pmi, values
-    order = np.argsort(np.concatenate(drawn))
-    return pmi[order], None if values is None else values[order]
+        return pmi, pmi.astype(np.float64)
+    numbers, values = (np.concatenate(side) for side in zip(*drawn, strict=True))
+    order = np.argsort(numbers)
+    return pmi[order], values[order]
 
 
-def _reported(
-    one: RatioModel, chunk: Prepared, at: Rows, plan: FoldPlan, seed: int, *, wanted: bool
-) -> tuple[Tensor, Array | None]:
-    """log r of the rows at these places of a chunk, and their pseudo-values where wanted."""
-    index = torch.from_numpy(at).to(chunk.x.device)
-    log_ratio = score_pairs(one, chunk.x[index], chunk.y[index])
-    if not wanted:
-        return log_ratio, None
+def _inferred(
+    one: RatioModel, chunk: Prepared, at: Rows, plan: FoldPlan, seed: int, log_ratio: Tensor
+) -> Array | float:
+    """Pseudo-values of the rows at these places of a chunk; NaN where all are of one group."""
     codes = chunk.numbers if plan.codes is None else plan.codes[chunk.numbers]
     if one.methods[0].uses_product and len(np.unique(codes[at])) < 2:
-        return log_ratio, None
+        return math.nan
     groups = None if plan.codes is None else torch.from_numpy(codes).to(chunk.x.device)
-    values = inference_values(
+    return inference_values(
         one, chunk.x, chunk.y, at, seed=seed, groups=groups, log_ratio=log_ratio
     )
-    return log_ratio, values

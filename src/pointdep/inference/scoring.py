@@ -29,7 +29,8 @@ def score_pairs(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _S
 @torch.no_grad()
 def score_replicas(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Tensor:
     """log r of each pair by each replica. x: (n, dx), y: (n, dy) -> (R, n) on the CPU."""
-    rows = max(1, _BUDGET // (model.replicas * max(model.critic.cell_width(), sum_dims(x, y))))
+    width = max(model.critic.cell_width(), x.shape[-1] + y.shape[-1])
+    rows = max(1, _BUDGET // (model.replicas * width))
     device = model.constant.device
     out = torch.empty(model.replicas, len(x))
     for first in range(0, len(x), rows):
@@ -44,9 +45,9 @@ def score_replicas(model: RatioModel, x: Tensor, y: Tensor, progress: Progress =
 def score_matrix(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _SILENT) -> Array32:
     """log r of all pairs, mean over the replicas. x: (n, dx), y: (m, dy) -> (n, m)."""
     rows = max(1, _MATRIX_BUDGET // (model.replicas * max(1, len(y))))
-    device, columns = model.constant.device, y
+    device = model.constant.device
     out = np.empty((len(x), len(y)), dtype=np.float32)
-    candidates = spread(columns.to(device), model.replicas)
+    candidates = spread(y.to(device), model.replicas)
     for first in range(0, len(x), rows):
         part = spread(x[first : first + rows].to(device), model.replicas)
         out[first : first + rows] = model.log_ratio_matrix(part, candidates).mean(0).cpu().numpy()
@@ -60,16 +61,11 @@ def score_blocks(model: RatioModel, x: Tensor, y: Tensor) -> Tensor:
     width = model.replicas * model.critic.cell_width() * x.shape[1] ** 2
     blocks = max(1, _BUDGET // width)
     device = model.constant.device
-    return torch.cat(
-        [
-            model.log_ratio_blocks(
-                spread(a.to(device), model.replicas), spread(b.to(device), model.replicas)
-            )
-            .mean(0)
-            .cpu()
-            for a, b in zip(torch.split(x, blocks), torch.split(y, blocks), strict=True)
-        ]
-    )
+    found = []
+    for both in zip(torch.split(x, blocks), torch.split(y, blocks), strict=True):
+        a, b = (spread(side.to(device), model.replicas) for side in both)
+        found.append(model.log_ratio_blocks(a, b).mean(0).cpu())
+    return torch.cat(found)
 
 
 def spread(rows: Tensor, replicas: int) -> Tensor:
@@ -77,24 +73,9 @@ def spread(rows: Tensor, replicas: int) -> Tensor:
     return rows.unsqueeze(0).expand(replicas, *rows.shape)
 
 
-def sum_dims(x: Tensor, y: Tensor) -> int:
-    """Numbers in one pair."""
-    return int(x.shape[-1] + y.shape[-1])
-
-
 # The balanced classifier that a log-ratio implies: the score by which fits are compared.
 
 _SHUFFLES = 8  # product samples per row
-
-
-def balanced_log_likelihood(joint: NDArray[np.floating], product: NDArray[np.floating]) -> float:
-    """Minus the log-loss of sigmoid(log r), joint and product samples weighing one half each.
-
-    -log 2 for a model that says r = 1 everywhere; never above 0.
-    """
-    positive = np.logaddexp(0.0, -np.asarray(joint, np.float64)).mean()
-    negative = np.logaddexp(0.0, np.asarray(product, np.float64)).mean()
-    return float(-0.5 * (positive + negative))
 
 
 def shuffled_log_likelihood(
@@ -104,8 +85,9 @@ def shuffled_log_likelihood(
     seed: int,
     groups: Rows | None = None,
 ) -> float:
-    """The same on n pairs and on shifts of y against x.
+    """Minus the log-loss of sigmoid(log r) on n pairs, and on shifts of y against x.
 
+    Both kinds weigh one half: -log 2 for a model that says r = 1 everywhere; never above 0.
     score: log r, (n,), of the rows of x and of y with these numbers, (n,) each. groups: (n,); rows
     of one group are not set against each other.
     """
@@ -120,7 +102,8 @@ def shuffled_log_likelihood(
     shuffled = np.concatenate(product)
     if not len(shuffled):
         raise InputError("score found no two rows of different groups to compare")
-    return balanced_log_likelihood(score(order, order), shuffled)
+    positive = np.logaddexp(0.0, -score(order, order).astype(np.float64)).mean()
+    return float(-0.5 * (positive + np.logaddexp(0.0, shuffled.astype(np.float64)).mean()))
 
 
 # Normalised PMI: PMI / -log p(x,y), in [-1, 1].

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from pointdep.core.methods import METHODS
 from pointdep.inference.moment_tests import Recalibration
 
-# What to do about a log r that a check has rejected, by where it comes from.
-
-_COMPARE = "a smaller critic or weight decay only where score() on unseen rows rises"
-
 
 @dataclass(frozen=True)
 class Origin:
@@ -32,73 +28,59 @@ class Origin:
         return METHODS[self.method].reference if self.method in METHODS else ""
 
 
-def after_stretched(origin: Origin, wrong_pairs: bool) -> str:
-    """Why differences may be too large, and what helps; goes on after a bracket."""
-    causes = {
-        "network": "as those of an over-fitted critic are on fresh rows",
-        "closed form": "as those of a closed form fitted on few rows for its columns are",
-        "calibrated": "as of logits that promise more than they hold on these pairs",
-    }
-    words = f", {causes[origin.learned_by]}"
-    if origin.given:
-        words += ", or these rows are less dependent than those of the fit"
-    if wrong_pairs:
-        words += ", or a share of the pairs is wrong (what an audit looks for)"
-    more = "More rows like these in the fit" if origin.given else "More rows"
-    helps = {
-        "network": f"{more} help; {_COMPARE}.",
-        "closed form": f"{more} or fewer columns help; critic='concat' is a network alone.",
-        "calibrated": "Calibrate on more pairs, or on pairs like these.",
-    }
-    return f"{words}. {helps[origin.learned_by]}"
+# What to do about a log r that a check has rejected, by what has learned it. {more}: rows, {side}:
+# of a fault that depends on one, {other}: the other side, {ceiling}: of a method that has one.
+
+_AGAIN = "Calibrate on more pairs, or on pairs like these."
+_RANKS = "Ranks are right; take it off where the size of log r matters, or fit on more rows."
+_ADVICE = {
+    "network": {
+        "offset": _RANKS,
+        "stretched": "{more} help; a smaller critic or weight decay only where score() on unseen "
+        "rows rises.",
+        "compressed": "Train longer or with a larger critic{ceiling}.",
+        "depends": "The critic is over-fitted to {side}, or too small for it: more rows help.",
+        "uneven": "Look at the plot; more rows or another critic may help.",
+    },
+    "closed form": {
+        "offset": _RANKS,
+        "stretched": "{more} or fewer columns help; critic='concat' is a network alone.",
+        "compressed": "The closed form misses something: more rows, or critic='concat', may help.",
+        "depends": "The closed form does not suit {side}: more rows, or critic='concat', may help.",
+        "uneven": "Look at the plot; more rows, or critic='concat', a network alone, may help.",
+    },
+    "calibrated": {
+        "offset": _AGAIN,
+        "stretched": _AGAIN,
+        "compressed": _AGAIN,
+        "depends": "Where the model's softmax ran over {other} alone, loss='softmax_one_sided' "
+        "with queries='{side}' removes that; otherwise more pairs help.",
+        "uneven": "Look at the plot; more pairs, or another loss, may help.",
+    },
+}
+_WHY_STRETCHED = {
+    "network": "as those of an over-fitted critic are on fresh rows",
+    "closed form": "as those of a closed form fitted on few rows for its columns are",
+    "calibrated": "as of logits that promise more than they hold on these pairs",
+}
 
 
-def after_compressed(origin: Origin) -> str:
-    """What helps where differences are too small."""
-    if origin.learned_by == "calibrated":
-        return "Calibrate on more pairs, or on pairs like these."
-    if origin.learned_by == "closed form":
-        return "The closed form misses something: more rows, or critic='concat', a network alone."
-    ceiling = "" if origin.method == "pc" else ", or a method without a ceiling, such as 'pc'"
-    return f"Train longer or with a larger critic{ceiling}."
-
-
-def after_offset(origin: Origin) -> str:
-    """What helps where log r is off by a constant."""
-    if origin.learned_by == "calibrated":
-        return "Calibrate on more pairs, or on pairs like these."
-    if origin.lacks != "none":
-        return "The constant of the read-out is missing or off: add it, or use method='pc'."
-    return "Ranks are right; take it off where the size of log r matters, or fit on more rows."
-
-
-def after_depends(origin: Origin, side: str) -> str:
-    """What helps where log r is off by a function of one side."""
-    other = {"x": "y", "y": "x"}[side]
-    if origin.learned_by == "calibrated":
-        return (
-            f"Where the model's softmax ran over {other} alone, loss='softmax_one_sided' with "
-            f"queries='{side}' removes that; otherwise more pairs help."
+def _advice(fault: str, origin: Origin, side: str = "") -> str:
+    """What helps; fault: a key of the table above."""
+    advice = _ADVICE[origin.learned_by][fault]
+    if fault == "offset" and origin.learned_by != "calibrated" and origin.lacks != "none":
+        advice = "The constant of the read-out is missing or off: add it, or use method='pc'."
+    if fault == "depends" and origin.learned_by == "network" and origin.lacks in ("", "row"):
+        advice = (
+            "The score lacks its read-out over {other} (as of cpc), or the critic is over-fitted "
+            "to {side}: method='pc' needs no read-out."
         )
-    if origin.learned_by == "closed form":
-        return f"The closed form does not suit {side}: more rows, or critic='concat', may help."
-    if origin.lacks in ("", "row"):
-        return (
-            f"The score lacks its read-out over {other} (as of cpc), or the critic is over-fitted "
-            f"to {side}: method='pc' needs no read-out."
-        )
-    return f"The critic is over-fitted to {side}, or too small to follow it: more rows help."
-
-
-def after_uneven(origin: Origin, wrong_pairs: bool) -> str:
-    """What helps where neither a constant nor a factor mends it."""
-    words = "A share of the pairs may be wrong (what an audit looks for). " if wrong_pairs else ""
-    helps = {
-        "network": "more rows or another critic may help",
-        "closed form": "more rows, or critic='concat', a network alone, may help",
-        "calibrated": "more pairs, or another loss, may help",
-    }
-    return f"{words}Look at the plot; {helps[origin.learned_by]}."
+    return advice.format(
+        side=side,
+        other="y" if side == "x" else "x",
+        more="More rows like these in the fit" if origin.given else "More rows",
+        ceiling="" if origin.method == "pc" else ", or a method without a ceiling, such as 'pc'",
+    )
 
 
 FAULTS = ("offset", "stretched", "compressed", "depends_on_x", "depends_on_y", "uneven")
@@ -126,19 +108,6 @@ class BalanceResult:
     rows: float
 
 
-@dataclass(frozen=True)
-class Context:
-    """What the sentences need beside the tests.
-
-    ends: log r of a low and of a high pair. wrong_pairs: many more pairs lie far below zero than
-    log r allows. origin: where log r comes from.
-    """
-
-    ends: tuple[float, float]
-    wrong_pairs: bool
-    origin: Origin
-
-
 def name_fault(balances: Sequence[BalanceResult], fit: Recalibration | None) -> str:
     """The simplest account of a rejected log r: one of `FAULTS`."""
     sides = {one.name: one for one in balances if one.name != "all"}
@@ -158,27 +127,63 @@ def put_into_words(
     fault: str,
     balances: Sequence[BalanceResult],
     fit: Recalibration | None,
-    context: Context,
     *,
+    ends: tuple[float, float],
+    wrong_pairs: bool,
+    origin: Origin,
     rows: int,
     p_value: float,
 ) -> str:
-    """A few sentences: whether log r passes; if not, what is wrong, how large, what to do."""
+    """A few sentences: whether log r passes; if not, what is wrong, how large, what to do.
+
+    ends: log r of a low and of a high pair. wrong_pairs: many more pairs lie far below zero than
+    log r allows. origin: where log r comes from.
+    """
     if fault == "cannot_tell":
         return (
             f"Cannot tell: the {rows} held-out rows leave too few pairs of either kind where joint "
             "and product pairs overlap. Give more rows."
         )
     if fault == "none":
-        size = "" if fit is None else f", {_size(fit)}"
+        size = ""
+        if fit is not None:
+            size = f", offset {-fit.shift:.2f} +- {fit.shift_stderr:.2f} nats"
+            size += f", slope {fit.slope:.2f} +- {fit.slope_stderr:.2f}"
         return f"Passes: {rows} held-out rows show no fault in log r (p = {p_value:.2g}{size})."
-    if fault == "uneven":
-        return f"Fails: {_uneven(balances, context)}"
     if fault.startswith("depends_on"):
-        return f"Fails: {_depends(fault[-1], balances, context)}"
+        side = fault[-1]
+        found = next(one for one in balances if one.name == side)
+        size = f"{abs(found.offset):.2f} +- {found.stderr:.2f} nats between halves of the {side}"
+        words = f"log r is off by an amount that depends on {side}, {size}."
+        return f"Fails: {words} {_advice('depends', origin, side)}"
+    if fault == "uneven":
+        worst = max(balances, key=lambda one: abs(one.offset))
+        way = "high" if worst.offset > 0 else "low"
+        words = (
+            f"log r is off in a way that no constant or factor mends, most around log r = "
+            f"{worst.threshold:.1f}, where it is too {way} by {abs(worst.offset):.2f} +- "
+            f"{worst.stderr:.2f} nats."
+        )
+        if wrong_pairs:
+            words += " A share of the pairs may be wrong (what an audit looks for)."
+        return f"Fails: {words} {_advice(fault, origin)}"
     assert fit is not None
-    sentences = {"offset": _offset, "stretched": _stretched, "compressed": _compressed}
-    return f"Fails: {sentences[fault](fit, context)}"
+    if fault == "offset":
+        way = "low" if fit.shift > 0 else "high"
+        size = f"too {way} by {abs(fit.shift):.2f} +- {fit.shift_stderr:.2f} nats"
+        words = f"log r is {size}, much the same for all pairs"
+    elif fault == "compressed":
+        much = f"too small, {1 / fit.slope:.2f} times what they should be"
+        words = f"differences of log r are {much}{_example(fit, ends)}"
+    else:
+        much = f"{1 / fit.slope:.2f} times too large" if fit.slope > 0.1 else "far too large"
+        words = f"differences of log r are {much}{_example(fit, ends)}"
+        words += f", {_WHY_STRETCHED[origin.learned_by]}"
+        if origin.given:
+            words += ", or these rows are less dependent than those of the fit"
+        if wrong_pairs:
+            words += ", or a share of the pairs is wrong (what an audit looks for)"
+    return f"Fails: {words}. {_advice(fault, origin)}"
 
 
 def limits_in_words(at_limit: float, outside: float) -> str:
@@ -195,60 +200,10 @@ def _clear(value: float, stderr: float, least: float) -> bool:
     return abs(value) > max(least, _CLEAR * stderr)
 
 
-def _size(fit: Recalibration) -> str:
-    return (
-        f"offset {-fit.shift:.2f} +- {fit.shift_stderr:.2f} nats, "
-        f"slope {fit.slope:.2f} +- {fit.slope_stderr:.2f}"
-    )
-
-
 def _example(fit: Recalibration, ends: tuple[float, float]) -> str:
     """In brackets, at the end of the range where the line changes most; "" where it hardly does."""
-    read = max(ends, key=lambda end: abs(_mended(fit, end) - end))
-    digits = 1 if abs(_mended(fit, read) - read) >= _SEEN else 2
-    said, right = f"{read:.{digits}f}", f"{_mended(fit, read):.{digits}f}"
-    return "" if said == right else f" (log r of {said} should read {right})"
-
-
-def _mended(fit: Recalibration, log_ratio: float) -> float:
-    return fit.center + fit.shift + fit.slope * (log_ratio - fit.center)
-
-
-def _offset(fit: Recalibration, context: Context) -> str:
-    way = "low" if fit.shift > 0 else "high"
-    return (
-        f"log r is too {way} by {abs(fit.shift):.2f} +- {fit.shift_stderr:.2f} nats, much the same "
-        f"for all pairs. {after_offset(context.origin)}"
-    )
-
-
-def _stretched(fit: Recalibration, context: Context) -> str:
-    much = f"{1 / fit.slope:.2f} times too large" if fit.slope > 0.1 else "far too large"
-    why = after_stretched(context.origin, context.wrong_pairs)
-    return f"differences of log r are {much}{_example(fit, context.ends)}{why}"
-
-
-def _compressed(fit: Recalibration, context: Context) -> str:
-    return (
-        f"differences of log r are too small, {1 / fit.slope:.2f} times what they should be"
-        f"{_example(fit, context.ends)}. {after_compressed(context.origin)}"
-    )
-
-
-def _depends(side: str, balances: Sequence[BalanceResult], context: Context) -> str:
-    found = next(one for one in balances if one.name == side)
-    return (
-        f"log r is off by an amount that depends on {side}, {abs(found.offset):.2f} +- "
-        f"{found.stderr:.2f} nats between halves of the {side}. "
-        f"{after_depends(context.origin, side)}"
-    )
-
-
-def _uneven(balances: Sequence[BalanceResult], context: Context) -> str:
-    worst = max(balances, key=lambda one: abs(one.offset))
-    way = "high" if worst.offset > 0 else "low"
-    return (
-        f"log r is off in a way that no constant or factor mends, most around log r = "
-        f"{worst.threshold:.1f}, where it is too {way} by {abs(worst.offset):.2f} +- "
-        f"{worst.stderr:.2f} nats. {after_uneven(context.origin, context.wrong_pairs)}"
-    )
+    mended = {end: fit.center + fit.shift + fit.slope * (end - fit.center) for end in ends}
+    read, right = max(mended.items(), key=lambda both: abs(both[1] - both[0]))
+    digits = 1 if abs(right - read) >= _SEEN else 2
+    said, wanted = f"{read:.{digits}f}", f"{right:.{digits}f}"
+    return "" if said == wanted else f" (log r of {said} should read {wanted})"

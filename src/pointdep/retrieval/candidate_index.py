@@ -12,22 +12,14 @@ import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.data.storage import read_description, replaced_folder, require_replaceable
+from pointdep.data.storage import read_description, replaced_folder, require_target
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
-from pointdep.retrieval.inner_product import (
-    FaissVectors,
-    FlatVectors,
-    Vectors,
-    check_kind,
-    empty_vectors,
-    training_rows,
-)
-from pointdep.retrieval.pairwise import candidate_vectors, offsets
+from pointdep.retrieval import pairwise
+from pointdep.retrieval.pairwise import FaissVectors, FlatVectors, Vectors
 
 FORMAT, FORMAT_VERSION = "pointdep-index", 1
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
-_ROWS = 1 << 13  # embedded at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +66,30 @@ class CandidateIndex:
         path : str or Path
             The folder. An index that is there is replaced; other files are not.
         """
-        write_index(self, Path(path))
+        from safetensors.torch import save_file
+
+        check_index_target(Path(path))
+        tensors = {"rows": self.rows, "offset": self.offset}
+        if isinstance(self.vectors, FlatVectors):
+            tensors["vectors"] = self.vectors.rows
+        kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
+        with replaced_folder(Path(path)) as new:
+            save_file(kept, new / _TENSORS)
+            if isinstance(self.vectors, FaissVectors):
+                import faiss
+
+                faiss.write_index(self.vectors.index, str(new / _FAISS))
+            about = {
+                "format": FORMAT,
+                "format_version": FORMAT_VERSION,
+                "side": self.side,
+                "kind": self.kind,
+                "count": self.count,
+                "has_own": self.has_own,
+                "model": self.model_id,
+                "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
+            }
+            (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 
 
 @torch.no_grad()
@@ -82,40 +97,24 @@ def build_index(
     model: RatioModel, rows: Tensor, side: str, kind: str, progress: Progress
 ) -> CandidateIndex:
     """Embed the candidates, rows: (m, d), prepared, block by block."""
-    require_inner(model, kind)
+    pairwise.require_inner(model, kind)
     vectors, has_own = None, False
     if model.has_inner:
-        parts = torch.split(rows, _ROWS)
-        sample, has_own = candidate_vectors(model, rows[training_rows(kind, len(rows))], side)
-        longest = 0.0
+        parts, longest = torch.split(rows, pairwise.ROWS), 0.0
+        some = rows[pairwise.training_rows(kind, len(rows))]
+        sample, has_own = pairwise.candidate_vectors(model, some, side)
         if kind != "flat":
-            lengths = (candidate_vectors(model, part, side)[0].norm(dim=1) for part in parts)
-            longest = max(float(length.max()) for length in lengths)
-        vectors = empty_vectors(kind, len(rows), sample, model.constant.device, longest)
+            made = (pairwise.candidate_vectors(model, part, side)[0] for part in parts)
+            longest = max(float(part.norm(dim=1).max()) for part in made)
+        vectors = pairwise.empty_vectors(kind, len(rows), sample, model.constant.device, longest)
         for part in parts:
-            vectors.add(candidate_vectors(model, part, side)[0])
+            vectors.add(pairwise.candidate_vectors(model, part, side)[0])
             progress.update(vectors.count, len(rows), "candidates embedded")
-    keep = not model.inner_is_exact
-    return CandidateIndex(
-        side,
-        kind,
-        len(rows),
-        fingerprint(model),
-        vectors,
-        has_own,
-        rows if keep else None,
-        offsets(model, rows) if keep and side == "x" else None,
-    )
-
-
-def require_inner(model: RatioModel, kind: str) -> None:
-    """Refuse an unknown kind of index, and one that this model cannot use."""
-    check_kind(kind)
-    if kind != "flat" and not model.has_inner:
-        raise InputError(
-            f"index={kind!r} searches inner products, and this critic is none: use index='flat', "
-            "or fit with critic='separable'"
-        )
+    count, identity = len(rows), fingerprint(model)
+    if model.inner_is_exact:
+        return CandidateIndex(side, kind, count, identity, vectors, has_own, None, None)
+    offset = pairwise.offsets(model, rows) if side == "x" else None
+    return CandidateIndex(side, kind, count, identity, vectors, has_own, rows, offset)
 
 
 def fingerprint(model: RatioModel) -> str:
@@ -128,42 +127,9 @@ def fingerprint(model: RatioModel) -> str:
     return digest.hexdigest()
 
 
-def write_index(index: CandidateIndex, path: Path) -> None:
-    """Write the folder under another name and rename it: it is there completely or not at all."""
-    from safetensors.torch import save_file
-
-    check_index_target(path)
-    tensors = {"rows": index.rows, "offset": index.offset}
-    if isinstance(index.vectors, FlatVectors):
-        tensors["vectors"] = index.vectors.rows
-    kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
-    with replaced_folder(path) as new:
-        save_file(kept, new / _TENSORS)
-        if isinstance(index.vectors, FaissVectors):
-            import faiss
-
-            faiss.write_index(index.vectors.index, str(new / _FAISS))
-        about = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "side": index.side,
-            "kind": index.kind,
-            "count": index.count,
-            "has_own": index.has_own,
-            "model": index.model_id,
-            "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
-        }
-        (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
-
-
 def check_index_target(path: Path) -> None:
     """Refuse a place where an index cannot be written; an index there is replaced."""
-    if path.is_file():
-        raise InputError(f"{path} is a file; an index is saved as a folder: choose another name")
-    if not path.resolve().parent.is_dir():
-        raise InputError(f"cannot write {path}: {path.resolve().parent} is no folder")
-    if path.is_dir():
-        require_replaceable(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
+    require_target(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
 
 
 def read_index(path: Path, model: RatioModel) -> CandidateIndex:
@@ -176,14 +142,10 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
         side, kind, count = str(about["side"]), str(about["kind"]), int(about["count"])
         has_own, identity, sums = bool(about["has_own"]), str(about["model"]), dict(about["sha256"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"{path / _ABOUT} lacks a part or holds a wrong one: {error}"
-        ) from None
+        raise ModelFileError(f"{path / _ABOUT} has a part missing or wrong: {error}") from None
     if identity != fingerprint(model):
-        raise InputError(
-            f"{path} was made with another model: load that one, or make the index again"
-        )
-    check_kind(kind)
+        raise InputError(f"{path} was made with another model: load that one, or make it again")
+    pairwise.check_kind(kind)
     for name in (_TENSORS,) if kind == "flat" else (_TENSORS, _FAISS):
         try:
             found = _sha256(path / name)
@@ -202,8 +164,8 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
 
         vectors = FaissVectors(kind, faiss.read_index(str(path / _FAISS)))
     elif "vectors" in tensors:
-        rows = tensors["vectors"]
-        vectors = FlatVectors(rows.to(device) if device.type == "cuda" else rows, count)
+        place = device if device.type == "cuda" else "cpu"
+        vectors = FlatVectors(tensors["vectors"].to(place), count)
     offset = None if offset is None else offset.to(device)
     return CandidateIndex(
         side, kind, count, identity, vectors, has_own, tensors.get("rows"), offset
@@ -214,10 +176,8 @@ def _read_about(path: Path) -> dict[str, Any]:
     about = read_description(path, _ABOUT, FORMAT, "an index")
     version = about.get("format_version")
     if version != FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} has format {version}, this version of pointdep reads {FORMAT_VERSION}: make "
-            "the index again"
-        )
+        reads = f"this version of pointdep reads {FORMAT_VERSION}"
+        raise ModelFileError(f"{path} has format {version}, {reads}: make the index again")
     return about
 
 

@@ -54,19 +54,17 @@ class RetrievalMetrics:
         dict
             One entry per attribute.
         """
-        by_number = {"recall": self.recall, "matching": self.matching}
         return asdict(self) | {
-            name: {str(number): share for number, share in shares.items()}
-            for name, shares in by_number.items()
+            "recall": {str(k): share for k, share in self.recall.items()},
+            "matching": {str(m): share for m, share in self.matching.items()},
         }
 
     def __str__(self) -> str:
         recall = ", ".join(f"{value:.1%} at {k}" for k, value in self.recall.items())
         matching = "".join(f", 1:{m} matching {v:.1%}" for m, v in self.matching.items())
-        return (
-            f"{self.queries} queries, {self.candidates} candidates: recall {recall}, mean "
-            f"reciprocal rank {self.mrr:.3f}, median rank {self.median_rank:g}{matching}"
-        )
+        counts = f"{self.queries} queries, {self.candidates} candidates"
+        ranks = f"mean reciprocal rank {self.mrr:.3f}, median rank {self.median_rank:g}"
+        return f"{counts}: recall {recall}, {ranks}{matching}"
 
 
 def retrieval_metrics(
@@ -123,15 +121,10 @@ def retrieval_metrics(
     >>> found.recall[1], found.matching[5]
     (1.0, 1.0)
     """
-    for name, values, least in (
-        ("queries", [queries], 1),
-        ("candidates", [candidates], 1),
-        ("ks", ks, 1),
-        ("matching", matching or (), 2),
-        ("draws", [draws], 1),
-    ):
+    counts = {"queries": [queries], "candidates": [candidates], "draws": [draws], "ks": ks}
+    for name, values in (counts | {"matching": matching or ()}).items():
         for value in values:
-            require_whole(name, value, least)
+            require_whole(name, value, least=2 if name == "matching" else 1)
     if distractors not in DISTRACTORS:
         raise unknown_name("distractors", distractors, DISTRACTORS)
     right = _read_relevant(relevant, queries, candidates)
@@ -142,11 +135,9 @@ def retrieval_metrics(
     rows = max(1, _CELLS // candidates)
     for first in range(0, queries, rows):
         part = slice(first, min(first + rows, queries))
-        block = np.asarray(scores(part))
-        if block.shape != (part.stop - first, candidates):
-            raise InputError(
-                f"scores({part}) has shape {block.shape}, not {part.stop - first, candidates}"
-            )
+        block, wanted = np.asarray(scores(part)), (part.stop - first, candidates)
+        if block.shape != wanted:
+            raise InputError(f"scores({part}) has shape {block.shape}, not {wanted}")
         if np.isnan(block).any():
             raise InputError(f"scores({part}) holds NaN, which has no rank")
         for query, line in enumerate(block, first):
@@ -180,8 +171,7 @@ class _Relevance:
 
     def of(self, query: int) -> NDArray[np.int64]:
         """The right candidates of a query, in the order of their numbers."""
-        found: NDArray[np.int64] = self.order[self.begin[query] : self.end[query]]
-        return found
+        return np.asarray(self.order[self.begin[query] : self.end[query]])
 
     @property
     def fewest_wrong(self) -> int:
@@ -192,10 +182,8 @@ class _Relevance:
 def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
     if relevant is None:
         if queries != candidates:
-            raise InputError(
-                f"{queries} queries and {candidates} candidates are not pairs: give relevant=(ids "
-                "of the queries, ids of the candidates)"
-            )
+            counts = f"{queries} queries and {candidates} candidates"
+            raise InputError(f"{counts} are not pairs: give relevant=(their ids, their ids)")
         numbers = np.arange(queries)
         return _Relevance(candidates, numbers, numbers, numbers + 1, True)
     if not isinstance(relevant, tuple | list) or len(relevant) != 2:
@@ -212,10 +200,8 @@ def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
     end = np.searchsorted(sorted_codes, codes[:queries], "right")
     if (begin == end).any():
         query = int(np.argmax(begin == end))
-        raise InputError(
-            f"relevant: no candidate has the id of query {query}, {asked[query].item()!r}: leave "
-            "out queries without a right answer"
-        )
+        what = f"no candidate has the id of query {query}, {asked[query].item()!r}"
+        raise InputError(f"relevant: {what}: leave out queries without a right answer")
     return _Relevance(candidates, order, begin, end, False)
 
 
@@ -228,16 +214,12 @@ class _Matching:
         self.wrong, self.right, self.seed = size - 1, right, seed
         self.shifted = distractors == "shifted"
         self.draws = 1 if self.shifted else draws
-        if self.shifted and not (right.paired and _SHIFT * self.wrong < right.candidates):
-            raise InputError(
-                f"distractors='shifted' with matching={size} needs one right candidate for "
-                f"each query, and more than {_SHIFT * self.wrong} of them: use distractors='random'"
-            )
+        what = f"matching={size} needs {self.wrong} wrong candidates for each query"
         if right.fewest_wrong < self.wrong:
-            raise InputError(
-                f"matching={size} needs {self.wrong} wrong candidates for each query, and one has "
-                f"only {right.fewest_wrong}: choose a smaller one, or matching=()"
-            )
+            raise InputError(f"{what}, and one has only {right.fewest_wrong}: choose a smaller one")
+        far = _SHIFT * self.wrong
+        if self.shifted and not (right.paired and far < right.candidates):
+            raise InputError(f"{what}, up to {far} rows after the only right one: use 'random'")
 
     def share_won(self, scores: NDArray[Any], query: int) -> float:
         """The share of draws in which the right answer comes first; scores: (candidates,)."""

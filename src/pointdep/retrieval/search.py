@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,22 +16,11 @@ from pointdep.core.ratio import RatioModel
 from pointdep.display.html_repr import card, columns
 from pointdep.errors import InputError, require_whole, unknown_name
 from pointdep.fitting.progress import Progress, Silent, show
-from pointdep.retrieval.candidate_index import (
-    CandidateIndex,
-    build_index,
-    fingerprint,
-    require_inner,
-)
-from pointdep.retrieval.inner_product import MARGIN, Vectors, best_first, nearest, ranks_of
+from pointdep.inference.scoring import spread
+from pointdep.retrieval import pairwise
+from pointdep.retrieval.candidate_index import CandidateIndex, build_index, fingerprint
 from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_metrics
-from pointdep.retrieval.pairwise import (
-    best_of_all,
-    offsets,
-    other,
-    query_scores,
-    query_vectors,
-    score_lists,
-)
+from pointdep.retrieval.pairwise import MARGIN, Vectors, other, require_inner
 
 Encode = Callable[[Any, str], Tensor]
 """Rows as a user gives them and their side, "x" or "y" -> (n, d) as the model takes them."""
@@ -42,6 +31,9 @@ Found = tuple[Tensor, Tensor]
 SIDES = ("x", "y")
 _SILENT = Silent()
 _QUERIES = 1 << 12  # searched at a time
+_BLOCK = 1 << 10  # of these, whose pairs are scored at a time
+_CELLS = 1 << 23  # log r of all replicas, alive at a time
+_LISTED_NUMBERS = 1 << 22  # that the critic keeps alive for listed pairs
 _FEW_PAIRS = 1 << 24  # log r of all replicas: this many are scored sooner than searched
 _LISTED = 1 << 20  # numbers of candidates alive at a time
 _SHORTEST, _USUAL, _LONGEST = 200, 1000, 5000  # lists of candidates to be scored
@@ -114,11 +106,9 @@ class Retrieved:
 
     def __str__(self) -> str:
         n, k = self.indices.shape
-        return (
-            f"The best {k} of {self.candidates} candidates for each of {n} queries, by "
-            f"{self.searched} ({self.quality}); {self.without_partner} queries have none of PMI "
-            "above 0"
-        )
+        best = f"The best {k} of {self.candidates} candidates for each of {n} queries"
+        none = f"{self.without_partner} queries have none of PMI above 0"
+        return f"{best}, by {self.searched} ({self.quality}); {none}"
 
 
 def retrieve(
@@ -126,17 +116,15 @@ def retrieve(
     encode: Encode,
     X: Any,
     candidates: Any,
-    k: int | None = None,
+    k: int | None,
     *,
-    queries: str = "x",
-    index: str = "flat",
-    shortlist: int | None = None,
-    progress: bool = False,
-    **options: bool,
+    queries: str,
+    progress: bool,
+    **options: Any,
 ) -> Retrieved:
     """`PointwiseDependency.retrieve`, with what reads rows of either side as `encode`.
 
-    options: exact and measure_recall.
+    options: those of `top_k`.
     """
     check_side("queries", queries)
     asked = _encode_as(encode, X, queries, "queries")
@@ -146,31 +134,10 @@ def retrieve(
     elif candidates.model_id != fingerprint(model):
         raise InputError("candidates: this index was made with another model: make it again")
     elif candidates.side == queries:
-        raise InputError(
-            f"candidates: this index holds {queries}, and the queries are {queries} too: set "
-            f"queries={other(queries)!r}, or take an index of {other(queries)}"
-        )
-    elif index not in ("flat", candidates.kind):
-        raise InputError(
-            f"index={index!r} but the candidates are a {candidates.kind} index already: leave it "
-            "out"
-        )
-    if k is None:
-        if shortlist is not None:
-            require_whole("shortlist", shortlist)
-        k = min(_DEFAULT_K, len(given), shortlist or _DEFAULT_K)
+        needed = f"set queries={other(queries)!r}, or take an index of {other(queries)}"
+        raise InputError(f"candidates: this index holds {queries}, like the queries: {needed}")
     with show("searching", enabled=progress, left="about") as shown:
-        return top_k(
-            model,
-            asked,
-            given,
-            k,
-            queries=queries,
-            index=index,
-            shortlist=shortlist,
-            progress=shown,
-            **options,
-        )
+        return top_k(model, asked, given, k, queries=queries, progress=shown, **options)
 
 
 def index_candidates(
@@ -189,10 +156,10 @@ def model_metrics(
     X: Any,
     Y: Any,
     *,
-    queries: str = "x",
-    relevant: Relevant | None = None,
+    queries: str,
+    relevant: Relevant | None,
     category_ids: Callable[[Any, str], NDArray[np.int64] | None],
-    progress: bool = False,
+    progress: bool,
     **options: Any,
 ) -> RetrievalMetrics:
     """`PointwiseDependency.retrieval_metrics`, with what reads rows of either side as `encode`.
@@ -206,7 +173,7 @@ def model_metrics(
     if relevant is None and asked == given:
         ids = category_ids(Y if queries == "x" else X, other(queries))
         relevant = None if ids is None else (ids, ids)
-    scores = query_scores(model, x, y, queries)
+    scores = pairwise.query_scores(model, x, y, queries)
     with show("ranking", enabled=progress, left="about") as shown:
 
         def watched(rows: slice) -> NDArray[np.float32]:
@@ -239,7 +206,7 @@ def top_k(
     model: RatioModel,
     asked: Tensor,
     candidates: Tensor | CandidateIndex,
-    k: int,
+    k: int | None,
     *,
     queries: str = "x",
     exact: bool = False,
@@ -253,54 +220,55 @@ def top_k(
     asked: (n, d), prepared, the queries; queries: their side; candidates: (m, e), prepared, rows of
     the other side, or an index of them. For the other options see `PointwiseDependency.retrieve`.
     """
-    check_side("queries", queries)
     require_inner(model, index)
     kind = candidates.kind if isinstance(candidates, CandidateIndex) else index
-    way = _choose_way(model, len(asked), len(candidates), k, exact, kind, shortlist)
+    if index not in ("flat", kind):
+        raise InputError(f"index={index!r} but the candidates are a {kind} index: leave it out")
+    if k is None:
+        if shortlist is not None:
+            require_whole("shortlist", shortlist)
+        k = min(_DEFAULT_K, len(candidates), shortlist or _DEFAULT_K)
+    way = _choose_way(model, (len(asked), len(candidates)), k, exact, kind, shortlist)
     if isinstance(candidates, CandidateIndex):
         made = candidates
     elif way == "all":  # needs no vectors, and no fingerprint as it is not kept
-        offset = offsets(model, candidates) if queries == "y" else None
+        offset = pairwise.offsets(model, candidates) if queries == "y" else None
         count = len(candidates)
         made = CandidateIndex(other(queries), kind, count, "", None, False, candidates, offset)
     else:
         made = build_index(model, candidates, other(queries), kind, progress)
     run = _Search(model, made, k, progress)
     if way == "all":
-        return run.result(run.all_pairs(asked), "all pairs", None)
+        return run.result(run.all_pairs(asked), "all pairs")
     sample = run.sample_queries(len(asked) if measure_recall else 0)
     if way == "inner":
         wanted = min(max(k + MARGIN, shortlist or 0), made.count)
         found = run.by_inner_product(asked, wanted)
         words = f"{kind} search of inner products"
         if kind == "flat":
-            return run.result(found, words, None)
+            return run.result(found, words)
     else:
         # Half of the sample chooses the length, so that the recall of the others is unbiased.
         chosen_by = len(sample) // 2 if shortlist is None else 0
         length = shortlist or run.needed_length(asked[sample[:chosen_by]])
         sample = sample[chosen_by:]
         if 2 * length > made.count and shortlist is None:
-            return run.result(run.all_pairs(asked), "all pairs", None)
+            return run.result(run.all_pairs(asked), "all pairs")
         found = run.by_shortlist(asked, length)
         words = f"PMI of {length} each from a {kind} search of inner products"
-    recall = None
-    if len(sample):
-        here = found[0][sample], found[1][sample]
-        recall = _found_share(here, run.true_best(asked[sample]))
+    here = found[0][sample], found[1][sample]
+    recall = _found_share(here, run.true_best(asked[sample])) if len(sample) else None
     return run.result(found, words, (recall, len(sample)))
 
 
 def _choose_way(
-    model: RatioModel,
-    asked: int,
-    candidates: int,
-    k: int,
-    exact: bool,
-    kind: str,
-    shortlist: int | None,
+    model: RatioModel, sizes: tuple[int, int], k: int, exact: bool, kind: str, shortlist: int | None
 ) -> str:
-    """ "inner" if inner products are PMI, "lists" if they choose what is scored, or "all"."""
+    """ "inner" if inner products are PMI, "lists" if they choose what is scored, or "all".
+
+    sizes: numbers of queries and of candidates.
+    """
+    asked, candidates = sizes
     require_whole("k", k)
     if k > candidates:
         raise InputError(f"k={k} but there are only {candidates} candidates: choose a smaller k")
@@ -339,41 +307,88 @@ class _Search:
         assert self.index.vectors is not None
         return self.index.vectors
 
+    @property
+    def rows(self) -> Tensor:
+        assert self.index.rows is not None
+        return self.index.rows
+
+    def embed(self, asked: Tensor) -> Found:
+        """The queries as vectors, and their own term of PMI."""
+        return pairwise.query_vectors(self.model, asked, self.queries, self.index.has_own)
+
+    def _in_parts(self, asked: Tensor, size: int, find: Callable[[Tensor], Found]) -> Found:
+        """What is found for at most `size` queries at a time."""
+        found: list[Found] = []
+        for rows in torch.split(asked, size):
+            found.append(find(rows))
+            done = min(len(found) * size, len(asked))
+            self.progress.update(done, len(asked), "queries")
+        return _joined(found)
+
     @torch.no_grad()
     def by_inner_product(self, asked: Tensor, wanted: int, exhaustive: bool = False) -> Found:
         """wanted: how many to search for; exhaustive: whatever the kind of index."""
-        found = []
-        for rows in torch.split(asked, _QUERIES):
-            vectors, own = query_vectors(self.model, rows, self.queries, self.index.has_own)
-            pmi, numbers = nearest(self.vectors, vectors, own, self.k, wanted, exhaustive)
-            found.append((pmi.cpu(), numbers.cpu()))
-            self.progress.update(min(len(found) * _QUERIES, len(asked)), len(asked), "queries")
-        return _joined(found)
+
+        def find(rows: Tensor) -> Found:
+            return pairwise.nearest(self.vectors, *self.embed(rows), self.k, wanted, exhaustive)
+
+        return self._in_parts(asked, _QUERIES, find)
 
     @torch.no_grad()
     def by_shortlist(self, asked: Tensor, length: int) -> Found:
         """By PMI itself of the `length` best by inner product."""
-        assert self.index.rows is not None
-        found, done = [], 0
-        for rows in torch.split(asked, min(max(1, _LISTED // length), _QUERIES)):
-            vectors, _ = query_vectors(self.model, rows, self.queries, self.index.has_own)
-            numbers = self.vectors.search(vectors, length).cpu()
-            offset, known = self.offset(rows), numbers.clamp(min=0)
-            pmi = score_lists(self.model, rows, self.index.rows, known, self.queries, offset)
-            pmi, numbers = best_first(pmi.masked_fill(numbers < 0, -torch.inf), numbers, self.k)
+
+        def find(rows: Tensor) -> Found:
+            numbers = self.vectors.search(self.embed(rows)[0], length).cpu()
+            pmi = self.score_lists(rows, numbers.clamp(min=0))
+            pmi = pmi.masked_fill(numbers < 0, -torch.inf)
+            pmi, numbers = pairwise.best_first(pmi, numbers, self.k)
             short = (numbers < 0).any(1)  # IVF may look into cells that hold fewer than k
             if bool(short.any()):
                 pmi[short], numbers[short] = replace(self, progress=_SILENT).all_pairs(rows[short])
-            found.append((pmi, numbers))
-            done += len(rows)
-            self.progress.update(done, len(asked), "queries")
-        return _joined(found)
+            return pmi, numbers
 
+        return self._in_parts(asked, min(max(1, _LISTED // length), _QUERIES), find)
+
+    @torch.no_grad()
+    def score_lists(self, asked: Tensor, numbers: Tensor) -> Tensor:
+        """PMI of each query with the candidates on its list. numbers: (n, s) -> (n, s)."""
+        model, given, offset = self.model, self.rows, self.offset(asked)
+        width = max(model.critic.cell_width(), asked.shape[1] + given.shape[1])
+        count = max(1, _LISTED_NUMBERS // (model.replicas * numbers.shape[1] * width))
+        found = []
+        for first in range(0, len(asked), count):
+            rows = slice(first, first + count)
+            alone = asked[rows].unsqueeze(1)  # (G, 1, d)
+            listed = given[numbers[rows].to(given.device)]  # (G, s, e)
+            sides = (alone, listed) if self.queries == "x" else (listed, alone)
+            x, y = (spread(side.to(model.constant.device), model.replicas) for side in sides)
+            at = numbers[rows].flatten().to(offset.device)
+            own = pairwise.part_of(offset, self.queries, rows, at)
+            found.append(model.log_ratio_blocks(x, y, own).mean(0).flatten(1).cpu())
+        return torch.cat(found)
+
+    @torch.no_grad()
     def all_pairs(self, asked: Tensor) -> Found:
-        """By PMI of every pair."""
-        assert self.index.rows is not None
-        offset, rows = self.offset(asked), self.index.rows
-        return best_of_all(self.model, asked, rows, self.k, self.queries, offset, self.progress)
+        """By PMI of every pair, scored in blocks."""
+        given, offset = self.rows, self.offset(asked)
+        columns = max(1, _CELLS // (self.model.replicas * min(_BLOCK, len(asked))))
+        done, total = 0, len(asked) * len(given)
+
+        def blocks(rows: slice) -> Iterator[Tensor]:
+            nonlocal done
+            for first in range(0, len(given), columns):
+                part = slice(first, first + columns)
+                own = pairwise.part_of(offset, self.queries, rows, part)
+                yield pairwise.block_pmi(self.model, asked[rows], given[part], self.queries, own)
+                done += len(asked[rows]) * len(given[part])
+                self.progress.update(done, total, "pairs")
+
+        found = []
+        for start in range(0, len(asked), _BLOCK):
+            values, numbers = pairwise.topk_of_blocks(blocks(slice(start, start + _BLOCK)), self.k)
+            found.append(pairwise.best_first(values.cpu(), numbers.cpu(), self.k))
+        return _joined(found)
 
     def true_best(self, asked: Tensor) -> Found:
         """From all candidates, whatever the kind of index."""
@@ -384,7 +399,8 @@ class _Search:
 
     def offset(self, asked: Tensor) -> Tensor:
         """`offsets` of whichever side is x."""
-        return offsets(self.model, asked) if self.index.offset is None else self.index.offset
+        known = self.index.offset
+        return pairwise.offsets(self.model, asked) if known is None else known
 
     def sample_queries(self, asked: int) -> Tensor:
         """Numbers of the queries whose true answer is computed."""
@@ -399,15 +415,14 @@ class _Search:
         shortest = _PER_K * self.k
         if not len(asked):
             return min(max(_USUAL, shortest), self.index.count)
-        _, best = self.true_best(asked)
-        vectors, _ = query_vectors(self.model, asked, self.queries, self.index.has_own)
-        ranks = ranks_of(self.vectors, vectors, best).flatten().sort().values
+        best = self.true_best(asked)[1]
+        ranks = pairwise.ranks_of(self.vectors, self.embed(asked)[0], best).flatten().sort().values
         needed = math.ceil(_SLACK * (1 + int(ranks[math.ceil(_COVERED * len(ranks)) - 1])))
         longest = min(max(_LONGEST, shortest), self.index.count)
         return min(max(needed, _SHORTEST, shortest), longest)
 
     def result(
-        self, found: Found, how: str, measured: tuple[float | None, int] | None
+        self, found: Found, how: str, measured: tuple[float | None, int] | None = None
     ) -> Retrieved:
         """measured: the recall and the number of queries it is from; None if nothing was missed."""
         pmi, numbers = (part.numpy() for part in found)
@@ -416,7 +431,7 @@ class _Search:
 
 
 def _joined(parts: list[Found]) -> Found:
-    pmi, numbers = (torch.cat(side) for side in zip(*parts, strict=True))
+    pmi, numbers = (torch.cat(side).cpu() for side in zip(*parts, strict=True))
     return pmi, numbers
 
 

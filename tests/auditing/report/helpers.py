@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import torch
 
 from pointdep.auditing.result import Audit, Contamination
 from pointdep.errors import Flag
-from pointdep.inference.checks import check_matrix
+from pointdep.inference.checks import check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate
 
 
@@ -18,7 +19,9 @@ def gaussian_check(rows=200, correlation=0.8, wrong=1.0):
     y = correlation * x + np.sqrt(1 - correlation**2) * random.normal(size=(rows, 1))
     rest = 1 - correlation**2
     exponent = correlation**2 * (x**2 + y.T**2) - 2 * correlation * x * y.T
-    return check_matrix(wrong * (-0.5 * np.log(rest) - exponent / (2 * rest)))
+    log_ratio = torch.from_numpy(wrong * (-0.5 * np.log(rest) - exponent / (2 * rest)))
+    pairs = torch.eye(rows)[None]
+    return check_log_ratio(log_ratio[None], pairs, 1 - pairs)
 
 
 def make_audit(pmi, *, suspects=None, flags=(), labels=None, check=None, **columns):

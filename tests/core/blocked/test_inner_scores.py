@@ -46,15 +46,6 @@ def assert_same(case, drawn, tolerance):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("cells", [1, 7, 1000])
-def test_against_loops(name, cells):
-    drawn = draw(n=5, e=2, cells=cells)
-    eye = torch.eye(5, dtype=torch.float64)
-    expected = CASES[name].by_hand(drawn.matrix, eye, 1 - eye)
-    assert CASES[name](drawn.inner).item() == pytest.approx(expected, rel=1e-11)
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_weights(name, weights):
     for lead in ((), (3,)):
@@ -97,16 +88,6 @@ def test_parts_are_one_batch(data):
 def test_float32(name):
     drawn = draw((2,), 301, 16, cells=9000, dtype=torch.float32, scale=0.5, own=1)
     assert_same(CASES[name], drawn, 1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_gradcheck(name):
-    drawn = draw((2,), 5, 2, cells=6, weights="rows and ids", own=2)
-
-    def value(*inputs):
-        return CASES[name](InnerScores(*inputs, cells=6), **drawn.inner_weights)
-
-    assert torch.autograd.gradcheck(value, drawn.inputs)
 
 
 @pytest.mark.parametrize(
@@ -229,12 +210,9 @@ def test_second_derivatives(name):
     [
         (lambda x: InnerScores(x, torch.zeros(4, 2)), "no inner products"),
         (lambda x: InnerScores(x, torch.zeros(2, 4, 3)), "no inner products"),
-        (lambda x: objectives.js(InnerScores(x, torch.zeros(5, 3))), "4 rows of x and 5 of y"),
+        (lambda x: objectives.js(InnerScores(x, torch.zeros(5, 3))), "square"),
         (lambda x: objectives.pc(InnerScores(x[:1], x[:1])), "one pair"),
-        (
-            lambda x: objectives.pc(InnerScores(x, x), product=torch.ones(4, 3)),
-            "weights",
-        ),
+        (lambda x: objectives.pc(InnerScores(x, x), product=torch.ones(4, 3)), "weights"),
         (lambda x: objectives.cpc(InnerScores(x, x), joint=torch.ones(4, 4)), "joint.*diagonal"),
         (lambda x: InnerScores(x, x) - torch.ones((), requires_grad=True), "no gradient"),
         (lambda x: (InnerScores(x, x) - torch.ones(())).linked(torch.exp), "link"),

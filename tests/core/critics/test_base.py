@@ -1,27 +1,19 @@
-"""What every kind of critic does alike."""
+"""Critics of every kind alike, and layers with a leading replica dimension."""
 
 import copy
+import math
 
 import pytest
 import torch
+from torch import nn
 
 from pointdep.core import objectives
-from pointdep.core.critics import CRITICS, Critic
+from pointdep.core.critics import CRITICS, Critic, ReplicaLinear, ReplicaMLP
 
 from .kinds import KINDS, X_DIM, build, draw, x_dim, y_dim
 
 R = 3
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-@every_kind
-def test_pairs_are_the_diagonal_of_the_matrix(kind):
-    critic = build(kind, R)
-    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
-    pairs, matrix = critic.pairs(x, y), critic.matrix(x, y)
-    assert pairs.shape == (R, 6)
-    assert matrix.shape == (R, 6, 6)
-    torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
 
 
 @every_kind
@@ -63,22 +55,6 @@ def test_blocks_keep_to_their_budget():
 
 
 @every_kind
-def test_replicas_are_the_single_critics(kind):
-    critic = build(kind, R)
-    x, y = draw(R, 5, x_dim(kind), seed=7), draw(R, 6, y_dim(kind), seed=8)
-    matrix, pairs = critic.matrix(x, y), critic.pairs(x, y[:, :5])
-    for r in range(R):
-        single = critic.select([r])
-        assert single.replicas == 1
-        torch.testing.assert_close(single.matrix(x[r : r + 1], y[r : r + 1])[0], matrix[r])
-        torch.testing.assert_close(single.pairs(x[r : r + 1], y[r : r + 1, :5])[0], pairs[r])
-    assert not torch.allclose(
-        critic.matrix(x[:1].expand_as(x), y[:1].expand_as(y))[0],
-        critic.matrix(x[:1].expand_as(x), y[:1].expand_as(y))[1],
-    )
-
-
-@every_kind
 def test_select_reorders_and_copies(kind):
     critic = build(kind, R)
     before = copy.deepcopy(critic.state_dict())
@@ -94,18 +70,6 @@ def test_select_reorders_and_copies(kind):
     assert critic.replicas == R
     for name, tensor in critic.state_dict().items():
         assert torch.equal(tensor, before[name])
-
-
-@every_kind
-def test_selected_critic_has_gradients_of_its_own(kind):
-    critic = build(kind, R)
-    x, y = draw(R, 4, x_dim(kind), seed=9), draw(R, 4, y_dim(kind), seed=10)
-    chosen = critic.select([1])
-    chosen.matrix(x[1:2], y[1:2]).square().sum().backward()
-    for parameter in chosen.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.shape == parameter.shape
-    assert all(parameter.grad is None for parameter in critic.parameters())
 
 
 @every_kind
@@ -181,18 +145,70 @@ def test_reset_draws_each_replica_from_its_own_generator(kind):
         assert not torch.equal(first[name][0], first[name][1])
 
 
-def test_reset_needs_a_generator_per_replica():
+@pytest.mark.parametrize("kind", ["concat", "separable", "bilinear", "inner"])
+def test_scores_rise_by_exactly_the_amounts(kind):
+    critic, amounts = build(kind, R), draw(R)
+    x, y = draw(R, 4, x_dim(kind), seed=7), draw(R, 6, y_dim(kind), seed=8)
+    before = critic.matrix(x, y)
+    critic.raise_scores(amounts)
+    torch.testing.assert_close(critic.matrix(x, y), before + amounts[:, None, None])
+    torch.testing.assert_close(
+        critic.pairs(x, y[:, :4]), critic.matrix(x, y[:, :4]).diagonal(0, 1, 2)
+    )
+
+
+def test_mistakes():
     with pytest.raises(ValueError, match="zip"):
         KINDS["concat"](3).reset([torch.Generator()])
-
-
-def test_base_class_leaves_scoring_to_its_kinds():
-    critic = Critic(2)
-    with pytest.raises(NotImplementedError):
-        critic.pairs(draw(2, 3, 3), draw(2, 3, 3))
-    with pytest.raises(NotImplementedError):
-        critic.matrix(draw(2, 3, 3), draw(2, 3, 3))
+    for call in (Critic(2).pairs, Critic(2).matrix):
+        with pytest.raises(NotImplementedError):
+            call(draw(2, 3, 3), draw(2, 3, 3))
 
 
 def test_names_offered_to_the_user():
     assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")
+
+
+# Layers with one set of weights per replica.
+
+
+def generators(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("lead", [(), (4,), (4, 2)])
+def test_linear_is_a_linear_layer_per_replica(bias, lead):
+    layer = ReplicaLinear(3, 5, 2, bias=bias).double()
+    layer.reset(generators(0, 1, 2))
+    x = draw(3, *lead, 5)
+    out = layer(x)
+    assert out.shape == (3, *lead, 2)
+    for r in range(3):
+        expected = x[r] @ layer.weight[r] + (layer.bias[r, 0] if bias else 0.0)
+        torch.testing.assert_close(out[r], expected)
+
+
+def test_initial_weights_follow_those_of_torch():
+    """Uniform within +-1/sqrt(fan_in), as nn.Linear draws them."""
+    layer, bound = ReplicaLinear(2, 64, 500), 1 / 8
+    layer.reset(generators(0, 1))
+    plain = nn.Linear(64, 500)
+    for parameter in (layer.weight, layer.bias):
+        assert parameter.abs().max() <= bound
+        assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    assert layer.weight.std().item() == pytest.approx(plain.weight.std().item(), rel=0.05)
+    assert abs(layer.weight.mean().item()) < 1e-3
+
+
+def test_perceptron_has_no_activation_after_its_last_layer():
+    mlp = ReplicaMLP(1, [3, 8, 8, 4], "relu").double()
+    mlp.reset(generators(7))
+    x = draw(1, 20, 3)
+    hidden = x[0]
+    for position, layer in enumerate(mlp.layers):
+        hidden = hidden @ layer.weight[0] + layer.bias[0]
+        if position < 2:
+            hidden = hidden.clamp(min=0)
+    torch.testing.assert_close(mlp(x)[0], hidden)
+    assert (mlp(x) < 0).any()

@@ -49,20 +49,6 @@ def test_equals_a_perceptron_on_the_concatenation(activation, hidden):
         torch.testing.assert_close(matrix[r], plain(rows).view(6, 4))
 
 
-def test_gradient_equals_that_of_a_perceptron():
-    critic = ConcatCritic(1, 3, 5, hidden=(6,)).double()
-    critic.reset([torch.Generator().manual_seed(4)])
-    x, y = draw(1, 6, 3, seed=5), draw(1, 4, 5, seed=6)
-    critic.matrix(x, y).square().mean().backward()
-    plain = perceptron(critic, 0, "silu")
-    rows = torch.cat([x[0].repeat_interleave(4, 0), y[0].repeat(6, 1)], -1)
-    plain(rows).square().mean().backward()
-    halves = torch.cat([critic.x_half.weight.grad[0], critic.y_half.weight.grad[0]], 0)
-    torch.testing.assert_close(halves.T, plain[0].weight.grad)
-    torch.testing.assert_close(critic.x_half.bias.grad[0, 0], plain[0].bias.grad)
-    torch.testing.assert_close(critic.rest.layers[0].weight.grad[0].T, plain[2].weight.grad)
-
-
 def test_first_layer_is_scaled_by_both_inputs():
     """Each half alone would start wider than the layer on [x, y] that it is part of."""
     critic = ConcatCritic(1, 40, 60, hidden=(200,))
@@ -70,26 +56,6 @@ def test_first_layer_is_scaled_by_both_inputs():
     for half in (critic.x_half, critic.y_half):
         assert 0.099 < half.weight.abs().max() <= 0.1
     assert critic.y_half.bias is None
-
-
-def test_cell_width_counts_what_a_cell_keeps_alive():
-    assert ConcatCritic(1, 3, 5, hidden=(9, 6)).cell_width() == 15
-
-
-@pytest.mark.parametrize("pair_dtype", [None, torch.float64])
-@pytest.mark.parametrize("hidden", [(7,), (9, 6), (5, 8, 4)])
-def test_scores_rise_by_exactly_the_amounts(hidden, pair_dtype):
-    critic = ConcatCritic(3, 3, 5, hidden=hidden, activation="relu").double()
-    critic.reset([torch.Generator().manual_seed(seed) for seed in range(3)])
-    critic.pair_dtype = pair_dtype
-    x, y = draw(3, 6, 3, seed=2), draw(3, 4, 5, seed=3)
-    amounts = torch.tensor([0.0, 2.5, -1.0], dtype=torch.float64)
-    before = critic.matrix(x, y), critic.pairs(x[:, :4], y)
-    critic.raise_scores(amounts)
-    after = critic.matrix(x, y), critic.pairs(x[:, :4], y)
-    torch.testing.assert_close(after[0] - before[0], amounts[:, None, None].expand(3, 6, 4))
-    torch.testing.assert_close(after[1] - before[1], amounts[:, None].expand(3, 4))
-    assert all(parameter.requires_grad for parameter in critic.parameters())
 
 
 # Replicas, rows of x, rows of y, units of the first layer and of the second.
@@ -154,10 +120,6 @@ class TestAgainstAutograd:
             assert found.shape == tensor.shape
             torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10, msg=name)
 
-    @pytest.mark.parametrize("shape", SHAPES[:3], ids=str)
-    def test_finite_differences(self, shape):
-        assert torch.autograd.gradcheck(lambda *t: pair_scores(torch.float64, *t), make(shape))
-
     @every_shape
     def test_all_replicas_at_once(self, shape, monkeypatch):
         """The way of a GPU, less its compiler."""
@@ -210,13 +172,6 @@ class TestPrecision:
         assert off(grads[-1], wanted_grads[-1]) < 1e-5
         assert min(off(*pair) for pair in zip(grads[:5], wanted_grads[:5], strict=True)) > 1e-4
 
-    def test_float32(self):
-        (scores, grads), (wanted_scores, wanted_grads) = both(
-            make((2, 24, 24, 64, 64), torch.float32), torch.float32
-        )
-        assert off(scores, wanted_scores) < 1e-6
-        assert max(off(*pair) for pair in zip(grads, wanted_grads, strict=True)) < 1e-4
-
 
 class TestReplicas:
     @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -229,18 +184,6 @@ class TestReplicas:
         assert spoilt_scores[1].isnan().all()
         for found, wanted in ((spoilt_scores, scores), *zip(spoilt_grads, grads, strict=True)):
             assert torch.equal(found[[0, 2]], wanted[[0, 2]])
-
-    def test_each_is_as_alone(self):
-        tensors = make((3, 5, 7, 4, 6))
-        (scores, grads), _ = both(tensors)
-        grad = draw(3, 5, 7, seed=9)
-        for r in range(3):
-            alone = [t.detach()[r : r + 1].clone().requires_grad_() for t in tensors]
-            found = with_gradients(
-                lambda *t: pair_scores(torch.float64, *t), alone, grad[r : r + 1]
-            )
-            torch.testing.assert_close(found[0][0], scores[r])
-            torch.testing.assert_close(found[1], tuple(g[r : r + 1] for g in grads))
 
 
 class TestInTheCritic:
@@ -269,13 +212,6 @@ class TestInTheCritic:
         wanted = critic.matrix(x, y)
         critic.pair_dtype = torch.bfloat16
         assert not critic.fusable
-        assert torch.equal(critic.matrix(x, y), wanted)
-
-    def test_more_dimensions_go_the_plain_way(self):
-        critic, x, y = self.make(), draw(2, 3, 6, 3, seed=1), draw(2, 3, 4, 5, seed=2)
-        wanted = critic.matrix(x, y)
-        critic.pair_dtype = torch.bfloat16
-        assert critic.fusable
         assert torch.equal(critic.matrix(x, y), wanted)
 
 
@@ -317,12 +253,3 @@ class TestOnePartAThread:
         assert torch.get_num_threads() == 3
         pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
         assert seen[4:] == [(3, False)]
-
-    def test_what_goes_wrong_in_one_is_raised(self, threads, monkeypatch):
-        threads(2)
-        monkeypatch.setattr(concat, "_CACHED", 1)
-        tensors = make((3, 5, 5, 4, 3))
-        tensors[2] = tensors[2][:, :2]
-        with pytest.raises(RuntimeError, match="batch2"), one_part_a_thread():
-            pair_scores(torch.float64, *tensors)
-        assert torch.get_num_threads() == 2

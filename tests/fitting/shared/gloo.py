@@ -18,14 +18,14 @@ import torch.distributed as dist
 from torch import nn
 
 from pointdep import PointwiseDependency
-from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics import build_critic
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import stream_rows
 from pointdep.fitting import engine as engine_module
-from pointdep.fitting.batches import LeanCells, TrainingOptions
+from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Silent
@@ -33,9 +33,10 @@ from pointdep.fitting.sharing import Sharing
 from pointdep.fitting.splits import make_splits
 from pointdep.fitting.streamed_batches import StreamedBatches
 
+from ..helpers import X_DIM, Y_DIM, model_of
+
 WORLDS = (2, 3)
 STEPS = 20
-X_DIM, Y_DIM = 3, 4
 KEYS = ("pc", "mine", "drf", "cpc", "dv")
 
 
@@ -102,24 +103,18 @@ def pairs(n: int, dims: tuple[int, int] = (X_DIM, Y_DIM), seed: int = 0) -> tupl
 def trained(kind: str, processes: Processes) -> dict[str, torch.Tensor]:
     """The parameters of replicas with different objectives after 20 steps, in float64."""
     critic, block, grouped, wide = TRAINED[kind]
-    critic = critic if isinstance(critic, str) else critic()
-    sizes = {"hidden": (8,), "embedding_dim": 4, "wide": wide}
-    made = build_critic(critic, len(KEYS), X_DIM, Y_DIM, **sizes)
-    made.reset(replica_generators(0, len(KEYS)))
-    maps = Standardizer(len(KEYS), X_DIM), Standardizer(len(KEYS), Y_DIM)
-    model = RatioModel(made, *maps, [METHODS[key] for key in KEYS]).double()
+    model = model_of(KEYS, critic=critic if isinstance(critic, str) else critic(), wide=wide)
     x, y = (torch.from_numpy(side) for side in pairs(200))
     options = TrainingOptions(
         batch_size=20, block=block, learning_rate=1e-2, max_epochs=1, min_steps=STEPS, average=0.0
     )
     torch.manual_seed(3)  # for what the critic of wide data drops
-    groups = torch.arange(200) // 2 if grouped else None
-    codes = None if groups is None else groups.numpy()
+    codes = np.arange(200) // 2 if grouped else None
     splits = make_splits(200, folds=len(KEYS), groups=codes, seed=1)
-    more = {"groups": groups, "progress": Silent(), "processes": processes}
     with laid_out(kind):
-        engine = Engine(model, x, y, splits, options, **more)
-    assert isinstance(engine.held_out, LeanCells) == ("lean" in kind)
+        rows = SplitRows(x, y, splits, codes)
+        engine = Engine(model, rows, options, progress=Silent(), processes=processes)
+    assert engine.held_out.lean == ("lean" in kind)
     found = engine.run()
     history = torch.tensor([[entry[k] for k in ("train", "stop")] for entry in found.history])
     return {**model.critic.state_dict(), "history": history}
@@ -147,7 +142,7 @@ def fitted(kind: str, distributed: bool) -> dict[str, object]:
         warnings.simplefilter("always")
         with laid_out(kind):
             model.fit(x, y)
-    stored = model.training_rows_.mapped.ordered() if model.training_rows_.streamed else []
+    stored = model.training_rows_.mapped.ordered() if hasattr(model.training_rows_, "plan") else []
     return {
         "mi": model.mutual_information().nats,
         "pmi": model.oof_pmi_,
@@ -172,7 +167,7 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     model = RatioModel(critic, *maps, [METHODS["pc"]] * 2)
     mapped = found.prepare(model)
     batches = StreamedBatches(
-        mapped.mapped, mapped.plan, batch_size=32, block=8, seed=0, max_epochs=2,
+        mapped.mapped, mapped.plan, TrainingOptions(32, 8, max_epochs=2),
         progress=Silent(), sharing=Sharing(processes, critic) if processes.several else None,
     )  # fmt: skip
     middle, scale = found.paired.encoder_x.center, found.paired.encoder_x.scale

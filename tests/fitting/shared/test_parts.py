@@ -65,11 +65,6 @@ def test_shares_of_a_row_of_things(count, size):
     assert max(every[0].sizes(count)) - min(every[0].sizes(count)) <= 1
 
 
-def test_whose_rows_are_counted():
-    assert Processes(1, 3).share == " (rows of one of 3 processes)"
-    assert Processes().share == ""
-
-
 @pytest.mark.parametrize("limit", [1 << 18, 100])
 def test_copies_counted_in_parts(limit, monkeypatch):
     from pointdep.fitting import data_flags

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
+from pointdep.core.critics.base import ReplicaLinear, ReplicaMLP
 from pointdep.errors import InputError, require_whole
 
 KERNEL_SD = 1e-4

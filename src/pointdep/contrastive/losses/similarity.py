@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from pointdep.core.blocked.sums import Job
 from pointdep.core.blocked.walk import CellWeights, best_cells
-from pointdep.core.critics import Critic, EncoderCritic, ModuleCritic, build_critic
+from pointdep.core.critics.base import Critic
+from pointdep.core.critics.build import EncoderCritic, ModuleCritic, build_critic
 from pointdep.core.precision import own_functions_apply, raised
 from pointdep.errors import InputError, require_whole, unknown_name
 

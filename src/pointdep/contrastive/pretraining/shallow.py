@@ -18,7 +18,7 @@ from pointdep.contrastive.losses.contrastive_loss import FREE_SPREAD, spread
 from pointdep.contrastive.pretraining.protocols import METHOD_OF, Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, mix
 from pointdep.contrastive.views import halves
-from pointdep.core.critics.layers import ReplicaLinear
+from pointdep.core.critics.base import ReplicaLinear
 from pointdep.core.methods import Method, get_method
 from pointdep.core.precision import no_autocast
 from pointdep.core.ratio import MethodGroups

@@ -26,6 +26,7 @@ from pointdep.core.blocked.walk import (
     Others,
     Pairs,
     cells_at_hand,
+    require_pairs,
 )
 from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
@@ -93,10 +94,6 @@ class InnerScores:
         return (*self._lead, self._parts * self.x.shape[-2], self.y.shape[-2])
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def dtype(self) -> torch.dtype:
         return self.x.dtype
 
@@ -126,16 +123,7 @@ class InnerScores:
 
     def require_pairs(self) -> None:
         """Refuse what has no diagonal of pairs, or nothing beside it."""
-        n, m = self.x.shape[-2], self.y.shape[-2]
-        if n != m:
-            raise InputError(
-                f"{n} rows of x and {m} of y are not pairs: give `joint` and `product` weights "
-                "that say which cells are samples of which distribution"
-            )
-        if n < 2:
-            raise InputError(
-                "a batch of one pair has no product samples: at least two rows are needed"
-            )
+        require_pairs((self.x.shape[-2], self.y.shape[-2]))
 
     def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""
@@ -196,11 +184,9 @@ class InnerScores:
         return self._total(self._cell_weights(weights))
 
     def _of_each(self, change: Callable[[Tensor], Tensor]) -> InnerScores:
-        own_x, own_y, shift = (
-            None if part is None else change(part) for part in (self.own_x, self.own_y, self.shift)
-        )
-        x, y = change(self.x), change(self.y)
-        return replace(self, x=x, y=y, own_x=own_x, own_y=own_y, shift=shift)
+        parts = {name: getattr(self, name) for name in ("x", "y", "own_x", "own_y", "shift")}
+        changed: dict[str, Any] = {n: change(part) for n, part in parts.items() if part is not None}
+        return replace(self, **changed)
 
     @property
     def _lead(self) -> torch.Size:

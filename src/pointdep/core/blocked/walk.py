@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -90,6 +90,27 @@ def spans(total: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
+def require_pairs(shape: tuple[int, ...]) -> None:
+    """Refuse scores of a shape without a diagonal of pairs, or with nothing beside it."""
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise InputError(
+            f"scores of shape {tuple(shape)} are not a square matrix of pairs: give `joint` and "
+            "`product` weights that say which cells are samples of which distribution"
+        )
+    if shape[-1] < 2:
+        raise InputError("a batch of one pair has no product samples: at least two rows are needed")
+
+
+def expanded(weights: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The weights at the shape of the scores."""
+    try:
+        return weights.expand(shape)
+    except RuntimeError:
+        raise InputError(
+            f"weights of shape {tuple(weights.shape)} do not fit scores of shape {tuple(shape)}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Row i and column i are a pair, of weight `rows[..., i]` (1 if omitted)."""
@@ -129,16 +150,6 @@ def _at(tensor: Tensor | None, index: Any) -> Tensor | None:
     return None if tensor is None else tensor[index]
 
 
-class CellWeights(Protocol):
-    """Weights of the cells of L matrices that are never written down as matrices."""
-
-    def block(self, at: Block) -> Tensor | None:
-        """Weights or a mask that broadcast against the block; None if all are one."""
-
-    def row_sums(self) -> Tensor:
-        """(L, n), whole numbers or float64."""
-
-
 class OtherCells:
     """Cells whose row and column differ in their ids: `Others`, of matrices of any shape.
 
@@ -158,6 +169,7 @@ class OtherCells:
         self.period = period or x.shape[1]
 
     def block(self, at: Block) -> Tensor | None:
+        """Weights or a mask that broadcast against the block; None if all are one."""
         mask = self._mask(at)
         if self.rows is None:
             return mask
@@ -180,6 +192,7 @@ class OtherCells:
         return (rows[:, None] != columns).unsqueeze(0)
 
     def row_sums(self) -> Tensor:
+        """(L, n), whole numbers or float64."""
         if self.ids is None:
             if self.rows is None:
                 return torch.full(self.shape, self.shape[1] - 1, device=self.device)
@@ -206,12 +219,7 @@ class Dense:
 
     def __init__(self, weights: Tensor, shape: tuple[int, ...], parts: int) -> None:
         """weights: broadcast against scores of this shape, (..., parts n, m)."""
-        try:
-            weights = weights.expand(shape)
-        except RuntimeError:
-            raise InputError(
-                f"weights of shape {tuple(weights.shape)} do not fit scores of shape {shape}"
-            ) from None
+        weights = expanded(weights, shape)
         self.weights: Tensor = weights.reshape(-1, parts, shape[-2] // parts, shape[-1])
 
     def block(self, at: Block) -> Tensor:
@@ -233,6 +241,9 @@ class Dense:
             )
         return found
 
+
+CellWeights = OtherCells | Dense
+"""Weights of the cells of L matrices: `block` gives those of a block, and `row_sums` (L, n)."""
 
 Step = Callable[..., Any]
 _numbers = itertools.count()

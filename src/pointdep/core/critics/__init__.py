@@ -13,39 +13,16 @@ from pointdep.core.registry import Registry, import_path, is_path
 
 if TYPE_CHECKING:
     from pointdep.core.critics.base import Critic
-    from pointdep.core.critics.build import build_critic, critic_class, replica_generators
-    from pointdep.core.critics.concat import ConcatCritic
-    from pointdep.core.critics.inner import BilinearCritic, InnerProductCritic, SeparableCritic
-    from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP
-    from pointdep.core.critics.user import EncoderCritic, ModuleCritic
 
-_HOMES = ("base", "build", "concat", "inner", "layers", "user")
-
-__all__ = [
-    "ACTIVATIONS",
-    "CRITICS",
-    "BilinearCritic",
-    "ConcatCritic",
-    "Critic",
-    "EncoderCritic",
-    "InnerProductCritic",
-    "ModuleCritic",
-    "ReplicaLinear",
-    "ReplicaMLP",
-    "SeparableCritic",
-    "build_critic",
-    "critic_class",
-    "register_critic",
-    "replica_generators",
-]
+_HOMES = ("base", "build", "concat", "inner")
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(f"{__name__}.{home}")
-            if hasattr(module, name):
-                return getattr(module, name)
+    """The classes and functions of the modules here, imported when they are asked for."""
+    for home in _HOMES if not name.startswith("_") else ():
+        module = importlib.import_module(f"{__name__}.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

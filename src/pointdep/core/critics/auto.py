@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pointdep.core.critics.base import Critic
+from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
-from pointdep.core.critics.layers import SideNet
 from pointdep.core.linear import Canonical, gaussian_terms
-from pointdep.core.transforms import CanonicalMap
+from pointdep.core.transforms import CanonicalMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
@@ -32,7 +32,16 @@ class _ClosedFormCritic(Critic):
 
     def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
         super().__init__(replicas)
-        self.register_buffer("correlations", torch.zeros(replicas, min(x_dim, y_dim)))
+        self.correlations = nn.Buffer(torch.zeros(replicas, min(x_dim, y_dim)))
+
+    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
+        u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
+        own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
+        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+
+    def _coordinates(self, rows: Tensor, side: str) -> Tensor:
+        """Canonical coordinates of x or y: (R, ..., n, d) -> (R, ..., n, k)."""
+        raise NotImplementedError
 
 
 class ResidualCritic(_ClosedFormCritic):
@@ -75,10 +84,7 @@ class ResidualCritic(_ClosedFormCritic):
         self.silence()
 
     def set_canonical(self, replica: int, found: Canonical) -> None:
-        self.correlations[replica] = 0.0
-        self.correlations[replica, : len(found.correlations)] = found.correlations.to(
-            self.correlations
-        )
+        fill(self.correlations[replica], found.correlations)
 
     def silence(self) -> None:
         for parameter in self.net.rest.layers[-1].parameters():
@@ -94,32 +100,28 @@ class ResidualCritic(_ClosedFormCritic):
         return self.silent
 
     def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        own, _, cross = self._terms(x, x)
+        u = self._coordinates(x, "x")
+        own, _, cross = gaussian_terms(u, u, self.correlations)
         return cross, own
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
-        own = self._terms(y, y)[1]
-        return y[..., : self.correlations.shape[1]], own
+        v = self._coordinates(y, "y")
+        return v, gaussian_terms(v, v, self.correlations)[1]
 
     def cell_width(self) -> int:
         return self.net.cell_width()
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        own_x, own_y, cross = self._terms(x, y)
-        together = (cross * y[..., : cross.shape[-1]]).sum(-1)
-        return self.net.pairs(x, y) + (own_x + own_y + together)
+        u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
+        own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
+        return self.net.pairs(x, y) + (own_x + own_y + (cross * v).sum(-1))
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         return self.net.matrix(x, y) + self.closed_form(x, y)
 
-    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
-        own_x, own_y, cross = self._terms(x, y)
-        together = cross @ y[..., : cross.shape[-1]].transpose(-1, -2)
-        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + together
-
-    def _terms(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        k = self.correlations.shape[1]
-        return gaussian_terms(x[..., :k], y[..., :k], self.correlations)
+    def _coordinates(self, rows: Tensor, side: str) -> Tensor:
+        del side  # a `CanonicalMap` has been there
+        return rows[..., : self.correlations.shape[1]]
 
 
 class TowersCritic(_ClosedFormCritic):
@@ -136,11 +138,6 @@ class TowersCritic(_ClosedFormCritic):
     separable = True
     draws = True
     is_mixture = True
-    x_mean: Tensor
-    y_mean: Tensor
-    x_weight: Tensor
-    y_weight: Tensor
-    mixture: Tensor
 
     def __init__(
         self,
@@ -153,19 +150,14 @@ class TowersCritic(_ClosedFormCritic):
         activation: str = "relu",
     ) -> None:
         super().__init__(replicas, x_dim, y_dim)
-        self.towers = SeparableCritic(
-            replicas,
-            x_dim,
-            y_dim,
-            hidden=hidden,
-            embedding_dim=embedding_dim,
-            activation=activation,
-        )
+        how: dict[str, Any] = {"hidden": hidden, "activation": activation}
+        self.towers = SeparableCritic(replicas, x_dim, y_dim, embedding_dim=embedding_dim, **how)
         kept = min(x_dim, y_dim)
-        for side, dim in (("x", x_dim), ("y", y_dim)):
-            self.register_buffer(f"{side}_mean", torch.zeros(replicas, dim))
-            self.register_buffer(f"{side}_weight", torch.zeros(replicas, dim, kept))
-        self.register_buffer("mixture", torch.tensor([0.0, 1.0, 0.0]).repeat(replicas, 1))
+        self.x_mean: Tensor = nn.Buffer(torch.zeros(replicas, x_dim))
+        self.x_weight: Tensor = nn.Buffer(torch.zeros(replicas, x_dim, kept))
+        self.y_mean: Tensor = nn.Buffer(torch.zeros(replicas, y_dim))
+        self.y_weight: Tensor = nn.Buffer(torch.zeros(replicas, y_dim, kept))
+        self.mixture: Tensor = nn.Buffer(torch.tensor([0.0, 1.0, 0.0]).repeat(replicas, 1))
 
     @classmethod
     def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:
@@ -178,15 +170,10 @@ class TowersCritic(_ClosedFormCritic):
 
     def set_canonical(self, replica: int, found: Canonical) -> None:
         kept = min(len(found.correlations), self.correlations.shape[1])
-        for place, values in (
-            (self.x_weight, found.x_weight),
-            (self.y_weight, found.y_weight),
-            (self.correlations, found.correlations),
-        ):
-            place[replica] = 0.0
-            place[replica, ..., :kept] = values[..., :kept].to(place)
-        self.x_mean[replica] = found.x_mean.to(self.x_mean)
-        self.y_mean[replica] = found.y_mean.to(self.y_mean)
+        for name in ("x_weight", "y_weight", "correlations"):
+            fill(getattr(self, name)[replica], getattr(found, name)[..., :kept])
+        fill(self.x_mean[replica], found.x_mean)
+        fill(self.y_mean[replica], found.y_mean)
 
     def set_mixture(self, closed_form: float, network: float, shift: float) -> None:
         self.mixture[:] = self.mixture.new_tensor([closed_form, network, shift])
@@ -198,17 +185,12 @@ class TowersCritic(_ClosedFormCritic):
     def silent(self) -> bool:
         return not bool(self.mixture[:, 1].any())
 
-    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        if self.training:
-            return self.towers.pairs(*self._dropped(x, y))
-        return super().pairs(x, y)
-
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         if self.training:
             return self.towers.matrix(*self._dropped(x, y))
         return super().matrix(x, y)
 
-    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def factors(self, x: Tensor, y: Tensor) -> Factors:
         if self.training:
             return self.towers.factors(*self._dropped(x, y))
         return super().factors(x, y)
@@ -216,15 +198,10 @@ class TowersCritic(_ClosedFormCritic):
     def network(self, x: Tensor, y: Tensor) -> Tensor:
         return self.towers.matrix(x, y)
 
-    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
-        u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
-        own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
-        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
-
     def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
         a, b, c = self._mixture(x.ndim)
-        vector, own = self.towers.embed_x(x) * b.unsqueeze(-1), c + b * self._bias(x.ndim)
-        own = own.expand(x.shape[:-1])
+        bias = self.towers.bias.view(-1, *[1] * (x.ndim - 2))
+        vector, own = self.towers.embed_x(x) * b.unsqueeze(-1), (c + b * bias).expand(x.shape[:-1])
         if not bool(self.mixture[:, 0].any()):
             return vector, own
         u = self._coordinates(x, "x")
@@ -244,27 +221,23 @@ class TowersCritic(_ClosedFormCritic):
         a, b, c = self.mixture.view(-1, 3, *[1] * (ndim - 2)).unbind(1)
         return a, b, c
 
-    def _bias(self, ndim: int) -> Tensor:
-        return self.towers.bias.view(-1, *[1] * (ndim - 2))
-
     def _coordinates(self, rows: Tensor, side: str) -> Tensor:
-        """Canonical coordinates of x or y: (R, ..., n, d) -> (R, ..., n, k)."""
         mean, weight = getattr(self, f"{side}_mean"), getattr(self, f"{side}_weight")
         flat = rows.reshape(rows.shape[0], -1, rows.shape[-1]) - mean.unsqueeze(1)
         return torch.bmm(flat, weight).view(*rows.shape[:-1], -1)
 
     def _dropped(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The same inputs for all replicas, so that none depends on which others still train."""
+        """The same inputs for all replicas, so that none depends on which others still train.
+
+        A part of a batch drops what it would drop in the whole.
+        """
 
         def drop(rows: Tensor) -> Tensor:
-            kept = self._draw(rows) >= _DROPPED
-            return rows * (kept / (1.0 - _DROPPED))
+            if self.batch_part is None:
+                drawn = torch.rand(rows.shape[1:], device=rows.device)
+            else:
+                count, own = self.batch_part
+                drawn = torch.rand((count, rows.shape[-1]), device=rows.device)[own]
+            return rows * ((drawn >= _DROPPED) / (1.0 - _DROPPED))
 
         return drop(x), drop(y)
-
-    def _draw(self, rows: Tensor) -> Tensor:
-        """Uniform numbers for rows: (R, ..., n, d); a part has those it would have in the whole."""
-        if self.batch_part is None:
-            return torch.rand(rows.shape[1:], device=rows.device)
-        count, own = self.batch_part
-        return torch.rand((count, rows.shape[-1]), device=rows.device)[own]

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pointdep.core.transforms import CanonicalMap, Standardizer
 
 if TYPE_CHECKING:
     from pointdep.core.linear import Canonical
+
+Factors = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+"""Vectors of x and of y, whose inner products are scores, and the terms of x and of y alone."""
 
 
 class Critic(nn.Module):
@@ -72,6 +78,7 @@ class Critic(nn.Module):
     pair_dtype: torch.dtype | None = None
     # Of a batch that several processes share: its rows, and which of them are given here.
     batch_part: tuple[int, slice] | None = None
+    copies: nn.ModuleList  # one module per replica, if it is not stacked
     correlations: Tensor  # (R, k), the canonical correlations of a closed form
 
     def __init__(self, replicas: int) -> None:
@@ -105,12 +112,9 @@ class Critic(nn.Module):
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of all pairs. x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, m)."""
-        vector_x, vector_y, own_x, own_y = self.factors(x, y)
-        scores = vector_x @ vector_y.transpose(-1, -2)
-        scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
-        return scores if own_y is None else scores + own_y.unsqueeze(-2)
+        return inner_matrix(*self.factors(x, y))
 
-    def factors(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def factors(self, x: Tensor, y: Tensor) -> Factors:
         """What `matrix` is made of: vectors of x and of y, and the terms of each alone.
 
         x: (R, ..., n, dx), y: (R, ..., m, dy) -> (R, ..., n, e), (R, ..., m, e), (R, ..., n) and
@@ -177,13 +181,9 @@ class Critic(nn.Module):
         widest = max(1, math.isqrt(cells), cells // max(1, x.shape[1]))
         columns = max(1, math.ceil(y.shape[1] / math.ceil(max(1, y.shape[1]) / widest)))
         rows = max(1, cells // columns)
-        return torch.cat(
-            [
-                torch.cat([self.matrix(a, b) for b in torch.split(y, columns, 1)], -1)
-                for a in torch.split(x, rows, 1)
-            ],
-            -2,
-        )
+        parts = torch.split(y, columns, 1)
+        found = (torch.cat([self.matrix(a, b) for b in parts], -1) for a in torch.split(x, rows, 1))
+        return torch.cat(list(found), -2)
 
     def select(self, replicas: Sequence[int]) -> Critic:
         """A copy that holds only these replicas."""
@@ -196,3 +196,99 @@ class Critic(nn.Module):
             if isinstance(part, Critic):
                 part.replicas = len(replicas)
         return chosen
+
+
+def inner_matrix(
+    vector_x: Tensor, vector_y: Tensor, own_x: Tensor | None, own_y: Tensor | None
+) -> Tensor:
+    """The scores of `Factors`: (R, ..., n, e), (R, ..., m, e) -> (R, ..., n, m)."""
+    scores = vector_x @ vector_y.transpose(-1, -2)
+    scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
+    return scores if own_y is None else scores + own_y.unsqueeze(-2)
+
+
+# Linear layers and perceptrons with one set of weights per replica.
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {"silu": F.silu, "relu": F.relu, "gelu": F.gelu, "tanh": torch.tanh, "elu": F.elu}
+)
+
+
+class ReplicaLinear(nn.Module):
+    """x: (R, ..., in) -> (R, ..., out), replica r with its own weight and bias.
+
+    `fan_in` sets the scale of the initial weights where the layer is one half of a wider one.
+    """
+
+    def __init__(
+        self, replicas: int, inputs: int, outputs: int, *, bias: bool = True, fan_in: int = 0
+    ) -> None:
+        super().__init__()
+        self.fan_in = fan_in or inputs
+        self.weight = nn.Parameter(torch.zeros(replicas, inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(replicas, 1, outputs)) if bias else None
+
+    @torch.no_grad()
+    def reset(self, generators: Sequence[torch.Generator]) -> None:
+        """PyTorch's own default for a linear layer, uniform within +-1/sqrt(fan_in)."""
+        bound = 1.0 / math.sqrt(self.fan_in)
+        for parameter in self.parameters():
+            for slice_, generator in zip(parameter, generators, strict=True):
+                drawn = torch.rand(slice_.shape, generator=generator, dtype=torch.float32)
+                slice_.copy_((2.0 * drawn - 1.0) * bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        replicas, _, outputs = self.weight.shape
+        if outputs == 1 and replicas > 1 and self.bias is not None and flat.device.type == "cpu":
+            # A batch of matrix-vector products is several times slower on a CPU than this.
+            out = (flat * self.weight.transpose(1, 2)).sum(-1, keepdim=True) + self.bias
+        elif self.bias is None:
+            out = torch.bmm(flat, self.weight)
+        else:
+            out = torch.baddbmm(self.bias, flat, self.weight)
+        return out.view(*x.shape[:-1], outputs)
+
+
+def reset_layers(module: nn.Module, generators: Sequence[torch.Generator]) -> None:
+    """Draw every layer of the module, in their order, replica r from its own generator."""
+    for layer in module.modules():
+        if isinstance(layer, ReplicaLinear):
+            layer.reset(generators)
+
+
+class ReplicaMLP(nn.Module):
+    """A perceptron through `widths`, the activation between its layers and not after the last."""
+
+    def __init__(self, replicas: int, widths: Sequence[int], activation: str) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.layers = nn.ModuleList(ReplicaLinear(replicas, a, b) for a, b in pairwise(widths))
+
+    reset = reset_layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        for position, layer in enumerate(self.layers):
+            x = layer(self.activation(x) if position else x)
+        return x
+
+
+class SideNet(nn.Module):
+    """One side on its way into the first layer: linear, and a hidden layer beside it.
+
+    It runs once per row where the layers after it run once per pair, so depth is cheap here.
+    """
+
+    def __init__(self, replicas: int, dim: int, width: int, fan_in: int, activation: str) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.straight = ReplicaLinear(replicas, dim, width, fan_in=fan_in)
+        self.first = ReplicaLinear(replicas, dim, width)
+        self.second = ReplicaLinear(replicas, width, width, bias=False)
+
+    reset = reset_layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        beside = self.second(self.activation(self.first(x)))
+        whole: Tensor = self.straight(x) + beside
+        return whole

@@ -27,8 +27,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ACTIVATIONS, ReplicaLinear, ReplicaMLP, SideLayer
+from pointdep.core.critics.base import (
+    ACTIVATIONS,
+    Critic,
+    ReplicaLinear,
+    ReplicaMLP,
+    SideNet,
+    reset_layers,
+)
 
 _CACHED = 1 << 18  # numbers, a megabyte
 _POOL: ContextVar[ThreadPoolExecutor | None] = ContextVar("_POOL", default=None)
@@ -53,18 +59,17 @@ class ConcatCritic(Critic):
         super().__init__(replicas)
         fan_in = x_dim + y_dim
         self.activation = ACTIVATIONS[activation]
-        self.x_half: SideLayer = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
-        self.y_half: SideLayer = ReplicaLinear(
+        self.x_half: ReplicaLinear | SideNet = ReplicaLinear(
+            replicas, x_dim, hidden[0], fan_in=fan_in
+        )
+        self.y_half: ReplicaLinear | SideNet = ReplicaLinear(
             replicas, y_dim, hidden[0], bias=False, fan_in=fan_in
         )
         self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
         self.fusable = len(hidden) == 2 and activation == "relu"
         self._width = sum(hidden)
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        self.x_half.reset(generators)
-        self.y_half.reset(generators)
-        self.rest.reset(generators)
+    reset = reset_layers
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:
@@ -146,15 +151,10 @@ def _few_by_few(tensors: Sequence[Tensor], hx: Tensor, hy: Tensor) -> Iterator[l
 
 
 def _forward(
-    dtype: torch.dtype,
-    hx: Tensor,
-    hy: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    last_weight: Tensor,
-    last_bias: Tensor,
+    dtype: torch.dtype, hx: Tensor, hy: Tensor, *weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, and the two hidden layers, (R, n m, h) and (R, n m, k)."""
+    weight, bias, last_weight, last_bias = weights
     first = (hx.unsqueeze(2) + hy.unsqueeze(1)).relu_().to(dtype).flatten(1, 2)
     second = torch.bmm(first, weight.to(dtype)).add_(bias).relu_()
     if len(hx) > 1 and hx.device.type == "cpu":
@@ -165,37 +165,21 @@ def _forward(
     return scores.view(len(hx), hx.shape[1], hy.shape[1]), first, second
 
 
-def _backward(
-    grad: Tensor,
-    hx: Tensor,
-    hy: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    last_weight: Tensor,
-    last_bias: Tensor,
-    first: Tensor,
-    second: Tensor,
-) -> tuple[Tensor, ...]:
-    """The gradients of the six inputs."""
-    del last_bias
+def _backward(grad: Tensor, hx: Tensor, hy: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of the six inputs; rest: the weights, and both layers."""
+    weight, bias, last_weight, _, first, second = rest
+    last_row = last_weight.transpose(1, 2)
     spread = grad.flatten(1).unsqueeze(-1).to(first.dtype).expand_as(second)
     gated = _where_positive(spread, second)
-    back = (weight * last_weight.transpose(1, 2)).to(first.dtype).transpose(1, 2)
+    back = (weight * last_row).to(first.dtype).transpose(1, 2)
     cells = _where_positive(torch.bmm(gated, back), first)
     cells = cells.view(len(hx), hx.shape[1], hy.shape[1], -1)
     grad_x, grad_y = cells.sum(2, dtype=hx.dtype), cells.sum(1, dtype=hx.dtype)
     product = torch.bmm(first.transpose(1, 2), gated).to(hx.dtype)
     total = gated.sum(1, keepdim=True, dtype=hx.dtype)
-    last_row = last_weight.transpose(1, 2)
     grad_last = (weight * product).sum(1, keepdim=True) + bias * total
-    return (
-        grad_x,
-        grad_y,
-        product * last_row,
-        total * last_row,
-        grad_last.transpose(1, 2),
-        grad.sum((1, 2)).view(-1, 1, 1),
-    )
+    of_last = grad_last.transpose(1, 2), grad.sum((1, 2)).view(-1, 1, 1)
+    return grad_x, grad_y, product * last_row, total * last_row, *of_last
 
 
 def _where_positive(values: Tensor, gate: Tensor) -> Tensor:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics.base import Critic
-from pointdep.core.critics.layers import ReplicaLinear, ReplicaMLP
+from pointdep.core.critics.base import Critic, ReplicaLinear, ReplicaMLP, reset_layers
 from pointdep.errors import InputError
 
 
@@ -23,8 +22,8 @@ class _InnerProduct(Critic):
         self.bias = nn.Parameter(torch.zeros(replicas, 1))
 
     def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
         nn.init.zeros_(self.bias)
+        reset_layers(self, generators)
 
     @torch.no_grad()
     def raise_scores(self, amounts: Tensor) -> None:
@@ -43,9 +42,6 @@ class _InnerProduct(Critic):
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.embed_y(y), None
-
-    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        return (self.embed_x(x) * self.embed_y(y)).sum(-1) + self.bias
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         scores = self.embed_x(x) @ self.embed_y(y).transpose(-1, -2)
@@ -69,11 +65,6 @@ class SeparableCritic(_InnerProduct):
         self.x_tower = ReplicaMLP(replicas, [x_dim, *hidden, embedding_dim], activation)
         self.y_tower = ReplicaMLP(replicas, [y_dim, *hidden, embedding_dim], activation)
 
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
-        self.x_tower.reset(generators)
-        self.y_tower.reset(generators)
-
     def embed_x(self, x: Tensor) -> Tensor:
         out: Tensor = self.x_tower(x)
         return out
@@ -89,10 +80,6 @@ class BilinearCritic(_InnerProduct):
     def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
         super().__init__(replicas)
         self.product = ReplicaLinear(replicas, x_dim, y_dim, bias=False, fan_in=x_dim * y_dim)
-
-    def reset(self, generators: Sequence[torch.Generator]) -> None:
-        super().reset(generators)
-        self.product.reset(generators)
 
     def embed_x(self, x: Tensor) -> Tensor:
         out: Tensor = self.product(x)

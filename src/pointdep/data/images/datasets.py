@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pointdep.data.images.cifar10 import EXPECTED, find_cifar10, read_cifar10
-from pointdep.data.images.image_files import Progress, read_bounded, reading
+from pointdep.data.files import reading
+from pointdep.data.images.cifar10 import EXPECTED, read_cifar10
+from pointdep.data.images.image_files import Progress, read_bounded
 from pointdep.data.images.image_files import download as fetch
 from pointdep.data.images.image_set import ImageSet, Part, Pixels, check_labels, make_set
 from pointdep.data.raw import Array
@@ -67,18 +68,16 @@ def load_images(
             raise InputError(f"digits come with scikit-learn and are not read from {folder}")
         return _read_digits()
     place = default_folder(name) if folder is None else Path(folder).expanduser()
-    read = _read_mnist if name == "mnist" else _read_cifar10
-    images = read(place, progress)
+    read, report = _read_mnist if name == "mnist" else read_cifar10, progress or _ignore
+    images = read(place, report)
     if images is None and download:
-        fetch(name, place, progress)
-        images = read(place, progress)
+        fetch(name, place, report)
+        images = read(place, report)
     if images is None:
         expected = _mnist_expected(place) if name == "mnist" else EXPECTED
         missing = "" if place.exists() else ", which does not exist"
-        raise InputError(
-            f"found no {_TITLES[name]} in {place}{missing}: expected {expected}; or have it "
-            "downloaded (download=True, --download)"
-        )
+        found = f"found no {_TITLES[name]} in {place}{missing}"
+        raise InputError(f"{found}: expected {expected}; or set download=True (--download)")
     return images
 
 
@@ -95,12 +94,11 @@ def default_folder(name: str) -> Path:
     return Path(cache).expanduser() / "pointdep" / name
 
 
-def _read_cifar10(place: Path, progress: Progress | None) -> ImageSet | None:
-    found = find_cifar10(place)
-    return None if found is None else read_cifar10(found, progress)
+def _ignore(done: int, total: int) -> None:
+    """Progress that nobody asked for."""
 
 
-def _read_mnist(folder: Path, progress: Progress | None) -> ImageSet | None:
+def _read_mnist(folder: Path, progress: Progress) -> ImageSet | None:
     """The images of both parts, (n, 1, 28, 28), from four idx files, plain or by gzip."""
     if folder.is_file():
         raise InputError(f"{folder} is a file: give the folder of the four idx files of MNIST")
@@ -110,24 +108,20 @@ def _read_mnist(folder: Path, progress: Progress | None) -> ImageSet | None:
             for part in ("train", "t10k"):
                 images, labels = read_part(folder / place, part)
                 parts.append((images[:, None], labels))
-                if progress is not None:
-                    progress(len(parts), 2)
+                progress(len(parts), 2)
             return make_set("mnist", parts[0], parts[1], _DIGITS, "MNIST from idx files")
     return None
 
 
 def read_part(place: Path, part: str) -> Part:
     """MNIST's images (n, 28, 28) and labels (n,) of "train" or "t10k"."""
-    paths = []
-    for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
-        paths.append(_idx_path(place, name) or place / name)
-    images, labels = read_idx(paths[0], 3), read_idx(paths[1], 1).astype(np.int64)
+    names = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+    of_images, of_labels = (_idx_path(place, name) or place / name for name in names)
+    images, labels = read_idx(of_images, 3), read_idx(of_labels, 1).astype(np.int64)
     if images.shape[1:] != (28, 28):
-        height, width = images.shape[1:]
-        raise InputError(
-            f"{paths[0]} holds images of {height} x {width} pixels: those of MNIST are 28 x 28"
-        )
-    return images, check_labels(str(paths[1]), labels, len(images), 10)
+        size = "{} x {}".format(*images.shape[1:])
+        raise InputError(f"{of_images} holds images of {size} pixels: those of MNIST are 28 x 28")
+    return images, check_labels(str(of_labels), labels, len(images), 10)
 
 
 def read_idx(path: Path, dimensions: int) -> Pixels:
@@ -138,23 +132,16 @@ def read_idx(path: Path, dimensions: int) -> Pixels:
         content = read_bounded(path, gzip.GzipFile(fileobj=file) if packed else file)
     magic, begins = bytes([0, 0, 8, dimensions]).hex(), content[:4].hex()
     if begins != magic:
-        raise InputError(
-            f"{path} is no idx file of bytes in {dimensions} dimensions: it begins with "
-            f"0x{begins}, not 0x{magic}"
-        )
+        raise InputError(f"{path} is no idx file: it begins with 0x{begins}, not 0x{magic}")
     start = 4 + 4 * dimensions
     if len(content) < start:
         raise InputError(f"{path} is truncated: it ends within its header")
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
     values = np.frombuffer(content, np.uint8, offset=start)
     promised = int(np.prod(shape, dtype=object))
-    if len(values) != promised:
-        fault = "truncated" if len(values) < promised else "too long"
-        raise InputError(
-            f"{path} is {fault}: it holds {len(values)} values where its header promises {promised}"
-        )
-    if promised == 0:
-        raise InputError(f"{path} is empty: its header promises no values")
+    if len(values) != promised or promised == 0:
+        fault = "truncated" if len(values) < promised else "too long" if promised else "empty"
+        raise InputError(f"{path} is {fault}: {len(values)} values where {promised} are promised")
     return values.reshape(shape).copy()
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+from pointdep.data.files import reading
 from pointdep.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -22,6 +22,7 @@ Progress = Callable[[int, int], None]
 LARGEST = 1 << 28
 """Bytes a file may have once it is unpacked; those of MNIST and CIFAR-10 stay below 48 million."""
 
+_CIFAR10 = "https://www.cs.toronto.edu/~kriz/"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 REMOTE = {
     "mnist": {
@@ -30,46 +31,19 @@ REMOTE = {
         _MNIST + "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
         _MNIST + "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
     },
-    "cifar10": {
-        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": (
-            "c58f30108f718f92721af3b95e74349a"
-        ),
-    },
+    "cifar10": {_CIFAR10 + "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
 }
 """For each set the addresses of its files, with the MD5 of their content."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
-_HEADERS = (
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-)
-
-
-@contextmanager
-def reading(what: Path | str) -> Iterator[None]:
-    """Turn whatever goes wrong while `what` is read into an InputError that names it."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except PermissionError as error:
-        raise InputError(f"{what} may not be read (permission denied)") from error
-    except Exception as error:
-        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(
-            f"{what} cannot be read, it is truncated, damaged or of another kind: {lines[0]}"
-        ) from error
+_HEADERS = b"xgXLK"  # types of members that hold the names and headers of others
 
 
 def require_size(what: Path | str, size: int, most: int | None = None) -> None:
     """Refuse what would fill the memory: a small archive can unpack to any size."""
     most = LARGEST if most is None else most
     if size > most:
-        raise InputError(
-            f"{what} holds more than {most >> 20} MiB, far more than MNIST and CIFAR-10 need: "
-            "it is damaged or of another kind"
-        )
+        raise InputError(f"{what} holds more than {most >> 20} MiB: damaged or of another kind")
 
 
 def read_bounded(what: Path | str, file: BufferedIOBase) -> bytes:
@@ -150,15 +124,13 @@ def is_archive(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith(_ARCHIVES)
 
 
-def download(name: str, folder: Path, progress: Progress | None = None) -> None:
+def download(name: str, folder: Path, progress: Progress) -> None:
     """Fetch the files of a set that are not in the folder; progress is in bytes."""
     try:
         import pooch
         import requests
     except ImportError:
-        raise InputError(
-            'a download needs the package pooch: pip install "pointdep[pretrain]"'
-        ) from None
+        raise InputError('a download needs pooch: pip install "pointdep[pretrain]"') from None
     logger: logging.Logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -167,27 +139,22 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> None:
             file = folder / url.rpartition("/")[2]
             # A copy of the user's may be compressed in another way, and is theirs to keep.
             if not file.exists():
-                shown = False if progress is None else _Bytes(progress)
-                fetcher = pooch.HTTPDownloader(progressbar=shown, chunk_size=1 << 18)
+                fetcher = pooch.HTTPDownloader(progressbar=_Bytes(progress), chunk_size=1 << 18)
                 folder.mkdir(parents=True, exist_ok=True)
                 pooch.retrieve(url, f"md5:{md5}", file.name, folder, downloader=fetcher)
     except requests.RequestException as error:
         cause = type(error).__name__.replace("ConnectionError", "no connection")
         if error.response is not None:
             cause = f"status {error.response.status_code}"
-        raise InputError(
-            f"{url} could not be fetched ({cause}): check the network, or put the file into "
-            f"{folder} yourself"
-        ) from error
+        fault = f"{url} could not be fetched ({cause})"
+        raise InputError(f"{fault}: check the network, or put it into {folder}") from error
     except OSError as error:
         cause = error.strerror or str(error)
         raise InputError(f"{file.name} cannot be written to {folder}: {cause}") from error
     except ValueError as error:
         # pooch keeps what it fetches under another name until the checksum has been compared.
-        raise InputError(
-            f"{url} is not the expected file: its checksum is not {md5}; what was fetched has "
-            "been removed, try again or fetch it from another place"
-        ) from error
+        fault = f"{url} has another checksum than {md5} and was removed"
+        raise InputError(f"{fault}: fetch it from another place") from error
     finally:
         logger.setLevel(level)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,19 +67,15 @@ class ImageSet:
             what = f"{self.name} ({self.source}), {part}"
             pixels, labels = getattr(self, part), getattr(self, f"{part}_labels")
             if pixels.dtype != torch.uint8 or pixels.ndim != 4 or min(pixels.shape) == 0:
-                raise InputError(
-                    f"{what}: images must be (n, channels, height, width) uint8 with none of them "
-                    f"0, not {tuple(pixels.shape)} {pixels.dtype}"
-                )
+                kind = f"{tuple(pixels.shape)} {pixels.dtype}"
+                raise InputError(f"{what}: images must be (n, channels, h, w) uint8, not {kind}")
             if labels.dtype != torch.int64 or labels.ndim != 1:
                 kind = f"{tuple(labels.shape)} {labels.dtype}"
                 raise InputError(f"{what}: labels must be (n,) int64, not {kind}")
             check_labels(what, labels.cpu().numpy(), len(pixels), len(self.classes))
-        if self.train.shape[1:] != self.test.shape[1:]:
-            raise InputError(
-                f"{self.name} ({self.source}): images of train are {tuple(self.train.shape[1:])} "
-                f"and those of test {tuple(self.test.shape[1:])}: they must be of one size"
-            )
+        sizes = [tuple(images.shape[1:]) for images in (self.train, self.test)]
+        if sizes[0] != sizes[1]:
+            raise InputError(f"{self.name}: images of train and test must be of one size: {sizes}")
         if len({getattr(self, part).device for part in _TENSORS}) > 1:
             raise InputError(f"{self.name}: all four tensors must be on one device")
 
@@ -114,22 +111,17 @@ def make_set(
     return ImageSet(name, a, b, c, d, classes=classes, source=source, lossy=lossy)
 
 
-def as_labels(what: str, values: object) -> Labels:
-    """A list of whole numbers as labels, (n,); InputError that names what was read otherwise."""
+def as_labels(what: str, values: object, rows: int) -> Labels:
+    """A list of whole numbers from 0 to 9 as labels, (rows,); InputError names what was read."""
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise InputError(f"{what}: labels must be a list of whole numbers")
-    try:
-        return np.array(values, dtype=np.int64)
-    except OverflowError:
-        raise InputError(f"{what} holds a label that is far too large") from None
+    return check_labels(what, np.array(values, dtype=object), rows, 10).astype(np.int64)
 
 
-def check_labels(what: str, labels: Labels, rows: int, classes: int) -> Labels:
+def check_labels(what: str, labels: NDArray[Any], rows: int, classes: int) -> NDArray[Any]:
     """The labels, (rows,) from 0 to classes - 1; InputError that names what was read otherwise."""
     if labels.shape != (rows,):
-        raise InputError(
-            f"{what} holds {len(labels)} labels where there are {rows} images: each image needs one"
-        )
+        raise InputError(f"{what} holds {len(labels)} labels for {rows} images: each needs one")
     outside = labels[(labels < 0) | (labels >= classes)]
     if len(outside):
         raise InputError(f"{what} holds the label {outside[0]}: labels are 0 to {classes - 1}")

@@ -91,8 +91,7 @@ def spiral(generator: Array, speed: float) -> Map:
 
     def turned(x: Array, by: float) -> Array:
         angle = by * np.square(x).sum(axis=1, keepdims=True) * turns
-        rotated: Array = ((x @ vectors.conj()) * np.exp(-1j * angle) @ vectors.T).real
-        return rotated
+        return np.asarray(((x @ vectors.conj()) * np.exp(-1j * angle) @ vectors.T).real)
 
     return Map(lambda x: turned(x, speed), lambda x: turned(x, -speed))
 
@@ -105,8 +104,7 @@ def _swiss_roll(x: Array) -> Array:
 def _swiss_unroll(x: Array) -> Array:
     """The angle is the distance from the centre; (n, 2) -> (n, 1)."""
     angle = _ROLL_SCALE * np.linalg.norm(x, axis=1, keepdims=True)
-    unrolled: Array = (angle / (1.5 * np.pi) - 1) / 2
-    return unrolled
+    return np.asarray((angle / (1.5 * np.pi) - 1) / 2)
 
 
 def _power(exponent: float) -> Callable[[Array], Array]:
@@ -116,22 +114,19 @@ def _power(exponent: float) -> Callable[[Array], Array]:
 def _normal_cdf(x: Array) -> Array:
     from scipy.special import ndtr
 
-    probability: Array = ndtr(x)
-    return probability
+    return np.asarray(ndtr(x))
 
 
 def _normal_quantile(x: Array) -> Array:
     from scipy.special import ndtri
 
-    quantile: Array = ndtri(x)
-    return quantile
+    return np.asarray(ndtri(x))
 
 
 def _wiggly(x: Array) -> Array:
     """Its slope stays above 1 - (0.4 + 0.34 + 0.099) > 0."""
     wiggles = 0.4 * np.sin(x) + 0.2 * np.sin(1.7 * x + 1) + 0.03 * np.sin(3.3 * x - 2.5)
-    shifted: Array = x + wiggles
-    return shifted
+    return np.asarray(x + wiggles)
 
 
 def _wiggly_inverse(y: Array) -> Array:
@@ -141,8 +136,7 @@ def _wiggly_inverse(y: Array) -> Array:
         middle = (low + high) / 2
         above = _wiggly(middle) > y
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    inverse: Array = (low + high) / 2
-    return inverse
+    return np.asarray((low + high) / 2)
 
 
 _ROLL_SCALE = 21.0
@@ -161,12 +155,7 @@ _LEAST_UNEXPLAINED = 1e-12
 
 
 def correlated_gaussians(
-    rows: int,
-    dim: int = 20,
-    mutual_information: float = 2.0,
-    *,
-    cubic: bool = False,
-    seed: int = 0,
+    rows: int, dim: int = 20, mutual_information: float = 2.0, *, cubic: bool = False, seed: int = 0
 ) -> Task:
     """x, e ~ N(0, I) and y = rho x + sqrt(1 - rho^2) e, with MI = -dim/2 log(1 - rho^2).
 
@@ -187,10 +176,8 @@ def correlated(dim: int, mutual_information: float) -> Joint:
         raise InputError(f"mutual_information must be 0 or more nats, not {mutual_information}")
     most = -0.5 * math.log(_LEAST_UNEXPLAINED)
     if mutual_information > most * dim:
-        raise InputError(
-            f"mutual_information={mutual_information:g} is more than {dim} dimension(s) can carry: "
-            f"with over {most:.1f} nats in each, rho rounds to 1; raise dim"
-        )
+        given = f"mutual_information={mutual_information:g}"
+        raise InputError(f"{given} is more than {dim} dimension(s) of {most:.1f} nats: raise dim")
     rho = math.sqrt(-math.expm1(-2 * mutual_information / dim))
 
     def log_ratio(x: Array, y: Array) -> Array:
@@ -217,7 +204,7 @@ def gaussian(covariance: Array, dim_x: int) -> Joint:
         x, y = pairs[:, :dim_x], pairs[:, dim_x:]
         return x, y, log_ratio(x, y)
 
-    return Joint(covariance_mutual_information(covariance, dim_x), sample, log_ratio)
+    return Joint(_nats(correlations), sample, log_ratio)
 
 
 def dense_covariance(dim: int, correlation: float) -> Array:
@@ -243,9 +230,8 @@ def sparse_covariance(dim: int, pairs: int, strength: float) -> Array:
     return covariance
 
 
-def covariance_mutual_information(covariance: Array, dim_x: int) -> float:
-    """MI of N(0, covariance): -1/2 sum of log(1 - rho^2) over the canonical correlations."""
-    correlations = _canonical(covariance, dim_x)[2]
+def _nats(correlations: Array) -> float:
+    """MI of Gaussians: -1/2 sum of log(1 - rho^2) over the canonical correlations."""
     return float(-0.5 * np.log1p(-np.square(correlations)).sum())
 
 
@@ -256,8 +242,7 @@ def canonical_log_ratio(u: Array, v: Array, correlations: Array) -> Array:
     from pointdep.core.linear import gaussian_log_ratio
 
     given = (torch.from_numpy(np.ascontiguousarray(a, np.float64)) for a in (u, v, correlations))
-    log_ratio: Array = gaussian_log_ratio(*given).numpy()
-    return log_ratio
+    return np.asarray(gaussian_log_ratio(*given).numpy())
 
 
 def _canonical(covariance: Array, dim_x: int) -> tuple[Array, Array, Array]:
@@ -278,6 +263,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     The first dim_x coordinates are x. Its MI is that of the Gaussian with the same dispersion, plus
     a constant of the degrees of freedom and the dimensions.
     """
+    from scipy.special import digamma, gammaln
+
     if not 0 < freedom < math.inf:
         raise InputError(f"freedom must be above 0, not {freedom}")
     dim_y = len(dispersion) - dim_x
@@ -285,13 +272,10 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     precisions = [np.linalg.inv(block) for block in blocks]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        sides = np.hstack([x, y]), x, y
-        both, only_x, only_y = (
-            _log_density(values, precision, freedom)
-            for values, precision in zip(sides, precisions, strict=True)
+        both, only_x, only_y = map(
+            _log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3
         )
-        ratio: Array = both - only_x - only_y
-        return ratio
+        return np.asarray(both - only_x - only_y)
 
     factor = np.linalg.cholesky(dispersion)
 
@@ -302,19 +286,12 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
         x, y = pairs[:, :dim_x], pairs[:, dim_x:]
         return x, y, log_ratio(x, y)
 
-    information = covariance_mutual_information(dispersion, dim_x)
-    return Joint(information + tail_information(freedom, dim_x, dim_y), sample, log_ratio)
-
-
-def tail_information(freedom: float, dim_x: int, dim_y: int) -> float:
-    """MI of Student pairs whose dispersion is the identity."""
-    from scipy.special import digamma, gammaln
-
     def part(z: float) -> float:
         return float(gammaln(z / 2) - z / 2 * digamma(z / 2))
 
-    both = part(freedom) + part(freedom + dim_x + dim_y)
-    return both - part(freedom + dim_x) - part(freedom + dim_y)
+    tails = part(freedom) + part(freedom + dim_x + dim_y)
+    tails -= part(freedom + dim_x) + part(freedom + dim_y)
+    return Joint(_nats(_canonical(dispersion, dim_x)[2]) + tails, sample, log_ratio)
 
 
 def _log_density(values: Array, precision: Array, freedom: float) -> Array:
@@ -323,8 +300,7 @@ def _log_density(values: Array, precision: Array, freedom: float) -> Array:
     distance = np.einsum("ni,ij,nj->n", values, precision, values, optimize=True)
     constant = math.lgamma((freedom + dim) / 2) - math.lgamma(freedom / 2)
     constant += 0.5 * np.linalg.slogdet(precision)[1] - dim / 2 * math.log(freedom * math.pi)
-    density: Array = constant - (freedom + dim) / 2 * np.log1p(distance / freedom)
-    return density
+    return np.asarray(constant - (freedom + dim) / 2 * np.log1p(distance / freedom))
 
 
 # A uniform variable with uniform noise.
@@ -344,8 +320,7 @@ def uniform_noise(width: float) -> Joint:
         # Decided on y - x, as drawn: at the very edge of the noise the ends round.
         possible = (np.abs(y - x) <= width * (1 + 1e-12)) & (high > low)
         length = np.where(possible, high - low, 1.0)
-        ratio: Array = np.where(possible, -np.log(length), -np.inf)[:, 0]
-        return ratio
+        return np.asarray(np.where(possible, -np.log(length), -np.inf)[:, 0])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         x = random.random((rows, 1))

@@ -45,18 +45,17 @@ def discrete_table(rows: int, table: npt.ArrayLike, seed: int = 0) -> Task:
 
 def outcomes(table: npt.ArrayLike) -> Joint:
     """Integer outcomes of a joint probability table: (k, l)."""
-    joint, cell_pmi = joint_table(table), table_pmi(table)
+    joint, cell_pmi, nats = _exact(table)
 
     def log_ratio(x: Array, y: Array) -> Array:
-        ratio: Array = cell_pmi[x, y]
-        return ratio
+        return np.asarray(cell_pmi[x, y])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         cells = random.choice(joint.size, size=rows, p=joint.ravel())
         x, y = np.unravel_index(cells, joint.shape)
         return x, y, cell_pmi[x, y]
 
-    return Joint(table_mutual_information(table), sample, log_ratio)
+    return Joint(nats, sample, log_ratio)
 
 
 def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
@@ -68,18 +67,15 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
 
     def log_each(x: Array) -> Array:
         """(n, k): log density of x under each label, less that of the plane's constant."""
-        density: Array = -0.5 * np.square(x[:, None, :] - mean).sum(axis=2)
-        return density
+        return np.asarray(-0.5 * np.square(x[:, None, :] - mean).sum(axis=2))
 
     def log_marginal(x: Array) -> Array:
         from scipy.special import logsumexp
 
-        density: Array = logsumexp(log_each(x) + np.log(share), axis=1)
-        return density
+        return np.asarray(logsumexp(log_each(x) + np.log(share), axis=1))
 
     def log_ratio(x: Array, y: Array) -> Array:
-        ratio: Array = log_each(x)[np.arange(len(x)), y] - log_marginal(x)
-        return ratio
+        return np.asarray(log_each(x)[np.arange(len(x)), y] - log_marginal(x))
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         y = random.choice(len(share), size=rows, p=share)
@@ -91,8 +87,7 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
         x = np.hstack([first, second])
         pmi = log_each(x) - log_marginal(x)[:, None]
         posterior = share * np.exp(pmi)
-        mean_pmi: Array = (posterior * pmi).sum(axis=1)
-        return mean_pmi
+        return np.asarray((posterior * pmi).sum(axis=1))
 
     def log_density(first: Array, second: Array) -> Array:
         return log_marginal(np.hstack([first, second])) - math.log(2 * math.pi)
@@ -107,7 +102,7 @@ def zero_inflated(table: npt.ArrayLike, correlation: float) -> Joint:
     table: (2, 2), the probability that x is zero or not, by whether y is. Where neither is, they
     correlate; so log r is that of the table, plus that of the Gaussians where both are there.
     """
-    joint, cell_pmi = joint_table(table), table_pmi(table)
+    joint, cell_pmi, nats = _exact(table)
     if joint.shape != (2, 2):
         raise InputError(f"table must be of shape (2, 2), not {joint.shape}")
     rho = np.array([correlation])
@@ -127,29 +122,16 @@ def zero_inflated(table: npt.ArrayLike, correlation: float) -> Joint:
         return x, y, log_ratio(x, y)
 
     both = float(joint[1, 1]) * -0.5 * math.log1p(-(correlation**2))
-    return Joint(table_mutual_information(table) + both, sample, log_ratio)
+    return Joint(nats + both, sample, log_ratio)
 
 
 def table_pmi(table: npt.ArrayLike) -> Array:
     """log p(x, y) / (p(x) p(y)) of each cell of a joint table: (k, l); -inf where p(x, y) = 0."""
-    joint = joint_table(table)
-    product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
-    # A row or column without mass is never drawn: its cells count as impossible too.
-    ratio = np.divide(joint, product, out=np.zeros_like(joint), where=product > 0)
-    with np.errstate(divide="ignore"):
-        pmi: Array = np.log(ratio)
-    return pmi
+    return _exact(table)[1]
 
 
-def table_mutual_information(table: npt.ArrayLike) -> float:
-    """MI of a joint table: (k, l)."""
-    joint, cell_pmi = joint_table(table), table_pmi(table)
-    possible = joint > 0
-    return float((joint[possible] * cell_pmi[possible]).sum())
-
-
-def joint_table(table: npt.ArrayLike) -> Array:
-    """The table as p(x, y): (k, l), checked, and summing to 1 to the last bit."""
+def _exact(table: npt.ArrayLike) -> tuple[Array, Array, float]:
+    """The table as p(x, y): (k, l), checked, and summing to 1 to the last bit; its PMI and MI."""
     joint = np.asarray(table, dtype=np.float64)
     if joint.ndim != 2 or joint.size == 0:
         raise InputError(f"table must be two-dimensional, p(x, y), not of shape {joint.shape}")
@@ -157,8 +139,14 @@ def joint_table(table: npt.ArrayLike) -> Array:
         raise InputError("table must hold probabilities: finite numbers, none below 0")
     if abs(joint.sum() - 1) > 1e-6:
         raise InputError(f"table must sum to 1, not {joint.sum():.6g}: divide it by its sum")
-    normalised: Array = joint / joint.sum()
-    return normalised
+    joint = joint / joint.sum()
+    product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    # A row or column without mass is never drawn: its cells count as impossible too.
+    ratio = np.divide(joint, product, out=np.zeros_like(joint), where=product > 0)
+    with np.errstate(divide="ignore"):
+        pmi = np.log(ratio)
+    possible = joint > 0
+    return joint, pmi, float((joint[possible] * pmi[possible]).sum())
 
 
 # Mixtures: the PMI is exact, and the MI by quadrature to 1e-9 or in closed form.
@@ -178,8 +166,7 @@ def gaussian_mixture(weights: npt.ArrayLike, means: npt.ArrayLike, covs: npt.Arr
     def log_ratio(x: Array, y: Array) -> Array:
         only_x = _log_mixture(x, share, mean[:, :1], cov[:, :1, :1])
         only_y = _log_mixture(y, share, mean[:, 1:], cov[:, 1:, 1:])
-        ratio: Array = log_joint(x, y) - only_x - only_y
-        return ratio
+        return np.asarray(log_joint(x, y) - only_x - only_y)
 
     factors = np.linalg.cholesky(cov)
 
@@ -211,8 +198,7 @@ def outliers(dim: int, correlation: float, share: float) -> Joint:
 
     def log_joint(x: Array, y: Array) -> Array:
         apart = -0.5 * (x**2 + y**2)[:, 0] - math.log(2 * math.pi)
-        density: Array = apart + log_ratio(x, y)
-        return density
+        return np.asarray(apart + log_ratio(x, y))
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         x, y = random.standard_normal((2, rows, dim))
@@ -229,14 +215,13 @@ def blocks(table: npt.ArrayLike) -> Joint:
 
     Inside a block x and y are independent, so PMI and MI are those of the table.
     """
-    joint, cell_pmi = joint_table(table), table_pmi(table)
+    joint, cell_pmi, nats = _exact(table)
     bins = np.array(joint.shape)
 
     def log_ratio(x: Array, y: Array) -> Array:
         pairs = np.hstack([x, y])
         row, column = np.minimum(np.floor(pairs * bins), bins - 1).astype(int).T
-        ratio: Array = cell_pmi[row, column]
-        return ratio
+        return np.asarray(cell_pmi[row, column])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
         cells = random.choice(joint.size, size=rows, p=joint.ravel())
@@ -244,7 +229,7 @@ def blocks(table: npt.ArrayLike) -> Joint:
         pairs = (corner + random.random((rows, 2))) / bins
         return pairs[:, :1], pairs[:, 1:], cell_pmi[corner[:, 0], corner[:, 1]]
 
-    return Joint(table_mutual_information(table), sample, log_ratio)
+    return Joint(nats, sample, log_ratio)
 
 
 def _log_mixture(values: Array, weights: Array, means: Array, covs: Array) -> Array:
@@ -254,5 +239,4 @@ def _log_mixture(values: Array, weights: Array, means: Array, covs: Array) -> Ar
     away = values[:, None, :] - means
     distance = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covs), away, optimize=True)
     volume = np.linalg.slogdet(2 * np.pi * covs)[1]
-    density: Array = logsumexp(np.log(weights) - 0.5 * (distance + volume), axis=1)
-    return density
+    return np.asarray(logsumexp(np.log(weights) - 0.5 * (distance + volume), axis=1))

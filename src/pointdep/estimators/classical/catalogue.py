@@ -19,22 +19,22 @@ MOST_CENTRES = 1000
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option must be: one of these words, or a positive number in this range.
+    """An option's default, and what it must be: one of these words, or a positive number.
 
-    whole: no fractions; optional: None will do; zero: so will 0; most, below: the range's end, with
-    it and without it.
+    whole: no fractions; zero: 0 will do too; most, below: the range's end, with it and without it.
+    None will do where it is the default.
     """
 
+    default: Any
     words: tuple[str, ...] = ()
     whole: bool = False
-    optional: bool = False
     zero: bool = False
     most: float = math.inf
     below: float = math.inf
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a wrong value of the option `name`."""
-        if value is None and self.optional:
+        if value is None and self.default is None:
             return
         if self.words:
             if not isinstance(value, str) or value not in self.words:
@@ -42,10 +42,9 @@ class Rule:
             return
         if self.whole:
             require_whole(name, value)
-        else:
-            real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if not real or not math.isfinite(value) or value < 0 or (value == 0 and not self.zero):
-                raise InputError(f"option {name}={value!r} must be a positive number")
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not real or not math.isfinite(value) or value < 0 or (value == 0 and not self.zero):
+            raise InputError(f"option {name}={value!r} must be a positive number")
         if value > self.most or value >= self.below:
             end = f"at most {self.most}" if value > self.most else f"below {self.below:g}"
             raise InputError(f"option {name}={value!r} must be {end}")
@@ -63,8 +62,8 @@ class ClassicalMethod:
     cannot: what it cannot give, and where it fails.
     pmi: what `pmi` gives: log r in "nats", a "score" that only ranks pairs, or "none".
     options: option names and their values.
-    checks: what each option must be.
-    accepts: refuses sides that the method is not for; None if it takes every kind.
+    rules: the default of each option, and what it must be.
+    refuses: what a side, or both, must not hold.
     fit: ``(x, y, *, seed, **options) -> PairModel``; None where there is nothing to fit.
     local: ``(x, y, *, seed, progress, **options) -> (n,)``, values whose mean is the MI of these
         very rows.
@@ -78,25 +77,37 @@ class ClassicalMethod:
     estimates: str = "mutual information"
     pmi: Literal["nats", "score", "none"] = "nats"
     options: Mapping[str, Any] = field(default_factory=dict)
-    checks: Mapping[str, Rule] = field(default_factory=dict, repr=False)
-    accepts: Callable[[Side, Side], None] | None = field(default=None, repr=False)
+    rules: Mapping[str, Rule] = field(default_factory=dict, repr=False)
+    refuses: tuple[str, ...] = field(default=(), repr=False)
     fit: Callable[..., PairModel] | None = field(default=None, repr=False)
     local: Callable[..., Array] | None = field(default=None, repr=False)
     dense: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        defaults = {name: rule.default for name, rule in self.rules.items()}
+        object.__setattr__(self, "options", MappingProxyType(defaults | dict(self.options)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The key and the options are all of it; functions and the mapping are not pickled.
         return get_classical, (self.key, dict(self.options))
+
+    def check_sides(self, x: Side, y: Side) -> None:
+        """Refuse sides that the method is not for."""
+        for name, side in (("X", x), ("Y", y)):
+            kind = "numbers and categories" if side.mixed else "numbers"
+            if side.codes is None and kind in self.refuses:
+                declare = f"discrete_{name.lower()}=True if these are categories"
+                raise InputError(f"method {self.key!r}: {name} holds {kind}; say {declare}")
+        both = x.codes is not None and y.codes is not None
+        if both and "categories on both sides" in self.refuses:
+            raise InputError(f"method {self.key!r}: both sides are categories, use 'counting'")
 
     def configure(self, **options: Any) -> ClassicalMethod:
         """The same method with other options; a misspelt option names the nearest right one."""
         for name, value in options.items():
             if name not in self.options:
                 raise unknown_name(f"option of method {self.key!r}", name, self.options)
-            self.checks[name].check(name, value)
+            self.rules[name].check(name, value)
         return replace(self, options={**self.options, **options})
 
 
@@ -111,12 +122,11 @@ _TABLE = (
             "'out_of_fold' the mean of smoothed PMI"
         ),
         cannot="anything about numbers; little about categories with few rows per pair",
-        options={"smoothing": 0.5, "correction": "miller_madow"},
-        checks={
-            "smoothing": Rule(zero=True),
-            "correction": Rule(("miller_madow", "none", "out_of_fold")),
+        rules={
+            "smoothing": Rule(0.5, zero=True),
+            "correction": Rule("miller_madow", ("miller_madow", "none", "out_of_fold")),
         },
-        accepts=plug_in.require_categories,
+        refuses=("numbers", "numbers and categories"),
         fit=plug_in.count,
     ),
     ClassicalMethod(
@@ -130,8 +140,7 @@ _TABLE = (
         estimates="",
         cannot="nats: its score ranks pairs and has no scale of PMI, so neither r nor MI follow",
         pmi="score",
-        options={"features": 200, "bandwidth": 1.0},
-        checks={"features": Rule(whole=True, most=MOST_CENTRES), "bandwidth": Rule()},
+        rules={"features": Rule(200, whole=True, most=MOST_CENTRES), "bandwidth": Rule(1.0)},
         fit=kernels.fit_phsic,
         dense=True,
     ),
@@ -144,12 +153,11 @@ _TABLE = (
             "cross-validated where None; PMI: log max(r, `floor`); MI: its mean out of fold"
         ),
         cannot="PMI below log floor; much in many dimensions, where kernels see few neighbours",
-        options={"centres": 200, "bandwidth": None, "ridge": None, "floor": 1e-4},
-        checks={
-            "centres": Rule(whole=True, most=MOST_CENTRES),
-            "bandwidth": Rule(optional=True),
-            "ridge": Rule(optional=True),
-            "floor": Rule(below=1.0),
+        rules={
+            "centres": Rule(200, whole=True, most=MOST_CENTRES),
+            "bandwidth": Rule(None),
+            "ridge": Rule(None),
+            "floor": Rule(1e-4, below=1.0),
         },
         fit=kernels.fit_ulsif,
         dense=True,
@@ -164,13 +172,12 @@ _TABLE = (
             "every variance; MI: the mean of PMI out of fold"
         ),
         cannot="densities far from a few Gaussians; sides that mix numbers and categories",
-        options={"components": None, "max_components": 5, "ridge": 1e-6},
-        checks={
-            "components": Rule(whole=True, optional=True),
-            "max_components": Rule(whole=True),
-            "ridge": Rule(),
+        rules={
+            "components": Rule(None, whole=True),
+            "max_components": Rule(5, whole=True),
+            "ridge": Rule(1e-6),
         },
-        accepts=likelihood.check,
+        refuses=("numbers and categories", "categories on both sides"),
         fit=likelihood.fit,
     ),
     ClassicalMethod(
@@ -183,9 +190,8 @@ _TABLE = (
         ),
         cannot="PMI: its terms belong to rows, not to pairs; it reads too low in many dimensions",
         pmi="none",
-        options={"k": 5},
-        checks={"k": Rule(whole=True)},
-        accepts=ksg.check,
+        rules={"k": Rule(5, whole=True)},
+        refuses=("categories on both sides",),
         local=ksg.local_values,
     ),
     ClassicalMethod(
@@ -197,8 +203,7 @@ _TABLE = (
             "(dx dy / (2 n) to first order), 'none' as it is, or 'out_of_fold' the mean of PMI"
         ),
         cannot="any dependence that is not linear",
-        options={"correction": "wishart"},
-        checks={"correction": Rule(("wishart", "none", "out_of_fold"))},
+        rules={"correction": Rule("wishart", ("wishart", "none", "out_of_fold"))},
         fit=plug_in.fit_gaussian,
         dense=True,
     ),
@@ -214,9 +219,7 @@ def get_classical(key: str, options: Mapping[str, Any] | None = None) -> Classic
         from pointdep.core.methods import METHODS
 
         if isinstance(key, str) and key in METHODS:
-            raise InputError(
-                f"method {key!r} trains networks: use PointwiseDependency(method={key!r})"
-            )
+            raise InputError(f"method {key!r} is neural: use PointwiseDependency(method={key!r})")
         raise unknown_name("classical method", key, CLASSICAL)
     if options is not None and not isinstance(options, Mapping):
         raise InputError(f"method_options={options!r} must be a mapping of names to values")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,16 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pointdep import errors
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import as_side, require_same_length, side_digest
-from pointdep.errors import (
-    MEANINGS,
-    FitWarning,
-    Flag,
-    InputError,
-    names_nearest_option,
-    warn_caller,
-)
+from pointdep.errors import MEANINGS, Flag, InputError
 from pointdep.estimators.base import DependencyEstimator, read_pairs
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits
-from pointdep.inference.mutual_information import (
-    MIEstimate,
-    RowValues,
-    normal_quantile,
-    standard_error,
-)
+from pointdep.inference.mutual_information import MIEstimate, RowValues, normal_quantile
 from pointdep.inference.scoring import shuffled_log_likelihood
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
@@ -64,37 +54,6 @@ def matrix_values(model: PairModel, x: Side, y: Side, progress: Progress) -> Arr
     return values
 
 
-def mean_estimate(
-    values: Array,
-    method: ClassicalMethod,
-    *,
-    confidence: float,
-    groups: Codes | None,
-    warnings: tuple[str, ...],
-) -> MIEstimate:
-    """The mean of values: (n,), NaN left out; its error counts groups: (n,) where there are any."""
-    known = ~np.isnan(values)
-    values, groups = values[known], None if groups is None else groups[known]
-    if not np.isfinite(values).all():
-        raise InputError(
-            "some pairs never came together, and their PMI without smoothing is minus infinity: "
-            "set smoothing above 0 in method_options"
-        )
-    nats = float(values.mean())
-    stderr = standard_error(values, groups)
-    reach = normal_quantile(confidence) * stderr
-    return MIEstimate(
-        nats=nats,
-        stderr=stderr,
-        ci=(nats - reach, nats + reach),
-        confidence=confidence,
-        rows=len(values),
-        method=method.key,
-        estimates=method.estimates,
-        warnings=warnings,
-    )
-
-
 _MANY_AT_LIMIT = 0.01
 
 
@@ -102,6 +61,8 @@ class NotGivenError(InputError, AttributeError):
     """The method does not give this; also an AttributeError, so that `hasattr` says so."""
 
 
+@errors.names_options
+@dataclass(eq=False, repr=False)
 class ClassicalDependency(DependencyEstimator):
     """Estimate dependence from paired rows as was done before neural networks.
 
@@ -128,25 +89,14 @@ class ClassicalDependency(DependencyEstimator):
     n_rows_ : what was fitted.
     """
 
-    @names_nearest_option
-    def __init__(
-        self,
-        method: str = "ksg",
-        *,
-        folds: int = 5,
-        method_options: Mapping[str, Any] | None = None,
-        discrete_x: bool | None = None,
-        discrete_y: bool | None = None,
-        random_state: Any = None,
-        progress: bool = True,
-    ) -> None:
-        self.method = method
-        self.folds = folds
-        self.method_options = method_options
-        self.discrete_x = discrete_x
-        self.discrete_y = discrete_y
-        self.random_state = random_state
-        self.progress = progress
+    method: str = "ksg"
+    _: KW_ONLY
+    folds: int = 5
+    method_options: Mapping[str, Any] | None = None
+    discrete_x: bool | None = None
+    discrete_y: bool | None = None
+    random_state: Any = None
+    progress: bool = True
 
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> ClassicalDependency:
         """Fit on paired rows.
@@ -157,24 +107,21 @@ class ClassicalDependency(DependencyEstimator):
         """
         self._require_y(Y)
         method = get_classical(self.method, self.method_options)
-        discrete = self.discrete_x, self.discrete_y
-        raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        raw_x, raw_y, codes = read_pairs(X, Y, groups, (self.discrete_x, self.discrete_y))
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
         x, y = (
-            reader.read(raw, dense=method.dense)
-            for reader, raw in zip(readers, (raw_x, raw_y), strict=True)
+            readers[0].read(raw_x, dense=method.dense),
+            readers[1].read(raw_y, dense=method.dense),
         )
-        if method.accepts is not None:
-            method.accepts(x, y)
+        method.check_sides(x, y)
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
-            self._fit_sides(method, x, y, codes, seed, progress)
-        self.method_, self.groups_, self.seed_, self.n_rows_ = method, codes, seed, len(x)
+            self._fit_sides(method, x, y, codes, progress)
+        self.method_, self.groups_, self.n_rows_ = method, codes, len(x)
         self.reader_x_, self.reader_y_ = readers
         self.digests_ = side_digest(raw_x), side_digest(raw_y)
         self._set_features(self.reader_x_.encoder)
-        for flag in self.flags_:
-            warn_caller(str(flag), FitWarning)
+        self._warn_of_flags()
         return self
 
     @property
@@ -198,17 +145,19 @@ class ClassicalDependency(DependencyEstimator):
         method = self.method_
         if not method.estimates:
             raise InputError(
-                f"method {method.key!r} gives no mutual information: its score ranks pairs but has "
-                "no scale of PMI, so its mean is no number of nats; use another method, such as "
-                "ClassicalDependency('ulsif') or PointwiseDependency()"
+                f"method {method.key!r} gives no mutual information: its score ranks pairs and is "
+                "no number of nats; use another method, such as ClassicalDependency('ulsif')"
             )
-        if X is None and Y is None:
-            assert self.mi_values_ is not None
-            values, codes = self.mi_values_, self.groups_
-        else:
-            values, codes = self._of_rows(X, Y, groups)
-        notes = tuple(str(flag) for flag in self.flags_)
-        return mean_estimate(values, method, confidence=confidence, groups=codes, warnings=notes)
+        rows = row_values(self, X, Y, groups)
+        if np.isinf(rows.values).any():
+            raise InputError(
+                "some pairs never came together, and their PMI without smoothing is minus "
+                "infinity: set smoothing above 0 in method_options"
+            )
+        found = rows.estimate(method, confidence=confidence, warnings=self._notes)
+        # The whole interval, below zero too: nothing is known here of a bias of fitting.
+        reach = normal_quantile(confidence) * found.stderr
+        return replace(found, ci=(found.nats - reach, found.nats + reach))
 
     def pmi(self, X: Any, Y: Any) -> Array32:
         """log r of each pair, (n,) in nats; with `phsic` a score that only ranks pairs."""
@@ -229,10 +178,7 @@ class ClassicalDependency(DependencyEstimator):
         """
         check_is_fitted(self, "method_")
         if self.method_.pmi == "score":
-            raise InputError(
-                f"method {self.method_.key!r} has no log-loss: its score ranks pairs, and is not "
-                "the log r that a probability could be made of"
-            )
+            raise InputError(f"method {self.method_.key!r} has no log-loss: its score is not log r")
         x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
         with show("scoring", enabled=self.progress) as progress:
             return shuffled_log_likelihood(
@@ -243,61 +189,49 @@ class ClassicalDependency(DependencyEstimator):
             )
 
     def _found(self) -> list[tuple[str, object]]:
-        about: list[tuple[str, object]] = [("method", self.method_.key)]
-        if self.method_.estimates:
-            about.insert(0, ("mutual information", self.mutual_information()))
-        return about
+        mi = [("mutual information", self.mutual_information())] if self.method_.estimates else []
+        return [*mi, ("method", self.method_.key)]
 
     def _fit_sides(
-        self,
-        method: ClassicalMethod,
-        x: Side,
-        y: Side,
-        codes: Codes | None,
-        seed: int,
-        progress: Progress,
+        self, method: ClassicalMethod, x: Side, y: Side, codes: Codes | None, progress: Progress
     ) -> None:
         """Set the model, what it says out of fold, and what MI is the mean of."""
-        self.flags_: tuple[Flag, ...] = ()
+        self.flags_ = ()
+        self.model_: Any = None
+        self._oof: Array32 | None = None
         if method.fit is None:
-            assert method.local is not None
-            _refuse_groups(method, codes)
-            values = method.local(x, y, seed=seed, progress=progress, **method.options)
-            self.mi_values_: Array | None = values
-            self.model_: Any = None
-            self._oof: Array32 | None = None
+            self.mi_values_: Array | None = self._local(method, x, y, codes, progress)
             return
-        splits = make_splits(len(x), folds=self.folds, groups=codes, seed=seed)
+        how = {"seed": self.seed_, **method.options}
+        splits = make_splits(len(x), folds=self.folds, groups=codes, seed=self.seed_)
         sums, counts = np.zeros(len(x)), np.zeros(len(x))
         for number, split in enumerate(splits):
             # Nothing here stops early, so the rows set aside for that are fitted too.
-            rows = np.sort(np.concatenate([split.train, split.stop]))
-            one = method.fit(x.take(rows), y.take(rows), seed=seed, **method.options)
-            report = split.report
+            rows, report = np.sort(np.concatenate([split.train, split.stop])), split.report
+            one = method.fit(x.take(rows), y.take(rows), **how)
             sums[report] += pair_values(one, x.take(report), y.take(report), Silent())
             counts[report] += 1
             progress.update(number + 1, len(splits) + 1, "fits")
         with np.errstate(invalid="ignore"):
             held = sums / counts
-        self.model_ = method.fit(x, y, seed=seed, **method.options)
+        self.model_, self._oof = method.fit(x, y, **how), held.astype(np.float32)
         whole = self.model_.mi_values(x, y)
-        self._oof = held.astype(np.float32)
         # The closed forms take their bias off by the number of rows, which groups make too large.
         plain = whole is None or codes is not None
         self.mi_values_ = (held if plain else whole) if method.estimates else None
         self.flags_ = _flags(method, self.model_, held)
 
-    def _of_rows(self, X: Any, Y: Any, groups: Any) -> tuple[Array, Codes | None]:
-        """(n,) values of given rows whose mean is their mutual information, and their groups."""
-        x, y = self._sides(X, Y)
-        codes = group_codes(groups, len(x))
-        method = self.method_
-        if method.local is not None:
-            _refuse_groups(method, codes)
-        with show("scoring", enabled=self.progress) as progress:
-            if method.local is None:
-                return pair_values(self.model_, x, y, progress), codes
-            return method.local(x, y, seed=self.seed_, progress=progress, **method.options), codes
+    def _local(
+        self, method: ClassicalMethod, x: Side, y: Side, codes: Codes | None, progress: Progress
+    ) -> Array:
+        """(n,) values of a method that fits nothing, whose mean is the MI of these rows."""
+        assert method.local is not None
+        if codes is not None and len(np.unique(codes)) < len(codes):
+            raise InputError(
+                f"method {method.key!r} takes the neighbours of a row from its own group: give one "
+                "row of each group, or use PointwiseDependency()"
+            )
+        return method.local(x, y, seed=self.seed_, progress=progress, **method.options)
 
     def _sides(
         self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
@@ -318,9 +252,8 @@ class ClassicalDependency(DependencyEstimator):
 
     def _no_pmi(self, asked: str) -> str:
         return (
-            f"method {self.method_.key!r} gives no {asked}: its terms come from the neighbours of "
-            "a row among the rows it is given, and are no function of a pair; use "
-            "PointwiseDependency(), or ClassicalDependency('ulsif')"
+            f"method {self.method_.key!r} gives no {asked}: its terms belong to rows and are no "
+            "function of a pair; use PointwiseDependency(), or ClassicalDependency('ulsif')"
         )
 
 
@@ -341,19 +274,16 @@ def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]
     return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
 
 
-def _refuse_groups(method: ClassicalMethod, codes: Codes | None) -> None:
-    if codes is not None and len(np.unique(codes)) < len(codes):
-        raise InputError(
-            f"method {method.key!r} takes the neighbours of a row from its own group, which makes "
-            "anything look dependent: give one row of each group, or use PointwiseDependency()"
-        )
-
-
 def row_values(
     model: ClassicalDependency, X: Any = None, Y: Any = None, groups: Any = None
 ) -> RowValues:
     """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
-    if X is None:
+    if X is None and Y is None:
         assert model.mi_values_ is not None
         return RowValues(model.mi_values_, model.groups_, digests=model.digests_)
-    return RowValues(*model._of_rows(X, Y, groups))
+    x, y = model._sides(X, Y)
+    codes, method = group_codes(groups, len(x)), model.method_
+    with show("scoring", enabled=model.progress) as progress:
+        if method.local is None:
+            return RowValues(pair_values(model.model_, x, y, progress), codes)
+        return RowValues(model._local(method, x, y, codes, progress), codes)

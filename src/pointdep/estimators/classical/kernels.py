@@ -50,14 +50,13 @@ class PHSICModel(PairModel):
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) PHSIC of each pair."""
         left, right = self._sides(x, y)
-        scores: Array = np.einsum("nb,nb->n", left, right)
+        scores: Array = (left * right).sum(1)
         return scores
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) PHSIC of every x with every y."""
         left, right = self._sides(x, y)
-        scores: Array = left @ right.T
-        return scores
+        return left @ right.T
 
     def _sides(self, x: Side, y: Side) -> tuple[Array, Array]:
         """(n, by) and (m, by), whose inner products are the scores."""
@@ -78,9 +77,8 @@ def fit_phsic(x: Side, y: Side, *, seed: int, features: int, bandwidth: float) -
     for side in (x, y):
         width = bandwidth * median_distance(side.values, random)
         landmarks = min(features, len(side))
-        made = Nystroem(gamma=0.5 / width**2, n_components=landmarks, random_state=seed)
-        rows.append(made.fit_transform(side.values))
-        maps.append(made)
+        maps.append(Nystroem(gamma=0.5 / width**2, n_components=landmarks, random_state=seed))
+        rows.append(maps[-1].fit_transform(side.values))
     means = [side.mean(0) for side in rows]
     covariance = (rows[0] - means[0]).T @ (rows[1] - means[1]) / len(x)
     return PHSICModel(maps[0], maps[1], means[0], means[1], covariance)
@@ -127,30 +125,21 @@ class KernelRatio(PairModel):
         )
 
     def _log(self, ratio: Array) -> Array:
-        logs: Array = np.log(np.maximum(ratio, self.floor))
-        return logs
+        return np.log(np.maximum(ratio, self.floor))
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """What the rows of each part add up to.
+Sums = tuple[Array, Array, Array, Array]
+"""What the rows of each part add up to: (parts, b, b) of k k' of x and of y, (parts, b) of
+k(x) k(y), and (parts,) of ones."""
 
-    gram_x, gram_y: (parts, b, b) sums of k k'; cross: (parts, b) of k(x) k(y); rows: (parts,).
+
+def _moments(sums: Sums, parts: Sequence[int]) -> tuple[Array, Array]:
+    """H: (b, b), over all pairs of an x and a y of these parts, and h: (b,), over the pairs.
+
+    The mean over n^2 pairs of a product of kernels is the product of two means.
     """
-
-    gram_x: Array
-    gram_y: Array
-    cross: Array
-    rows: Array
-
-    def moments(self, parts: Sequence[int]) -> tuple[Array, Array]:
-        """H: (b, b), over all pairs of an x and a y of these parts, and h: (b,), over the pairs.
-
-        The mean over n^2 pairs of a product of kernels is the product of two means.
-        """
-        rows = self.rows[parts].sum()
-        H = self.gram_x[parts].sum(0) * self.gram_y[parts].sum(0) / rows**2
-        return H, self.cross[parts].sum(0) / rows
+    gram_x, gram_y, cross, rows = (kind[parts].sum(0) for kind in sums)
+    return gram_x * gram_y / rows**2, cross / rows
 
 
 def fit_ulsif(
@@ -172,31 +161,26 @@ def fit_ulsif(
     chosen = pick_rows(len(x), centres, random)
     medians = tuple(median_distance(side.values, random) for side in (x, y))
     part_of = random.permutation(len(x)) % _PARTS
-    best = (math.inf, 0.0, 0.0)
     bandwidths = BANDWIDTHS if bandwidth is None else (bandwidth,)
     ridges = RIDGES if ridge is None else (ridge,)
-    if len(bandwidths) * len(ridges) == 1:
-        best = (0.0, bandwidths[0], ridges[0])
-    else:
+    best = (math.inf, bandwidths[0], ridges[0])
+
+    def basis(scale: float) -> KernelRatio:
+        widths = scale * medians[0], scale * medians[1]
+        return KernelRatio(x.values[chosen], y.values[chosen], widths, np.zeros(len(chosen)), floor)
+
+    if len(bandwidths) * len(ridges) > 1:
         for scale in bandwidths:
-            sums = _sums(_empty(x, y, chosen, medians, scale, floor), x, y, part_of)
+            sums = _sums(basis(scale), x, y, part_of)
             for lam, loss in zip(ridges, _cross_validated(sums, ridges), strict=True):
                 best = min(best, (loss, scale, lam))
-    model = _empty(x, y, chosen, medians, best[1], floor)
-    H, h = _sums(model, x, y, np.zeros(len(x), dtype=np.int64)).moments([0])
+    model = basis(best[1])
+    H, h = _moments(_sums(model, x, y, np.zeros(len(x), dtype=np.int64)), [0])
     weights = np.linalg.solve(H + best[2] * np.eye(len(h)), h).astype(np.float64)
     return replace(model, weights=weights)
 
 
-def _empty(
-    x: Side, y: Side, rows: Codes, medians: Sequence[float], scale: float, floor: float
-) -> KernelRatio:
-    """The basis alone."""
-    widths = scale * medians[0], scale * medians[1]
-    return KernelRatio(x.values[rows], y.values[rows], widths, np.zeros(len(rows)), floor)
-
-
-def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> _Sums:
+def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> Sums:
     """Summed in blocks of rows: the kernel matrices of all rows are never alive at once."""
     parts, b = int(part_of.max()) + 1, len(basis.weights)
     gram_x, gram_y = np.zeros((parts, b, b)), np.zeros((parts, b, b))
@@ -209,15 +193,15 @@ def _sums(basis: KernelRatio, x: Side, y: Side, part_of: Codes) -> _Sums:
             gram_x[part] += kx.T @ kx
             gram_y[part] += ky.T @ ky
             cross[part] += np.einsum("nb,nb->b", kx, ky)
-    return _Sums(gram_x, gram_y, cross, np.bincount(part_of, minlength=parts).astype(np.float64))
+    return gram_x, gram_y, cross, np.bincount(part_of, minlength=parts).astype(np.float64)
 
 
-def _cross_validated(sums: _Sums, ridges: Sequence[float]) -> list[float]:
+def _cross_validated(sums: Sums, ridges: Sequence[float]) -> list[float]:
     """Per ridge, the mean loss of each part under the weights of the others."""
     losses = np.zeros(len(ridges))
     for part in range(_PARTS):
-        H, h = sums.moments([other for other in range(_PARTS) if other != part])
-        held_H, held_h = sums.moments([part])
+        H, h = _moments(sums, [other for other in range(_PARTS) if other != part])
+        held_H, held_h = _moments(sums, [part])
         values, vectors = np.linalg.eigh(H)
         for at, ridge in enumerate(ridges):
             weights = vectors @ ((vectors.T @ h) / (np.maximum(values, 0) + ridge))

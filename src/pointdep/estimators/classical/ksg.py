@@ -30,7 +30,7 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
     if len(x) < k + 2:
         raise InputError(
             f"Found {len(x)} sample(s) while more are required: method 'ksg' with k={k} needs "
-            f"n_samples of at least {k + 2}; give more rows or a smaller k"
+            f"n_samples of at least {k + 2}"
         )
     if x.mixed or y.mixed:
         return _neighbours(_spread(x), _spread(y), k, progress)
@@ -40,15 +40,6 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
         return _within_labels(y.codes, _without_ties(x.values, "X", seed), k, progress)
     a, b = _without_ties(x.values, "X", seed), _without_ties(y.values, "Y", seed + 1)
     return _neighbours(a, b, k, progress)
-
-
-def check(x: Side, y: Side) -> None:
-    """Refuse two sides of categories, which have no neighbours."""
-    if x.codes is not None and y.codes is not None:
-        raise InputError(
-            "method 'ksg' measures distances, and both sides are categories: use "
-            "ClassicalDependency('counting'), or say discrete_x=False where labels are numbers"
-        )
 
 
 def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
@@ -149,8 +140,7 @@ def _without_ties(values: Array, name: str, seed: int) -> Array:
     if share > _MOST_TIES:
         raise InputError(
             f"{share:.0%} of the rows of {name} equal another one, and method 'ksg' is for "
-            f"continuous columns: say discrete_{name.lower()}=True if they are categories (and "
-            "method='counting' if both sides are), or use PointwiseDependency()"
+            f"continuous columns: say discrete_{name.lower()}=True if they are categories"
         )
     if not tied.any():
         return values

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -63,13 +64,8 @@ def fit_mixture(
     best, least, failures = None, np.inf, 0
     for count in tried:
         # One start often ends with components across each other; the best of a few seldom does.
-        made = GaussianMixture(
-            min(count, most),
-            reg_covar=ridge,
-            max_iter=300,
-            n_init=1 if count == 1 else _STARTS,
-            random_state=seed,
-        ).fit(values)
+        how = {"n_init": 1 if count == 1 else _STARTS, "max_iter": 300, "random_state": seed}
+        made = GaussianMixture(min(count, most), reg_covar=ridge, **how).fit(values)
         score = made.bic(values)
         failures = 0 if score < least else failures + 1
         if score < least:
@@ -131,8 +127,7 @@ class LabelMixtures(PairModel):
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log r of each pair."""
         labels, values = self._sides(x, y)
-        pairs: Array = self._table(values)[np.arange(len(values)), labels]
-        return pairs
+        return self._table(values)[np.arange(len(values)), labels]
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) log r of every x with every y."""
@@ -157,10 +152,6 @@ class LabelMixtures(PairModel):
         return table
 
 
-class _Fit(Protocol):
-    def __call__(self, values: Array) -> Mixture: ...
-
-
 def fit(
     x: Side, y: Side, *, seed: int, ridge: float, **options: Any
 ) -> JointMixture | LabelMixtures:
@@ -168,7 +159,7 @@ def fit(
 
     options: `components` and `max_components`, of `fit_mixture`.
     """
-    mixture: _Fit = partial(fit_mixture, seed=seed, ridge=ridge, **options)
+    mixture: Callable[[Array], Mixture] = partial(fit_mixture, seed=seed, ridge=ridge, **options)
     if x.codes is not None:
         return _fit_labels(x, y.values, mixture, ridge, labels_first=True)
     if y.codes is not None:
@@ -178,24 +169,13 @@ def fit(
     return JointMixture(mixture(joint), x.values.shape[1])
 
 
-def check(x: Side, y: Side) -> None:
-    """Refuse what is not a mixture of Gaussians, whole or label by label."""
-    if x.codes is not None and y.codes is not None:
-        raise InputError(
-            "method 'likelihood' fits Gaussians, and both sides are categories: use "
-            "ClassicalDependency('counting')"
-        )
-    for name, side in (("X", x), ("Y", y)):
-        if side.mixed:
-            raise InputError(
-                f"method 'likelihood' has no density for a side that mixes numbers and "
-                f"categories, as {name} does: use PointwiseDependency() or "
-                "ClassicalDependency('ulsif')"
-            )
-
-
 def _fit_labels(
-    labels: Side, values: Array, mixture: _Fit, ridge: float, *, labels_first: bool
+    labels: Side,
+    values: Array,
+    mixture: Callable[[Array], Mixture],
+    ridge: float,
+    *,
+    labels_first: bool,
 ) -> LabelMixtures:
     """A label with too few rows for a covariance of its own takes the one within all labels."""
     assert labels.codes is not None
@@ -218,7 +198,4 @@ def _fit_labels(
 
 def _require_rows(rows: int, width: int) -> None:
     if rows < width + 2:
-        raise InputError(
-            f"method 'likelihood' has {rows} rows for a covariance of {width} columns: give at "
-            f"least {width + 2} per fold, or fewer columns"
-        )
+        raise InputError(f"method 'likelihood' has {rows} rows for {width} columns: give more rows")

@@ -27,10 +27,6 @@ class CountModel(PairModel):
     smoothing: float
     correction: str
 
-    @property
-    def rows(self) -> float:
-        return float(self.counts_x.sum())
-
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log r of the smoothed frequencies."""
         return self._log_ratio(_codes(x), _codes(y), self.smoothing)
@@ -52,7 +48,8 @@ class CountModel(PairModel):
         if self.correction == "none":
             return plug_in
         came_x, came_y = (int(np.count_nonzero(c)) for c in (self.counts_x, self.counts_y))
-        return plug_in + (came_x + came_y - self.cells.size - 1) / (2 * self.rows)
+        rows = float(self.counts_x.sum())
+        return plug_in + (came_x + came_y - self.cells.size - 1) / (2 * rows)
 
     def _log_ratio(self, x: Codes, y: Codes, smoothing: float) -> Array:
         """log r where x and y, broadcast against each other, meet; `smoothing` on every cell."""
@@ -60,7 +57,7 @@ class CountModel(PairModel):
         wanted = x * ly + y
         at = np.minimum(np.searchsorted(self.cells, wanted), self.cells.size - 1)
         joint = np.where(self.cells[at] == wanted, self.cell_counts[at], 0.0) + smoothing
-        total = self.rows + smoothing * lx * ly
+        total = self.counts_x.sum() + smoothing * lx * ly
         product = (self.counts_x + smoothing * ly)[x] * (self.counts_y + smoothing * lx)[y]
         # An outcome without mass is never drawn: its cells count as impossible too.
         ratio = np.divide(joint * total, product, out=np.zeros_like(joint), where=product > 0)
@@ -74,25 +71,9 @@ def count(x: Side, y: Side, *, seed: int, smoothing: float, correction: str) -> 
     del seed
     a, b = _codes(x), _codes(y)
     cells, counts = np.unique(a * y.outcomes + b, return_counts=True)
-    return CountModel(
-        cells=cells,
-        cell_counts=counts.astype(np.float64),
-        counts_x=np.bincount(a, minlength=x.outcomes).astype(np.float64),
-        counts_y=np.bincount(b, minlength=y.outcomes).astype(np.float64),
-        smoothing=float(smoothing),
-        correction=correction,
-    )
-
-
-def require_categories(x: Side, y: Side) -> None:
-    """Refuse measurements: hardly any pair of them comes twice."""
-    for name, side in (("X", x), ("Y", y)):
-        if side.codes is None:
-            raise InputError(
-                f"method 'counting' counts pairs of categories, and {name} holds numbers: use "
-                f"ClassicalDependency('ksg') or PointwiseDependency(), or say "
-                f"discrete_{name.lower()}=True if these numbers are categories"
-            )
+    of_x = np.bincount(a, minlength=x.outcomes).astype(np.float64)
+    of_y = np.bincount(b, minlength=y.outcomes).astype(np.float64)
+    return CountModel(cells, counts.astype(np.float64), of_x, of_y, float(smoothing), correction)
 
 
 def _codes(side: Side) -> Codes:
@@ -136,10 +117,9 @@ class GaussianModel(PairModel):
         """(n, m) log r of every x with every y: only the cross term joins the two sides."""
         u, v = self._coordinates(x, y)
         rho = self.correlations
-        nothing = np.zeros(rho.size)
-        alone_x, alone_y, constant = (
-            _log_ratio(a, b, rho) for a, b in ((u, nothing), (nothing, v), (nothing, nothing))
-        )
+        zero = np.zeros(rho.size)
+        sides = (u, zero), (zero, v), (zero, zero)
+        alone_x, alone_y, constant = (_log_ratio(a, b, rho) for a, b in sides)
         cross: Array = (u * (rho / (1 - rho**2))) @ v.T
         return alone_x[:, None] + alone_y[None, :] - constant + cross
 
@@ -161,23 +141,12 @@ def fit_gaussian(x: Side, y: Side, *, seed: int, correction: str) -> GaussianMod
     mean_y, white_y = _whitening(y.values)
     ranks = white_x.shape[1], white_y.shape[1]
     if len(x) < sum(ranks) + 2:
-        raise InputError(
-            f"method 'cca' has {len(x)} rows for {ranks[0]} + {ranks[1]} dimensions, with which "
-            f"everything correlates perfectly: give at least {sum(ranks) + 2} rows per fold, or "
-            "fewer columns"
-        )
+        raise InputError(f"method 'cca' has {len(x)} rows for {sum(ranks)} columns: give more rows")
     cross = ((x.values - mean_x) @ white_x).T @ ((y.values - mean_y) @ white_y) / len(x)
     left, correlations, right = np.linalg.svd(cross, full_matrices=False)
-    return GaussianModel(
-        mean_x=mean_x,
-        to_x=white_x @ left,
-        mean_y=mean_y,
-        to_y=white_y @ right.T,
-        correlations=np.minimum(correlations, _LARGEST_CORRELATION),
-        ranks=ranks,
-        rows=len(x),
-        correction=correction,
-    )
+    correlations = np.minimum(correlations, _LARGEST_CORRELATION)
+    to_x, to_y = white_x @ left, white_y @ right.T
+    return GaussianModel(mean_x, to_x, mean_y, to_y, correlations, ranks, len(x), correction)
 
 
 def wishart_excess(dx: int, dy: int, rows: int) -> float:

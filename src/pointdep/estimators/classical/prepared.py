@@ -90,26 +90,25 @@ class SideReader:
                 f"{self.encoder.side} has {raw.width} features, but ClassicalDependency is "
                 f"expecting {len(self.encoder.names)} features as input"
             )
+        values = np.empty((raw.rows, 0))
+        if dense or not self.seen:
+            values = self.encoder.encode(raw).astype(np.float64)
         if not self.seen:
-            mixed = bool(self.encoder.categories)
-            return Side(self.encoder.encode(raw).astype(np.float64), mixed=mixed)
-        values = self.encoder.encode(raw).astype(np.float64) if dense else np.empty((raw.rows, 0))
+            return Side(values, mixed=bool(self.encoder.categories))
         return Side(values, self._outcomes(raw), outcomes=self.seen[-1].size)
 
     def _outcomes(self, raw: RawSide) -> Codes:
         """(n,) number of each row's combination of categories."""
         known = np.zeros(raw.rows, dtype=np.int64)
-        for (codes, size), distinct in zip(
-            _column_codes(self.encoder, raw), self.seen, strict=True
-        ):
+        columns = _column_codes(self.encoder, raw)
+        for (codes, size), distinct in zip(columns, self.seen, strict=True):
             wanted = known * size + codes
             known = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
             unseen = distinct[known] != wanted
             if unseen.any():
                 raise InputError(
-                    f"{self.encoder.side} holds in row {int(unseen.argmax())} a combination of "
-                    f"categories unseen in training ({int(unseen.sum())} such row(s)): drop these "
-                    "rows, or fit on data that has them"
+                    f"{self.encoder.side} holds a combination of categories unseen in training, in "
+                    f"row {int(unseen.argmax())} ({int(unseen.sum())} such row(s)): drop these rows"
                 )
         return known
 

@@ -1,0 +1,133 @@
+"""Nearest neighbours, against scikit-learn, loops over all pairs, and closed forms."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import digamma
+from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
+
+from pointdep.errors import InputError
+
+from .helpers import fit, gaussian_mi, gaussians, labelled
+
+
+def slow_ksg(x, y, k):
+    """The terms, and what a row adds to others' terms, by a loop over the rows."""
+    n = len(x)
+    terms, added = np.empty(n), np.ones(n)
+    for i in range(n):
+        dx, dy = np.abs(x - x[i]).max(1), np.abs(y - y[i]).max(1)
+        both = np.maximum(dx, dy)
+        reach = np.sort(both)[k]
+        near_x, near_y = dx < reach, dy < reach
+        terms[i] = digamma(k) + digamma(n) - digamma(near_x.sum()) - digamma(near_y.sum())
+        added += ((both <= reach) & (np.arange(n) != i)) / k
+        added -= near_x / near_x.sum() + near_y / near_y.sum()
+    return terms, added
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_vectors_against_a_loop(k):
+    x, y, _ = gaussians(150)
+    # The estimator standardises columns in 32 bits.
+    x, y = (((v - v.mean(0)) / v.std(0)).astype(np.float32).astype(float) for v in (x, y))
+    terms, added = slow_ksg(x, y, k)
+    model = fit("ksg", x, y, k=k)
+    assert model.mutual_information().nats == pytest.approx(terms.mean(), abs=1e-4)
+    assert added.mean() == pytest.approx(0, abs=1e-12)
+    close = np.isclose(model.mi_values_, terms + added, atol=1e-3)
+    assert close.mean() > 0.97  # rounding may swap two neighbours
+
+
+@pytest.mark.parametrize("k", [3, 5])
+@pytest.mark.parametrize("rho", [0.0, 0.6, 0.95])
+def test_scalars_against_scikit_learn(k, rho):
+    x, y, _ = gaussians(600, (rho,))
+    (wanted,) = mutual_info_regression(x, y[:, 0], n_neighbors=k, random_state=0)
+    found = fit("ksg", x, y, k=k).mutual_information().nats
+    assert max(found, 0) == pytest.approx(wanted, abs=0.01)  # theirs is never below zero
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_labels_against_scikit_learn(k):
+    labels, values, _ = labelled(500)
+    for column in range(2):
+        (wanted,) = mutual_info_classif(values[:, [column]], labels, n_neighbors=k, random_state=0)
+        found = fit("ksg", values[:, column], labels, k=k).mutual_information().nats
+        assert found == pytest.approx(wanted, abs=0.005)
+
+
+@pytest.mark.parametrize("draw", [gaussians, labelled])
+def test_the_error_is_that_of_the_estimate(draw):
+    runs = [fit("ksg", *draw(300, seed=s)[:2]).mutual_information() for s in range(80)]
+    spread = np.std([run.nats for run in runs])
+    assert np.mean([run.stderr for run in runs]) == pytest.approx(spread, rel=0.25)
+
+
+def test_given_rows_are_estimated_from_themselves():
+    x, y, _ = gaussians(300)
+    model = fit("ksg", *gaussians(100, seed=1)[:2])
+    assert model.mutual_information(x, y).nats == pytest.approx(
+        fit("ksg", x, y).mutual_information().nats, abs=0.03
+    )
+    assert model.mutual_information(x, y).rows == 300
+
+
+def test_a_side_that_mixes_numbers_and_categories():
+    """Gao et al.: y is a label and, within it, a number that depends on x."""
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 2, 2000)
+    x = random.standard_normal(2000)
+    number = np.where(kind == 1, 0.9 * x + np.sqrt(1 - 0.81) * random.standard_normal(2000), 0.0)
+    y = pd.DataFrame({"kind": kind.astype(str), "number": number})
+    truth = 0.5 * gaussian_mi((0.9,))  # x and kind are independent; half the rows have 0 nats
+    found = fit("ksg", x, y).mutual_information()
+    assert found.nats == pytest.approx(truth, abs=0.05)
+    swapped = fit("ksg", y, x).mutual_information()
+    assert swapped.nats == pytest.approx(found.nats)
+
+
+def test_labels_that_come_once_are_left_out():
+    labels, values, _ = labelled(200)
+    labels = labels.astype("U9")
+    labels[17] = "alone"
+    model = fit("ksg", values, labels)
+    assert np.flatnonzero(np.isnan(model.mi_values_)).tolist() == [17]
+    assert model.mutual_information().rows == 199
+
+
+def test_some_ties_are_broken():
+    x, y, _ = gaussians(500)
+    x[:100] = np.round(x[:100], 1)
+    found = fit("ksg", x, y).mutual_information().nats
+    assert found == pytest.approx(
+        fit("ksg", *gaussians(500)[:2]).mutual_information().nats, abs=0.1
+    )
+
+
+X, Y, _ = gaussians(500)
+LABELS = labelled(100)[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ((X, np.round(Y[:, 0], 1)), r"9\d% of the rows of Y .*discrete_y=True"),
+        ((np.repeat(X[:250], 2, axis=0), Y), "rows of X .*discrete_x=True"),
+        ((LABELS, LABELS), "counting"),
+        ((X[:6], Y[:6]), "k=5 .* at least 7"),
+    ],
+)
+def test_what_is_refused(data, said):
+    with pytest.raises(InputError, match=said):
+        fit("ksg", *data)
+    assert fit("ksg", X[:6], Y[:6], k=4).n_rows_ == 6
+
+
+def test_no_pmi_and_why():
+    x, y, _ = gaussians(100)
+    model = fit("ksg", x, y)
+    for ask in (model.pmi, model.pmi_matrix, model.score):
+        with pytest.raises(InputError, match=r"'ksg' gives no .*no function of a pair"):
+            ask(x, y)
+    assert not hasattr(model, "oof_pmi_")

@@ -1,0 +1,210 @@
+"""Counting, against counts made by hand, and canonical correlations, against densities."""
+
+import math
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.metrics import mutual_info_score
+
+from pointdep.errors import FitWarning, InputError
+from pointdep.estimators.classical.plug_in import wishart_excess
+
+from .helpers import TABLE, fit, gaussian_mi, gaussians, table_rows
+
+TRUE_PMI = np.log(TABLE / (TABLE.sum(1, keepdims=True) * TABLE.sum(0)))
+X, Y = table_rows(400)
+
+
+def counted_pmi(x, y, smoothing, lx=3, ly=3):
+    """Every cell's PMI by a loop over the rows."""
+    pairs, xs, ys = Counter(zip(x, y, strict=True)), Counter(x), Counter(y)
+    total = len(x) + smoothing * lx * ly
+    pmi = np.empty((lx, ly))
+    for a in range(lx):
+        for b in range(ly):
+            joint = (pairs[a, b] + smoothing) / total
+            alone = (xs[a] + smoothing * ly) / total * ((ys[b] + smoothing * lx) / total)
+            pmi[a, b] = math.log(joint / alone) if joint > 0 else -math.inf
+    return pmi
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.5, 3.0])
+def test_pmi_is_that_of_the_counts(smoothing):
+    wanted = counted_pmi(X.tolist(), Y.tolist(), smoothing)
+    model = fit("counting", X, Y, smoothing=smoothing)
+    np.testing.assert_allclose(model.pmi(X, Y), wanted[X, Y], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_plug_in_and_the_corrections():
+    found = fit("counting", X, Y, correction="none").mutual_information()
+    assert found.nats == pytest.approx(mutual_info_score(X, Y))
+    model = fit("counting", X, Y, correction="out_of_fold")
+    assert model.mutual_information().nats == pytest.approx(model.oof_pmi_.mean(), abs=1e-5)
+
+    def entropy(values):
+        shares = np.array(list(Counter(values).values())) / len(values)
+        return -(shares * np.log(shares)).sum() + (len(shares) - 1) / (2 * len(values))
+
+    x, y = X.tolist(), Y.tolist()
+    wanted = entropy(x) + entropy(y) - entropy(list(zip(x, y, strict=True)))
+    assert fit("counting", X, Y).mutual_information().nats == pytest.approx(wanted)
+
+
+def test_the_correction_and_the_error_are_right_on_average():
+    truth = float((TABLE * TRUE_PMI).sum())
+    found = {}
+    for correction in ("none", "miller_madow"):
+        runs = [
+            fit("counting", *table_rows(100, seed=s), correction=correction).mutual_information()
+            for s in range(150)
+        ]
+        found[correction] = np.array([(run.nats, run.stderr) for run in runs])
+    bias = {key: values[:, 0].mean() - truth for key, values in found.items()}
+    assert abs(bias["miller_madow"]) < 0.5 * abs(bias["none"])
+    values = found["miller_madow"]
+    assert values[:, 1].mean() == pytest.approx(values[:, 0].std(), rel=0.2)
+
+
+def test_several_columns_are_one_outcome():
+    a, b = np.random.default_rng(0).integers(0, 2, (2, 300))
+    y = a ^ b  # no column alone tells anything
+    table = pd.DataFrame({"a": a.astype(str), "b": b.astype(str)})
+    model = fit("counting", table, y, correction="none")
+    assert model.mutual_information().nats == pytest.approx(mutual_info_score(2 * a + b, y))
+    assert fit("counting", table[["a"]], y).mutual_information().nats < 0.02
+    np.testing.assert_allclose(
+        model.pmi(table, y), fit("counting", 2 * a + b, y).pmi(2 * a + b, y), rtol=1e-6
+    )
+
+
+def test_a_combination_that_did_not_come():
+    rows = [("a", "a"), ("a", "b"), ("b", "a")] * 20
+    table = pd.DataFrame(rows, columns=["one", "two"])
+    model = fit("counting", table, [0, 1, 1] * 20)
+    with pytest.raises(InputError, match="unseen in training, in row 1"):
+        model.pmi(pd.DataFrame([("a", "a"), ("b", "b")], columns=["one", "two"]), [0, 1])
+    with pytest.raises(InputError, match="unseen in training"):
+        model.pmi(table[:1], [7])
+
+
+def test_a_large_table_takes_little_memory():
+    """5,000 by 5,000 cells as a table would be 200 MB."""
+    x = np.arange(20_000) % 5_000
+    tracemalloc.start()
+    model = fit("counting", x, x, discrete_x=True, discrete_y=True, smoothing=1e-6)
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+    assert model.pmi(x[:3], x[:3]) == pytest.approx(math.log(5_000), abs=0.05)
+
+
+def test_pairs_that_never_came_without_smoothing():
+    x = np.array([0, 0, 1, 1] * 10)
+    y = np.array([0, 0, 1, 1] * 10)
+    model = fit("counting", x, y, smoothing=0.0)
+    assert np.isneginf(model.pmi([0], [1])).all()
+    assert model.mutual_information().nats == pytest.approx(math.log(2), abs=0.05)
+    with pytest.raises(InputError, match="set smoothing above 0"):
+        model.mutual_information([0, 1], [1, 0])
+    y[0] = 1  # alone in its cell: its fold knows of none
+    with pytest.warns(FitWarning, match="saturated"):
+        fit("counting", x, y, smoothing=0.0)
+
+
+@pytest.mark.parametrize("side", ["X", "Y"])
+def test_numbers_are_refused(side):
+    numbers = gaussians(400)[0]
+    data = (numbers, Y) if side == "X" else (X, numbers)
+    with pytest.raises(InputError, match=f"{side} holds numbers; say discrete_{side.lower()}"):
+        fit("counting", *data)
+
+
+def mixed_gaussians(rows, seed=0):
+    """Correlated columns of different widths."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, 4)) @ random.standard_normal((4, 4)) + 3
+    return x, 0.5 * x[:, :3] @ random.standard_normal((3, 3)) + random.standard_normal((rows, 3))
+
+
+def log_det(values):
+    return np.linalg.slogdet(np.cov(values.T))[1]
+
+
+def test_mutual_information_is_that_of_the_determinants():
+    x, y = mixed_gaussians(500)
+    wanted = 0.5 * (log_det(x) + log_det(y) - log_det(np.hstack([x, y])))
+    found = fit("cca", x, y, correction="none").mutual_information()
+    assert found.nats == pytest.approx(wanted, abs=1e-4)
+    corrected = fit("cca", x, y).mutual_information()
+    assert found.nats - corrected.nats == pytest.approx(wishart_excess(4, 3, 500))
+    assert corrected.stderr == pytest.approx(found.stderr)
+
+
+def test_pmi_is_that_of_three_fitted_gaussians():
+    x, y = mixed_gaussians(300)
+    both = np.hstack([x, y])
+
+    def log_density(values):
+        fitted = multivariate_normal(values.mean(0), np.cov(values.T, bias=True))
+        return fitted.logpdf(values)
+
+    wanted = log_density(both) - log_density(x) - log_density(y)
+    model = fit("cca", x, y)
+    np.testing.assert_allclose(model.pmi(x, y), wanted, atol=1e-3)
+    np.testing.assert_allclose(model.pmi_matrix(x, y).diagonal(), wanted, atol=1e-3)
+
+
+def test_the_correction_is_the_bias():
+    excess = wishart_excess(3, 4, 100_000)
+    assert excess == pytest.approx(3 * 4 / (2 * 100_000), rel=1e-3)
+    assert wishart_excess(5, 5, 40) > 25 / 80  # more than to first order
+    found = [
+        fit("cca", *gaussians(40, (0.7, 0.4, 0.0), seed=s)[:2], correction=correction, folds=2)
+        .mutual_information()
+        .nats
+        for correction in ("wishart", "none")
+        for s in range(200)
+    ]
+    corrected, plain = np.reshape(found, (2, 200))
+    truth, error = gaussian_mi((0.7, 0.4)), 3 * plain.std() / np.sqrt(200)
+    assert corrected.mean() == pytest.approx(truth, abs=error)
+    assert plain.mean() > truth + error
+
+
+def test_gaussians_and_the_error():
+    x, y, pmi = gaussians(4000)
+    model = fit("cca", x, y)
+    np.testing.assert_allclose(model.oof_pmi_, pmi, atol=0.5)
+    assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.995
+    found = model.mutual_information()
+    assert found.nats == pytest.approx(gaussian_mi(), abs=3 * found.stderr)
+    assert found.stderr == pytest.approx(pmi.std() / np.sqrt(4000), rel=0.1)
+    held = fit("cca", x, y, correction="out_of_fold").mutual_information()
+    assert held.nats == pytest.approx(model.oof_pmi_.mean(), abs=1e-5)
+
+
+def test_redundant_columns_change_nothing():
+    x, y = mixed_gaussians(300)
+    wanted = fit("cca", x, y)
+    found = fit("cca", np.column_stack([x, x[:, 0] - x[:, 1], x[:, 2]]), y)
+    assert found.model_.ranks == (4, 3)
+    np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
+
+
+def test_a_linear_function_is_flagged():
+    x, _, _ = gaussians(200)
+    with pytest.warns(FitWarning, match="linear function of X"):
+        model = fit("cca", x, 2 * x[:, :1] + x[:, 1:])
+    found = model.mutual_information()
+    assert found.nats > 5
+    assert "saturated" in found.warnings[0]
+
+
+def test_too_few_rows():
+    random = np.random.default_rng(0)
+    with pytest.raises(InputError, match="80 rows for 100 columns"):
+        fit("cca", random.standard_normal((100, 50)), random.standard_normal((100, 50)))

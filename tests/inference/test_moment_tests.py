@@ -1,0 +1,225 @@
+"""Balances of the true ratio, the recalibration of a wrong one, and the reliability curve."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from pointdep.display.plots import plot_reliability
+from pointdep.errors import InputError
+from pointdep.inference.moment_tests import (
+    arrange,
+    recalibrate,
+    reliability_curve,
+    side_balance,
+    step_balance,
+)
+
+GENERATOR = torch.Generator().manual_seed(0)
+BLOCKS, SIZE = 3, 7
+EYE = torch.eye(SIZE, dtype=torch.float64).repeat(BLOCKS, 1, 1)
+LOG_RATIO = 1.5 * torch.randn(BLOCKS, SIZE, SIZE, generator=GENERATOR, dtype=torch.float64) + EYE
+
+
+def exact_table(seed, size=6):
+    """One block whose weights are the probabilities of a random table."""
+    random = np.random.default_rng(seed)
+    joint = random.gamma(0.3, size=(size, size)) + 1e-6
+    joint = torch.from_numpy(joint / joint.sum())
+    product = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)
+    return (joint / product).log()[None], joint[None], product[None]
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10_000), threshold=st.floats(-4, 8))
+def test_every_balance_of_the_true_ratio_is_zero(seed, threshold):
+    blocks = arrange(*exact_table(seed))
+    part = torch.from_numpy(np.random.default_rng(seed).uniform(size=(1, 6, 6)))
+    found = [
+        step_balance(blocks, threshold),
+        step_balance(blocks, threshold, part),
+        side_balance(blocks, threshold, "x"),
+        side_balance(blocks, threshold, "y"),
+    ]
+    for balance in found:
+        assert balance is not None
+        assert balance.offset == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [-2.0, 0.3, 5.0])
+def test_a_constant_is_read_as_that_many_nats(shift):
+    log_ratio, joint, product = exact_table(1)
+    blocks = arrange(log_ratio + shift, joint, product)
+    for threshold in (-1.0, 0.0, 4.0):
+        assert step_balance(blocks, threshold).offset == pytest.approx(shift, abs=1e-12)
+
+
+def offset_of(row_weight, threshold, product_weight, part):
+    """The balance by two plain loops, with a weight for every row."""
+    below = above = total_joint = total_product = 0.0
+    for g in range(BLOCKS):
+        for i in range(SIZE):
+            ratio = math.exp(LOG_RATIO[g, i, i] - threshold)
+            below += row_weight[g, i] * part[g, i, i] / (1 + ratio)
+            total_joint += row_weight[g, i]
+            for j in range(SIZE):
+                weight = row_weight[g, i] * row_weight[g, j] * product_weight[g, i, j]
+                ratio = math.exp(LOG_RATIO[g, i, j] - threshold)
+                above += weight * part[g, i, j] * ratio / (1 + ratio)
+                total_product += weight
+    return threshold + math.log(above / total_product) - math.log(below / total_joint)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 1.5])
+def test_the_influence_is_the_derivative_with_respect_to_a_row(threshold):
+    product = 1 - EYE
+    product[1, 2, 5] = product[2, :, 3] = 0.0
+    part = torch.rand(BLOCKS, SIZE, SIZE, generator=GENERATOR, dtype=torch.float64)
+    balance = step_balance(arrange(LOG_RATIO, EYE, product), threshold, part)
+    ones = np.ones((BLOCKS, SIZE))
+    assert balance.offset == pytest.approx(offset_of(ones, threshold, product, part), abs=1e-12)
+    for unit in range(BLOCKS * SIZE):
+        up, down = ones.copy(), ones.copy()
+        up.flat[unit] += 1e-5
+        down.flat[unit] -= 1e-5
+        slope = offset_of(up, threshold, product, part) - offset_of(down, threshold, product, part)
+        assert balance.influence[unit] == pytest.approx(slope / 2e-5, abs=1e-8)
+    assert balance.stderr == pytest.approx(math.sqrt((balance.influence**2).sum()))
+
+
+def test_rows_of_a_group_are_summed():
+    alone = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE), 0.5)
+    groups = torch.arange(BLOCKS * SIZE).view(BLOCKS, SIZE) // 3
+    grouped = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE, groups), 0.5)
+    assert grouped.offset == alone.offset
+    np.testing.assert_allclose(grouped.influence, alone.influence.reshape(-1, 3).sum(1))
+
+
+def test_rows_that_were_not_drawn_beyond_the_step_carry_nothing():
+    separated = torch.where(EYE > 0, 20.0, -20.0).double()
+    assert step_balance(arrange(separated, EYE, 1 - EYE), 20.0).rows == 0
+    assert step_balance(arrange(separated, EYE, 1 - EYE), 0.0).rows == 0
+
+
+def test_a_constant_ratio_has_no_sides_to_split():
+    blocks = arrange(torch.zeros_like(LOG_RATIO), EYE, 1 - EYE)
+    assert side_balance(blocks, 0.0, "x") is None
+    assert step_balance(blocks, 0.0).offset == pytest.approx(0.0, abs=1e-12)
+
+
+def test_an_empty_side_has_no_balance():
+    assert step_balance(arrange(LOG_RATIO, EYE, 0 * EYE), 0.0) is None
+
+
+def test_nan_is_refused():
+    with pytest.raises(InputError, match="NaN"):
+        arrange(math.nan * LOG_RATIO, EYE, 1 - EYE)
+
+
+# The logistic recalibration of a log-ratio.
+
+
+@pytest.mark.parametrize("center", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize(("shift", "slope"), [(0.0, 1.0), (-0.4, 1.0), (0.3, 0.7), (1.0, 1.5)])
+def test_it_undoes_a_move_and_a_stretch(shift, slope, center):
+    log_ratio, joint, product = exact_table(3, size=8)
+    distorted = center + (log_ratio - center - shift) / slope
+    found = recalibrate(arrange(distorted, joint, product), center)
+    assert found.slope == pytest.approx(slope, abs=1e-6)
+    assert found.shift == pytest.approx(shift, abs=1e-6)
+    mended = found.intercept + found.slope * distorted
+    torch.testing.assert_close(mended, log_ratio, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("offset", [-2.0, 0.0, 1.0])
+def test_it_is_weighted_logistic_regression(offset):
+    generator = torch.Generator().manual_seed(2)
+    eye = torch.eye(50, dtype=torch.float64)[None]
+    scores = torch.randn(1, 50, 50, generator=generator, dtype=torch.float64) + 1.5 * eye
+    found = recalibrate(arrange(scores, eye, 1 - eye), 0.5, offset)
+    values, label = scores.flatten().numpy() - 0.5, eye.flatten().numpy()
+    weight = np.where(label > 0, 1 / 50, np.exp(0.5 - offset) / (50 * 49))
+    wanted = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
+    wanted.fit(values[:, None], label, sample_weight=1e4 * weight)
+    assert found.slope == pytest.approx(wanted.coef_[0, 0], abs=1e-4)
+    assert found.shift == pytest.approx(wanted.intercept_[0] - offset, abs=1e-4)
+
+
+def test_the_errors_are_those_of_repeated_draws():
+    found = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=400)
+        y = 0.8 * x + 0.6 * random.normal(size=400)
+        square = 0.64 / 0.36 * (x[:, None] ** 2 + y**2) - 2 * 0.8 / 0.36 * x[:, None] * y
+        log_ratio = torch.from_numpy(-0.5 * np.log(0.36) - 0.5 * square)[None]
+        eye = torch.eye(400, dtype=torch.float64)[None]
+        found.append(recalibrate(arrange(log_ratio, eye, 1 - eye), 0.5))
+    for name, truth in (("shift", 0.0), ("slope", 1.0)):
+        values = np.array([getattr(each, name) for each in found])
+        errors = np.array([getattr(each, f"{name}_stderr") for each in found])
+        assert values.std() == pytest.approx(errors.mean(), rel=0.35)
+        assert abs(values.mean() - truth) < 4 * errors.mean() / np.sqrt(len(found))
+
+
+def test_nothing_is_fitted_where_nothing_can_be():
+    eye = torch.eye(60, dtype=torch.float64)[None]
+    assert recalibrate(arrange(torch.zeros_like(eye), eye, 1 - eye), 0.0) is None
+    assert recalibrate(arrange(40 * eye - 20, eye, 1 - eye), 0.0) is None
+
+
+# The reliability curve, and its figure.
+
+
+def test_on_an_exact_table_what_is_seen_is_what_was_said():
+    curve = reliability_curve(arrange(*exact_table(4, size=30)))
+    assert len(curve) > 3
+    for point in curve:
+        assert point.observed == pytest.approx(point.predicted, abs=1e-12)
+        assert point.low <= point.predicted <= point.high
+        wanted = 1 / (1 + math.exp(-point.predicted))
+        assert point.predicted_probability == pytest.approx(wanted)
+        assert point.observed_frequency == pytest.approx(wanted)
+
+
+def test_frequencies_weigh_joint_and_product_alike():
+    generator = torch.Generator().manual_seed(0)
+    eye = torch.eye(200, dtype=torch.float64)[None]
+    log_ratio = torch.randn(1, 200, 200, generator=generator, dtype=torch.float64) + eye
+    of_joint = log_ratio[eye > 0].numpy()
+    of_product = log_ratio[eye == 0].numpy()
+    for point in reliability_curve(arrange(log_ratio, eye, 1 - eye)):
+        joint, product = (
+            np.sum((part >= point.low) & (part < point.high)) for part in (of_joint, of_product)
+        )
+        assert (point.joint, point.product) == (joint, product)
+        share = joint / 200 / (joint / 200 + product / (200 * 199))
+        assert point.observed_frequency == pytest.approx(share)
+        # Few joint rows in a bin decide its error, which is then near that of a count.
+        assert point.stderr == pytest.approx(math.sqrt(1 / joint - 1 / 200), rel=0.25)
+
+
+def test_without_overlap_there_is_no_curve():
+    eye = torch.eye(60, dtype=torch.float64)[None]
+    assert reliability_curve(arrange(40 * eye - 20, eye, 1 - eye)) == ()
+    assert len(reliability_curve(arrange(0 * eye, eye, 1 - eye))) == 1
+
+
+def test_the_figure_shows_the_points_and_the_verdict():
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    curve = reliability_curve(arrange(*exact_table(4, size=30)))
+    _, given = pyplot.subplots()
+    ax = plot_reliability(curve, "Passes: a verdict that is long enough to be broken once", given)
+    assert ax is given
+    assert "Passes" in ax.get_title(loc="left")
+    points = ax.containers[0].lines[0].get_xydata()
+    np.testing.assert_allclose(points, [(point.predicted, point.observed) for point in curve])
+    assert ax.get_xlim() == ax.get_ylim()
+    assert plot_reliability((), "Cannot tell") is not given
+    pyplot.close("all")
