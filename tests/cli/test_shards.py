@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pointdep.estimators import fit_rows, pointwise
+from pointdep.estimators import fit_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 BOTH = ("x", "y", "--x-columns", "e", "--y-columns", "e")
@@ -57,9 +57,7 @@ def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
 def test_stream_or_not(quick, monkeypatch, folder, command, option, limit, streams):
     monkeypatch.setattr(fit_rows, "IN_MEMORY", limit)
     asked, opened = [], fit_rows.stream_rows
-    monkeypatch.setattr(
-        pointwise, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b)
-    )
+    monkeypatch.setattr(fit_rows, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b))
     more = {"fit": ("-o", "model")}.get(command, ())
     assert quick(command, "x.npy", "y.npy", option, *more).code == 0
     assert len(asked) == streams
