@@ -17,20 +17,10 @@ from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, FitWarning, InputError
 
-COLUMNS = {
-    "row": "int64",
-    "pmi": "float32",
-    "stderr": "float32",
-    "posterior": "float64",
-    "q_value": "float64",
-    "suspect": "bool",
-    "below_zero": "bool",
-    "rank": "int64",
-    "better_partner": "Int64",
-    "better_partner_pmi": "float32",
-    "swapped_with": "Int64",
-    "duplicate_of": "Int64",
-}
+COLUMNS = {"row": "int64", "pmi": "float32", "stderr": "float32", "posterior": "float64"}
+COLUMNS |= {"q_value": "float64", "suspect": "bool", "below_zero": "bool", "rank": "int64"}
+COLUMNS |= {"better_partner": "Int64", "better_partner_pmi": "float32"}
+COLUMNS |= {"swapped_with": "Int64", "duplicate_of": "Int64"}
 ROWS = 400
 EXCHANGED = {10: 20, 20: 10, 150: 399, 399: 150}
 COPIED = 30  # has the y of row 40
@@ -38,14 +28,8 @@ TWICE = {200: 5}  # row 200 is row 5 again
 
 
 def quick(**options):
-    settings = {
-        "hidden": (16,),
-        "max_epochs": 5,
-        "folds": 3,
-        "random_state": 0,
-        "device": "cpu",
-        "progress": False,
-    }
+    settings = {"hidden": (16,), "max_epochs": 5, "folds": 3, "random_state": 0}
+    settings |= {"device": "cpu", "progress": False}
     return PointwiseDependency(**{**settings, **options})
 
 
@@ -91,8 +75,6 @@ class TestTable:
         assert {name: str(kind) for name, kind in found.table.dtypes.items()} == COLUMNS
         assert list(found.table) == list(COLUMNS)
         assert list(found.table["row"]) == list(range(ROWS))
-
-    def test_mismatched_pairs_are_kept_in_order(self, found):
         kept = found.mismatched
         assert 0 < len(kept) <= 10_000
         assert (np.diff(kept) >= 0).all()
@@ -109,19 +91,15 @@ class TestTable:
         assert found.folds == 3
         assert found.method == "pc"
 
-    def test_rank_counts_from_the_lowest_pmi(self, found):
-        table = found.table
-        assert sorted(table["rank"]) == list(range(1, ROWS + 1))
-        assert table.loc[table["rank"] == 1, "pmi"].item() == table["pmi"].min()
-        assert table.sort_values("rank")["pmi"].is_monotonic_increasing
-
     def test_marks_follow_from_numbers(self, found):
         table = found.table
         assert (table["suspect"] == (table["q_value"] <= found.fdr)).all()
         assert (table["below_zero"] == (table["pmi"] < 0)).all()
         assert table["posterior"].between(0, 1).all()
         assert table["q_value"].between(0, 1).all()
+        assert sorted(table["rank"]) == list(range(1, ROWS + 1))
         worst_first = table.sort_values("rank")
+        assert worst_first["pmi"].is_monotonic_increasing
         assert worst_first["posterior"].is_monotonic_decreasing
         assert worst_first["q_value"].is_monotonic_increasing
 
@@ -142,12 +120,10 @@ class TestWhatIsWrong:
         assert 0 < found.contamination.share < 0.1
         assert not found.contamination.given
 
-    def test_exchanged_rows_name_each_other(self, found):
-        named = found.table["swapped_with"].dropna()
-        assert named.to_dict() == EXCHANGED
-
-    def test_better_partners(self, found):
+    def test_partners_and_duplicates(self, found):
         table = found.table
+        assert table["swapped_with"].dropna().to_dict() == EXCHANGED
+        assert table["duplicate_of"].dropna().to_dict() == TWICE
         for row, other in EXCHANGED.items():
             assert table.loc[row, "better_partner"] == other
             assert table.loc[row, "better_partner_pmi"] > 0
@@ -155,9 +131,6 @@ class TestWhatIsWrong:
         assert (given == table["better_partner_pmi"].notna()).all()
         assert (table["better_partner_pmi"] > table["pmi"])[given].all()
         assert (table["better_partner"] != table["row"])[given].all()
-
-    def test_duplicates(self, found):
-        assert found.table["duplicate_of"].dropna().to_dict() == TWICE
 
     @pytest.mark.filterwarnings("ignore:the share of chance pairs")  # hardly trained
     def test_near_duplicates_of_wider_data(self):
@@ -167,7 +140,9 @@ class TestWhatIsWrong:
         assert found.table["duplicate_of"].dropna().to_dict() == {100: 4}
 
     def test_contamination_that_is_given(self, data, found):
-        given = audited(*data, contamination=0.01)
+        model = quick()
+        given = audited(*data, contamination=0.01, model=model)
+        assert not hasattr(model, "model_")  # it is left as it was
         assert given.contamination.share == 0.01
         assert given.contamination.given
         assert given.contamination.stderr is None
@@ -203,13 +178,6 @@ def test_options_without_a_model():
         fitted = PointwiseDependency(**settings).fit(x, y)
     assert found.folds == 2
     np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
-
-
-@pytest.mark.filterwarnings("ignore:the share of chance pairs")  # hardly trained
-def test_a_model_is_left_as_it_was():
-    model = quick()
-    audited(*pairs(100), model=model)
-    assert not hasattr(model, "model_")
 
 
 @pytest.fixture(scope="module")
@@ -260,8 +228,13 @@ def flipped():
 
 @pytest.fixture(scope="module")
 def by_label(flipped):
+    """By numbers for the names: what is found must be the same."""
     x, told, _, _ = flipped
-    return audited(x, told, model=quick(max_epochs=20))
+    found = audited(x, told, model=quick(max_epochs=20))
+    names, numbers = np.unique(told, return_inverse=True)
+    other = audited(x, numbers, model=quick(max_epochs=20)).table["better_label"].dropna()
+    assert [names[int(k)] for k in other] == list(found.table["better_label"].dropna())
+    return found
 
 
 class TestLabels:
@@ -280,15 +253,6 @@ class TestLabels:
         assert set(by_label.table.nsmallest(6, "rank")["row"]) == wrong
         assert len(wrong & set(by_label.suspects["row"])) >= 4
         assert len(by_label.suspects) <= 8
-
-    def test_labels_of_whole_numbers(self, flipped):
-        x, told, truth, wrong = flipped
-        names = sorted(set(told))
-        numbers = np.array([names.index(one) for one in told])
-        table = audited(x, numbers, model=quick(max_epochs=20)).table
-        assert [names[int(label)] for label in table.loc[wrong, "better_label"]] == list(
-            truth[wrong]
-        )
 
     def test_rows_of_one_label_exchanged_nothing(self, flipped, by_label):
         told = flipped[1]
@@ -326,28 +290,29 @@ def test_independent_sides_are_warned_of():
     with pytest.warns(DataWarning, match="no suspects are named"):
         found = audited(x, y, model=quick(max_epochs=2))
     assert len(found.table) == 200
+    assert not found.table["suspect"].any()
+    assert not found.named
+    assert "cannot be told from chance pairs" in str(found)
     # Who says how many are wrong is not told that the estimate means nothing.
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         audited(x, y, model=quick(max_epochs=2), contamination=0.05)
 
 
-@pytest.mark.parametrize(("rows", "told"), [(24, False), (24, True)])
-def test_pairs_that_may_all_be_chance_pairs(rows, told):
+@pytest.mark.parametrize("told", [False, True])
+def test_pairs_that_may_all_be_chance_pairs(told):
     """Their PMI is that of mismatched ones, whatever the interval says."""
     random = np.random.default_rng(0)
-    pmi = random.normal(size=rows).astype(np.float32)
-    standing = random.random(rows).astype(np.float32)
+    pmi = random.normal(size=24).astype(np.float32)
+    standing = random.random(24).astype(np.float32)
     beside = Mismatched(random.normal(size=5000), standing, random.random(5000))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = decide(pmi, beside, 0.1 if told else None, least=0.2)
     assert found.named == told
     assert (found.q_value == 1).all() != told
-    words = [str(warning.message) for warning in caught]
-    assert ["all pairs may have come together by chance" in said for said in words] == [True] * (
-        not told
-    )
+    said = " ".join(str(warning.message) for warning in caught)
+    assert ("all pairs may have come together by chance" in said) != told
 
 
 def test_more_pairs_by_chance_than_suspects(found):
@@ -357,14 +322,6 @@ def test_more_pairs_by_chance_than_suspects(found):
     assert more_by_chance(replace(many, named=False)) == ""
     unsure = replace(found, contamination=Contamination(0.2, given=False, stderr=0.2))
     assert more_by_chance(unsure) == ""
-
-
-def test_an_audit_without_suspects_says_why():
-    random = np.random.default_rng(0)
-    with pytest.warns(DataWarning, match="no suspects are named"):
-        found = audited(*random.normal(size=(2, 60, 2)))
-    assert not found.named
-    assert "cannot be told from chance pairs" in str(found)
 
 
 @pytest.mark.parametrize("wrong", [0, 2, 5])
@@ -386,14 +343,10 @@ class TestMistakes:
         ("message", "options"),
         [
             ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
-            (r"fdr=1\.0 must lie", {"fdr": 1.0}),
             ("contamination=2 must lie between 0 and 1", {"contamination": 2}),
-            (r"contamination=-0\.1 must lie", {"contamination": -0.1}),
             ("contamination=nan must lie", {"contamination": float("nan")}),
             ("model must be a PointwiseDependency", {"model": "pc"}),
-            ("model must be a PointwiseDependency", {"model": PointwiseDependency}),
             ("folds=1 must be at least 2", {"model": None, "folds": 1}),
-            (r"folds=2\.5 must be a whole number", {"model": None, "folds": 2.5}),
         ],
     )
     def test_before_the_fit(self, monkeypatch, message, options):
@@ -407,36 +360,6 @@ class TestMistakes:
     def test_a_model_that_does_not_score_all_rows(self):
         with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
             audited(*pairs(60), model=quick(folds=1, max_epochs=1))
-
-    def test_rows_that_do_not_pair(self):
-        x, y = pairs(60)
-        with pytest.raises(InputError, match="rows"):
-            audited(x, y[:59])
-
-
-@pytest.fixture(scope="module")
-def of_ten():
-    """Sixty groups of ten rows: within a group every y belongs to every x; two rows exchanged."""
-    random = np.random.default_rng(3)
-    groups = np.repeat(np.arange(60), 10)
-    centers = random.normal(size=(60, 3))[groups]
-    x, y = (centers + 0.05 * random.normal(size=centers.shape) for _ in range(2))
-    y[[0, 300]] = y[[300, 0]]
-    model = PointwiseDependency(folds=3, random_state=0, progress=False)
-    return audited(x, y, model=model, groups=groups).table, groups
-
-
-class TestGroupsAreNoPartners:
-    def test_exchanges(self, of_ten):
-        table, groups = of_ten
-        named = table["swapped_with"].dropna().astype(int)
-        assert (groups[named.index] != groups[named]).all()
-        assert named.to_dict() == {0: 300, 300: 0}
-
-    def test_a_partner_beyond_the_group(self, of_ten):
-        table, groups = of_ten
-        for row in (0, 300):  # there are nine rows of its own group before it
-            assert groups[int(table["better_partner"][row])] != groups[row]
 
 
 def test_a_cv_that_scores_rows_twice_is_refused():
@@ -453,13 +376,6 @@ def test_settings_beside_a_model_are_refused(settings):
         audit(*pairs(100), model=quick(), **settings)
 
 
-def test_independent_pairs_have_no_suspects():
-    random = np.random.default_rng(0)
-    with pytest.warns(DataWarning, match="no suspects are named"):
-        found = audited(random.normal(size=(200, 2)), random.normal(size=(200, 2)))
-    assert not found.table["suspect"].any()
-
-
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
     from pointdep.auditing import audit as module
@@ -467,9 +383,9 @@ def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
 
     asked = []
 
-    def spy(*arguments, **options):
-        asked.append(arguments[5])
-        return find_partners(*arguments, **options)
+    def spy(model, among, progress):
+        asked.append(among.doubtful)
+        return find_partners(model, among, progress)
 
     find_partners = module.find_partners
     monkeypatch.setattr(module, "find_partners", spy)

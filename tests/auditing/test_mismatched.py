@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointdep import FitWarning, PointwiseDependency
-from pointdep.auditing.evidence import find_standings, mismatched_pairs
+from pointdep.auditing.evidence import HeldRows, find_standings, mismatched_pairs
 from pointdep.auditing.result import Contamination
+from pointdep.fitting.progress import Silent
 from pointdep.inference.scoring import score_matrix
 
 
@@ -47,7 +48,7 @@ def fitted():
 
 def test_every_row_by_the_model_that_did_not_see_it(fitted):
     rows = fitted.training_rows_.paired
-    found = mismatched_pairs(fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed)
+    found = HeldRows(fitted.model_, rows).mismatched(Silent())
     total = 0
     for replica, split in enumerate(rows.splits):
         part = torch.from_numpy(split.report)
@@ -65,9 +66,8 @@ def test_every_row_by_the_model_that_did_not_see_it(fitted):
 def test_rows_of_one_group_are_not_mismatched(fitted):
     rows = fitted.training_rows_.paired
     groups = torch.arange(150) // 2
-    found = mismatched_pairs(
-        fitted.model_, rows.x, rows.y, rows.splits, seed=rows.seed, groups=groups
-    )
+    fold = HeldRows(fitted.model_, rows).fold
+    found = mismatched_pairs(fitted.model_, rows.x, rows.y, fold, rows.seed, groups)
     pairs = sum(int((groups[s.report][:, None] != groups[s.report]).sum()) for s in rows.splits)
     assert len(found.pmi) == pairs
 

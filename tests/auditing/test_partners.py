@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from pointdep.auditing import partners as module
-from pointdep.auditing.partners import find_partners
+from pointdep.auditing.partners import Searched, find_partners
 from pointdep.core.critics import InnerProductCritic
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import Standardizer
 from pointdep.fitting.progress import Silent
-from pointdep.fitting.splits import Split
 
 ROWS, DIM = 60, 4
 SCALES = (6.0, 8.0, 10.0)  # one a replica
@@ -26,15 +25,6 @@ def known_model():
     return RatioModel(critic, *maps, [METHODS["pc"]] * len(SCALES)).requires_grad_(False)
 
 
-def splits():
-    """Row i is reported by replica i mod 3."""
-    rows = np.arange(ROWS)
-    report = [rows[rows % 3 == r] for r in range(3)]
-    return [
-        Split(np.setdiff1d(rows, part)[4:], np.setdiff1d(rows, part)[:4], part) for part in report
-    ]
-
-
 def directions(seed=0):
     """(ROWS, DIM) of length one."""
     drawn = np.random.default_rng(seed).normal(size=(ROWS, DIM))
@@ -42,7 +32,7 @@ def directions(seed=0):
 
 
 def matrix_of(x, y):
-    """log r of all pairs, x's row asked of the replica that did not see it."""
+    """log r of all pairs, row i of x asked of replica i mod 3, which did not see it."""
     return np.array([[SCALES[i % 3] * float(a @ b) for b in y] for i, a in enumerate(x)])
 
 
@@ -50,9 +40,8 @@ def found(x, y, codes=None, doubtful=None):
     pmi = np.diag(matrix_of(x, y)).astype(np.float32)
     order = np.argsort(pmi, kind="stable") if doubtful is None else doubtful
     sides = (torch.from_numpy(side).float() for side in (x, y))
-    return find_partners(
-        known_model(), *sides, splits(), pmi, order, codes=codes, progress=Silent()
-    )
+    among = Searched(*sides, np.arange(ROWS) % 3, pmi, order, codes, np.arange(ROWS), ROWS)
+    return find_partners(known_model(), among, Silent())
 
 
 def exchange(y, *pairs):
@@ -158,6 +147,7 @@ class TestGroups:
         named = np.flatnonzero(result.row >= 0)
         assert (codes[result.row[named]] != codes[named]).all()
         assert result.row[20] == 41
+        assert result.swapped[[3, 17, 20, 41]].tolist() == [-1, -1, 41, 20]
         allowed = [other for other in range(ROWS) if codes[other] != codes[3]]
         assert result.row[3] == max(allowed, key=lambda k: matrix[3, k])
 

@@ -75,34 +75,29 @@ def test_wrong_pairs_are_found(shards, model):
     assert table["rank"].tolist() == table["pmi"].rank(method="first").tolist()
     assert (table["below_zero"] == (table["pmi"] < 0)).all()
     assert not table["outside"].all()
-
-
-def test_the_scores_are_those_of_score_shards(shards, model):
-    audited = audit_shards(model, "x", "y", output="out", progress=False)
     scored = score_shards(model, "x", "y", output="scores", progress=False)
     same = ["row", "pmi", "npmi", "stderr", "outside"]
-    pd.testing.assert_frame_equal(read("out")[same], read("scores")[same])
+    pd.testing.assert_frame_equal(table[same], read("scores")[same])
     for name in ("rows", "mean_pmi", "below_zero", "outside", "shards", "found"):
-        assert getattr(audited, name) == getattr(scored, name)
+        assert getattr(found, name) == getattr(scored, name)
+    with pytest.raises(InputError, match="scores holds results of score, not of suspects"):
+        audit_shards(model, "x", "y", output="scores", progress=False)
 
 
-def test_another_fdr_asks_nobody_again(shards, model):
+def test_only_what_is_missing(shards, model):
+    """Another fdr asks nobody again."""
     first = audit_shards(model, "x", "y", output="out", progress=False)
+    table = read("out")
     before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
     second = audit_shards(model, "x", "y", output="out", fdr=0.001, progress=False)
     assert second.found == second.shards == 4
     assert second.suspects < first.suspects
     assert read("out")["suspect"].sum() == second.suspects
     assert {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()} == before
-
-
-def test_only_what_is_missing(shards, model):
-    audit_shards(model, "x", "y", output="out", progress=False)
-    before = read("out")
     Path("out/_evidence/part-2.parquet").unlink()
     Path("out/part-3.parquet").unlink()
     assert audit_shards(model, "x", "y", output="out", progress=False).found == 3
-    pd.testing.assert_frame_equal(read("out"), before)
+    pd.testing.assert_frame_equal(read("out"), table)
 
 
 def test_batches_do_not_matter(shards, model):
@@ -125,9 +120,6 @@ def test_independent_pairs_have_no_suspects(tmp_path, model):
 def test_refused(shards, model):
     with pytest.raises(InputError, match="fdr=2 must lie between 0 and 1"):
         audit_shards(model, "x", "y", output="out", fdr=2)
-    score_shards(model, "x", "y", output="scores", progress=False)
-    with pytest.raises(InputError, match="scores holds results of score, not of suspects"):
-        audit_shards(model, "x", "y", output="scores", progress=False)
     write(Path("few"), draw(20, 1)[0], (20,))
     with pytest.raises(InputError, match="few has 20 rows: an audit of shards needs at least 256"):
         audit_shards(model, "few", "few", output="out", progress=False)
@@ -189,11 +181,5 @@ def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
     assert counts == pytest.approx([200, 140, 260], abs=40)
     x = np.concatenate([pq.read_table(f"x/part-{k}.parquet")["e"].to_numpy() for k in range(4)])
     fitted = PointwiseDependency.load(model, device="cpu")
-    expected = torch.from_numpy(fitted.encoder_x_.encode(_side(np.stack(x)[numbers])))
-    torch.testing.assert_close(drawn[0].x, fitted.model_.prepare_side(expected, "x"))
-
-
-def _side(values):
-    from pointdep.data.sides import as_side
-
-    return as_side(values, "X", discrete=False)
+    expected = fitted._encode(np.stack(x)[numbers], np.stack(x)[numbers])[0]
+    torch.testing.assert_close(drawn[0].x, expected)

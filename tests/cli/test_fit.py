@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -49,19 +48,15 @@ def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, c
     assert content["estimate"]["nats"] == expected.mutual_information().nats
 
 
-def test_what_a_person_reads(quick):
-    outcome = quick("fit", "x.npy", "y.npy", "-o", "model")
+def test_what_a_person_reads_and_an_older_model_is_replaced(quick):
+    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "js").code == 0
+    outcome = quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "nwj")
     assert outcome.code == 0
+    assert PointwiseDependency.load("model").method == "nwj"
     assert outcome.out.startswith("mutual information  ")
     assert outcome.out.endswith(
         "model saved in model; score other pairs with: pointdep score model ...\n"
     )
-
-
-def test_an_older_model_is_replaced(quick, pairs):
-    quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "js")
-    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "nwj").code == 0
-    assert PointwiseDependency.load("model").method == "nwj"
 
 
 def test_places_where_no_model_goes(refused, folder):
@@ -84,16 +79,12 @@ def test_a_place_that_cannot_be_written_is_found_before_the_fit(refused):
     refused("nothing can be written in /proc", "fit", "x.npy", "y.npy", "-o", "/proc/model")
 
 
-def test_checkpoint_in_no_folder(refused):
-    command = ("fit", "x.npy", "y.npy", "-o", "model", "--checkpoint")
+def test_checkpoints_that_are_none(refused, folder):
+    (folder / "state").write_bytes(b"something else")
+    command = ("fit", "x.npy", "y.npy", "-o", "model", "--quiet", "--checkpoint")
     refused("'nowhere/state'.* folder does not exist", *command, "nowhere/state")
     refused(r"is a folder", *command, ".")
-
-
-def test_a_checkpoint_of_another_fit(refused, quick, folder):
-    (folder / "state").write_bytes(b"something else")
-    options = ("--hidden", 16, "--folds", 2, "--max-epochs", 3, "--quiet", "--checkpoint", "state")
-    refused("checkpoint state cannot be read", "fit", "x.npy", "y.npy", "-o", "model", *options)
+    refused("checkpoint state cannot be read", *command, "state")
 
 
 def test_interrupted_and_resumed(quick, pointdep, folder):
@@ -138,19 +129,6 @@ def test_ctrl_c_while_fitting(folder):
     assert last.startswith("pointdep: interrupted; no model was written")
     assert "Traceback" not in err
     assert names(folder) == ["x.npy", "y.npy"]
-
-
-def test_the_module_is_the_command(folder):
-    options = ["--hidden", "16", "--folds", "2", "--max-epochs", "3", "--quiet", "--json"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "pointdep", "fit", "x.npy", "y.npy", "-o", "model", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0
-    assert json.loads(ended.stdout)["output"] == "model"
-    assert all(line.startswith("warning: ") for line in ended.stderr.splitlines())
 
 
 def test_out_of_fold_pmi_of_the_training_rows(quick, refused):

@@ -52,38 +52,26 @@ def test_standard_output(pointdep, saved_model, expected):
     assert (quiet.out, quiet.err) == (outcome.out, "")
 
 
-def test_the_other_direction(pointdep, saved_model, model, pairs):
-    pointdep("retrieve", saved_model, "y.npy", "x.npy", "--queries", "y", "-k", 3, "-o", "best.csv")
-    assert_table(pd.read_csv("best.csv"), as_table(model.retrieve(*pairs[::-1], 3, queries="y")))
-
-
-def test_one_file_with_both_sides(pointdep, saved_model, pairs, expected):
+def test_other_files_and_directions(pointdep, saved_model, model, pairs, expected):
     np.savez("both.npz", x=pairs[0], y=pairs[1])
-    pointdep("retrieve", saved_model, "both.npz", "-o", "best.csv")
-    assert_table(pd.read_csv("best.csv"), expected)
     table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
     table.to_csv("both.csv", index=False)
-    columns = ("--query-columns", "a,b", "--candidate-columns", "c,d,e")
-    pointdep("retrieve", saved_model, "both.csv", *columns, "-o", "again.csv")
-    assert_table(pd.read_csv("again.csv"), expected)
-
-
-def test_a_saved_index(pointdep, saved_model, expected):
-    pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "-o", "one.csv")
-    outcome = pointdep(
-        "retrieve", saved_model, "x.npy", "--candidates-index", "index", "-o", "two.csv"
-    )
-    assert outcome.code == 0
-    for name in ("one.csv", "two.csv"):
-        assert_table(pd.read_csv(name), expected)
+    for arguments, wanted in (
+        ("y.npy x.npy --queries y -k 3", as_table(model.retrieve(*pairs[::-1], 3, queries="y"))),
+        ("both.npz", expected),
+        ("both.csv --query-columns a,b --candidate-columns c,d,e", expected),
+        ("x.npy y.npy --save-index index", expected),
+        ("x.npy --candidates-index index", expected),
+    ):
+        assert pointdep("retrieve", saved_model, *arguments.split(), "-o", "best.csv").code == 0
+        assert_table(pd.read_csv("best.csv"), wanted)
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
 def test_faster_indexes(pointdep, saved_model, expected, kind):
     pytest.importorskip("faiss")
-    content = pointdep(
-        "retrieve", saved_model, "x.npy", "y.npy", "--index", kind, "-o", "best.csv", "--json"
-    ).json()
+    options = ("--index", kind, "-o", "best.csv", "--json")
+    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", *options).json()
     assert kind in content["searched"] or content["exact"]
     assert content["exact"] or content["recall_queries"] > 0
     found = pd.read_csv("best.csv").merge(expected, on=["query", "candidate"])
@@ -114,9 +102,8 @@ def test_json(pointdep, saved_model, model, pairs, check_json, options):
 
 
 def test_what_a_person_reads(pointdep, saved_model, model, pairs):
-    outcome = pointdep(
-        "retrieve", saved_model, "x.npy", "y.npy", "--paired", "--exact", "-k", 2, "-o", "best.csv"
-    )
+    options = ("--paired", "--exact", "-k", 2, "-o", "best.csv")
+    outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy", *options)
     found, metrics = model.retrieve(*pairs, 2), model.retrieval_metrics(*pairs)
     lines = outcome.out.splitlines()
     assert lines[0] == "queries     200, the best 2 of 200 candidates for each"

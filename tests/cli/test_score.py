@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -27,16 +26,21 @@ def expected(saved_model, pairs):
     return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi, **beside})
 
 
-def test_files(pointdep, saved_model, expected, folder):
+def test_files(pointdep, saved_model, expected, pairs, folder):
     Path("pmi.npy").write_bytes(b"older")  # is replaced
     for path in ("pmi.csv", "pmi.parquet", "pmi.npy"):
         outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", path)
         assert (outcome.code, outcome.err) == (0, "")
     np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
+    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+    table.to_parquet("pairs.parquet")  # both sides in one
+    options = ("--x-columns", "a,b", "--y-columns", "c,d,e", "-o", "pmi.npy")
+    assert pointdep("score", saved_model, "pairs.parquet", *options).code == 0
+    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
     for found in (pd.read_csv("pmi.csv"), pd.read_parquet("pmi.parquet")):
         pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
-    written = ["pmi.csv", "pmi.npy", "pmi.parquet", "x.npy", "y.npy"]
-    assert sorted(p.name for p in folder.iterdir()) == written
+    written = {"pmi.csv", "pmi.npy", "pmi.parquet", "pairs.parquet", "x.npy", "y.npy"}
+    assert {p.name for p in folder.iterdir()} == written
 
 
 def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
@@ -116,14 +120,6 @@ def test_a_single_model_has_no_standard_error(pointdep, like_quick, pairs):
     assert pd.read_csv(io.StringIO(outcome.out))["stderr"].isna().all()
 
 
-def test_one_table_with_both_sides(pointdep, saved_model, expected, pairs):
-    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
-    table.to_parquet("pairs.parquet")
-    options = ("--x-columns", "a,b", "--y-columns", "c,d,e", "-o", "pmi.npy")
-    assert pointdep("score", saved_model, "pairs.parquet", *options).code == 0
-    np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
-
-
 def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
     command = ("score", saved_model, "x.npy", "y.npy", "-o")
     (folder / "folder.csv").mkdir()
@@ -161,30 +157,16 @@ def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs
 
 
 def test_models_that_are_none(refused, saved_model, folder):
+    """How models are damaged is in tests/estimator."""
     shutil.copytree(saved_model, folder / "model")
-    (folder / "other").mkdir()
-    about, weights = (folder / "model" / n for n in ("model.json", "weights.safetensors"))
-    whole = about.read_text()
-
-    def score(message, name="model"):
+    about = folder / "model" / "model.json"
+    about.write_text(about.read_text()[:-10])
+    for name, message in (
+        ("nothing", "no model at nothing"),
+        ("x.npy", r"x\.npy is a file; a model is a folder"),
+        ("model", r"model\.json is truncated or not JSON"),
+    ):
         refused(message, "score", name, "x.npy", "y.npy")
-
-    score("no model at nothing", "nothing")
-    score(r"x\.npy is a file; a model is a folder", "x.npy")
-    score(r"other is not a model: it has no model\.json", "other")
-    (folder / "other" / "model.json").write_text('{"format": "onnx"}')
-    score("is not a pointdep model", "other")
-    about.write_text(whole.replace('"rows": 200', '"rows": 2000'))
-    score(r"model\.json was edited or damaged")
-    about.write_text(whole[:-10])
-    score(r"model\.json is truncated or not JSON")
-    about.write_text(json.dumps({**json.loads(whole), "format_version": 99}))
-    score("newer pointdep .*upgrade")
-    about.write_text(whole)
-    weights.write_bytes(weights.read_bytes()[:-10])
-    score(r"weights\.safetensors is truncated, edited or of another model")
-    weights.unlink()
-    score(r"no readable weights\.safetensors")
 
 
 @pytest.mark.parametrize("rows", [200, 20_000])  # below and above what a pipe holds back

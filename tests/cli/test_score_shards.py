@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency
+from pointdep.auditing.report import wording
 from pointdep.auditing.result import Contamination
-from pointdep.auditing.sharded_audit import AuditedShards
-from pointdep.cli.score import count_unlisted, more_by_chance
+from pointdep.cli.score import _summary
 
 
 @pytest.fixture
@@ -124,8 +123,8 @@ def test_a_finished_folder(pointdep, saved_model, shards):
 def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
     """1.71 % of 12,000 pairs are 205."""
     share = Contamination(0.0171, given=stderr is None, stderr=stderr)
-    found = AuditedShards(12_000, 1.0, 9, 0, 6, 0, suspects=suspects, contamination=share)
-    assert count_unlisted(found) == unlisted
-    assert count_unlisted(replace(found, named=False)) == 0
-    told = more_by_chance({"unlisted": unlisted})
+    assert wording.unlisted(share, 12_000, suspects) == unlisted
+    counts = dict.fromkeys(("rows", "below_zero", "outside", "shards", "mean_pmi"), 1)
+    found = {**counts, "found": 0, "suspects": 1, "contamination": 0.1, "unlisted": unlisted}
+    told = _summary(found, "out/", 0.1)["by chance"]
     assert ("about 150 more" in told) == (unlisted > 0)

@@ -111,7 +111,7 @@ def test_what_it_gives():
     ("message", "options"),
     [
         *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
-        ("groups has 10 rows", {"groups": np.arange(10)}),
+        ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
         ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
     ],
 )

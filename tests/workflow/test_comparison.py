@@ -215,8 +215,8 @@ def test_mistakes():
         ClassicalDependency(m, random_state=0, progress=False).fit(a, y) for m in ("ksg", "phsic")
     )
     for message, arguments, options in (
-        ("fitted on 300 and 200 rows", (model, cca(b[:200], y[:200])), {}),
-        ("have 300 rows .* 200", (model, model, a, y), {"X_b": a[:200], "Y_b": y[:200]}),
+        ("answer 300 and 200 rows", (model, cca(b[:200], y[:200])), {}),
+        ("answer 300 and 200 rows", (model, model, a, y), {"X_b": a[:200], "Y_b": y[:200]}),
         ("different groups", (fit(x, z), fit(x, z, groups=np.arange(60) // 2)), {}),
         ("neighbours .* group", (ksg, ksg, a, y), {"groups": halves}),
         ("groups has 10 rows", (model, model, a, y), {"groups": np.arange(10)}),

@@ -9,19 +9,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
-from pointdep.auditing.evidence import Evidence, evidence_of
+from pointdep.auditing.evidence import HeldRows, StoredRows
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
 from pointdep.errors import InputError, require_whole
-from pointdep.estimators.fit_rows import hold_rows, streams
+from pointdep.estimators.base import read_pairs
+from pointdep.estimators.fit_rows import StreamedFitRows, streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
+from pointdep.fitting.splits import make_splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,16 +79,25 @@ def audit(
     check_shares(fdr, contamination)
     fitted = _estimator(model, folds, random_state, device, progress)
     _require_each_once(fitted, X, Y, groups)
-    fitted.fit(X, Y, groups=groups)
-    pmi = fitted.oof_pmi_
-    evidence = evidence_of(fitted.model_, fitted.training_rows_)
+    return judged(fitted.fit(X, Y, groups=groups), X, Y, fdr, contamination)
+
+
+def judged(
+    fitted: PointwiseDependency, X: Any, Y: Any, fdr: float, contamination: float | None = None
+) -> Audit:
+    """The audit of the rows that a model was fitted on."""
+    rows: Any = fitted.training_rows_
+    stored = isinstance(rows, StreamedFitRows)
+    evidence = StoredRows(fitted.model_, rows) if stored else HeldRows(fitted.model_, rows.paired)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
-    decision = decide(pmi, beside, contamination, information.ci[0])
-    table = _table(fitted, evidence, decision, fdr, _labels(Y, fitted))
+    decision = decide(fitted.oof_pmi_, beside, contamination, information.ci[0])
+    # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
+    ordered = np.sort(beside.pmi)
+    kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
     return Audit(
-        table=table,
+        table=_table(fitted, evidence, decision, fdr, _labels(Y, fitted)),
         mutual_information=information,
         check=fitted.check(),
         contamination=decision.contamination,
@@ -96,20 +106,10 @@ def audit(
         method=fitted.method,
         flags=fitted.flags_,
         answered=fitted.model_.answered,
-        mismatched=_in_order(beside.pmi),
+        mismatched=ordered[kept.astype(np.int64)],
         sides=(X, Y),
         named=decision.named,
     )
-
-
-def _in_order(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At most 10,000 of the values (m,), evenly from the lowest to the highest."""
-    ordered = np.sort(values)
-    if len(ordered) <= _MISMATCHED_KEPT:
-        return ordered
-    places = np.linspace(0, len(ordered) - 1, _MISMATCHED_KEPT).round().astype(np.int64)
-    kept: NDArray[np.float32] = ordered[places]
-    return kept
 
 
 def _estimator(
@@ -136,20 +136,11 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
         raise InputError(f"folds={fitted.folds}: an audit needs at least 2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says the same again
-        rows = hold_rows(
-            X,
-            Y,
-            groups,
-            discrete=(fitted.discrete_x, fitted.discrete_y),
-            folds=fitted.folds,
-            cv=fitted.cv,
-            stop_fraction=fitted.stop_fraction,
-            seed=0,  # which rows report does not depend on it
-            device=torch.device("cpu"),
-        ).paired
-    times = np.zeros(len(rows.x), dtype=np.int64)
-    for split in rows.splits:
-        times[split.report] += 1
+        x, _, codes = read_pairs(X, Y, groups, (fitted.discrete_x, fitted.discrete_y))
+        how = {"cv": fitted.cv, "groups": codes, "stop_fraction": fitted.stop_fraction}
+        # Which rows report does not depend on the seed.
+        splits = make_splits(x.rows, folds=fitted.folds, seed=0, **how)
+    times = np.bincount(np.concatenate([split.report for split in splits]), minlength=x.rows)
     if (times != 1).any():
         raise InputError(
             f"row {int((times != 1).argmax())} is scored by {int(times[times != 1][0])} models "
@@ -160,7 +151,7 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
 
 def _table(
     fitted: PointwiseDependency,
-    evidence: Evidence,
+    evidence: HeldRows | StoredRows,
     decision: Decision,
     fdr: float,
     labels: NDArray[Any] | None,
@@ -173,19 +164,7 @@ def _table(
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
     doubtful = first[: min(int(suspect.sum()) + _OTHERS_DOUBTFUL, _MOST_DOUBTFUL)]
     with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
-        of = evidence.searched(pmi, doubtful)
-        partners = of.placed(
-            find_partners(
-                fitted.model_,
-                of.x,
-                of.y,
-                of.splits,
-                of.pmi,
-                of.doubtful,
-                codes=of.codes,
-                progress=progress,
-            )
-        )
+        partners = find_partners(fitted.model_, evidence.searched(pmi, doubtful), progress)
     with show("scoring", enabled=fitted.progress) as progress:
         stderr = evidence.stderr(fitted.jackknife_, progress)
     columns: dict[str, Any] = {
@@ -223,5 +202,4 @@ def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
     raw = as_side(Y, "Y", discrete=fitted.encoder_y_.discrete)
     if raw.numeric is not None or len(raw.categorical) != 1:
         return None
-    labels: NDArray[Any] = raw.categorical[0][1]
-    return labels
+    return raw.categorical[0][1]

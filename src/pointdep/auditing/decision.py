@@ -76,19 +76,13 @@ def most_by_chance(shares: Array) -> Contamination:
     share = min(float(density[least]), 1.0)
     near = ends <= _NEAR
     if near.sum() >= _LINE:
-        line = _at_zero(ends[near], density[near])
+        # A straight line through the density over intervals from 0 to `ends`, at 0. Its variance
+        # is as 1 / end.
+        weights = np.sqrt(ends[near])
+        columns = np.stack([weights, weights * ends[near]], 1)
+        line = float(np.linalg.lstsq(columns, weights * density[near], rcond=None)[0][0])
         share = min(share, max(line, _LEAST_OF_LEAST * share))
     return Contamination(share, given=False, stderr=share / math.sqrt(counts[first + least]))
-
-
-def _at_zero(ends: Array, density: Array) -> float:
-    """A straight line through the density over intervals from 0 to `ends`, at 0.
-
-    Its variance is as 1 / end.
-    """
-    weights = np.sqrt(ends)
-    columns = np.stack([weights, weights * ends], 1)
-    return float(np.linalg.lstsq(columns, weights * density, rcond=None)[0][0])
 
 
 def observed_ratio(shares: Array) -> Array:
@@ -102,8 +96,7 @@ def observed_ratio(shares: Array) -> Array:
     widths = np.diff(np.concatenate([[0.0], values, [1.0]]))
     heights = np.append(counts / len(shares), 0.0) / widths
     slopes: Array = isotonic_regression(heights, sample_weight=widths)
-    found: Array = slopes[inverse]
-    return found
+    return slopes[inverse]
 
 
 def posteriors(
@@ -227,6 +220,4 @@ def _doubt(found: Contamination, least: float) -> str:
 
 def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:
     """(n,): 1 for the lowest."""
-    rank = np.empty(len(pmi), np.int64)
-    rank[np.argsort(pmi, kind="stable")] = np.arange(1, len(pmi) + 1)
-    return rank
+    return np.argsort(np.argsort(pmi, kind="stable")) + 1

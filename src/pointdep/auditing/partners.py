@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch import Tensor
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.data_flags import by_nature, repeat_by_nature, row_keys
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.splits import Split
 from pointdep.inference.scoring import score_matrix
 from pointdep.retrieval.search import top_k
 
@@ -28,7 +27,6 @@ _CLOSE = 0.1  # of the distance to the tenth neighbour
 _EXPECTED = 0.05  # rows of the data that may lie so close by chance
 _PROJECTED = 32  # columns that neighbours are looked for in
 _EQUAL = 1e-6
-_BLOCK = 1 << 24  # distances alive at a time
 _FLAT_ROWS, _CELLS, _PER_CELL = 20_000, 8, 64
 _MOST_ROWS = 1_000_000  # with more only equal rows are looked for
 
@@ -42,16 +40,12 @@ def duplicates(x: Tensor, y: Tensor) -> Rows:
     do, are not duplicates.
     """
     rows = torch.cat([x, y], 1).cpu()
-    found = np.full(len(rows), -1, dtype=np.int64)
     if repeat_by_nature(x, y):
-        return found
-    first = _first_equal(rows)
-    distinct = np.flatnonzero(first == np.arange(len(rows)))
-    copies = first != np.arange(len(rows))
-    found[copies] = first[copies]
+        return np.full(len(rows), -1, np.int64)
+    found = _earlier_equal(row_keys(rows))
+    distinct = np.flatnonzero(found < 0)
     if _NEIGHBOURS < len(distinct) <= _MOST_ROWS:
-        index = torch.from_numpy(distinct)
-        near = _first_near(rows[index], x.shape[1])
+        near = _first_near(rows[torch.from_numpy(distinct)], x.shape[1])
         close = near >= 0
         found[distinct[close]] = distinct[near[close]]
         moved = found[found]  # a copy of a row that is itself near an earlier one
@@ -61,29 +55,27 @@ def duplicates(x: Tensor, y: Tensor) -> Rows:
 
 def copies_by_key(x: NDArray[np.float64], y: NDArray[np.float64]) -> Rows:
     """The same for equal pairs alone, by `row_keys` of both sides, (n,) each."""
-    _, first, inverse, counts = np.unique(
-        x + np.pi * y, return_index=True, return_inverse=True, return_counts=True
-    )
+    found = _earlier_equal(x + np.pi * y)
     one_side = max(len(np.unique(side)) for side in (x, y))
-    found = np.full(len(x), -1, np.int64)
-    if by_nature(len(counts), len(x), one_side):
-        return found
-    first = first[inverse.reshape(-1)].astype(np.int64)
-    copies = first != np.arange(len(x))
-    found[copies] = first[copies]
+    if by_nature(int((found < 0).sum()), len(x), one_side):
+        return np.full(len(x), -1, np.int64)
     return found
 
 
-def _first_equal(rows: Tensor) -> Rows:
-    """The first row with the same values, (n,)."""
-    _, first, inverse = np.unique(row_keys(rows), return_index=True, return_inverse=True)
-    found: Rows = first[inverse.reshape(-1)].astype(np.int64)
-    return found
+def _earlier_equal(keys: NDArray[np.float64]) -> Rows:
+    """The first row with the same key, (n,), -1 for that row itself."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    found = first[inverse.reshape(-1)].astype(np.int64)
+    return np.where(found == np.arange(len(keys)), -1, found)
 
 
 def _first_near(rows: Tensor, x_dim: int) -> Rows:
     """The earliest neighbour that is nearly the same on both sides, (n,), -1 for none."""
-    near, distances = _neighbours(_projected(rows))
+    projected = rows.float()
+    if rows.shape[1] > _PROJECTED:
+        matrix = torch.randn(rows.shape[1], _PROJECTED, generator=torch.Generator().manual_seed(0))
+        projected = projected @ (matrix / _PROJECTED**0.5)
+    near, distances = _neighbours(projected.numpy())
     scale = distances[:, -1]
     least = min(_CLOSE, _chance_ratio(distances, len(rows)))
     suspected = distances <= 4 * least * scale[:, None]  # projections shorten distances unevenly
@@ -94,11 +86,10 @@ def _first_near(rows: Tensor, x_dim: int) -> Rows:
         total = squares.sum(1)
         limit = least**2 * total.max()
         # Each side may hold its own share of the distance, so that neither differs alone.
-        sides = [squares[:, :x_dim].sum(1), squares[:, x_dim:].sum(1)]
-        parts = [x_dim / rows.shape[1], 1 - x_dim / rows.shape[1]]
+        share = x_dim / rows.shape[1]
         close = (total <= limit).numpy()
-        for side, part in zip(sides, parts, strict=True):
-            close &= (side <= limit * part + _EQUAL).numpy()
+        for side, part in ((squares[:, :x_dim], share), (squares[:, x_dim:], 1 - share)):
+            close &= (side.sum(1) <= limit * part + _EQUAL).numpy()
         earlier = others[close & (others < row)]
         if len(earlier):
             found[row] = earlier.min()
@@ -120,30 +111,16 @@ def _chance_ratio(distances: NDArray[np.float32], rows: int) -> float:
     return float((_EXPECTED / (_NEIGHBOURS * rows)) ** (1.0 / dimension))
 
 
-def _projected(rows: Tensor) -> Tensor:
-    if rows.shape[1] <= _PROJECTED:
-        return rows.float()
-    generator = torch.Generator().manual_seed(0)
-    matrix = torch.randn(rows.shape[1], _PROJECTED, generator=generator) / _PROJECTED**0.5
-    projected: Tensor = rows.float() @ matrix
-    return projected
-
-
-def _neighbours(rows: Tensor) -> tuple[Rows, NDArray[np.float32]]:
+def _neighbours(rows: NDArray[np.float32]) -> tuple[Rows, NDArray[np.float32]]:
     """Numbers of the nearest rows and their distances, (n, 10), nearest first, itself left out."""
     try:
-        squares, numbers = _by_faiss(rows.numpy())
-    except ImportError:
-        squares, numbers = _by_blocks(rows)
-    order = np.argsort(numbers == np.arange(len(rows))[:, None], axis=1, kind="stable")
-    kept = order[:, :_NEIGHBOURS]  # itself goes last, where it was found
-    distances = np.sqrt(np.maximum(np.take_along_axis(squares, kept, 1), 0.0))
-    return np.take_along_axis(numbers, kept, 1).astype(np.int64), distances
+        import faiss
+    except ImportError:  # as on machines without an extra package for it: slower
+        from sklearn.neighbors import NearestNeighbors
 
-
-def _by_faiss(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], Rows]:
-    import faiss
-
+        search = NearestNeighbors(n_neighbors=_NEIGHBOURS).fit(rows)
+        distances, numbers = search.kneighbors()  # of the rows it was fitted on, itself left out
+        return numbers, distances.astype(np.float32)
     rows = np.ascontiguousarray(rows)
     flat = faiss.IndexFlatL2(rows.shape[1])
     index: Any = flat
@@ -156,24 +133,43 @@ def _by_faiss(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], Rows]:
     index.add(rows)
     squares, numbers = index.search(rows, _NEIGHBOURS + 1)
     missing = numbers < 0  # fewer rows in the cells than asked for
-    return np.where(missing, np.float32(np.inf), squares), np.where(missing, 0, numbers)
-
-
-def _by_blocks(rows: Tensor) -> tuple[NDArray[np.float32], Rows]:
-    found = []
-    lengths = rows.square().sum(1)
-    step = max(1, _BLOCK // len(rows))
-    for first in range(0, len(rows), step):
-        part = slice(first, min(first + step, len(rows)))
-        block = lengths[part, None] + lengths[None] - 2 * rows[part] @ rows.T
-        found.append(block.topk(_NEIGHBOURS + 1, largest=False))
-    squares, numbers = (torch.cat(side).numpy() for side in zip(*found, strict=True))
-    return squares, numbers
+    squares, numbers = np.where(missing, np.float32(np.inf), squares), np.where(missing, 0, numbers)
+    order = np.argsort(numbers == np.arange(len(rows))[:, None], axis=1, kind="stable")
+    kept = order[:, :_NEIGHBOURS]  # itself goes last, where it was found
+    distances = np.sqrt(np.maximum(np.take_along_axis(squares, kept, 1), 0.0))
+    return np.take_along_axis(numbers, kept, 1).astype(np.int64), distances
 
 
 _MOST_LOOKED_AT = 1_000  # candidates per row: the best may be of the row's own group
 _MOST_SWAPS = 2_000  # rows among which exchanges are looked for
 _ODDS = 10.0  # to one, that two rows exchanged their y
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """Rows among which better partners are looked for.
+
+    x: (m, dx), y: (m, dy), prepared; owner: (m,), a replica that did not see the row;
+    pmi: (m,) out of fold; doubtful: positions among them, worst
+    first; codes: (m,) their groups; numbers: (m,), which of all `rows` rows these are.
+    """
+
+    x: Tensor
+    y: Tensor
+    owner: NDArray[np.signedinteger[Any]]
+    pmi: NDArray[np.float32]
+    doubtful: Rows
+    codes: NDArray[np.int64] | None
+    numbers: Rows
+    rows: int
+
+    def x_of(self, positions: Rows) -> Tensor:
+        """(k, dx)"""
+        return self.x[torch.from_numpy(positions).to(self.x.device)]
+
+    def y_of(self, positions: Rows) -> Tensor:
+        """(k, dy)"""
+        return self.y[torch.from_numpy(positions).to(self.y.device)]
 
 
 @dataclass(frozen=True)
@@ -188,50 +184,38 @@ class Partners:
     swapped: Rows
 
 
-def find_partners(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    splits: Sequence[Split],
-    pmi: NDArray[np.float32],
-    doubtful: Rows,
-    *,
-    codes: NDArray[np.int64] | None = None,
-    progress: Progress,
-) -> Partners:
+def find_partners(model: RatioModel, among: Searched, progress: Progress) -> Partners:
     """Of the doubtful rows, worst first, each asked of a replica that did not see it.
 
-    x: (n, dx), y: (n, dy), prepared; pmi: (n,) out of fold. Equal y are one candidate, named by the
-    first row that has it; a y that only the row's own group has is none.
+    Equal y are one candidate, named by the first row that has it; a y that only the row's own group
+    has is none.
     """
-    found = Partners(
-        np.full(len(x), -1, np.int64),
-        np.full(len(x), np.nan, np.float32),
-        np.full(len(x), -1, np.int64),
-    )
-    candidates, of_row = _distinct(y)
-    listed = y[torch.from_numpy(candidates).to(y.device)]
+    pmi, doubtful, codes, owner = among.pmi, among.doubtful, among.codes, among.owner
+    partner, swapped = np.full((2, among.rows), -1, np.int64)
+    better = np.full(among.rows, np.nan, np.float32)
+    candidates, of_row = _distinct(among.y)
+    listed = among.y_of(candidates)
     elsewhere = candidates if codes is None else _elsewhere(candidates, of_row, codes)
-    owner = _owners(splits, len(x))
     k = min(_of_own_group(doubtful, of_row, codes) + 1, _MOST_LOOKED_AT, len(candidates))
     done = 0
     for replica in np.unique(owner[doubtful]):
         rows = doubtful[owner[doubtful] == replica]
-        asked = x[torch.from_numpy(rows).to(x.device)]
-        best = top_k(model.select([int(replica)]), asked, listed, k, measure_recall=False)
+        one = model.select([int(replica)])
+        best = top_k(one, among.x_of(rows), listed, k, measure_recall=False)
         for row, numbers, values in zip(rows, best.indices, best.pmi, strict=True):
             for number, value in zip(numbers, values, strict=True):
                 other = candidates[number]
                 if codes is not None and codes[other] == codes[row]:
                     other = elsewhere[number]
                 if other >= 0 and number != of_row[row] and value > pmi[row]:
-                    found.row[row], found.pmi[row] = other, value
+                    place = among.numbers[row]
+                    partner[place], better[place] = among.numbers[other], value
                     break
         done += len(rows)
         progress.update(done, len(doubtful), "doubtful rows")
-    rows = doubtful[:_MOST_SWAPS]
-    _find_swaps(model, x, y, owner, pmi, rows, found.swapped, codes)
-    return found
+    for row, other in _swaps(model, among):
+        swapped[among.numbers[row]] = among.numbers[other]
+    return Partners(partner, better, swapped)
 
 
 def _of_own_group(doubtful: Rows, of_row: Rows, codes: NDArray[np.int64] | None) -> int:
@@ -243,50 +227,37 @@ def _of_own_group(doubtful: Rows, of_row: Rows, codes: NDArray[np.int64] | None)
     return int(counts[np.isin(groups, codes[doubtful])].max())
 
 
-def _find_swaps(
-    model: RatioModel,
-    x: Tensor,
-    y: Tensor,
-    owner: Rows,
-    pmi: NDArray[np.float32],
-    rows: Rows,
-    swapped: Rows,
-    codes: NDArray[np.int64] | None,
-) -> None:
-    """Write into `swapped`: both belong to the other's y, more than to any other doubtful row's.
+def _swaps(model: RatioModel, among: Searched) -> Iterator[tuple[int, int]]:
+    """Rows that belong to each other's y, more than to any other doubtful row's.
 
     A row that exchanged its y did so with any of the others: the odds are r r' to their number,
     and where the rows belong to their own y they must beat the r of these too.
     """
+    rows = among.doubtful[:_MOST_SWAPS]
+    owner = among.owner[rows]
     if len(rows) < 2:
         return
-    matrix = np.empty((len(rows), len(rows)))
-    index = torch.from_numpy(rows)
-    for replica in np.unique(owner[rows]):
-        own = owner[rows] == replica
-        asked = x[index[torch.from_numpy(own)].to(x.device)]
+    matrix, pmi = np.empty((len(rows), len(rows))), among.pmi[rows]
+    for replica in np.unique(owner):
+        own = owner == replica
         one = model.select([int(replica)])
-        matrix[own] = score_matrix(one, asked, y[index.to(y.device)])
-    both = matrix + matrix.T
-    gains = np.minimum(matrix - pmi[rows][:, None], (matrix - pmi[rows][:, None]).T)
-    both[(np.minimum(matrix, matrix.T) <= 0) | (gains <= 0)] = -np.inf
-    names = rows if codes is None else codes[rows]
+        matrix[own] = score_matrix(one, among.x_of(rows[own]), among.y_of(rows))
+    both, gains = matrix + matrix.T, matrix - pmi[:, None]
+    both[(np.minimum(matrix, matrix.T) <= 0) | (np.minimum(gains, gains.T) <= 0)] = -np.inf
+    names = rows if among.codes is None else among.codes[rows]
     both[names[:, None] == names] = -np.inf  # within a group every y belongs to every x
-    best = both.argmax(1)
-    own_ratio = np.maximum(pmi[rows], 0.0)
+    best, own_ratio = both.argmax(1), np.maximum(pmi, 0.0)
     for row, other in enumerate(best):
         odds = both[row, other] - own_ratio[row] - own_ratio[other]
         if best[other] == row and odds > math.log(_ODDS * len(rows)):
-            swapped[rows[row]] = rows[other]
+            yield rows[row], rows[other]
 
 
 def _distinct(y: Tensor) -> tuple[Rows, Rows]:
     """The first row of each distinct y, (c,), in order, and the candidate of each row, (n,)."""
     _, first, inverse = np.unique(y.cpu().numpy(), axis=0, return_index=True, return_inverse=True)
     order = first.argsort()
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    return first[order].astype(np.int64), position[inverse.reshape(-1)]
+    return first[order].astype(np.int64), order.argsort()[inverse.reshape(-1)]
 
 
 def _elsewhere(candidates: Rows, of_row: Rows, codes: NDArray[np.int64]) -> Rows:
@@ -296,11 +267,3 @@ def _elsewhere(candidates: Rows, of_row: Rows, codes: NDArray[np.int64]) -> Rows
     numbers, first = np.unique(of_row[others], return_index=True)
     found[numbers] = others[first]
     return found
-
-
-def _owners(splits: Sequence[Split], rows: int) -> Rows:
-    """A replica that did not see the row, (rows,)."""
-    owner = np.full(rows, -1, np.int64)
-    for replica, split in enumerate(splits):
-        owner[split.report] = replica
-    return owner

@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # rows in a notebook, and their columns
 _SHOWN_COLUMNS = (
-    "row",
-    "pmi",
-    "stderr",
-    "q_value",
-    "suspect",
-    "better_partner",
-    "better_label",
-    "swapped_with",
-    "duplicate_of",
+    *("row", "pmi", "stderr", "q_value", "suspect"),
+    *("better_partner", "better_label", "swapped_with", "duplicate_of"),
 )
 
 
@@ -105,16 +98,8 @@ class Audit:
         """
         from pointdep.auditing.report.page import write_page
 
-        write_page(
-            self,
-            path,
-            show_x=show_x,
-            show_y=show_y,
-            title=title,
-            media=media,
-            media_size=media_size,
-            progress=progress,
-        )
+        how = {"media": media, "media_size": media_size, "progress": progress}
+        write_page(self, path, show_x=show_x, show_y=show_y, title=title, **how)
 
     def plot_pmi(self, ax: Axes | None = None) -> Axes:
         """Histogram of PMI: of pairs, with the suspects marked, and of mismatched pairs."""
@@ -149,7 +134,9 @@ class Audit:
         return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the finding and the worst rows."""
+        """What a notebook shows: the finding and the worst rows, numbers short."""
+        import pandas as pd
+
         from pointdep.auditing.report.wording import finding
 
         worst = self.table.sort_values("rank").head(_SHOWN)
@@ -159,7 +146,10 @@ class Audit:
             ("check", self.check),
             ("lowest PMI", f"{len(worst)} of {len(self.table):,} rows"),
         ]
-        lines = [[_cell(value) for value in line] for line in worst[names].to_numpy(object)]
+        lines = [
+            ["" if pd.isna(v) else f"{v:.3g}" if isinstance(v, float) else str(v) for v in line]
+            for line in worst[names].to_numpy(object)
+        ]
         notes = [str(flag) for flag in self.flags]
         return card(finding(self), rows, notes=notes, table=columns(names, lines))
 
@@ -169,12 +159,3 @@ class Audit:
         check_writable(path, (suffix,))
         columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
         write_table(path, columns)
-
-
-def _cell(value: Any) -> str:
-    """A value as a notebook shows it: numbers short, nothing where it is missing."""
-    import pandas as pd
-
-    if pd.isna(value):
-        return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

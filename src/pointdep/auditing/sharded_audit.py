@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.auditing.decision import Decision, check_shares, decide, ranks
+from pointdep.auditing.decision import check_shares, decide, ranks
 from pointdep.auditing.evidence import Mismatched, find_standings
 from pointdep.auditing.result import Contamination
 from pointdep.cluster import manifest
 from pointdep.cluster.engines import Columns, How, Scores, read_model
 from pointdep.cluster.filesystem import storage_path
 from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, write_shard
-from pointdep.cluster.shard_scoring import Done, Scored, open_sides, plan_work, run_shards
+from pointdep.cluster.shard_scoring import Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
@@ -80,39 +80,22 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     position among all rows, share 127 rows of the pool and one replica, which none of them saw.
     """
     found = np.zeros(len(x), np.float32)
-    ones = [model.select([replica]) for replica in range(model.replicas)]
-    start = 0
-    while start < len(x):
-        block = (first + start) // BLOCK
-        stop = min(len(x), (block + 1) * BLOCK - first)
-        rows = slice(start, stop)
-        numbers = np.arange(first + start, first + stop)
-        found[rows] = _stand(ones[block % len(ones)], x[rows], y[rows], numbers, pool, block)
-        start = stop
-    return found
-
-
-def _stand(
-    one: RatioModel, x: Tensor, y: Tensor, numbers: NDArray[np.int64], pool: Pool, block: int
-) -> NDArray[np.float32]:
-    random = np.random.default_rng([block, 24])
-    size = min(BLOCK - 1, len(pool.numbers))
-    chosen = random.choice(len(pool.numbers), size, replace=False)
-    others = torch.from_numpy(numbers[:, None] != pool.numbers[chosen])
-    index, device = torch.from_numpy(chosen), one.constant.device
-    a, b, pool_x, pool_y = (
-        side.to(device).unsqueeze(0) for side in (x, y, pool.x[index], pool.y[index])
-    )
-    own = one.log_ratio_pairs(a, b)[0].cpu().unsqueeze(1)
-    count = others.sum(1).clamp(min=1)
-    shares = [
-        ((scores.cpu() <= own) & others).sum(1) / count
-        for scores in (
-            one.log_ratio_matrix(a, pool_y)[0],
-            one.log_ratio_matrix(pool_x, b)[0].T,
+    device, size = model.constant.device, min(BLOCK - 1, len(pool.numbers))
+    numbers = first + np.arange(len(x))
+    for block in np.unique(numbers // BLOCK):
+        rows = np.flatnonzero(numbers // BLOCK == block)
+        one = model.select([int(block % model.replicas)])
+        random = np.random.default_rng([block, 24])
+        chosen = random.choice(len(pool.numbers), size, replace=False)
+        others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
+        a, b, pool_x, pool_y = (
+            side.to(device).unsqueeze(0)
+            for side in (x[rows], y[rows], pool.x[chosen], pool.y[chosen])
         )
-    ]
-    found: NDArray[np.float32] = torch.maximum(*shares).numpy()
+        own = one.log_ratio_pairs(a, b)[0].cpu().unsqueeze(1)
+        both = one.log_ratio_matrix(a, pool_y)[0], one.log_ratio_matrix(pool_x, b)[0].T
+        counts = [((scores.cpu() <= own) & others).sum(1) for scores in both]
+        found[rows] = torch.maximum(*counts) / others.sum(1).clamp(min=1)
     return found
 
 
@@ -127,33 +110,22 @@ def draw_pool(
     chosen = [full[k] for k in np.sort(random.choice(len(full), most, replace=False))]
     ends = np.cumsum([task.rows for task in chosen])
     picked = np.sort(random.choice(ends[-1], min(_ROWS, int(ends[-1])), replace=False))
-    sides: list[tuple[Tensor, Tensor]] = []
-    numbers: list[NDArray[np.int64]] = []
+    sides, numbers = [], []
     for done, (task, end) in enumerate(zip(chosen, ends, strict=True), 1):
         low, high = np.searchsorted(picked, [end - task.rows, end])
         own = picked[low:high] - (end - task.rows)
-        sides += _picked(fitted, work, task, own)
+        start = 0
+        for x, y in read_pairs(task, work.columns, work.batch) if len(own) else ():
+            here = own[(own >= start) & (own < start + len(x))] - start
+            if len(here):
+                part = [side.iloc[here] if hasattr(side, "iloc") else side[here] for side in (x, y)]
+                sides.append(fitted._encode(*part)[:2])
+            start += len(x)
         numbers.append(task.first + own)
         progress.update(done, len(chosen), "shards sampled")
     order = torch.from_numpy(random.permutation(len(picked)))
     x, y = (torch.cat(side)[order] for side in zip(*sides, strict=True))
     return Pool(x, y, np.concatenate(numbers)[order.numpy()])
-
-
-def _picked(
-    fitted: PointwiseDependency, work: Work, task: Task, rows: NDArray[np.int64]
-) -> list[tuple[Tensor, Tensor]]:
-    """These rows of a task, sorted, prepared."""
-    found = []
-    start = 0
-    for x, y in read_pairs(task, work.columns, work.batch) if len(rows) else ():
-        low, high = np.searchsorted(rows, [start, start + len(x)])
-        here = rows[low:high] - start
-        if len(here):
-            part = [side.iloc[here] if hasattr(side, "iloc") else side[here] for side in (x, y)]
-            found.append(fitted._encode(*part)[:2])
-        start += len(x)
-    return found
 
 
 EVIDENCE = "_evidence"
@@ -215,12 +187,26 @@ def audit_shards(
     with show("sampling", enabled=progress, left="about") as shown:
         pool = draw_pool(fitted, work, tasks, shown)
     done = run_shards(saved, sides, Beside(pool), place / EVIDENCE, how)
-    pmi, standing = (_column(done, name) for name in ("pmi", "standing"))
+    pmi, standing = (
+        np.concatenate([_read(done.work, task.name, [name])[name] for task in done.tasks])
+        for name in ("pmi", "standing")
+    )
     least = float(pmi.mean() - _CONFIDENT * pmi.std() / math.sqrt(len(pmi)))
     decision = decide(pmi, pool.mismatched(fitted.model_, standing), contamination, least)
     manifest.write_manifest(work, tasks)
     work.output.sweep()
-    suspect = _write(work, tasks, done.work, decision, ranks(pmi), fdr)
+    suspect, rank = decision.q_value <= fdr, ranks(pmi)
+    for task in tasks:
+        rows = slice(task.first, task.first + task.rows)
+        judged = {
+            "posterior": decision.posterior[rows],
+            "q_value": decision.q_value[rows],
+            "suspect": suspect[rows],
+            "below_zero": pmi[rows] < 0,
+            "rank": rank[rows],
+        }
+        known = _read(done.work, task.name, _KEPT)
+        write_shard(work, task, {**known, **judged}, {"fdr": fdr})
     return AuditedShards(
         rows=len(pmi),
         mean_pmi=done.total("sum_pmi") / len(pmi),
@@ -234,13 +220,6 @@ def audit_shards(
     )
 
 
-def _column(done: Done, name: str) -> NDArray[np.float32]:
-    """A column of what the workers found, over all shards."""
-    parts = [_read(done.work, task.name, [name])[name] for task in done.tasks]
-    found: NDArray[np.float32] = np.concatenate(parts)
-    return found
-
-
 def _read(work: Work, name: str, columns: Sequence[str]) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
@@ -248,28 +227,3 @@ def _read(work: Work, name: str, columns: Sequence[str]) -> dict[str, Any]:
     with reading(place), place.open() as file:
         table = pq.ParquetFile(file).read(columns=list(columns))
         return {column: table[column].to_numpy() for column in columns}
-
-
-def _write(
-    work: Work,
-    tasks: Sequence[Task],
-    evidence: Work,
-    decision: Decision,
-    rank: NDArray[np.int64],
-    fdr: float,
-) -> NDArray[np.bool_]:
-    """The table, shard by shard; which rows are suspects, (n,)."""
-    suspect: NDArray[np.bool_] = decision.q_value <= fdr
-    for task in tasks:
-        rows = slice(task.first, task.first + task.rows)
-        known = _read(evidence, task.name, _KEPT)
-        columns = {
-            **known,
-            "posterior": decision.posterior[rows],
-            "q_value": decision.q_value[rows],
-            "suspect": suspect[rows],
-            "below_zero": known["pmi"] < 0,
-            "rank": rank[rows],
-        }
-        write_shard(work, task, columns, {"fdr": fdr})
-    return suspect

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,11 +31,11 @@ from pointdep.cli import (
 from pointdep.errors import InputError, PointdepError, PointdepWarning
 from pointdep.fitting.rendezvous import process_count
 
+_RUNS_KEPT = "finished runs are kept, and the same command goes on from where training was"
 _KEPT = {
     "fit": "no model was written (with --checkpoint FILE the same command goes on where it was)",
     "pretrain": "the same command goes on from where training was",
-    "figure2": "finished runs are kept, and the same command goes on from where training was",
-    "simclr": "finished runs are kept, and the same command goes on from where training was",
+    **dict.fromkeys(("figure2", "simclr"), _RUNS_KEPT),
     "score": "with -o FOLDER/ finished shards are kept, and the same command does the others",
     "bench": "with -o FOLDER finished runs are kept, and the same command goes on from them",
 }
@@ -74,9 +73,9 @@ def _left(command: str, checkpoint: object) -> str:
     """What an interrupted command leaves behind, in words."""
     if checkpoint is None:
         return _KEPT.get(command, _NOTHING_KEPT)
-    if not Path(str(checkpoint)).exists():
-        return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
-    return f"training is kept in {checkpoint}: run the same command again to go on from there"
+    if Path(str(checkpoint)).exists():
+        return f"training is kept in {checkpoint}: run the same command again to go on from there"
+    return f"{_NOTHING_KEPT}, nor anything in {checkpoint} yet: the same command starts anew"
 
 
 def _require_sharing(command: str) -> None:
@@ -99,16 +98,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="demo")(_guarded(demo.demo))
-app.command(name="mi")(_guarded(mi.mi))
-app.command(name="fit")(_guarded(fit.fit))
-app.command(name="calibrate")(_guarded(calibrate.calibrate))
-app.command(name="score")(_guarded(score.score))
-app.command(name="retrieve")(_guarded(retrieve.retrieve))
-app.command(name="audit")(_guarded(audit.audit))
-app.command(name="plan")(_guarded(plan.plan))
-app.command(name="pretrain")(_guarded(pretrain.pretrain))
-app.command(name="bench")(_guarded(bench.bench))
+_COMMANDS = (
+    *(demo.demo, mi.mi, fit.fit, calibrate.calibrate, score.score, retrieve.retrieve),
+    *(audit.audit, plan.plan, pretrain.pretrain, bench.bench),
+)
+for _command in _COMMANDS:
+    app.command(name=_command.__name__)(_guarded(_command))
 
 paper = typer.Typer(rich_markup_mode=None)
 for _command in reproduce.COMMANDS:
@@ -199,23 +194,11 @@ def _fail(message: str, code: int = 2) -> int:
 
 def _speaks() -> bool:
     """Whether this process prints: of those that have joined for a fit, the first alone."""
-    dist = sys.modules.get("torch.distributed")
-    joined = dist is not None and dist.is_available() and dist.is_initialized()
-    return dist is None or not joined or dist.get_rank() == 0
+    dist: Any = sys.modules.get("torch.distributed")
+    return not (dist and dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    del category, filename, lineno, file, line
-    if not _speaks():
-        return
-    text = " ".join(str(message).split())
-    for pattern, written in _WRITTEN:
-        text = re.sub(pattern, written, text)
-    print(f"warning: {text}", file=sys.stderr)
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    if _speaks():
+        text = options.as_written(" ".join(str(message).split()), _WRITTEN)
+        print(f"warning: {text}", file=sys.stderr)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from pointdep.cli import options
 from pointdep.cli.settings import Settings, takes_settings
@@ -24,11 +23,12 @@ if TYPE_CHECKING:
 
 _WORST = 10
 _SHOWN = 30  # characters of a text on the terminal
+_TABLES = (".csv", ".parquet")
 
 
 def as_json(found: Audit) -> dict[str, Any]:
     """The result for a program."""
-    share, table = found.contamination, found.table
+    table = found.table
     return {
         **found_as_json(found.mutual_information),
         "folds": found.folds,
@@ -36,7 +36,7 @@ def as_json(found: Audit) -> dict[str, Any]:
         "flags": flags_as_json(found.flags),
         "check": {k: v for k, v in check_as_json(found.check, None).items() if k != "plot"},
         "fdr": found.fdr,
-        "contamination": {"share": share.share, "given": share.given, "stderr": share.stderr},
+        "contamination": asdict(found.contamination),
         "suspects": int(table["suspect"].sum()),
         "below_zero": int(table["below_zero"].sum()),
         "worst": worst_rows(found),
@@ -100,41 +100,34 @@ def print_worst(found: Audit, sides: list[Shown | None]) -> None:
     from pointdep.auditing.report.wording import probability
 
     worst = worst_rows(found)
-    better = _column("better", [_better(line) for line in worst])
-    swapped = [line["swapped_with"] for line in worst]
-    if any(row is not None for row in swapped):
-        others = _column("swapped?", ["-" if row is None else f"row {row}" for row in swapped])
-        better = [f"{left}  {right}" for left, right in zip(better, others, strict=True)]
-    head, *better = better
+    columns = [["better", *map(_better, worst)]]
+    if any(line["swapped_with"] is not None for line in worst):
+        columns.append(["swapped?", *(_row(line["swapped_with"]) for line in worst)])
+    widths = [max(map(len, cells)) for cells in columns]
+    head, *others = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        for cells in zip(*columns, strict=True)
+    )
     print(f"\n{'row':>8} {'PMI':>8} {'chance':>7} {'q':>7}  {head}  x | y")
-    for line, other in zip(worst, better, strict=True):
-        x, y = (shown_text(side, line["row"]) for side in sides)
-        pmi, posterior, q_value = (
-            nan if line[name] is None else line[name] for name in ("pmi", "posterior", "q_value")
-        )
+    for line, other in zip(worst, others, strict=True):
+        texts = ("" if side is None else safe_text(side.texts[line["row"]]) for side in sides)
+        chance, q_value = (probability(line[name]) for name in ("posterior", "q_value"))
+        pmi = "nan" if line["pmi"] is None else f"{line['pmi']:.2f}"
+        star = "*" if line["suspect"] else " "
         print(
-            f"{line['row']:>8} {pmi:>8.2f} {probability(posterior):>7} {probability(q_value):>7}"
-            f"{'*' if line['suspect'] else ' '} {other}  {x} | {y}"
+            f"{line['row']:>8} {pmi:>8} {chance:>7} {q_value:>7}{star} {other}  {' | '.join(texts)}"
         )
     if any(line["suspect"] for line in worst):
         print("* a suspect")
 
 
+def _row(number: int | None) -> str:
+    return "-" if number is None else f"row {number}"
+
+
 def _better(line: dict[str, Any]) -> str:
-    if line["better_label"] is not None:
-        return safe_text(line["better_label"])
-    return "-" if line["better_partner"] is None else f"row {line['better_partner']}"
-
-
-def _column(title: str, cells: list[str]) -> list[str]:
-    """The title and the cells, as wide as each other."""
-    width = max(map(len, [title, *cells]))
-    return [f"{cell:<{width}}" for cell in (title, *cells)]
-
-
-def shown_text(side: Shown | None, row: int) -> str:
-    """The text of a row, as `safe_text` has it."""
-    return "" if side is None else safe_text(side.texts[row])
+    label = line["better_label"]
+    return _row(line["better_partner"]) if label is None else safe_text(label)
 
 
 def safe_text(text: str) -> str:
@@ -146,56 +139,39 @@ def safe_text(text: str) -> str:
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="The report page, .html; or the table, .csv or .parquet."),
-]
-Table = Annotated[
-    Path | None,
-    typer.Option(
-        "--table",
-        help="The table of all rows, .csv or .parquet, with what --show-x and --show-y name.",
-    ),
-]
-Fdr = Annotated[
-    float,
-    typer.Option("--fdr", help="Share of the suspects that may be right pairs: 0.1 is a tenth."),
-]
-ShareOfChance = Annotated[
-    float | None,
-    typer.Option(
-        "--contamination", help="Share of pairs that came together by chance; else estimated."
-    ),
-]
-Title = Annotated[str | None, typer.Option("--title", help="Title of the page.")]
-ShowX = Annotated[
-    str | None,
-    typer.Option(
-        "--show-x",
-        help="What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt has "
-        "a row a line, .npy may hold pictures). Names of picture and sound files show these.",
-    ),
-]
-ShowY = Annotated[str | None, typer.Option("--show-y", help="The same for y.")]
-Media = Annotated[
-    int, typer.Option("--media", min=0, help="Rows whose pictures and sounds are in the page.")
-]
-
-_TABLES = (".csv", ".parquet")
-
-
 @partial(takes_settings, without=("confidence",))
 def audit(
     files: options.Files,
     *,
-    output: Output = None,
-    table: Table = None,
-    fdr: Fdr = 0.1,
-    contamination: ShareOfChance = None,
-    show_x: ShowX = None,
-    show_y: ShowY = None,
-    title: Title = None,
-    media: Media = 200,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", help="The report page, .html; or the table, .csv or .parquet."),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        Option(
+            help="The table of all rows, .csv or .parquet, with what --show-x and --show-y name."
+        ),
+    ] = None,
+    fdr: Annotated[
+        float, Option(help="Share of the suspects that may be right pairs: 0.1 is a tenth.")
+    ] = 0.1,
+    contamination: Annotated[
+        float | None, Option(help="Share of pairs that came together by chance; else estimated.")
+    ] = None,
+    show_x: Annotated[
+        str | None,
+        Option(
+            help="What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt "
+            "has a row a line, .npy may hold pictures). Names of picture and sound files show "
+            "these."
+        ),
+    ] = None,
+    show_y: Annotated[str | None, Option(help="The same for y.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
+    media: Annotated[
+        int, Option(min=0, help="Rows whose pictures and sounds are in the page.")
+    ] = 200,
     method: options.MethodName = "pc",
     settings: Settings,
     json: options.Json = False,
@@ -209,72 +185,37 @@ def audit(
     y came together by chance.
     """
     from pointdep.auditing.report.content import as_shown, read_shown
+    from pointdep.auditing.report.page import SUFFIXES
+    from pointdep.data.writers import check_writable
 
     if settings.folds < 2:
         raise InputError("--folds must be at least 2: every row needs a model that did not see it")
-    page, tables = check_outputs(output, table)
+    if output is not None:
+        check_writable(output, (*SUFFIXES, *_TABLES))
+    if table is not None:
+        check_writable(table, _TABLES)
+    places = [path for path in (output, table) if path is not None]
     x, y, groups = settings.read(files)
     given = ("--show-x", show_x, x), ("--show-y", show_y, y)
     sides = [
         as_shown(read_shown(option, value, side, files, values), len(values), option)
         for side, (option, value, values) in enumerate(given)
     ]
-    found = run_audit(x, y, groups, method, settings, fdr, contamination, quiet)
-    named = {"shown_x": sides[0] if show_x else None, "shown_y": sides[1] if show_y else None}
-    for path in tables:
-        write_table(found, path, named)
-    if page is not None:
-        title = title or f"Audit of {' and '.join(file.name for file in files)}"
-        found.to_html(page, sides[0], sides[1], title, media, progress=not quiet)
-    written = [str(path) for path in (page, *tables) if path is not None]
-    if json:
-        print_json("audit", {**as_json(found), "written": written})
-    else:
-        print_audit(found, sides, written)
-
-
-def run_audit(
-    x: Any,
-    y: Any,
-    groups: Any,
-    method: str,
-    settings: Settings,
-    fdr: float,
-    contamination: float | None,
-    quiet: bool,
-) -> Audit:
-    """The audit by the estimator that the settings describe."""
     from pointdep.auditing.audit import audit as audit_pairs
 
     model = settings.networks(method, quiet=quiet)
-    return audit_pairs(x, y, groups, fdr=fdr, contamination=contamination, model=model)
-
-
-def check_outputs(output: Path | None, table: Path | None) -> tuple[Path | None, list[Path]]:
-    """The page and the tables to write; InputError where one could not be."""
-    from pointdep.auditing.report.page import SUFFIXES, check_page
-    from pointdep.data.writers import check_writable
-
-    if output is not None:
-        check_writable(output, (*SUFFIXES, *_TABLES))
-    if table is not None:
-        check_writable(table, _TABLES)
-    page = output if output is not None and output.suffix.lower() in SUFFIXES else None
-    if page is not None:
-        check_page(page)
-    tables = [path for path in (output, table) if path is not None and path is not page]
-    return page, tables
-
-
-def write_table(found: Audit, path: Path, named: dict[str, Shown | None]) -> None:
-    """By the suffix, with a column more for the texts of each side that the user named."""
-    texts = {
-        name: list(side.texts)
-        for name, side in named.items()
-        if side is not None and side.pictures is None
-    }
-    found = replace(found, table=found.table.assign(**texts))
-    if path.suffix.lower() == ".csv":
-        found.to_csv(path)
+    found = audit_pairs(x, y, groups, fdr=fdr, contamination=contamination, model=model)
+    # The table has a column more for the texts of each side that the user named.
+    named = zip(("shown_x", "shown_y"), sides, (show_x, show_y), strict=True)
+    texts = {k: list(one.texts) for k, one, v in named if one and v and one.pictures is None}
+    for path in places:
+        if path.suffix.lower() in SUFFIXES:
+            title = title or f"Audit of {' and '.join(file.name for file in files)}"
+            found.to_html(path, sides[0], sides[1], title, media, progress=not quiet)
+        else:
+            more = replace(found, table=found.table.assign(**texts))
+            (more.to_csv if path.suffix.lower() == ".csv" else more.to_parquet)(path)
+    if json:
+        print_json("audit", {**as_json(found), "written": places})
     else:
-        found.to_parquet(path)
+        print_audit(found, sides, list(map(str, places)))

@@ -5,45 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json
 from pointdep.errors import InputError
 
-Tasks = Annotated[
-    str, typer.Option("--tasks", help="Names, comma separated, or quick or all; see --list.")
-]
-Estimators = Annotated[
-    str,
-    typer.Option(
-        "--estimators",
-        help="METHOD or METHOD:CRITIC as in pointdep mi, or phsic: pc,pc:concat,ksg.",
-    ),
-]
-Rows = Annotated[str, typer.Option("--rows", help="Numbers of rows to fit, comma separated.")]
-Seeds = Annotated[int, typer.Option("--seeds", help="Runs of each kind, on draws of their own.")]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Folder for results.csv, summary.csv, results.json and the figure; what is there "
-        "already is not run again.",
-    ),
-]
-List = Annotated[bool, typer.Option("--list", help="Print the tasks and leave.")]
-
 
 def bench(
-    tasks: Tasks = "quick",
-    estimators: Estimators = "pc",
-    rows: Rows = "1000",
-    seeds: Seeds = 3,
+    tasks: Annotated[
+        str, Option(help="Names, comma separated, or quick or all; see --list.")
+    ] = "quick",
+    estimators: Annotated[
+        str, Option(help="METHOD or METHOD:CRITIC as in pointdep mi, or phsic: pc,pc:concat,ksg.")
+    ] = "pc",
+    rows: Annotated[str, Option(help="Numbers of rows to fit, comma separated.")] = "1000",
+    seeds: Annotated[int, Option(help="Runs of each kind, on draws of their own.")] = 3,
     confidence: options.Confidence = 0.9,
-    output: Output = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            help="Folder for results.csv, summary.csv, results.json and the figure; what is there "
+            "already is not run again.",
+        ),
+    ] = None,
     device: options.Device = "auto",
-    list_tasks: List = False,
+    list_tasks: Annotated[bool, Option("--list", help="Print the tasks and leave.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -53,12 +42,17 @@ def bench(
 
     For instance:  pointdep bench --estimators pc,drf,ksg --rows 1000,10000 -o results/
     """
+    from pointdep.data.tasks import QUICK, TASKS
+
     if list_tasks:
         if json:
             raise InputError("--list is for people: leave --json out")
-        _print_tasks()
+        width = max(map(len, TASKS))
+        print(f"{'task'.ljust(width)}  nats   quick  what it is")
+        for name, kind in TASKS.items():
+            quick, nats = "yes" if name in QUICK else "", kind.joint().mutual_information
+            print(f"{name.ljust(width)}  {nats:.3f}  {quick:5}  {kind.description}")
         return
-    from pointdep.data.tasks import QUICK, TASKS
     from pointdep.experiments import bench as experiment
     from pointdep.fitting.progress import show
 
@@ -79,22 +73,9 @@ def bench(
     if output is not None:
         experiment.write_report(asked, results, output)
     if json:
-        place = None if output is None else str(output)
-        print_json(
-            "bench", {**experiment.outcome_as_dict(asked, results, resumed), "output": place}
-        )
+        content = experiment.outcome_as_dict(asked, results, resumed)
+        print_json("bench", {**content, "output": output})
         return
     print(experiment.text_outcome(asked, results, resumed))
     if output is not None:
         print(f"\nwritten: {output}")
-
-
-def _print_tasks() -> None:
-    from pointdep.data.tasks import QUICK, TASKS
-
-    width = max(map(len, TASKS))
-    print(f"{'task'.ljust(width)}  nats   quick  what it is")
-    for name, kind in TASKS.items():
-        quick = "yes" if name in QUICK else ""
-        nats = kind.joint().mutual_information
-        print(f"{name.ljust(width)}  {nats:.3f}  {quick:5}  {kind.description}")

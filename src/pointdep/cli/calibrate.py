@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from pointdep.cli import options
+from pointdep.cli.fit import check_places, save
 from pointdep.cli.show import (
     check_as_json,
     check_rows,
@@ -16,49 +17,37 @@ from pointdep.cli.show import (
     print_json,
 )
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to save the model in.")]
-Loss = Annotated[
-    str,
-    typer.Option(
-        "--loss", help="How the model was trained: sigmoid, softmax or softmax_one_sided."
-    ),
-]
-Queries = Annotated[
-    str, typer.Option("--queries", help="With softmax_one_sided, the side that asks: x or y.")
-]
-Scale = Annotated[
-    float, typer.Option("--scale", help="Of the inner product: the slope is told in its unit.")
-]
-Normalize = Annotated[
-    bool, typer.Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not.")
-]
-
-Folds = Annotated[
-    int, typer.Option("--folds", help="Calibrations made; each scores the rows it did not see.")
-]
-OutOfFold = Annotated[
-    Path | None,
-    typer.Option(
-        "--oof", help="File for the PMI of these pairs, each by a calibration that did not see it."
-    ),
-]
 _EACH = "scored by a calibration that did not see it ({count} made, none trained)"
 
 
 def calibrate(
     files: options.Files,
     *,
-    output: Output,
-    oof: OutOfFold = None,
-    loss: Loss = "sigmoid",
-    queries: Queries = "x",
-    scale: Scale = 1.0,
-    normalize: Normalize = True,
+    output: options.SavedModel,
+    oof: Annotated[
+        Path | None,
+        Option(help="File for the PMI of these pairs, each by a calibration that did not see it."),
+    ] = None,
+    loss: Annotated[
+        str, Option(help="How the model was trained: sigmoid, softmax or softmax_one_sided.")
+    ] = "sigmoid",
+    queries: Annotated[
+        str, Option(help="With softmax_one_sided, the side that asks: x or y.")
+    ] = "x",
+    scale: Annotated[
+        float, Option(help="Of the inner product: the slope is told in its unit.")
+    ] = 1.0,
+    normalize: Annotated[
+        bool,
+        Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not."),
+    ] = True,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
     groups: options.Groups = None,
     group_column: options.GroupColumn = None,
-    folds: Folds = 5,
+    folds: Annotated[
+        int, Option(help="Calibrations made; each scores the rows it did not see.")
+    ] = 5,
     confidence: options.Confidence = 0.95,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -73,15 +62,9 @@ def calibrate(
     for pointdep score and pointdep retrieve, with embeddings in their files; --oof tells which of
     these pairs belong together least.
     """
-    import numpy as np
-
     from pointdep.data.readers import read_pairs
-    from pointdep.data.storage import check_target
-    from pointdep.data.writers import check_writable, write_table
 
-    check_target(output)
-    if oof is not None:
-        check_writable(oof)
+    check_places(output, oof)
     x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
     names = options.read_groups(groups, group_column, files)
     from pointdep.estimators.calibrated import from_embeddings
@@ -99,14 +82,12 @@ def calibrate(
         device=device,
         progress=not quiet,
     )
-    model.save(output)
-    if oof is not None:
-        write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})
+    save(model, output, oof)
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:
-        told = {"slope": model.slope_, "slope_stderr": model.slope_stderr_, "shift": model.shift_}
-        content = {**estimate_as_json(model, found), "loss": loss, **told, "output": str(output)}
-        print_json("calibrate", {**content, "check": check_as_json(check, None)})
+        told = {name: getattr(model, f"{name}_") for name in ("slope", "slope_stderr", "shift")}
+        told |= {"loss": loss, "output": output, "check": check_as_json(check, None)}
+        print_json("calibrate", {**estimate_as_json(model, found), **told})
         return
     calibration = f"log r = {model.slope_:.4g} * logit {model.shift_:+.4g}"
     more = {"calibration": calibration, **check_rows(check, None)}

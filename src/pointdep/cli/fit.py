@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from pointdep.cli import options
 from pointdep.cli.settings import Settings, takes_settings
 from pointdep.cli.show import estimate_as_json, print_estimate, print_json
 from pointdep.errors import InputError
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to save the model in.")]
-CheckpointFile = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", help="File that keeps the training state; go on from it."),
-]
-OutOfFold = Annotated[
-    Path | None,
-    typer.Option(
-        "--oof", help="File for the PMI of the training rows, each by models that did not see it."
-    ),
-]
-
 
 @takes_settings
 def fit(
     files: options.Files,
     *,
-    output: Output,
-    oof: OutOfFold = None,
+    output: options.SavedModel,
+    oof: Annotated[
+        Path | None,
+        Option(help="File for the PMI of the training rows, each by models that did not see it."),
+    ] = None,
     method: options.MethodName = "pc",
     settings: Settings,
-    checkpoint: CheckpointFile = None,
+    checkpoint: Annotated[
+        Path | None, Option(help="File that keeps the training state; go on from it.")
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -47,19 +41,10 @@ def fit(
     --oof tells which of these pairs belong together least. To score other pairs with the model:
     pointdep score.
     """
-    import numpy as np
-
-    from pointdep.data.storage import check_target
-    from pointdep.data.writers import check_writable, write_table
     from pointdep.fitting.rendezvous import join_processes
 
-    def check_places() -> None:
-        check_target(output)
-        if oof is not None:
-            check_writable(oof)
-
     processes, device = join_processes(settings.device)
-    processes.first(check_places)
+    processes.first(partial(check_places, output, oof))
     x, y, groups = processes.together(lambda: settings.read(files))
     from pointdep.estimators.classical.catalogue import CLASSICAL
 
@@ -69,12 +54,31 @@ def fit(
     model.set_params(distributed=processes.several).fit(x, y, groups=groups)
     if not processes.is_first:
         return
-    model.save(output)
-    if oof is not None:
-        write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})
+    save(model, output, oof)
     found = model.mutual_information(confidence=settings.confidence)
     if json:
         print_json("fit", {**estimate_as_json(model, found), "output": str(output)})
     else:
         print_estimate(model, found)
         print(f"model saved in {output}; score other pairs with: pointdep score {output} ...")
+
+
+def check_places(output: Path, oof: Path | None) -> None:
+    """Refuse before the fit what could not be written after it."""
+    from pointdep.data.storage import check_target
+    from pointdep.data.writers import check_writable
+
+    check_target(output)
+    if oof is not None:
+        check_writable(oof)
+
+
+def save(model: Any, output: Path, oof: Path | None) -> None:
+    """The model, and the out-of-fold PMI of its rows if a file is named for it."""
+    import numpy as np
+
+    from pointdep.data.writers import write_table
+
+    model.save(output)
+    if oof is not None:
+        write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from pointdep.cli import options
 from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
@@ -20,27 +20,6 @@ from pointdep.cli.show import (
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 
-if TYPE_CHECKING:
-    from pointdep.inference.checks import RatioCheck
-
-Shuffles = Annotated[
-    int,
-    typer.Option(
-        "--shuffles",
-        min=0,
-        help="Test independence against so many copies with y shuffled: 39 allow p = 0.025 and "
-        "take one or two times as long as the fit; 0 for no test.",
-    ),
-]
-Check = Annotated[
-    bool, typer.Option("--check", help="Test the fitted ratio on pairs that it has not seen.")
-]
-CheckPlot = Annotated[
-    Path | None,
-    typer.Option("--check-plot", help="As --check, and draw it: FILE.png, .svg or .pdf."),
-]
-Bits = Annotated[bool, typer.Option("--bits", help="Print bits first, then nats.")]
-
 _FIGURES = (".png", ".svg", ".pdf")
 _KSG_COLUMNS = 2  # a side (docs/choosing.md)
 
@@ -51,10 +30,21 @@ def mi(
     *,
     method: options.AnyMethodName = "pc",
     settings: Settings,
-    shuffles: Shuffles = 0,
-    check: Check = False,
-    check_plot: CheckPlot = None,
-    bits: Bits = False,
+    shuffles: Annotated[
+        int,
+        Option(
+            min=0,
+            help="Test independence against so many copies with y shuffled: 39 allow p = 0.025 and "
+            "take one or two times as long as the fit; 0 for no test.",
+        ),
+    ] = 0,
+    check: Annotated[
+        bool, Option("--check", help="Test the fitted ratio on pairs that it has not seen.")
+    ] = False,
+    check_plot: Annotated[
+        Path | None, Option(help="As --check, and draw it: FILE.png, .svg or .pdf.")
+    ] = None,
+    bits: Annotated[bool, Option("--bits", help="Print bits first, then nats.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -65,10 +55,12 @@ def mi(
 
     Are they dependent at all? --shuffles 39. Can the answer be believed? --check.
     """
-    check_figure(check_plot)
+    from pointdep.data.writers import check_writable
+
+    if check_plot is not None:
+        check_writable(check_plot, _FIGURES)
     x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
     check_unit(method, bits)
-    wants_check = check or check_plot is not None
     asked: dict[str, Any] = {"confidence": settings.confidence}
     model: Any
     if method in WITHOUT_NETWORKS:
@@ -80,21 +72,21 @@ def mi(
         asked["shuffles"] = shuffles
     model.fit(x, y, groups=groups)
     found = model.mutual_information(**asked)
-    outcome = model.check() if wants_check else None
+    outcome = model.check() if check or check_plot is not None else None
     if outcome is not None and check_plot is not None:
-        write_figure(outcome, check_plot)
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.0, 5.4), layout="constrained")
+        outcome.plot(figure.subplots())
+        figure.savefig(check_plot, dpi=120)
     if json:
         checked = None if outcome is None else check_as_json(outcome, check_plot)
         print_json("mi", {**estimate_as_json(model, found), "check": checked})
         return
     more = {} if outcome is None else check_rows(outcome, check_plot)
-    if method == "ksg" and max(_columns(x), _columns(y)) > _KSG_COLUMNS:
+    if method == "ksg" and max(math.prod(side.shape[1:]) for side in (x, y)) > _KSG_COLUMNS:
         more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
     print_estimate(model, found, bits=bits, more=more)
-
-
-def _columns(side: Any) -> int:
-    return math.prod(side.shape[1:])
 
 
 def check_unit(method: str, bits: bool) -> None:
@@ -113,24 +105,3 @@ def check_unit(method: str, bits: bool) -> None:
         )
     if bits and known.estimates != "mutual information":
         raise InputError(f"--bits: --method {method} estimates {known.estimates}, which has none")
-
-
-def check_figure(path: Path | None) -> None:
-    """Refuse before the fit a file that could not be written after it."""
-    if path is None:
-        return
-    if path.suffix.lower() not in _FIGURES:
-        raise InputError(f"--check-plot {path} must end in {', '.join(_FIGURES)}")
-    if path.is_dir():
-        raise InputError(f"--check-plot {path} is a folder: give a file")
-    if not path.parent.is_dir():
-        raise InputError(f"--check-plot {path}: the folder {path.parent} does not exist")
-
-
-def write_figure(outcome: RatioCheck, path: Path) -> None:
-    """The reliability curve of a check."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.0, 5.4), layout="constrained")
-    outcome.plot(figure.subplots())
-    figure.savefig(path, dpi=120)

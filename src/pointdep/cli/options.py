@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import re
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
@@ -40,9 +44,16 @@ def from_here(name: str) -> str:
     return name
 
 
+def as_written(text: str, table: Iterable[tuple[str, str]]) -> str:
+    """A message of the library, with its options as they are written on the command line."""
+    for pattern, written in table:
+        text = re.sub(pattern, written, text)
+    return text
+
+
 Files = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="X Y",
         help=f"Two files of paired rows, or one with both sides: {' '.join(FORMATS)} "
         ".arrow .feather .ipc, or folders of shards.",
@@ -50,88 +61,91 @@ Files = Annotated[
     ),
 ]
 XColumns = Annotated[
-    str | None,
-    typer.Option("--x-columns", help="Columns of x in a table, comma separated, or a key of .npz."),
+    str | None, Option(help="Columns of x in a table, comma separated, or a key of .npz.")
 ]
 YColumns = Annotated[
-    str | None,
-    typer.Option("--y-columns", help="Columns of y in a table, comma separated, or a key of .npz."),
+    str | None, Option(help="Columns of y in a table, comma separated, or a key of .npz.")
 ]
 Groups = Annotated[
-    Path | None,
-    typer.Option("--groups", help="One group per row, where rows are not independent draws."),
+    Path | None, Option(help="One group per row, where rows are not independent draws.")
 ]
 GroupColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--group-column", help="Column (or key) of the groups, there or in the file of both sides."
-    ),
+    str | None, Option(help="Column (or key) of the groups, there or in the file of both sides.")
 ]
-MethodName = Annotated[
-    str,
-    typer.Option("--method", "-m", callback=from_here, help=f"{_NETWORKS}. {_OWN}"),
-]
-AnyMethodName = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        "-m",
-        callback=from_here,
-        help=f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}",
-    ),
-]
+_HOW = ("--method", "-m")
+MethodName = Annotated[str, Option(*_HOW, callback=from_here, help=f"{_NETWORKS}. {_OWN}")]
+_ANY = f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}"
+AnyMethodName = Annotated[str, Option(*_HOW, callback=from_here, help=_ANY)]
 MethodOptions = Annotated[
-    list[str] | None,
-    typer.Option("--method-option", help="Option of the method as NAME=VALUE, e.g. eta=2."),
+    list[str] | None, Option(help="Option of the method as NAME=VALUE, e.g. eta=2.")
 ]
 CriticName = Annotated[
     str,
-    typer.Option(
-        "--critic",
+    Option(
         callback=from_here,
         help=f"{', '.join(CRITICS)}. auto: the closed form for Gaussian pairs, and a network for "
         f"what it misses; the others: a network alone. {_OWN}",
     ),
 ]
-Hidden = Annotated[str, typer.Option("--hidden", help="Widths of the layers, as 256,64, or auto.")]
-Folds = Annotated[
-    int, typer.Option("--folds", help="Models trained; each scores the rows it did not see.")
-]
-Negatives = Annotated[
-    str, typer.Option("--negatives", help="Counter-examples per row and step, or auto.")
-]
-ReferenceSize = Annotated[
-    int, typer.Option("--reference-size", help="Rows of y that cpc keeps to normalise by.")
-]
-MaxEpochs = Annotated[int, typer.Option("--max-epochs", help="Limit on the epochs.")]
-WeightDecay = Annotated[
-    float, typer.Option("--weight-decay", help="Of the optimiser: pulls weights towards zero.")
-]
+Hidden = Annotated[str, Option(help="Widths of the layers, as 256,64, or auto.")]
+Folds = Annotated[int, Option(help="Models trained; each scores the rows it did not see.")]
+Negatives = Annotated[str, Option(help="Counter-examples per row and step, or auto.")]
+ReferenceSize = Annotated[int, Option(help="Rows of y that cpc keeps to normalise by.")]
+MaxEpochs = Annotated[int, Option(help="Limit on the epochs.")]
+WeightDecay = Annotated[float, Option(help="Of the optimiser: pulls weights towards zero.")]
 Stream = Annotated[
     bool | None,
-    typer.Option(
-        "--stream/--no-stream",
+    Option(
         help="Read rows as they are needed, or hold them in memory.",
         show_default="hold up to 2^27 numbers",
     ),
 ]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", callback=check_seed, help="The same seed gives the same numbers."),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Seed = Annotated[int, Option(callback=check_seed, help="The same seed gives the same numbers.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
 Discrete = Annotated[
-    str | None,
-    typer.Option(
-        "--discrete", help="Sides that are categories: x, y, both or none; by default, by type."
-    ),
+    str | None, Option(help="Sides that are categories: x, y, both or none; by default, by type.")
 ]
-Confidence = Annotated[
-    float,
-    typer.Option("--confidence", callback=check_confidence, help="Confidence of the interval."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Confidence = Annotated[float, Option(callback=check_confidence, help="Confidence of the interval.")]
+ModelFolder = Annotated[str, Argument(help="Folder written by pointdep fit.")]
+SavedModel = Annotated[Path, Option("--output", "-o", help="Folder to save the model in.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object, for programs.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on standard error.")]
+
+
+Given = dict[str, Any]
+_DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
+_DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
+
+
+def takes(
+    table: Mapping[str, Any], **defaults: Any
+) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """Show typer an option for each line of the table; the command gets all that was given.
+
+    table: from names to annotations. Options that have no default are None unless they are given.
+    """
+    defaults = {**_DEFAULTS, **defaults}
+
+    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def spread(**given: Any) -> None:
+            command(given)
+
+        show(spread, {name: (kind, defaults.get(name)) for name, kind in table.items()})
+        return spread
+
+    return decorate
+
+
+def show(command: Callable[..., None], shown: Mapping[str, tuple[Any, Any]]) -> None:
+    """Let typer see these parameters: name -> annotation and default."""
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(name, by_name, default=default, annotation=kind)
+        for name, (kind, default) in shown.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {name: kind for name, (kind, _) in shown.items()}
 
 
 def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> Any:
@@ -177,10 +191,7 @@ def parse_widths(text: str) -> tuple[int, ...] | str:
     """ "256,64" -> (256, 64); "auto" stays."""
     if text == "auto":
         return text
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--hidden {text!r} must be layer widths, as 256,64, or auto") from None
+    return parse_numbers("--hidden", text, "layer widths, as 256,64, or auto")
 
 
 def parse_names(option: str, text: str) -> tuple[str, ...]:
@@ -191,23 +202,20 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
     return names
 
 
-def parse_numbers(option: str, text: str, example: str = "1000,10000") -> tuple[int, ...]:
-    """ "1000,10000" -> (1000, 10000)."""
+def parse_numbers(
+    option: str, text: str, what: str = "whole numbers, as 1000,10000"
+) -> tuple[int, ...]:
+    """ "1000,10000" -> (1000, 10000); what: the option must be, for the error."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{option} {text!r} must be whole numbers, as {example}") from None
+        raise InputError(f"{option} {text!r} must be {what}") from None
 
 
 def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:
     """Which sides are categories: "x" -> (True, None); None leaves it to their types."""
-    sides: dict[str | None, tuple[bool | None, bool | None]] = {
-        None: (None, None),
-        "x": (True, None),
-        "y": (None, True),
-        "both": (True, True),
-        "none": (False, False),
-    }
-    if text not in sides:
+    if text not in (None, "x", "y", "both", "none"):
         raise InputError(f"--discrete {text!r}: choose x, y, both or none")
-    return sides[text]
+    if text == "none":
+        return False, False
+    return text in ("x", "both") or None, text in ("y", "both") or None

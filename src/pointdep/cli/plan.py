@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
@@ -16,43 +16,32 @@ from pointdep.errors import InputError
 if TYPE_CHECKING:
     from pointdep.workflow.plan import Plan
 
-Rows = Annotated[str, typer.Argument(metavar="ROWS", help="Pairs, as 1e6 or 1_000_000.")]
-Dims = Annotated[
-    str, typer.Argument(metavar="DIMS", help="Columns of both sides, as 512, or of each: 512,64.")
-]
-Gpu = Annotated[
-    bool,
-    typer.Option("--gpu", help="Plan for the GPU of this machine; if it has none, for one H200."),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        "--epochs",
-        help="Epochs of the fit, which early stopping decides.",
-        show_default="20, or 60 with 25 columns or fewer",
-    ),
-]
-Queries = Annotated[
-    int, typer.Option("--queries", help="Queries of retrieve; the candidates are ROWS.")
-]
-Cores = Annotated[
-    int | None,
-    typer.Option(
-        "--cores",
-        help="Cores of the CPU; more than this machine has are extrapolated.",
-        show_default="those of this machine",
-    ),
-]
-
 
 def plan(
-    rows: Rows,
-    dims: Dims,
-    gpu: Gpu = False,
-    epochs: Epochs = None,
+    rows: Annotated[str, Argument(metavar="ROWS", help="Pairs, as 1e6 or 1_000_000.")],
+    dims: Annotated[
+        str, Argument(metavar="DIMS", help="Columns of both sides, as 512, or of each: 512,64.")
+    ],
+    gpu: Annotated[
+        bool,
+        Option("--gpu", help="Plan for the GPU of this machine; if it has none, for one H200."),
+    ] = False,
+    epochs: Annotated[
+        int | None,
+        Option(
+            help="Epochs of the fit, which early stopping decides.",
+            show_default="20, or 60 with 25 columns or fewer",
+        ),
+    ] = None,
     folds: options.Folds = 5,
-    queries: Queries = 10_000,
-    cores: Cores = None,
+    queries: Annotated[int, Option(help="Queries of retrieve; the candidates are ROWS.")] = 10_000,
+    cores: Annotated[
+        int | None,
+        Option(
+            help="Cores of the CPU; more than this machine has are extrapolated.",
+            show_default="those of this machine",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Expected time and memory of fit, score, audit and retrieve, and what takes longest.
@@ -64,19 +53,29 @@ def plan(
     """
     from pointdep.workflow.plan import plan as make_plan
 
-    found = make_plan(
-        parse_rows(rows),
-        parse_dims(dims),
-        gpu=gpu,
-        epochs=epochs,
-        folds=folds,
-        queries=queries,
-        cores=cores,
-    )
-    if json:
-        print_json("plan", as_json(found))
-    else:
+    asked: dict[str, Any] = {"epochs": epochs, "folds": folds, "queries": queries, "cores": cores}
+    found = make_plan(parse_rows(rows), parse_dims(dims), gpu=gpu, **asked)
+    if not json:
         print_plan(found)
+        return
+    shape = asdict(found.shape)
+    costs = [
+        {
+            **asdict(one),
+            "bottleneck": one.bottleneck,
+            "share": one.share,
+            "parts": [{"part": part, "seconds": value} for part, value in one.parts.items()],
+        }
+        for one in found.costs.values()
+    ]
+    content: dict[str, Any] = {
+        "dims": [shape["x_dim"], shape["y_dim"]],
+        **{name: shape[name] for name in ("rows", "epochs", "folds", "queries")},
+        **{name: getattr(found, name) for name in ("device", "machine", "cores", "streamed")},
+        "costs": costs,
+        "advice": list(found.advice),
+    }
+    print_json("plan", content)
 
 
 def parse_rows(text: str) -> int:
@@ -93,34 +92,11 @@ def parse_rows(text: str) -> int:
 
 def parse_dims(text: str) -> tuple[int, int]:
     """ "512" -> (512, 512); "512,64" -> (512, 64)."""
-    try:
-        sides = [int(part) for part in text.split(",")]
-    except ValueError:
-        sides = []
-    if len(sides) not in (1, 2) or min(sides) < 1:
-        raise InputError(f"DIMS {text!r} must be columns above 0, as 512 or 512,64")
+    what = "columns above 0, as 512 or 512,64"
+    sides = options.parse_numbers("DIMS", text, what)
+    if len(sides) > 2 or min(sides) < 1:
+        raise InputError(f"DIMS {text!r} must be {what}")
     return sides[0], sides[-1]
-
-
-def as_json(found: Plan) -> dict[str, Any]:
-    """The content of `--json`."""
-    shape = found.shape
-    costs = [
-        {
-            **asdict(one),
-            "bottleneck": one.bottleneck,
-            "share": one.share,
-            "parts": [{"part": part, "seconds": value} for part, value in one.parts.items()],
-        }
-        for one in found.costs.values()
-    ]
-    return {
-        "dims": [shape.x_dim, shape.y_dim],
-        **{name: getattr(shape, name) for name in ("rows", "epochs", "folds", "queries")},
-        **{name: getattr(found, name) for name in ("device", "machine", "cores", "streamed")},
-        "costs": costs,
-        "advice": list(found.advice),
-    }
 
 
 def print_plan(found: Plan) -> None:
@@ -132,9 +108,8 @@ def print_plan(found: Plan) -> None:
     place = "one GPU" if found.device == "gpu" else cores
     columns = f"{shape.x_dim} + {shape.y_dim} columns"
     print(f"{shape.rows:,} pairs of {columns}, {shape.folds} folds, {shape.epochs} epochs, {place}")
-    print()
     title = "memory + GPU" if found.device == "gpu" else "memory"
-    print(f"{'':10}{'time':10}{title:22}longest part")
+    print(f"\n{'':10}{'time':10}{title:22}longest part")
     for one in costs:
         memory = " + ".join(size(gib) for gib in (one.gib, one.gpu_gib) if gib is not None)
         longest = f"{one.bottleneck}, {one.share:.0%}"

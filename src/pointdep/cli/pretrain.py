@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import flags_as_json, print_json
@@ -17,113 +18,92 @@ if TYPE_CHECKING:
     from pointdep.data.images import ImageSet
 
 
-# Names of options are those of the parameters; `reproduce figure2` and `simclr` share some.
-_Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="mnist, cifar10 or digits.")]
-_Model = Annotated[
-    str | None,
-    typer.Option(help="shallow, amdim or simclr; by default simclr for cifar10, else shallow."),
-]
-_Objective = Annotated[str, typer.Option(help=f"{', '.join(OBJECTIVES)}; several, with commas.")]
-_Seeds = Annotated[
-    int, typer.Option(min=1, help="Runs per objective; shallow trains them at once.")
-]
-_Epochs = Annotated[
-    int | None, typer.Option(help="Passes over the images; as in the paper if not given.")
-]
-_Iterations = Annotated[int | None, typer.Option(help="Steps in total, instead of --epochs.")]
-_Minutes = Annotated[float | None, typer.Option(help="Training time after which a run ends.")]
-BatchSize = Annotated[int | None, typer.Option(help="Images per step, of all processes together.")]
-Rate = Annotated[float | None, typer.Option(help="simclr's default grows with the batch size.")]
-_Precision = Annotated[str, typer.Option(help="32, bf16, 16, or auto: bf16 on GPUs that have it.")]
-Width = Annotated[
-    int | None, typer.Option(help="Channels: simclr 64, amdim 192; shallow 512 units.")
-]
-Depth = Annotated[int | None, typer.Option(help="simclr 18 or 50, amdim 8, shallow 30 couplings.")]
-_Loss = Annotated[list[str] | None, typer.Option(help="Option of the loss, as temperature=0.2.")]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder or archive of images; by default $POINTDEP_DATA or the cache."),
-]
-Download = Annotated[bool, typer.Option("--download", help="Fetch the files that are missing.")]
-Limit = Annotated[int | None, typer.Option(min=2, help="Use only this many images of each split.")]
-_EvaluateEvery = Annotated[
-    int, typer.Option(min=0, help="Epochs (or iterations) between evaluations; 0: at the end.")
-]
-_Monitor = Annotated[str, typer.Option(help="What these measure before the end: knn or linear.")]
-CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Minutes between two checkpoints.")]
-Compile = Annotated[
-    bool | None, typer.Option("--compile/--no-compile", help="By default on a GPU, in long runs.")
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Folder of the run, which the same command continues."),
-]
+OPTIONS: dict[str, Any] = {
+    "dataset": Annotated[str, Argument(metavar="DATASET", help="mnist, cifar10 or digits.")],
+    "model": Annotated[
+        str | None,
+        Option(help="shallow, amdim or simclr; by default simclr for cifar10, else shallow."),
+    ],
+    "objective": Annotated[str, Option(help=f"{', '.join(OBJECTIVES)}; several, with commas.")],
+    "seeds": Annotated[int, Option(min=1, help="Runs per objective; shallow trains them at once.")],
+    "epochs": Annotated[
+        int | None, Option(help="Passes over the images; as in the paper if not given.")
+    ],
+    "iterations": Annotated[int | None, Option(help="Steps in total, instead of --epochs.")],
+    "minutes": Annotated[float | None, Option(help="Training time after which a run ends.")],
+    "batch_size": Annotated[int | None, Option(help="Images per step, of all processes together.")],
+    "learning_rate": Annotated[
+        float | None, Option(help="simclr's default grows with the batch size.")
+    ],
+    "precision": Annotated[str, Option(help="32, bf16, 16, or auto: bf16 on GPUs that have it.")],
+    "width": Annotated[
+        int | None, Option(help="Channels: simclr 64, amdim 192; shallow 512 units.")
+    ],
+    "depth": Annotated[int | None, Option(help="simclr 18 or 50, amdim 8, shallow 30 couplings.")],
+    "loss_option": Annotated[
+        list[str] | None, Option(help="Option of the loss, as temperature=0.2.")
+    ],
+    "data": Annotated[
+        Path | None,
+        Option(help="Folder or archive of images; by default $POINTDEP_DATA or the cache."),
+    ],
+    "download": Annotated[bool, Option("--download", help="Fetch the files that are missing.")],
+    "limit": Annotated[int | None, Option(min=2, help="Use only this many images of each split.")],
+    "evaluate_every": Annotated[
+        int, Option(min=0, help="Epochs (or iterations) between evaluations; 0: at the end.")
+    ],
+    "monitor": Annotated[str, Option(help="What these measure before the end: knn or linear.")],
+    "checkpoint_every": Annotated[float, Option(min=0.0, help="Minutes between two checkpoints.")],
+    "compile_networks": Annotated[
+        bool | None, Option("--compile/--no-compile", help="By default on a GPU, in long runs.")
+    ],
+    "seed": options.Seed,
+    "device": options.Device,
+    "output": Annotated[
+        Path | None,
+        Option("--output", "-o", help="Folder of the run, which the same command continues."),
+    ],
+    "json": options.Json,
+    "quiet": options.Quiet,
+}
+"""By the names of parameters; `reproduce figure2` and `simclr` share some."""
+
+_DEFAULTS: options.Given = {"dataset": ..., "objective": "cpc", "seeds": 1, "precision": "auto"}
 
 
-def pretrain(
-    dataset: _Dataset,
-    model: _Model = None,
-    objective: _Objective = "cpc",
-    seeds: _Seeds = 1,
-    epochs: _Epochs = None,
-    iterations: _Iterations = None,
-    minutes: _Minutes = None,
-    batch_size: BatchSize = None,
-    learning_rate: Rate = None,
-    precision: _Precision = "auto",
-    width: Width = None,
-    depth: Depth = None,
-    loss_option: _Loss = None,
-    data: Data = None,
-    download: Download = False,
-    limit: Limit = None,
-    evaluate_every: _EvaluateEvery = 0,
-    monitor: _Monitor = "knn",
-    checkpoint_every: CheckpointEvery = 2.0,
-    compile_networks: Compile = None,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    output: _Output = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@options.takes(OPTIONS, **_DEFAULTS, evaluate_every=0, monitor="knn")
+def pretrain(given: options.Given) -> None:
     """Pre-train an encoder on unlabelled images, and evaluate it with a linear classifier.
 
     For instance:  pointdep pretrain digits --epochs 20 -o run/
 
     On several GPUs:  torchrun --nproc-per-node 4 -m pointdep pretrain cifar10 -o run/
     """
-    settings = Settings(
-        model=model or ("simclr" if dataset == "cifar10" else "shallow"),
-        objectives=options.parse_names("--objective", objective),
-        seeds=tuple(range(seed, seed + seeds)),
-        epochs=epochs,
-        iterations=iterations,
-        minutes=minutes,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        width=width,
-        depth=depth,
-        precision=precision,
-        evaluate_every=evaluate_every,
-        monitor=monitor,
-        loss=options.parse_options(loss_option, "--loss-option") or {},
-    )
-    images = read_images(dataset, data, download, limit, quiet)
-    folder = output or Path("-".join(("pretrain", dataset, settings.model, *settings.objectives)))
+    dataset, seed = given["dataset"], given["seed"]
+    named = {field.name: given[field.name] for field in fields(Settings) if field.name in OPTIONS}
+    named |= {
+        "model": given["model"] or ("simclr" if dataset == "cifar10" else "shallow"),
+        "objectives": options.parse_names("--objective", given["objective"]),
+        "seeds": tuple(range(seed, seed + given["seeds"])),
+        "loss": options.parse_options(given["loss_option"], "--loss-option") or {},
+    }
+    settings = Settings(**named)
+    files = given["data"], given["download"], given["limit"]
+    images = read_images(dataset, *files, given["quiet"])
+    parts = "pretrain", dataset, settings.model, *settings.objectives
     done = _train_all(
         images,
         settings,
-        folder,
-        device=device,
-        compile_networks=compile_networks,
-        checkpoint_every=60.0 * checkpoint_every,
-        progress=not quiet,
+        given["output"] or Path("-".join(parts)),
+        device=given["device"],
+        compile_networks=given["compile_networks"],
+        checkpoint_every=60.0 * given["checkpoint_every"],
+        progress=not given["quiet"],
     )
     from pointdep.contrastive.distributed import world
 
     if world()[0] == 0:
-        _tell(images, settings, done, json)
+        _tell(images, settings, done, given["json"])
 
 
 def read_images(
@@ -134,12 +114,8 @@ def read_images(
     from pointdep.fitting.progress import show
 
     with show(f"reading {dataset}", enabled=not quiet, left="about") as shown:
-        images = load_images(
-            dataset,
-            data,
-            download=download,
-            progress=lambda done, total: shown.update(done, total, "read"),
-        )
+        read = partial(shown.update, detail="read")
+        images = load_images(dataset, data, download=download, progress=read)
     if limit is None:
         return images
     return images.head(min(limit, len(images.train)), min(limit, len(images.test)))

@@ -8,9 +8,8 @@ repeats those defaults, because the settings themselves import PyTorch.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pointdep.cli import options, pretrain
+from pointdep.cli.options import Given
 from pointdep.cli.show import print_json
 from pointdep.errors import InputError, require_whole, unknown_name
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     from pointdep.data.images import ImageSet
 
-Given = dict[str, Any]
 _Settings = TypeVar("_Settings", bound="DataclassInstance")
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
-_WIN = "Options that are given win."
 
 
 def _option(kind: Any, shown: str | None, help_text: str, **how: Any) -> Any:
@@ -44,11 +42,11 @@ def _list(parse: Callable[..., Any], shown: str, help_text: str) -> Any:
     def callback(option: typer.CallbackParam, text: str | None) -> Any:
         return None if text is None else parse(option.opts[0], text)
 
-    return _option(str, shown, help_text, callback=callback)
+    return _text(shown, help_text, callback=callback)
 
 
 def _widths(option: str, text: str) -> tuple[int, ...]:
-    parsed = options.parse_numbers(option, text, "64,64")
+    parsed = options.parse_numbers(option, text, "whole numbers, as 64,64")
     for width in parsed:
         require_whole(option, width)
     return parsed
@@ -58,44 +56,25 @@ _names = functools.partial(_list, options.parse_names)
 _hidden = functools.partial(_list, _widths)
 _whole = functools.partial(_option, int)
 _real = functools.partial(_option, float)
+_text = functools.partial(_option, str)
+_file = functools.partial(_option, Path, None)
 
 
 def _flag(name: str, help_text: str) -> Any:
     return Annotated[bool, typer.Option(name, help=help_text)]
 
 
+def _quick(help_text: str) -> Any:
+    return _flag("--quick", f"{help_text} Options that are given win.")
+
+
 def _output(kind: Any, help_text: str) -> Any:
     return Annotated[kind, typer.Option("--output", "-o", help=help_text)]
 
 
-_CRITIC = _option(str, "concat", "concat or separable.")
+_CRITIC = _text("concat", "concat or separable.")
 _SHOWN = {"json": options.Json, "quiet": options.Quiet}
 _WHERE = {"seed": options.Seed, "device": options.Device}
-# Options that have a default here; the others are None unless they are given.
-_DEFAULTS: Given = {"seed": 0, "device": "auto", "part": "shallow", "checkpoint_every": 2.0}
-_DEFAULTS |= dict.fromkeys(("quick", "json", "quiet", "merge", "download"), False)
-
-
-def _takes(table: Mapping[str, Any], output: Path | None) -> Callable[..., Callable[..., None]]:
-    """Show typer an option for each line of the table; the command gets all that was given."""
-    defaults = {**_DEFAULTS, "output": output}
-    shown = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=annotation
-        )
-        for name, annotation in table.items()
-    ]
-
-    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def spread(**given: Any) -> None:
-            command(given)
-
-        spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        spread.__annotations__ = dict(table)
-        return spread
-
-    return decorate
 
 
 def _chosen(base: _Settings, given: Given) -> _Settings:
@@ -104,16 +83,13 @@ def _chosen(base: _Settings, given: Given) -> _Settings:
     return replace(base, **{k: v for k, v in given.items() if k in known and v is not None})
 
 
-def _tell(
-    command: str, given: Given, text: Callable[[], str], content: Callable[[], Given]
-) -> None:
+def _tell(command: str, given: Given, text: str, content: Given) -> None:
     """The outcome for a person or a program."""
     output = given["output"]
     if given["json"]:
-        told = None if output is None else str(output)
-        print_json(f"reproduce {command}", {**content(), "output": told})
+        print_json(f"reproduce {command}", {**content, "output": output})
         return
-    print(text())
+    print(text)
     if output is not None:
         print(f"written: {output}")
 
@@ -123,12 +99,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-@_takes(
-    {
-        "output": _output(Path | None, "File for the table, in Markdown."),
-        "json": options.Json,
-    },
-    None,
+@options.takes(
+    {"output": _output(Path | None, "File for the table, in Markdown."), "json": options.Json}
 )
 def table1(given: Given) -> None:
     """Table 1: what each method learns by, and how it infers.
@@ -140,7 +112,7 @@ def table1(given: Given) -> None:
     if given["output"] is not None:
         write_markdown(given["output"])
     after = "" if given["output"] is None else "\n"
-    _tell("table1", given, lambda: text_table() + after, lambda: {"rows": table(), "notes": NOTES})
+    _tell("table1", given, text_table() + after, {"rows": table(), "notes": NOTES})
 
 
 _FOLDER = _output(Path, "Folder for figure and numbers.")
@@ -155,23 +127,21 @@ _FIGURE1 = {
     "learning_rate": _real("0.001", "Of Adam."),
     "seeds": _whole("1", "How often every curve is drawn."),
     "seed": options.Seed,
-    "precision": _option(
-        str,
+    "precision": _text(
         "auto",
         "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
     ),
     "device": options.Device,
-    "quick": _flag(
-        "--quick",
+    "quick": _quick(
         "Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
-        f"0.002; a minute or two. {_WIN}",
+        "0.002; a minute or two.",
     ),
     "output": _FOLDER,
     **_SHOWN,
 }
 
 
-@_takes(_FIGURE1, Path("figure1"))
+@options.takes(_FIGURE1, output=Path("figure1"))
 def figure1(given: Given) -> None:
     """Figure 1: ten estimators while the truth climbs.
 
@@ -204,20 +174,14 @@ def figure1(given: Given) -> None:
         curves = run_figure1(settings, progress)
     lines, claims = write_report(curves, given["output"])
     told = "key", "source", "quote", "quantity", "verdict", "because"
-    _tell(
-        "figure1",
-        given,
-        lambda: f"{text_table(lines)}\n{text_claims(claims, settings)}",
-        lambda: {
-            **asdict(settings),
-            "device": curves.device,
-            "precision": curves.precision,
-            "setup_seconds": curves.setup_seconds,
-            "train_seconds": curves.train_seconds,
-            "summary": lines,
-            "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
-        },
-    )
+    measured = "device", "precision", "setup_seconds", "train_seconds"
+    content = {
+        **asdict(settings),
+        **{name: getattr(curves, name) for name in measured},
+        "summary": lines,
+        "claims": [{name: getattr(claim, name) for name in told} for claim in claims],
+    }
+    _tell("figure1", given, f"{text_table(lines)}\n{text_claims(claims, settings)}", content)
 
 
 _THEOREM1 = {
@@ -231,19 +195,17 @@ _THEOREM1 = {
     "mi": _real("1", "True mutual information, in nats."),
     "critic": _CRITIC,
     "hidden": _hidden("64,64", "Widths of the hidden layers."),
-    "activation": _option(str, "relu", "relu, silu, gelu, tanh or elu."),
+    "activation": _text("relu", "relu, silu, gelu, tanh or elu."),
     "folds": _whole("2", "Networks of an estimate; each row is new to one."),
     "seeds": _whole("10", "Estimates of each kind, on new rows."),
     **_WHERE,
-    "quick": _flag(
-        "--quick", f"In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32. {_WIN}"
-    ),
+    "quick": _quick("In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32."),
     "output": _FOLDER,
     **_SHOWN,
 }
 
 
-@_takes(_THEOREM1, Path("theorem1"))
+@options.takes(_THEOREM1, output=Path("theorem1"))
 def theorem1(given: Given) -> None:
     """Theorem 1: the error against the number of rows.
 
@@ -267,29 +229,24 @@ def theorem1(given: Given) -> None:
     experiment.write_report(outcome, given["output"])
     lines, found = experiment.summarise(outcome), experiment.slopes(outcome)
     said = [TEXTS["theorem1 legend"], *experiment.reading(lines, found), TEXTS["theorem1 known"]]
-    _tell(
-        "theorem1",
-        given,
-        lambda: "\n\n".join([experiment.text_table(lines), *map(filled, said)]) + "\n",
-        lambda: {
-            **asdict(settings),
-            "device": outcome.device,
-            "weights": outcome.weights,
-            "seconds": sum(outcome.seconds),
-            "slopes": found,
-            "summary": lines,
-        },
-    )
+    content = {
+        **asdict(settings),
+        "device": outcome.device,
+        "weights": outcome.weights,
+        "seconds": sum(outcome.seconds),
+        "slopes": found,
+        "summary": lines,
+    }
+    text = "\n\n".join([experiment.text_table(lines), *map(filled, said)])
+    _tell("theorem1", given, text + "\n", content)
 
 
 def _words(**own: Any) -> Given:
     """The options of `table2` and `figure3`; own: those of the one."""
     return {
-        "audio": _option(Path, None, "Vectors of the sounds, as Speech2Vec's .vec file."),
-        "text": _option(
-            Path, None, "Vectors of the texts, a .vec file with the same words in order."
-        ),
-        "data": _option(Path, None, "Both in one .npz: arrays words, audio and text."),
+        "audio": _file("Vectors of the sounds, as Speech2Vec's .vec file."),
+        "text": _file("Vectors of the texts, a .vec file with the same words in order."),
+        "data": _file("Both in one .npz: arrays words, audio and text."),
         "test_words": _whole("5000, at most a fifth", "Words kept for the test: at least 21."),
         **own,
         "epochs": _whole("100", "Passes over the training words."),
@@ -298,7 +255,7 @@ def _words(**own: Any) -> Given:
         "embedding_dim": _whole("128", "Columns of the inner product."),
         "learning_rate": _real("0.001", "Of Adam."),
         **_WHERE,
-        "quick": _flag("--quick", f"Smaller: 40 epochs on batches of 128, layers 128,128. {_WIN}"),
+        "quick": _quick("Smaller: 40 epochs on batches of 128, layers 128,128."),
         "output": _FOLDER,
         **_SHOWN,
     }
@@ -311,7 +268,7 @@ _TABLE2 = _words(
 _FIGURE3 = _words(folds=_whole("5", "Networks for PMI out of sample, each on the other folds."))
 
 
-@_takes(_TABLE2, Path("table2"))
+@options.takes(_TABLE2, output=Path("table2"))
 def table2(given: Given) -> None:
     """Table 2: match the sounds and texts of words.
 
@@ -323,12 +280,10 @@ def table2(given: Given) -> None:
     """
     from pointdep.experiments import table2 as experiment
 
-    settings = _words_settings(experiment.Table2(), given)
-    networks = len(settings.methods)
-    _run_words("Table 2", experiment, experiment.run_table2, settings, given, networks)
+    _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
 
 
-@_takes(_FIGURE3, Path("figure3"))
+@options.takes(_FIGURE3, output=Path("figure3"))
 def figure3(given: Given) -> None:
     """Figure 3: PMI of the sound and text of words.
 
@@ -340,24 +295,11 @@ def figure3(given: Given) -> None:
     """
     from pointdep.experiments import figure3 as experiment
 
-    settings = _words_settings(experiment.Figure3(), given)
-    networks = 1 + settings.folds
-    _run_words("Figure 3", experiment, experiment.run_figure3, settings, given, networks)
-
-
-def _words_settings(paper: Any, given: Given) -> Any:
-    named = {f"--{name}": given[name] for name in ("audio", "text", "data") if given[name]}
-    files = tuple(str(word) for pair in named.items() for word in pair)
-    return _chosen(paper.quick() if given["quick"] else paper, {**given, "files": files})
+    _run_words("Figure 3", experiment, experiment.Figure3(), experiment.run_figure3, given)
 
 
 def _run_words(
-    title: str,
-    experiment: Any,
-    run: Callable[..., Any],
-    settings: Any,
-    given: Given,
-    networks: int,
+    title: str, experiment: Any, paper: Any, run: Callable[..., Any], given: Given
 ) -> None:
     """Read the words, run the experiment on them, write and tell what it found."""
     from pointdep.data.word_pairs import read_word_pairs
@@ -366,8 +308,10 @@ def _run_words(
     from pointdep.fitting.progress import duration, show
     from pointdep.fitting.rendezvous import pick_device
 
-    on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
     files = {name: given[name] for name in ("audio", "text", "data")}
+    named = tuple(str(word) for k, path in files.items() if path for word in (f"--{k}", path))
+    settings = _chosen(paper.quick() if given["quick"] else paper, {**given, "files": named})
+    on_cpu, quiet = pick_device(settings.device).type == "cpu", given["quiet"]
     large = [path for name, path in files.items() if name != "data" and path and path.is_file()]
     if not quiet and sum(path.stat().st_size for path in large) > _LARGE:
         _say(f"reading {' and '.join(map(str, large))} ...")
@@ -376,16 +320,18 @@ def _run_words(
     prepare_folder(given["output"], settings.command)
     if on_cpu and not quiet:
         seconds = expected_seconds(settings, pairs)
+        networks = 1 + settings.folds if title == "Figure 3" else len(settings.methods)
         _say(f"on this CPU about {duration(seconds)} for {networks} networks")
     with show(title, enabled=not quiet, left="about") as progress:
         found = run(settings, pairs, progress)
     claims = experiment.write_report(found, given["output"])
-    _tell(
-        title.replace(" ", "").lower(),
-        given,
-        lambda: experiment.text_report(found, claims),
-        lambda: {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)},
-    )
+    content = {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)}
+    command = title.replace(" ", "").lower()
+    _tell(command, given, experiment.text_report(found, claims), content)
+
+
+def _shared(*names: str) -> Given:
+    return {name: pretrain.OPTIONS[name] for name in names}
 
 
 def _representations(**own: Any) -> Given:
@@ -403,12 +349,9 @@ def _representations(**own: Any) -> Given:
             None, "Training time after which a run ends, its learning rate down by then."
         ),
         "evaluate_every": None,
-        "batch_size": pretrain.BatchSize,
-        "learning_rate": pretrain.Rate,
-        "width": pretrain.Width,
-        "depth": pretrain.Depth,
-        "precision": _option(
-            str, None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
+        **_shared("batch_size", "learning_rate", "width", "depth"),
+        "precision": _text(
+            None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
         ),
         "loss_option": _option(
             list[str],
@@ -418,11 +361,7 @@ def _representations(**own: Any) -> Given:
         ),
         "together": None,
         "pd_rows": None,
-        "data": pretrain.Data,
-        "download": pretrain.Download,
-        "limit": pretrain.Limit,
-        "checkpoint_every": pretrain.CheckpointEvery,
-        "compile_networks": pretrain.Compile,
+        **_shared("data", "download", "limit", "checkpoint_every", "compile_networks"),
         **_WHERE,
         "quick": None,
         "merge": _flag(
@@ -445,8 +384,7 @@ _FIGURE2 = _representations(
         str,
         typer.Option(help="shallow (RealNVP on halves of the image) or deep (AMDIM, CIFAR-10)."),
     ],
-    dataset=_option(
-        str,
+    dataset=_text(
         None,
         "mnist or cifar10; by default mnist for shallow and cifar10 for deep. digits needs no "
         "files.",
@@ -458,13 +396,12 @@ _FIGURE2 = _representations(
         None, "Between two evaluations; by default 1000 iterations (shallow) or 10 epochs (deep)."
     ),
     together=_whole(None, "Replicas of the shallow part that train at once; by default all."),
-    quick=_flag(
-        "--quick",
-        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). " + _WIN,
+    quick=_quick(
+        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow).",
     ),
 )
 _SIMCLR = _representations(
-    dataset=_option(str, "cifar10", "cifar10 or mnist; digits needs no files."),
+    dataset=_text("cifar10", "cifar10 or mnist; digits needs no files."),
     seeds=_whole("5", "Runs of each objective."),
     epochs=_whole("200", "Passes over the images of a run."),
     evaluate_every=_whole("20", "Epochs between two evaluations."),
@@ -474,15 +411,13 @@ _SIMCLR = _representations(
         "wrong labels; 0: not at all.",
         min=0,
     ),
-    quick=_flag(
-        "--quick",
-        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as "
-        f"--pd-rows. {_WIN}",
+    quick=_quick(
+        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows.",
     ),
 )
 
 
-@_takes(_FIGURE2, None)
+@options.takes(_FIGURE2, part="shallow")
 def figure2(given: Given) -> None:
     """Figure 2: the same encoder by CPC, PCC and D-RFC.
 
@@ -498,7 +433,7 @@ def figure2(given: Given) -> None:
     _run_representations("figure2", given["part"], given)
 
 
-@_takes(_SIMCLR, None)
+@options.takes(_SIMCLR)
 def simclr(given: Given) -> None:
     """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
 
@@ -551,12 +486,8 @@ def _run_representations(command: str, part: str, given: Given) -> None:
             progress=not given["quiet"],
         )
     claims = write_report(found, output)
-    _tell(
-        command,
-        given,
-        lambda: text_report(found, claims),
-        lambda: {"part": settings.part, **as_dict(found, claims)},
-    )
+    content = {"part": settings.part, **as_dict(found, claims)}
+    _tell(command, given, text_report(found, claims), content)
 
 
 def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from pointdep.cli import options
-from pointdep.cli.score import ModelFolder
 from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
-    from pointdep.data.encoder import SideEncoder
     from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.retrieval.metrics import RetrievalMetrics
     from pointdep.retrieval.search import Retrieved
@@ -33,78 +28,58 @@ _WRITTEN = (
     (r"\bunknown index\b", "unknown --index"),
 )
 
-QueryFile = Annotated[Path, typer.Argument(metavar="QUERIES", help="File of the queries' rows.")]
-CandidateFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="CANDIDATES",
-        help="File of the candidates' rows, unless QUERIES holds both sides.",
-        show_default=False,
-    ),
-]
-K = Annotated[
-    int | None, typer.Option("-k", help="Candidates per query.", show_default="10, or all if fewer")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help=".csv or .parquet (query, position, candidate, pmi); by default CSV on standard "
-        "output (with --paired only the answer).",
-    ),
-]
-Queries = Annotated[str, typer.Option("--queries", help="The side of the queries: x or y.")]
-Exact = Annotated[bool, typer.Option("--exact", help="Score every pair, however many there are.")]
-Index = Annotated[
-    str,
-    typer.Option(
-        "--index", help="flat looks at all vectors; hnsw and ivf at some: faster for very many."
-    ),
-]
-Shortlist = Annotated[
-    int | None,
-    typer.Option(
-        "--shortlist",
-        help="Candidates per query to score if the search is by a part of PMI; by default as many "
-        "as a sample of the queries needs.",
-    ),
-]
-SaveIndex = Annotated[
-    Path | None, typer.Option("--save-index", help="Folder to keep the candidates' index in.")
-]
-CandidatesIndex = Annotated[
-    Path | None,
-    typer.Option("--candidates-index", help="Folder of --save-index, instead of CANDIDATES."),
-]
-Paired = Annotated[
-    bool,
-    typer.Option("--paired", help="Row i of both files is a pair: report how often it is found."),
-]
 _COLUMNS = "Columns of the {} in a table, or a key of .npz; by default those of the fit."
-QueryColumns = Annotated[
-    str | None, typer.Option("--query-columns", help=_COLUMNS.format("queries"))
-]
-CandidateColumns = Annotated[
-    str | None, typer.Option("--candidate-columns", help=_COLUMNS.format("candidates"))
-]
 
 
 def retrieve(
-    model: ModelFolder,
-    queries_file: QueryFile,
-    candidates_file: CandidateFile = None,
-    k: K = None,
-    output: Output = None,
-    queries: Queries = "x",
-    exact: Exact = False,
-    index: Index = "flat",
-    shortlist: Shortlist = None,
-    save_index: SaveIndex = None,
-    candidates_index: CandidatesIndex = None,
-    paired: Paired = False,
-    query_columns: QueryColumns = None,
-    candidate_columns: CandidateColumns = None,
+    model: options.ModelFolder,
+    queries_file: Annotated[Path, Argument(metavar="QUERIES", help="File of the queries' rows.")],
+    candidates_file: Annotated[
+        Path | None,
+        Argument(
+            metavar="CANDIDATES",
+            help="File of the candidates' rows, unless QUERIES holds both sides.",
+            show_default=False,
+        ),
+    ] = None,
+    k: Annotated[
+        int | None, Option("-k", help="Candidates per query.", show_default="10, or all if fewer")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            help=".csv or .parquet (query, position, candidate, pmi); by default CSV on standard "
+            "output (with --paired only the answer).",
+        ),
+    ] = None,
+    queries: Annotated[str, Option(help="The side of the queries: x or y.")] = "x",
+    exact: Annotated[
+        bool, Option("--exact", help="Score every pair, however many there are.")
+    ] = False,
+    index: Annotated[
+        str, Option(help="flat looks at all vectors; hnsw and ivf at some: faster for very many.")
+    ] = "flat",
+    shortlist: Annotated[
+        int | None,
+        Option(
+            help="Candidates per query to score if the search is by a part of PMI; by default as "
+            "many as a sample of the queries needs."
+        ),
+    ] = None,
+    save_index: Annotated[
+        Path | None, Option(help="Folder to keep the candidates' index in.")
+    ] = None,
+    candidates_index: Annotated[
+        Path | None, Option(help="Folder of --save-index, instead of CANDIDATES.")
+    ] = None,
+    paired: Annotated[
+        bool,
+        Option("--paired", help="Row i of both files is a pair: report how often it is found."),
+    ] = False,
+    query_columns: Annotated[str | None, Option(help=_COLUMNS.format("queries"))] = None,
+    candidate_columns: Annotated[str | None, Option(help=_COLUMNS.format("candidates"))] = None,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -117,41 +92,54 @@ def retrieve(
     whose best candidate has pmi below 0 has no partner among them. With --paired and candidates
     that are categories, all candidates of the same value are right.
     """
+    import numpy as np
+
     from pointdep.data.writers import write_table
     from pointdep.estimators.pointwise import PointwiseDependency
 
-    _check_call(candidates_file, candidates_index, queries, output, save_index, paired)
+    others = {"CANDIDATES": candidates_file, "--save-index": save_index, "--paired": paired or None}
+    _check_call(queries, candidates_index, others, output, save_index)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
-    columns = query_columns, candidate_columns
-    if candidates_index is None:
-        asked, given = _read_both(fitted, queries, (queries_file, candidates_file), columns)
+    asked = _read_side(fitted, queries, "query", queries_file, query_columns)
+    if candidates_index is not None:
+        given: Any = fitted.load_index(candidates_index)
     else:
-        asked = _read_side(fitted, queries, "query", queries_file, query_columns)
-        given = fitted.load_index(candidates_index)
+        named = candidates_file, query_columns and candidate_columns
+        _require_both(fitted, queries_file, named)
+        path = candidates_file or queries_file
+        given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):
         raise InputError(
             f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs: give as "
             "many rows of both, or leave out --paired"
         )
     rows, metrics = given, None
-    with _options_named():
+    how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
+    try:
         if save_index is not None:
             given = fitted.index(rows, side=_other(queries), kind=index)
             given.save(save_index)
-        found = fitted.retrieve(
-            asked, given, k, queries=queries, exact=exact, index=index, shortlist=shortlist
-        )
+        found = fitted.retrieve(asked, given, k, shortlist=shortlist, **how)
+    except InputError as error:
+        raise InputError(options.as_written(str(error), _WRITTEN)) from None
     if paired:  # with 1:5 matching as in the paper, if there are enough candidates
         x, y = (asked, rows) if queries == "x" else (rows, asked)
         metrics = fitted.retrieval_metrics(x, y, queries=queries)
-    table = _table(found)
+    asked_count, k = found.indices.shape
+    table = {
+        "query": np.repeat(np.arange(asked_count), k),
+        "position": np.tile(np.arange(1, k + 1), asked_count),
+        "candidate": found.indices.ravel(),
+        "pmi": found.pmi.ravel(),
+    }
     if output is not None:
         write_table(output, table)
     if json:
-        print_json("retrieve", _as_json(found, metrics, output, save_index))
+        written = {"index": save_index, "output": output}
+        print_json("retrieve", {**_as_json(found, metrics, whole=output is None), **written})
         return
-    summary = _summary(found, metrics, output, save_index)
+    summary = _summary(found, metrics, {"index": save_index, "written": output})
     if output is not None or paired:
         print_rows(summary)
         return
@@ -164,20 +152,18 @@ def retrieve(
 
 
 def _check_call(
-    candidates: Path | None,
-    index: Path | None,
     queries: str,
+    index: Path | None,
+    others: dict[str, Any],
     output: Path | None,
     save_index: Path | None,
-    paired: bool,
 ) -> None:
-    """Refuse impossible combinations before any work is done."""
+    """Refuse impossible combinations before any work is done; others: what an index excludes."""
     from pointdep.data.writers import check_writable
     from pointdep.retrieval.candidate_index import check_index_target
     from pointdep.retrieval.search import check_side
 
     check_side("--queries", queries)
-    others = {"CANDIDATES": candidates, "--save-index": save_index, "--paired": paired or None}
     for name, value in others.items():
         if index is not None and value is not None:
             raise InputError(f"--candidates-index and {name} cannot be given together: choose one")
@@ -187,37 +173,19 @@ def _check_call(
         check_index_target(save_index)
 
 
-@contextmanager
-def _options_named() -> Iterator[None]:
-    """Errors of the library, with its options as they are written on the command line."""
-    try:
-        yield
-    except InputError as error:
-        message = str(error)
-        for pattern, written in _WRITTEN:
-            message = re.sub(pattern, written, message)
-        raise InputError(message) from None
+def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...]) -> None:
+    """Refuse one file for both sides if nothing tells which of its columns are whose.
 
-
-def _read_both(
-    fitted: PointwiseDependency,
-    queries: str,
-    paths: tuple[Path, Path | None],
-    columns: tuple[str | None, str | None],
-) -> tuple[Any, Any]:
-    """The rows of the queries and of the candidates; one file may hold both."""
+    named: the file of the candidates, and the columns of both sides, if they are given.
+    """
     from pointdep.data.files import is_keyed, is_table
 
-    asked, given = paths
-    rows = _read_side(fitted, queries, "query", asked, columns[0])
-    known = is_table(asked) and all(_encoder(fitted, side).named for side in "xy")
-    if given is None and not is_keyed(asked) and None in columns and not known:
+    known = is_table(path) and fitted.encoder_x_.named and fitted.encoder_y_.named
+    if not (any(named) or is_keyed(path) or known):
         raise InputError(
             "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
             "of both sides in one file by --query-columns and --candidate-columns"
         )
-    answer = _other(queries)
-    return rows, _read_side(fitted, answer, "candidate", given or asked, columns[1])
 
 
 def _read_side(
@@ -227,7 +195,9 @@ def _read_side(
     from pointdep.data.files import is_table, read_table, table_columns
     from pointdep.data.readers import read_side, remembered
 
-    encoder, other = _encoder(fitted, side), _encoder(fitted, _other(side))
+    encoder, other = fitted.encoder_x_, fitted.encoder_y_
+    if side == "y":
+        encoder, other = other, encoder
     columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
     if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
@@ -243,29 +213,11 @@ def _read_side(
     return read_table(path, encoder.names)
 
 
-def _encoder(fitted: PointwiseDependency, side: str) -> SideEncoder:
-    return fitted.encoder_x_ if side == "x" else fitted.encoder_y_
-
-
 def _other(side: str) -> str:
     return "y" if side == "x" else "x"
 
 
-def _table(found: Retrieved) -> dict[str, Any]:
-    import numpy as np
-
-    queries, k = found.indices.shape
-    return {
-        "query": np.repeat(np.arange(queries), k),
-        "position": np.tile(np.arange(1, k + 1), queries),
-        "candidate": found.indices.ravel(),
-        "pmi": found.pmi.ravel(),
-    }
-
-
-def _summary(
-    found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
-) -> dict[str, str]:
+def _summary(found: Retrieved, metrics: RetrievalMetrics | None, places: Any) -> dict[str, str]:
     queries, k = found.indices.shape
     alone = found.without_partner
     rows = {
@@ -273,17 +225,13 @@ def _summary(
         "searched": f"{found.searched}: {found.quality}",
         "no partner": f"{alone} ({alone / queries:.2%}), whose best has PMI of 0 or less",
         "pairs": None if metrics is None else str(metrics).partition(": ")[2],
-        "index": saved,
-        "written": output,
+        **places,
     }
     return {name: str(value) for name, value in rows.items() if value is not None}
 
 
-def _as_json(
-    found: Retrieved, metrics: RetrievalMetrics | None, output: Path | None, saved: Path | None
-) -> dict[str, Any]:
-    """metrics: None without --paired. The table itself is there unless it went to a file."""
-    queries, k = found.indices.shape
+def _as_json(found: Retrieved, metrics: RetrievalMetrics | None, *, whole: bool) -> dict[str, Any]:
+    """metrics: None without --paired; whole: with the table, which did not go to a file."""
     pairs = None
     if metrics is not None:
         pairs = {
@@ -293,21 +241,12 @@ def _as_json(
             "matching": [{"size": m, "share": value} for m, value in metrics.matching.items()],
         }
     rows = zip(found.indices.tolist(), found.pmi.tolist(), strict=True)
-    table = [
-        {"query": query, "candidates": numbers, "pmi": pmi}
-        for query, (numbers, pmi) in enumerate(rows)
-    ]
+    table = [{"query": n, "candidates": best, "pmi": pmi} for n, (best, pmi) in enumerate(rows)]
+    names = "candidates", "searched", "exact", "recall", "recall_queries", "without_partner"
     return {
-        "queries": queries,
-        "candidates": found.candidates,
-        "k": k,
-        "searched": found.searched,
-        "exact": found.exact,
-        "recall": found.recall,
-        "recall_queries": found.recall_queries,
-        "without_partner": found.without_partner,
+        "queries": found.indices.shape[0],
+        "k": found.indices.shape[1],
+        **{name: getattr(found, name) for name in names},
         "pairs": pairs,
-        "index": None if saved is None else str(saved),
-        "output": None if output is None else str(output),
-        "found": table if output is None else None,
+        "found": table if whole else None,
     }

@@ -5,79 +5,60 @@ from __future__ import annotations
 import warnings
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import DataWarning, InputError
 
-if TYPE_CHECKING:
-    from pointdep.auditing.sharded_audit import AuditedShards
-
-ModelFolder = Annotated[str, typer.Argument(help="Folder written by pointdep fit.")]
-FilesOrFolders = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="X Y",
-        help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
-        ".arrow .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of .parquet "
-        "ones, also by URI (s3://...).",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV on "
-        "standard output. For folders of shards a folder, with one shard per shard of x.",
-    ),
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", help="For folders: local, or ray, on a Ray cluster (pip install pointdep[ray])."
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Ray workers, with one CPU each; else as many as fit."),
-]
-GpusPerWorker = Annotated[
-    float, typer.Option("--gpus-per-worker", min=0, help="GPUs of each Ray worker, as 1 or 0.5.")
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", min=1, help="For folders: rows at a time; else by their width."),
-]
-Suspects = Annotated[
-    bool, typer.Option("--suspects", help="For folders: find likely wrong pairs, as audit does.")
-]
-Fdr = Annotated[
-    float | None,
-    typer.Option(
-        "--fdr", help="Share of the suspects that may be right pairs.", show_default="0.1, a tenth"
-    ),
-]
-
 _MANY_OUTSIDE = 0.01
 
 
 def score(
-    model: ModelFolder,
-    files: FilesOrFolders,
-    output: Output = None,
+    model: options.ModelFolder,
+    files: Annotated[
+        list[str],
+        Argument(
+            metavar="X Y",
+            help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
+            ".arrow .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of "
+            ".parquet ones, also by URI (s3://...).",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        Option(
+            "--output",
+            "-o",
+            help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV "
+            "on standard output. For folders of shards a folder, with one shard per shard of x.",
+        ),
+    ] = None,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
-    engine: Engine = None,
-    workers: Workers = None,
-    gpus_per_worker: GpusPerWorker = 0.0,
-    batch_size: BatchSize = None,
-    suspects: Suspects = False,
-    fdr: Fdr = None,
+    engine: Annotated[
+        str | None,
+        Option(help="For folders: local, or ray, on a Ray cluster (pip install pointdep[ray])."),
+    ] = None,
+    workers: Annotated[
+        int | None, Option(min=1, help="Ray workers, with one CPU each; else as many as fit.")
+    ] = None,
+    gpus_per_worker: Annotated[
+        float, Option(min=0, help="GPUs of each Ray worker, as 1 or 0.5.")
+    ] = 0.0,
+    batch_size: Annotated[
+        int | None, Option(min=1, help="For folders: rows at a time; else by their width.")
+    ] = None,
+    suspects: Annotated[
+        bool, Option("--suspects", help="For folders: find likely wrong pairs, as audit does.")
+    ] = False,
+    fdr: Annotated[
+        float | None,
+        Option(help="Share of the suspects that may be right pairs.", show_default="0.1, a tenth"),
+    ] = None,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -101,31 +82,30 @@ def score(
     if fdr is not None and not suspects:
         raise InputError("--fdr is for --suspects: give both")
     fdr = 0.1 if fdr is None else fdr
-    if engine is not None or _names_folder(output):
+    named = output is not None and ("://" in output or output.endswith("/"))
+    columns = x_columns, y_columns
+    of_shards: dict[str, Any] = {
+        "workers": workers,
+        "gpus_per_worker": gpus_per_worker,
+        "batch_size": batch_size,
+    }
+    if engine is not None or named or (output is not None and not Path(output).suffix):
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")
-        found = _score_folders(
-            model,
-            files,
-            fdr if suspects else None,
-            (x_columns, y_columns),
-            output=output,
-            engine=engine or "local",
-            workers=workers,
-            gpus_per_worker=gpus_per_worker,
-            batch_size=batch_size,
-            device=device,
-            progress=not quiet,
-        )
+        how = {"output": output, "engine": engine or "local", "device": device, **of_shards}
+        judge = fdr if suspects else None
+        found = _score_folders(model, files, judge, columns, progress=not quiet, **how)
     else:
-        of_shards = {
-            "--suspects": suspects,
-            "--workers": workers,
-            "--gpus-per-worker": gpus_per_worker,
-            "--batch-size": batch_size,
-        }
-        _refuse_for_files([name for name, value in of_shards.items() if value], files)
-        table = _score_files(Path(model), files, output, (x_columns, y_columns), device, quiet)
+        given = {"suspects": suspects, **of_shards}
+        _refuse_for_files([name for name, value in given.items() if value], files)
+        from pointdep.data.writers import check_writable
+        from pointdep.estimators.pointwise import PointwiseDependency
+
+        if output is not None:
+            check_writable(Path(output))
+        fitted = PointwiseDependency.load(model, device=device)
+        fitted.progress = not quiet
+        table = _score_files(fitted, [Path(file) for file in files], output, columns)
         if output is None and not json:
             print(",".join(table))
             for row, pmi, npmi, stderr, outside in zip(*table.values(), strict=True):
@@ -146,34 +126,22 @@ def score(
         print_rows(_summary(found, output, fdr))
 
 
-def _names_folder(output: str | None) -> bool:
-    """Whether the output is a folder of shards rather than a file."""
-    if output is None:
-        return False
-    return "://" in output or output.endswith("/") or not Path(output).suffix
-
-
-def _refuse_for_files(options: list[str], files: list[str]) -> None:
+def _refuse_for_files(given: list[str], files: list[str]) -> None:
     """Refuse options that mean nothing with an output file."""
-    if not options:
+    if not given:
         return
-    listed = ", ".join(options)
+    listed = ", ".join("--" + name.replace("_", "-") for name in given)
     odd = [file for file in files if Path(file).suffix not in ("", ".parquet")]
     if not odd:
         raise InputError(f"{listed} is for an output in shards: give a folder, as -o FOLDER/")
-    instead = "; of files, pointdep audit finds the suspects" if "--suspects" in options else ""
+    instead = "; of files, pointdep audit finds the suspects" if "suspects" in given else ""
     raise InputError(
         f"{listed} is for folders of .parquet shards, which {odd[0]} is not: leave it out{instead}"
     )
 
 
 def _score_files(
-    model: Path,
-    files: list[str],
-    output: str | None,
-    columns: tuple[str | None, str | None],
-    device: str,
-    quiet: bool,
+    fitted: Any, paths: list[Path], output: str | None, columns: tuple[str | None, str | None]
 ) -> dict[str, Any]:
     """Score the pairs, (n,) each, and write the table if a file is wanted.
 
@@ -182,18 +150,13 @@ def _score_files(
     import numpy as np
 
     from pointdep.data.readers import read_pairs, remembered
-    from pointdep.data.writers import check_writable, write_table
-    from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+    from pointdep.data.writers import write_table
+    from pointdep.estimators.pointwise import pair_columns
     from pointdep.fitting.progress import show
 
-    if output is not None:
-        check_writable(Path(output))
-    fitted = PointwiseDependency.load(model, device=device)
-    paths = [Path(file) for file in files]
     known = fitted.encoder_x_.list_column, fitted.encoder_y_.list_column
     x_columns, y_columns = remembered(paths, columns, known)
     x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
-    fitted.progress = not quiet
     with show("scoring", enabled=fitted.progress) as progress:
         found = pair_columns(fitted, x, y, progress)
     _warn_of_outside(int(found["outside"].sum()), len(found["pmi"]))
@@ -211,6 +174,7 @@ def _score_folders(
     **how: Any,
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says about them. fdr: None without --suspects."""
+    from pointdep.auditing.report.wording import unlisted
     from pointdep.auditing.sharded_audit import audit_shards
     from pointdep.cluster.shard_scoring import score_shards
     from pointdep.data.readers import split_columns
@@ -220,26 +184,19 @@ def _score_folders(
     for side, names in zip("xy", columns, strict=True):
         own = None if names is None else split_columns(names, f"--{side}-columns")
         how[f"{side}_columns"] = own
-    judged = None if fdr is None else audit_shards(model, *files, fdr=fdr, **how)
-    found = judged or score_shards(model, *files, **how)
+    found: Any
+    named = dict.fromkeys(("suspects", "contamination", "unlisted"))
+    if fdr is None:
+        found = score_shards(model, *files, **how)
+    else:
+        found = audit_shards(model, *files, fdr=fdr, **how)
+        share = found.contamination
+        # Pairs that came by chance beyond the suspects, if suspects could be named.
+        more = unlisted(share, found.rows, found.suspects) if found.named else 0
+        named = {"suspects": found.suspects, "contamination": share.share, "unlisted": more}
     _warn_of_outside(found.outside, found.rows)
-    return {
-        **{name: getattr(found, name) for name in ("rows", "mean_pmi", "below_zero", "outside")},
-        "suspects": None if judged is None else judged.suspects,
-        "contamination": None if judged is None else judged.contamination.share,
-        "unlisted": None if judged is None else count_unlisted(judged),
-        "shards": found.shards,
-        "found": found.found,
-    }
-
-
-def count_unlisted(judged: AuditedShards) -> int:
-    """Pairs that came by chance beyond the suspects, if suspects could be named."""
-    from pointdep.auditing.report.wording import unlisted
-
-    if not judged.named:
-        return 0
-    return unlisted(judged.contamination, judged.rows, judged.suspects)
+    told = ("rows", "mean_pmi", "below_zero", "outside", "shards", "found")
+    return {**{name: getattr(found, name) for name in told}, **named}
 
 
 def _warn_of_outside(outside: int, rows: int) -> None:
@@ -257,9 +214,17 @@ def _summary(found: dict[str, Any], output: Any, fdr: float) -> dict[str, str]:
     rows, below, far = (found[name] for name in ("rows", "below_zero", "outside"))
     named = {}
     if found["suspects"] is not None:
+        from pointdep.auditing.report.wording import in_round_numbers
+
+        more = ""  # if more pairs came by chance than are suspects
+        if found["unlisted"]:
+            more = (
+                f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are "
+                "listed: these rows cannot show which at this --fdr"
+            )
         named = {
             "suspects": f"{found['suspects']}, of which about {fdr:.0%} may be right pairs",
-            "by chance": f"{found['contamination']:.2%} of all pairs{more_by_chance(found)}",
+            "by chance": f"{found['contamination']:.2%} of all pairs{more}",
         }
     before = ""
     if found["found"]:  # shards that an earlier run made
@@ -273,15 +238,3 @@ def _summary(found: dict[str, Any], output: Any, fdr: float) -> dict[str, str]:
         **named,
         "written": f"{output}{before}",
     }
-
-
-def more_by_chance(found: dict[str, Any]) -> str:
-    """Why more pairs came by chance than are suspects, if so."""
-    if not found["unlisted"]:
-        return ""
-    from pointdep.auditing.report.wording import in_round_numbers
-
-    return (
-        f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are listed: "
-        "these rows cannot show which at this --fdr"
-    )

@@ -57,27 +57,21 @@ class Settings:
         """The estimator with networks."""
         from pointdep.estimators.pointwise import PointwiseDependency
 
-        return PointwiseDependency(
-            critic=self.critic,
-            hidden=options.parse_widths(self.hidden),
-            max_epochs=self.max_epochs,
-            weight_decay=self.weight_decay,
-            negatives=options.parse_count(self.negatives),
-            reference_size=self.reference_size,
-            stream=self.stream,
-            device=self.device,
-            checkpoint=checkpoint,
-            **self._common(method, quiet),
-        )
+        given = {name: getattr(self, name) for name in _OF_NETWORKS}
+        given["hidden"] = options.parse_widths(self.hidden)
+        given["negatives"] = options.parse_count(self.negatives)
+        common = self._common(method, quiet)
+        return PointwiseDependency(device=self.device, checkpoint=checkpoint, **given, **common)
 
     def classical(self, method: str, *, quiet: bool) -> ClassicalDependency:
         """The estimator without networks; options that are about networks are refused."""
         from pointdep.estimators.classical.estimator import ClassicalDependency
 
-        changed = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
-        refuse_for_classical(method, [name for name in changed if name in _OF_NETWORKS])
+        changed = {f.name for f in fields(self) if getattr(self, f.name) != f.default}
+        refused = [name for name in _OF_NETWORKS if name in changed]
         if self.device not in ("auto", "cpu"):
-            refuse_for_classical(method, ["device"])
+            refused.append("device")
+        refuse_for_classical(method, refused)
         return ClassicalDependency(**self._common(method, quiet))
 
     def _common(self, method: str, quiet: bool) -> dict[str, Any]:
@@ -108,21 +102,16 @@ def takes_settings(
     without: fields that mean nothing to the command, and keep their defaults.
     """
     hints = get_type_hints(Settings, include_extras=True)
-    taken = [field for field in fields(Settings) if field.name not in without]
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(field.name, by_name, default=field.default, annotation=hints[field.name])
-        for field in taken
-    ]
-    shown: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        shown += shared if parameter.name == "settings" else [parameter.replace(kind=by_name)]
+    own = {field.name: (hints[field.name], field.default) for field in fields(Settings)}
+    own = {name: how for name, how in own.items() if name not in without}
+    shown: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        shown |= own if name == "settings" else {name: (parameter.annotation, parameter.default)}
 
     @functools.wraps(command)
     def spread(**values: Any) -> None:
-        settings = Settings(**{field.name: values.pop(field.name) for field in taken})
+        settings = Settings(**{name: values.pop(name) for name in own})
         command(**values, settings=settings)
 
-    spread.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    spread.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    options.show(spread, shown)
     return spread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,37 +26,22 @@ _WIDTH = 100
 def print_json(command: str, content: dict[str, Any]) -> None:
     """One JSON object: what command, what version, and its content."""
     head = {"command": command, "schema": SCHEMA_VERSION, "pointdep": pointdep.__version__}
-    print(json.dumps({**head, **content}, allow_nan=False))
+    print(json.dumps({**head, **content}, allow_nan=False, default=os.fspath))
 
 
 def estimate_as_json(
     model: PointwiseDependency | ClassicalDependency, found: MIEstimate
 ) -> dict[str, Any]:
     """The part that `mi`, `fit` and `demo` share."""
-    return {
-        **found_as_json(found),
-        "folds": _networks(model),
-        "flags": flags_as_json(model.flags_),
-    }
+    folds = int(getattr(model, "n_replicas_", 0))  # none are trained by a classical method
+    return {**found_as_json(found), "folds": folds, "flags": flags_as_json(model.flags_)}
 
 
 def found_as_json(found: MIEstimate) -> dict[str, Any]:
     """An estimate and its method."""
-    return {
-        "estimate": {
-            "estimates": found.estimates,
-            "nats": found.nats,
-            "bits": found.bits,
-            "stderr": found.stderr,
-            "ci": list(found.ci),
-            "confidence": found.confidence,
-            "correction": found.correction,
-            "null_p": found.null_p,
-            "shuffles": found.shuffles,
-            "rows": found.rows,
-        },
-        "method": found.method,
-    }
+    names = "estimates", "nats", "bits", "stderr", "confidence", "correction", "null_p"
+    told = {name: getattr(found, name) for name in (*names, "shuffles", "rows")}
+    return {"estimate": {**told, "ci": list(found.ci)}, "method": found.method}
 
 
 def flags_as_json(flags: Sequence[Flag]) -> list[dict[str, str]]:
@@ -66,9 +52,7 @@ def flags_as_json(flags: Sequence[Flag]) -> list[dict[str, str]]:
 def check_as_json(check: RatioCheck, plot: Path | None) -> dict[str, Any]:
     """What a check found, and where its figure is."""
     names = "passed", "conclusive", "fault", "verdict", "p_value", "rows", "at_limit", "outside"
-    return {name: getattr(check, name) for name in names} | {
-        "plot": None if plot is None else str(plot)
-    }
+    return {**{name: getattr(check, name) for name in names}, "plot": plot}
 
 
 def print_estimate(
@@ -98,17 +82,14 @@ def print_estimate(
     if found.correction:
         amount = f"{scale * found.correction:+.3f} {unit}".rstrip()
         rows["correction"] = f"{amount} for the bias of fitting, included above"
-    count = _networks(model)
+    count = getattr(model, "n_replicas_", 0)
     rows["rows"] = f"{found.rows}" + (f", each {each.format(count=count)}" if count else "")
     critic = getattr(model, "critic", None)
-    rows["method"] = found.method + (f", critic {critic}{_what_answered(model)}" if critic else "")
-    print_rows({**rows, **(more or {})})
-
-
-def _what_answered(model: PointwiseDependency | ClassicalDependency) -> str:
-    """Whether the default critic's network was left in."""
+    # Whether the default critic's network was left in.
     answered = getattr(getattr(model, "model_", None), "answered", "")
-    return f": {answered}" if answered else ""
+    rows["method"] = found.method + (f", critic {critic}" if critic else "")
+    rows["method"] += f": {answered}" if critic and answered else ""
+    print_rows({**rows, **(more or {})})
 
 
 def check_rows(check: RatioCheck, plot: Path | None) -> dict[str, str]:
@@ -122,8 +103,3 @@ def print_rows(rows: dict[str, str]) -> None:
     for name, value in rows.items():
         head = f"{name:<{width}}  "
         print(textwrap.fill(value, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
-
-
-def _networks(model: PointwiseDependency | ClassicalDependency) -> int:
-    """How many were trained: none by a classical method."""
-    return int(getattr(model, "n_replicas_", 0))

@@ -48,27 +48,19 @@ class MIAgainstN:
 
         first = self.estimates[0]
         unit = " in nats" if first.estimates == "mutual information" else ""
-        return plot_mi_against_n(
-            self.rows,
-            [one.nats for one in self.estimates],
-            [one.ci for one in self.estimates],
-            confidence=first.confidence,
-            what=first.estimates + unit,
-            ax=ax,
-        )
+        nats, intervals = zip(*((one.nats, one.ci) for one in self.estimates), strict=True)
+        how: Any = {"confidence": first.confidence, "what": first.estimates + unit, "ax": ax}
+        return plot_mi_against_n(self.rows, nats, intervals, **how)
 
     def _repr_html_(self) -> str:
-        lines = [
-            (f"{n:,}", decimals(one.nats), *(decimals(end) for end in one.ci))
-            for n, one in zip(self.rows, self.estimates, strict=True)
-        ]
+        both = zip(self.rows, self.estimates, strict=True)
+        lines = [(f"{n:,}", *map(decimals, (one.nats, *one.ci))) for n, one in both]
         title = f"{self.estimates[0].estimates.capitalize()} against the number of rows"
         return card(title, table=columns(("rows", "estimate", "from", "to"), lines))
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{n:,} rows: {one}" for n, one in zip(self.rows, self.estimates, strict=True)
-        )
+        both = zip(self.rows, self.estimates, strict=True)
+        return "\n".join(f"{n:,} rows: {one}" for n, one in both)
 
 
 def mi_against_n(
@@ -118,13 +110,11 @@ def mi_against_n(
     >>> mi_against_n(ClassicalDependency("cca"), x, x**3, progress=False).rows
     (50, 100, 200, 400)
     """
-    total = len(X)
-    if len(Y) != total:
-        raise InputError(f"X has {total} rows but Y has {len(Y)}")
-    codes = np.arange(total) if groups is None else group_codes(groups)
+    codes = np.arange(len(X)) if groups is None else group_codes(groups)
     assert codes is not None
-    if len(codes) != total:
-        raise InputError(f"groups has {len(codes)} rows but X and Y have {total}")
+    for name, values in (("Y", Y), ("groups", codes)):
+        if len(values) != len(X):
+            raise InputError(f"X has {len(X)} rows but {name} has {len(values)}")
     parts = _parts(codes, sizes, random_state)
     chosen = tuple(len(part) for part in parts)
     estimates = []

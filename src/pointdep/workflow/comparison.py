@@ -17,12 +17,8 @@ from pointdep.estimators import pointwise
 from pointdep.estimators.classical import estimator as classical
 from pointdep.estimators.classical.estimator import ClassicalDependency
 from pointdep.estimators.pointwise import PointwiseDependency
-from pointdep.inference.mutual_information import (
-    RowValues,
-    decimals,
-    normal_quantile,
-    standard_error,
-)
+from pointdep.inference import mutual_information as inference
+from pointdep.inference.mutual_information import RowValues, decimals
 
 
 @dataclass(frozen=True)
@@ -63,25 +59,20 @@ class MIDifference:
         return asdict(self) | {"ci": list(self.ci)}
 
     def _repr_html_(self) -> str:
-        low, high = self.ci
-        return card(
-            f"Difference of mutual information {decimals(self.nats)} nats",
-            [
-                (
-                    f"{100 * self.confidence:g}% interval",
-                    f"{decimals(low)} to {decimals(high)} nats",
-                ),
-                ("p-value of no difference", f"{self.p_value:.2g}"),
-                ("first, second", f"{decimals(self.first)}, {decimals(self.second)} nats"),
-                ("from", f"{self.rows:,} rows that both have answered"),
-            ],
-        )
+        interval = " to ".join(map(decimals, self.ci))
+        rows = [
+            (f"{100 * self.confidence:g}% interval", f"{interval} nats"),
+            ("p-value of no difference", f"{self.p_value:.2g}"),
+            ("first, second", f"{decimals(self.first)}, {decimals(self.second)} nats"),
+            ("from", f"{self.rows:,} rows that both have answered"),
+        ]
+        return card(f"Difference of mutual information {decimals(self.nats)} nats", rows)
 
     def __str__(self) -> str:
-        low, high = self.ci
+        interval = " to ".join(map(decimals, self.ci))
         return (
             f"{decimals(self.first)} - {decimals(self.second)} = {decimals(self.nats)} nats, "
-            f"{100 * self.confidence:g}% interval {decimals(low)} to {decimals(high)}"
+            f"{100 * self.confidence:g}% interval {interval}"
         )
 
 
@@ -130,42 +121,33 @@ def compare(
     >>> compare(both, one).p_value < 0.01
     True
     """
-    width = normal_quantile(confidence)
+    width = inference.normal_quantile(confidence)
     if (X is None) != (Y is None):
         raise InputError("both X and Y are needed: a pair has two sides")
     _require_comparable(model_a, model_b)
+    others = X_b, Y_b, groups
+    if X is None and any(one is not None for one in others):
+        raise InputError("X_b, Y_b and groups go with X and Y: give those too, or none of them")
     if X is None:
-        if X_b is not None or Y_b is not None or groups is not None:
-            raise InputError("X_b, Y_b and groups go with X and Y: give those too, or none of them")
         a, b = _values(model_a), _values(model_b)
-        _require_same_rows(a, b)
     else:
         a = _values(model_a, X, Y, groups)
         b = _values(model_b, X if X_b is None else X_b, Y if Y_b is None else Y_b, groups)
-        if len(a.values) != len(b.values):
-            raise InputError(
-                f"X and Y have {len(a.values)} rows but X_b and Y_b {len(b.values)}: the second "
-                "model must be asked about the same rows"
-            )
+    _require_same_rows(a, b, given=X is not None)
     known = ~np.isnan(a.values) & ~np.isnan(b.values)
     differences = a.values[known] - b.values[known]
     if len(differences) < 2:
         raise InputError(f"only {len(differences)} row(s) are answered by both models")
     if not np.isfinite(differences).all():
         raise InputError("PMI of some rows is infinite: set smoothing above 0 in method_options")
+    first, second = (float(one.values[known].mean()) + one.correction for one in (a, b))
     nats = float(differences.mean()) + a.correction - b.correction
-    of_rows = standard_error(differences, None if a.groups is None else a.groups[known])
+    of_rows = inference.standard_error(differences, None if a.groups is None else a.groups[known])
     stderr = math.hypot(of_rows, a.doubt, b.doubt)
-    return MIDifference(
-        nats=nats,
-        stderr=stderr,
-        ci=(nats - width * stderr, nats + width * stderr),
-        confidence=float(confidence),
-        p_value=math.erfc(abs(nats) / stderr / math.sqrt(2)) if stderr > 0 else float(nats == 0),
-        rows=len(differences),
-        first=float(a.values[known].mean()) + a.correction,
-        second=float(b.values[known].mean()) + b.correction,
-    )
+    p_value = math.erfc(abs(nats) / stderr / math.sqrt(2)) if stderr > 0 else float(nats == 0)
+    ci = nats - width * stderr, nats + width * stderr
+    rows, level = len(differences), float(confidence)
+    return MIDifference(nats, stderr, ci, level, p_value, rows, first, second)
 
 
 def _values(model: Any, *rows: Any) -> RowValues:
@@ -186,30 +168,30 @@ def _require_comparable(*models: Any) -> None:
         check_is_fitted(model)
         trained = isinstance(model, PointwiseDependency)
         units.append((model.model_.methods[0] if trained else model.method_).estimates)
-    if units[0] != units[1] or not units[0]:
+    if len({*units}) > 1 or not units[0]:
         named = " and ".join(unit or "nothing in nats" for unit in units)
         raise InputError(f"the models estimate {named}, which do not compare")
 
 
-def _require_same_rows(a: RowValues, b: RowValues) -> None:
+def _require_same_rows(a: RowValues, b: RowValues, *, given: bool) -> None:
     if len(a.values) != len(b.values):
         raise InputError(
-            f"the models were fitted on {len(a.values)} and {len(b.values)} rows: fit both on the "
-            "same ones, or give rows as compare(model_a, model_b, X, Y)"
+            f"the models answer {len(a.values)} and {len(b.values)} rows: fit both on the same "
+            "rows, or give the same to both as X and Y, and X_b and Y_b"
         )
+    if given:
+        return
     if not np.array_equal(_by_appearance(a.groups), _by_appearance(b.groups)):
         raise InputError("the models were fitted with different groups: fit both with the same")
     # Two sets of features of the same rows share a side; rows in another order share none. Streamed
     # fits and models trained elsewhere have no digests to recognise their rows by.
     first, second = a.digests, b.digests
     if first and second and first[0] != second[0] and first[1] != second[1]:
-        warnings.warn(
+        message = (
             "the models were fitted on other X and on other Y, and their rows are compared by "
-            "position: fit both on the same pairs in the same order, or give rows as "
-            "compare(model_a, model_b, X, Y)",
-            DataWarning,
-            stacklevel=3,
+            "position: fit both on the same pairs in the same order, or give X and Y"
         )
+        warnings.warn(message, DataWarning, stacklevel=3)
 
 
 def _by_appearance(codes: NDArray[np.int64] | None) -> NDArray[np.int64]:

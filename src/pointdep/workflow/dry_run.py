@@ -2,9 +2,9 @@
 
     python -m pointdep.workflow.dry_run '{"asked": {"rows": 1000000, ...}, "gpu": false, ...}'
 
-An audit of few rows holds a fit of one epoch, and a longer fit of the same rows tells what an epoch
-takes. Audits of more rows follow while there is time, then scores and searches. The last line it
-prints is the JSON of a `Measured`.
+A fit of few rows and one epoch, and a longer fit of the same rows, tell what an epoch takes. A fit
+of more rows follows, and both are audited; then scores and searches of few and of more rows. The
+last line it prints is the JSON of a `Measured`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep.auditing.audit import audit
+from pointdep.auditing.audit import judged
 from pointdep.core.methods import get_method
 from pointdep.errors import PointdepWarning
 from pointdep.estimators import assembly, fit_rows
@@ -36,9 +36,9 @@ from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.workflow.plan import LESS_SURE, NARROW, SEARCHED, Measured, Shape
 
-# More rows are tried while they would end before _GROW_S, and scored until that takes _SCORE_S. On
-# a machine that does other work it may take minutes; after _END_S it is given up.
-_GROW_S, _SCORE_S, _END_S, _GROWTH, _STEPS, _WARM_COLUMNS = 14.0, 0.5, 300.0, 3, 20, 64
+_END_S = 300.0  # on a machine that does other work it may take minutes; then it is given up
+_GROWTH, _GROWTH_GPU = 3, 27  # times the rows of the first fit; a GPU has many soon done
+_STEPS, _WARM_COLUMNS = 10, 64
 _FEW_ROWS, _MORE_ROWS, _FEW_NUMBERS = 500, 2_000, 2**18  # at first, by the numbers in a row
 _PAIRS = 20, 2_000  # queries and candidates of which all pairs are scored
 _CPU_BATCH = 256  # a larger one is no faster per row on a CPU, and needs more rows
@@ -66,29 +66,23 @@ class DryRun:
         self.columns = max(self.asked.x_dim, self.asked.y_dim)
         self.dims = [min(dim, _MOST_COLUMNS) for dim in (self.asked.x_dim, self.asked.y_dim)]
         self.dry = replace(self.asked, folds=min(max(self.asked.folds, 2), _MOST_FOLDS))
-        self.least_rows = min(max(_FEW_NUMBERS // sum(self.dims), _FEW_ROWS), _MORE_ROWS)
         self.streamed = self.asked.streamed(fit_rows.IN_MEMORY)
         # For one core, seconds of the processor, which other work on the machine does not lengthen.
         self.clock = time.process_time if cores == 1 and not gpu else time.time
         self.points: dict[str, dict[int, float]] = defaultdict(dict)
         self.empty_gib = _anonymous_gib()
-        self._choose()
-
-    def _choose(self) -> None:
-        """The layers and batches that the estimator chooses for the rows that were asked about."""
-        asked, method = self.asked, get_method("pc", None)
+        # The layers and batches that the estimator chooses for the rows that were asked about.
+        method, here = get_method("pc", None), gpu and torch.cuda.is_available()
         wide = assembly.is_wide(method, self.columns)
-        self.hidden = asked.hidden or assembly.choose_hidden(
-            "auto", "auto", asked.rows, wide=self.columns if wide else 0
+        self.hidden = self.asked.hidden or assembly.choose_hidden(
+            "auto", "auto", self.asked.rows, wide=self.columns if wide else 0
         )
         settings = assembly.CriticSettings("auto", self.hidden, 64, "auto", "auto", wide)
         limit = {"largest": fit_rows.LARGEST_BATCH} if self.streamed else {}
-        trained = max(2, round(asked.train_share * asked.rows))
-        batch, _ = assembly.batch_shape(settings, method, trained, "auto", "auto", **limit)
-        here = self.gpu and torch.cuda.is_available()
+        trained = max(2, round(self.asked.train_share * self.asked.rows))
         self.facts: dict[str, Any] = {
             "in_memory": fit_rows.IN_MEMORY,
-            "batch": batch,
+            "batch": assembly.batch_shape(settings, method, trained, "auto", "auto", **limit)[0],
             "least_steps": 1 if self.streamed else TrainingOptions(2, 2).min_steps,
             "gpu": torch.cuda.get_device_name() if here else None,
         }
@@ -99,56 +93,46 @@ class DryRun:
         if self.gpu and self.facts["gpu"] is None:
             return Measured("", {}, self.facts, {})
         dims, self.dims = self.dims, [min(dim, _WARM_COLUMNS) for dim in self.dims]
-        self._audit("fit", 100, batch=8)  # what a process pays once belongs to its start
+        self._fit("fit", 100, batch=8)  # what a process pays once belongs to its start
         self.dims, self.empty_gib = dims, _anonymous_gib()
         self.points.clear()
+        gc.freeze()  # what is there by now stays: collecting goes through the rest alone
         spawned = 0.0 if self.clock is time.process_time else self.spawned
         self.points["start"][0] = self.clock() - spawned
-        self._answer(self._train())
+        least = min(max(_FEW_NUMBERS // sum(dims), _FEW_ROWS), _MORE_ROWS)
+        self._answer(self._train(least), least)
         doubt = LESS_SURE ** ((self.columns > _MOST_COLUMNS) + (self.asked.folds > _MOST_FOLDS))
         within = {name: (doubt * a, doubt * b) for name, (a, b) in _WITHIN.items()}
         cores = "one core" if self.cores == 1 else f"{self.cores} cores"
         laws = {name: self._law(name) for name in self.points}
         return Measured(self.facts["gpu"] or f"{cores} of this machine", laws, self.facts, within)
 
-    def _train(self) -> Any:
-        """Fits and audits; the last model."""
-        dry, least_steps, points = self.dry, self.facts["least_steps"], self.points
+    def _train(self, least: int) -> Any:
+        """Fits and what an audit adds to them; the last model."""
+        dry, points, steps = self.dry, self.points, self.facts["least_steps"]
         batch = self.facts["batch"] if self.gpu else min(self.facts["batch"], _CPU_BATCH)
-        rows = max(self.least_rows, math.ceil(1.1 * batch / dry.train_share))
-        first = replace(dry, rows=rows).visits(batch, least_steps)
-        steps = _STEPS * (1 if max(self.dims) > _WARM_COLUMNS else 3)  # they take little
-        seen, more = {rows: first}, max(1, round(steps * batch * dry.folds / first))
-        fitted = self._audit("fit", rows, batch)
-        self._audit("longer fit", rows, batch, epochs=1 + more)
-        epochs_s = points["longer fit"][rows] - points["fit"][rows]
-        points["training"][round(more * first)] = max(epochs_s, 1e-6)
-        took = 0.0
-        while len(seen) < 2 or time.time() - self.spawned + _GROWTH * took < _GROW_S:
-            began, rows = time.time(), _GROWTH * rows
-            # Small batches, so that the epoch that is subtracted below is little of the fit.
-            small = max(8, int(min(batch, dry.train_share * rows / _STEPS)) // 8 * 8)
-            seen[rows] = replace(dry, rows=rows).visits(small, least_steps)
-            fitted = self._audit("fit", rows, small)
-            took = time.time() - began
-        for rows, visits in seen.items():
-            epoch_s = epochs_s / more * visits / first
-            points["preparation"][rows] = max(0.0, points["fit"][rows] - epoch_s)
-            points["judging"][rows] = points["audit"][rows] - points["fit"][rows]
+        rows = max(least, math.ceil(1.1 * batch / dry.train_share))
+        many = rows * (_GROWTH_GPU if self.gpu else _GROWTH)
+        # Small batches, so that the epoch that is subtracted below is little of the fit.
+        small = max(8, int(min(batch, dry.train_share * many / _STEPS)) // 8 * 8)
+        visits = {
+            n: replace(dry, rows=n).visits(b, steps) for n, b in ((rows, batch), (many, small))
+        }
+        trained = _STEPS * (1 if max(self.dims) > _WARM_COLUMNS else 3)  # they take little
+        more = max(1, round(trained * batch * dry.folds / visits[rows]))
+        self._fit("fit", rows, batch)
+        self._fit("longer fit", rows, batch, epochs=1 + more)
+        fitted = self._fit("fit", many, small)
+        seen = round(more * visits[rows])
+        points["training"][seen] = max(points["longer fit"][rows] - points["fit"][rows], 1e-6)
+        for n, count in visits.items():
+            epoch_s = points["training"][seen] * count / seen
+            points["preparation"][n] = max(0.0, points["fit"][n] - epoch_s)
         return fitted
 
-    def _audit(self, name: str, rows: int, batch: int, epochs: int = 1) -> Any:
-        """A fit, measured by its name, in an audit if it has one epoch; the model."""
-        timed, fitted = self._timed, []
-
-        class Timed(PointwiseDependency):
-            """An audit fits a copy of its model: only the class can tell how long that takes."""
-
-            def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
-                fitted.append(timed(name, rows, lambda: super(Timed, self).fit(X, Y, groups)))
-                return self
-
-        model = Timed(
+    def _fit(self, name: str, rows: int, batch: int, epochs: int = 1) -> Any:
+        """The model of a fit that is measured by its name; one of a single epoch is audited too."""
+        model = PointwiseDependency(
             folds=self.dry.folds,
             hidden=self.hidden,
             embedding_dim=self.dry.embedding_dim,
@@ -161,26 +145,22 @@ class DryRun:
             progress=False,
         )
         x, y = self._pairs(rows)
+        self._timed(name, rows, partial(model.fit, x, y))
         if epochs == 1:
-            self._timed("audit", rows, lambda: audit(x, y, model=model))
-        else:
-            model.fit(x, y)
-        return fitted[-1]
+            self._timed("audit", rows, partial(judged, model, x, y, fdr=0.1))
+        return model
 
-    def _answer(self, fitted: Any) -> None:
-        """Scores and searches, of more rows until they take a while."""
-        rows, scores = _FEW_ROWS, self.points["score"]
+    def _answer(self, fitted: Any, least: int) -> None:
+        """Scores and searches, of few rows and of more."""
         how = {"k": 10, "shortlist": 10, "measure_recall": False}
-        while len(scores) < 2 or scores[rows] < _SCORE_S:
-            rows *= _GROWTH
+        for rows in (max(least, SEARCHED), 2 * _GROWTH * least):
             x, y = self._pairs(rows)
             self._timed("score", rows, partial(pair_columns, fitted, x, y))
             index = self._timed("retrieve", rows, partial(fitted.index, y))
             self._timed("search", rows, partial(fitted.retrieve, x[:SEARCHED], index, **how))
         queries, candidates = _PAIRS
-        narrow = self.columns <= NARROW
-        pairs = partial(fitted.pmi_matrix, x[:queries], y[:candidates]) if narrow else int
-        self._timed("pair", queries * candidates, pairs)
+        pairs = partial(fitted.pmi_matrix, x[:queries], y[:candidates])
+        self._timed("pair", queries * candidates, pairs if self.columns <= NARROW else int)
 
     def _pairs(self, rows: int) -> tuple[Any, Any]:
         """Four factors, two of which have lost their sign on the other side.

@@ -28,7 +28,7 @@ COMMANDS = ("fit", "score", "audit", "retrieve")
 # fewer, which a network on pairs learns for longer.
 _EPOCHS, _EPOCHS_NARROW, NARROW = 20, 60, 25
 
-_MEASUREMENTS = 13  # of a dry run, about
+_MEASUREMENTS = 14  # of a dry run
 SEARCHED = 1_000  # queries of the search that is measured
 
 # Shares of each command that a second core divides: benchmarks/results/cost_model_cores.json.
@@ -47,6 +47,11 @@ _SHORTEST, _LONGEST, _KNOWN_QUERIES, _KNOWN_PAIRS = 200, 5_000, 10, 2**24
 
 _RAY_START_S, _RAY_WORKERS = 20.0, 8  # benchmarks/ray_score.py
 _LONG_SCORE_S, _LONG_FIT_S, _LARGE_GIB = 600.0, 3600.0, 32.0
+_LONG_FIT = {
+    "cpu": "The fit is long for a CPU: use a GPU, fewer folds, or a part of the rows.",
+    "gpu": """The fit is long for one GPU: share it among several (docs/distributed.md), or fit on a
+        part of the rows and score them all.""",
+}
 
 
 @dataclass(frozen=True)
@@ -236,32 +241,26 @@ def plan(
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     cores = here if cores is None else cores
     require_whole("cores", cores)
-    known = measure(shape, gpu=gpu, cores=min(cores, here))
+    measured = min(cores, here)
+    known = measure(shape, gpu=gpu, cores=measured)
     if not known.laws:
         known = _h200(shape, known.facts)
-    planned = min(cores, here) if gpu else cores
-    costs = {name: _cost(name, shape, known, gpu, (min(cores, here), planned)) for name in COMMANDS}
-    scaled = f", scaled to {planned} cores" if planned > here else ""
+    planned = measured if gpu else cores
+    costs = {name: _cost(name, shape, known, gpu, (measured, planned)) for name in COMMANDS}
+    machine = known.machine + (f", scaled to {planned} cores" if planned > here else "")
     in_memory = known.facts["in_memory"]
-    return Plan(
-        shape,
-        "gpu" if gpu else "cpu",
-        known.machine + scaled,
-        cores,
-        shape.streamed(in_memory),
-        costs,
-        tuple(" ".join(one.split()) for one in _advice(shape, in_memory, costs)),
-    )
+    advice = tuple(" ".join(one.split()) for one in _advice(shape, in_memory, costs))
+    device, streamed = "gpu" if gpu else "cpu", shape.streamed(in_memory)
+    return Plan(shape, device, machine, cores, streamed, costs, advice)
 
 
 def _cost(command: str, shape: Shape, known: Measured, gpu: bool, cores: tuple[int, int]) -> Cost:
     """The laws of one command at the asked rows; cores: measured, and planned for."""
     within, memory_within = known.within[command]
-    (measured, planned), share, faster = cores, _PARALLEL[command], 1.0
-    if planned > measured:  # Amdahl's law
-        within *= LESS_SURE
-        faster = (1 - share + share / planned) / (1 - share + share / measured)
-    parts = {name: faster * seconds for name, seconds in _parts(command, shape, known)}
+    (measured, planned), share = cores, _PARALLEL[command]
+    within *= LESS_SURE if planned > measured else 1.0
+    faster = (1 - share + share / planned) / (1 - share + share / measured)  # Amdahl's law
+    parts = {name: faster * seconds for name, seconds in _parts(command, shape, known).items()}
     parts[START] = known.at("start", 0)
     ordered = dict(sorted(parts.items(), key=lambda item: -item[1]))
     gib = _gib(command, "gib", shape, known)
@@ -269,39 +268,36 @@ def _cost(command: str, shape: Shape, known: Measured, gpu: bool, cores: tuple[i
     return Cost(command, sum(parts.values()), gib, gpu_gib, ordered, within, memory_within)
 
 
-def _parts(command: str, shape: Shape, known: Measured) -> Iterator[tuple[str, float]]:
+def _parts(command: str, shape: Shape, known: Measured) -> dict[str, float]:
     rows, queries = shape.rows, min(shape.queries, shape.rows)
-    if command in ("fit", "audit"):
-        visits = shape.visits(known.facts["batch"], known.facts["least_steps"])
-        yield "training", known.at("training", shape.epochs * visits)
-        yield "preparation", known.at("preparation", rows)
-    if command == "audit":
-        yield "judging pairs", known.at("judging", rows)
     if command == "score":
-        yield "scoring", known.at("score", rows)
+        return {"scoring": known.at("score", rows)}
     if command == "retrieve":
-        yield "index", known.at("retrieve", rows)
-        yield "search", queries / SEARCHED * known.at("search", rows)
         listed = queries * min(max(rows / 16, _SHORTEST), _LONGEST)
         answered = max(_KNOWN_QUERIES * rows, _KNOWN_PAIRS / shape.folds)
-        yield "scoring", known.at("pair", min(queries * rows, listed + answered))
+        return {
+            "index": known.at("retrieve", rows),
+            "search": queries / SEARCHED * known.at("search", rows),
+            "scoring": known.at("pair", min(queries * rows, listed + answered)),
+        }
+    visits = shape.epochs * shape.visits(known.facts["batch"], known.facts["least_steps"])
+    fit = {"training": known.at("training", visits), "preparation": known.at("preparation", rows)}
+    return fit if command == "fit" else {**fit, "judging pairs": known.at("audit", rows)}
 
 
 def _gib(command: str, memory: str, shape: Shape, known: Measured) -> float:
     """Peak memory, of the process ("gib") or the GPU ("gpu gib"), by the rows that are held."""
-    rows, in_memory = shape.rows, known.facts["in_memory"]
-    law = f"{command} {memory}"
+    rows, in_memory, law = shape.rows, known.facts["in_memory"], f"{command} {memory}"
+    held, least = rows, 0.0
     in_parts = command == "score" and rows * shape.width > in_memory
     streamed = command in ("fit", "audit") and shape.streamed(in_memory)
     if in_parts:
         held = min(rows, _SCORED_NUMBERS // shape.width)
     elif streamed and memory == "gpu gib":
         held = rows if known.laws[law][1] * rows <= _RESIDENT_GIB else 0
-    else:
-        held = min(rows, _SAMPLE_ROWS, _SAMPLE_NUMBERS // shape.width) if streamed else rows
-    if command != "audit":
-        least = 0.0
-    else:
+    elif streamed:
+        held = min(rows, _SAMPLE_ROWS, _SAMPLE_NUMBERS // shape.width)
+    if command == "audit":
         least = _gib("fit", memory, shape, known)
         held = min(held, _CHECKED_ROWS) if memory == "gib" else held
     every = _ROW_BYTES[command] * rows / 2**30 if memory == "gib" and (in_parts or streamed) else 0
@@ -334,11 +330,8 @@ def _advice(shape: Shape, in_memory: int, costs: Mapping[str, Cost]) -> Iterator
         shared = duration(_RAY_START_S + score.seconds / _RAY_WORKERS)
         yield f"""Scoring pays on a cluster: about {shared} with {_RAY_WORKERS} machines like this
             one (pointdep score --engine ray, docs/cluster.md)."""
-    if fit.seconds >= _LONG_FIT_S and fit.gpu_gib is None:
-        yield "The fit is long for a CPU: use a GPU, fewer folds, or a part of the rows."
-    elif fit.seconds >= _LONG_FIT_S:
-        yield """The fit is long for one GPU: share it among several (docs/distributed.md), or fit
-            on a part of the rows and score them all."""
+    if fit.seconds >= _LONG_FIT_S:
+        yield _LONG_FIT["cpu" if fit.gpu_gib is None else "gpu"]
     if max(search.gib, search.gpu_gib or 0.0) >= _LARGE_GIB:
         on_gpu = f", and {size(search.gpu_gib)} on the GPU" if search.gpu_gib else ""
         yield f"""A search holds all candidates in memory ({size(search.gib)}{on_gpu}): search them
@@ -347,41 +340,39 @@ def _advice(shape: Shape, in_memory: int, costs: Mapping[str, Cost]) -> Iterator
 
 def duration(seconds: float) -> str:
     """A time in words, as exactly as a plan deserves."""
-    for unit, name in ((31_557_600, "years"), (86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit:
-            amount = seconds / unit
-            return f"{amount:,.0f} {name}" if amount >= 10 else f"{amount:.1f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    units = ((31_557_600, "years"), (86_400, "days"), (3_600, "h"), (60, "min"))
+    least, name = next((one for one in units if seconds >= 2 * one[0]), (1, "s"))
+    return _amount(seconds / least, name)
 
 
 def size(gib: float) -> str:
     """Memory in words, as exactly as a plan deserves."""
-    if gib >= 10_000:
-        return f"{gib / 1024:,.0f} TiB"
-    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
+    return _amount(gib / 1024, "TiB") if gib >= 10_000 else _amount(gib, "GiB")
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
 
 
 def measure(shape: Shape, *, gpu: bool, cores: int) -> Measured:
     """Let a process of its own do the dry run; there are no laws of a GPU that is not here."""
     job = {"asked": asdict(shape), "gpu": gpu, "cores": cores, "spawned": time.time()}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(cores))
-    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pointdep.workflow.dry_run", json.dumps(job)],
-        env={**os.environ, **threads, **path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    # Threads that spin while they wait for one whose core does other work take four times as long.
+    threads |= {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "pointdep.workflow.dry_run", json.dumps(job)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done, line = 0, ""
-    try:
-        with show("dry run", left="about") as progress:
+    with (
+        subprocess.Popen(command, env=os.environ | threads, **pipes) as process,
+        show("dry run", left="about") as progress,
+    ):
+        try:
             for line in process.stdout or ():
                 done += line == "measured\n"
                 progress.update(min(done, _MEASUREMENTS), _MEASUREMENTS, "measurements")
-    finally:
-        process.kill()
-        process.wait()
+        finally:
+            process.kill()
     if not line.startswith("{"):
         raise PointdepError(f"the dry run of the plan failed: {line.strip()}")
     return Measured(**json.loads(line))

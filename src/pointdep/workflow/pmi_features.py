@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
-from torch import Tensor
 
 from pointdep.errors import InputError, names_nearest_option, require_whole
 from pointdep.estimators.pointwise import PointwiseDependency, encode_side, fitted_rows
@@ -98,7 +96,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "PMIFeatures requires y to be passed, but the target y is None: call fit(X, y)"
             )
         model = self._estimator().fit(X, y, groups=groups)
-        self._anchors = _choose_anchors(model, self.anchors)
+        self._choose_anchors(model)
         shared = {*self._own_names()} & {*getattr(model, "feature_names_in_", ())}
         if shared and self.append:
             raise InputError(
@@ -106,9 +104,6 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "or use append=False"
             )
         self.estimator_, self.n_features_in_ = model, model.n_features_in_
-        of_classes = self._anchors.rows is None and isinstance(self.anchors, int | np.integer)
-        self.classes_ = self._anchors.values if of_classes else None
-        self.anchor_rows_ = self._anchors.rows
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
         elif hasattr(self, "feature_names_in_"):
@@ -130,7 +125,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         x = encode_side(model, X, "x")
         with show("scoring", enabled=model.progress) as progress:
-            return self._joined(X, score_matrix(model.model_, x, self._anchors.y, progress))
+            return self._joined(X, score_matrix(model.model_, x, self._anchors_y, progress))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The columns of X, where they are kept, then pmi_ and the class or the anchor's number."""
@@ -141,10 +136,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        tags.input_tags.string = tags.input_tags.categorical = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
@@ -169,14 +162,12 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """(n, k) PMI of the rows of the fit with the anchors; the mean where several report it."""
         model = self.estimator_
         rows = fitted_rows(model, "fit_transform", "transform")
-        sums = np.zeros((len(rows.x), len(self._anchors.y)))
+        sums = np.zeros((len(rows.x), len(self._anchors_y)))
         counts = np.zeros((len(rows.x), 1))
         with show("scoring", enabled=model.progress) as progress:
             for replica, split in enumerate(rows.splits):
-                x = rows.x[torch.from_numpy(split.report)]
-                sums[split.report] += score_matrix(
-                    model.model_.select([replica]), x, self._anchors.y
-                )
+                x, one = rows.x[torch.from_numpy(split.report)], model.model_.select([replica])
+                sums[split.report] += score_matrix(one, x, self._anchors_y)
                 counts[split.report] += 1
                 progress.update(replica + 1, len(rows.splits), "models")
         if not counts.all():
@@ -186,8 +177,28 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return (sums / counts).astype(np.float32)
 
+    def _choose_anchors(self, model: PointwiseDependency) -> None:
+        """The y that every x is compared with, (k, dy), prepared as the model takes them.
+
+        The classes if y is one column of categories, otherwise given y, or rows of the fit.
+        """
+        encoder, anchors = model.encoder_y_, self.anchors
+        self.classes_ = self.anchor_rows_ = None
+        if not isinstance(anchors, int | np.integer) or isinstance(anchors, bool):
+            self._anchors_y = encode_side(model, anchors, "y")
+            return
+        require_whole("anchors", anchors)
+        if len(encoder.categories) == 1 and not encoder.numeric_at:
+            self.classes_ = encoder.categories[0].values
+            self._anchors_y = encode_side(model, self.classes_, "y")
+        else:
+            rows = fitted_rows(model, "PMIFeatures", "the fitted transformer")
+            self.anchor_rows_ = _spread_rows(rows.y.numpy(), int(anchors), rows.seed)
+            self._anchors_y = rows.y[self.anchor_rows_]
+
     def _own_names(self) -> list[str]:
-        return [f"pmi_{name}" for name in self._anchors.names]
+        names = range(len(self._anchors_y)) if self.classes_ is None else self.classes_
+        return [f"pmi_{name}" for name in names]
 
     def _joined(self, X: Any, features: Array32) -> Any:
         """The columns beside those of X: a pandas or polars table stays one, with its types."""
@@ -208,35 +219,6 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return features
         block = np.asarray(X)
         return np.hstack([block.reshape(len(block), -1), features])
-
-
-@dataclass(frozen=True, eq=False)
-class _Anchors:
-    """The y that every x is compared with: (k, dy), prepared as the model takes them.
-
-    names: (k,), what they are called; values: the classes, or the given y; rows: (k,) numbers of
-    the rows of the fit that were chosen.
-    """
-
-    y: Tensor
-    names: list[str]
-    values: Any = None
-    rows: Any = None
-
-
-def _choose_anchors(model: PointwiseDependency, anchors: Any) -> _Anchors:
-    """The classes if y is one column of categories, otherwise given y, or rows of the fit."""
-    encoder = model.encoder_y_
-    if not isinstance(anchors, int | np.integer) or isinstance(anchors, bool):
-        y = encode_side(model, anchors, "y")
-        return _Anchors(y, [str(number) for number in range(len(y))], anchors)
-    require_whole("anchors", anchors)
-    if len(encoder.categories) == 1 and not encoder.numeric_at:
-        classes = encoder.categories[0].values
-        return _Anchors(encode_side(model, classes, "y"), [str(c) for c in classes], classes)
-    rows = fitted_rows(model, "PMIFeatures", "the fitted transformer")
-    chosen = _spread_rows(rows.y.numpy(), int(anchors), rows.seed)
-    return _Anchors(rows.y[chosen], [str(number) for number in range(len(chosen))], rows=chosen)
 
 
 def _spread_rows(y: Any, count: int, seed: int) -> Any:

@@ -149,25 +149,24 @@ def _chosen(X: Any, columns: Any) -> list[list[Any]]:
         [entry] if isinstance(entry, str) or not np.iterable(entry) else list(entry)
         for entry in entries
     ]
-    names = [str(name) for name in X.columns] if hasattr(X, "columns") else []
+    names = _names(X)
     for column in (column for group in groups for column in group):
         whole = isinstance(column, int | np.integer) and not isinstance(column, bool)
         if not isinstance(column, str) and not whole:
             raise InputError(f"columns: {column!r} is neither the number of a column nor a name")
-        known = column in names if isinstance(column, str) else 0 <= column < width
-        if not known:
+        if not (column in names if isinstance(column, str) else 0 <= column < width):
             raise InputError(f"columns: {column!r} is not among the {width} columns of X")
     if not groups or not all(groups):
         raise InputError("columns must name at least one column in each group")
     return groups
 
 
+def _names(X: Any) -> list[str]:
+    return [str(name) for name in getattr(X, "columns", ())]
+
+
 def _take(X: Any, group: list[Any]) -> Any:
     """These columns of a table or an array."""
-    names = [str(name) for name in X.columns] if hasattr(X, "columns") else []
+    names = _names(X)
     numbers = [names.index(c) if isinstance(c, str) else int(c) for c in group]
-    if hasattr(X, "iloc"):
-        return X.iloc[:, numbers]
-    if hasattr(X, "columns"):
-        return X[:, numbers]
-    return (X if hasattr(X, "shape") else np.asarray(X))[:, numbers]
+    return getattr(X, "iloc", X if hasattr(X, "shape") else np.asarray(X))[:, numbers]

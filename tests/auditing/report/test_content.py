@@ -21,7 +21,8 @@ def test_texts(make):
     texts = ["a dog", "", "ein Hund", "犬"]
     shown = as_shown(make(texts), 4, "show_x")
     assert shown.texts == texts
-    assert not shown.has_media
+    assert shown.pictures is None
+    assert shown.files is None
 
 
 def test_missing_texts_are_empty():

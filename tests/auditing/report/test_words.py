@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointdep.auditing.report.page import render
 from pointdep.auditing.report.wording import (
-    cards,
     caveat,
     finding,
     histogram,
@@ -38,23 +40,34 @@ def test_the_finding():
 
 def test_the_cards():
     found = make_audit([-2.0, -0.5, 1.0, 3.0])
-    values = {card["name"]: card["value"] for card in cards(found)}
-    assert values == {
+
+    def cards(audit):
+        text = html.unescape(render(audit))
+        return re.findall(
+            r'name">(.*?)</span> <strong>(.*?)</strong> <span class="note">(.*?)<', text
+        )
+
+    shown = cards(found)
+    assert {name: value for name, value, _ in shown} == {
         "Mutual information": "1.500 nats",
         "Rows": "4",
         "Suspects": "1",
         "PMI below zero": "2",
         "Chance pairs": "3.2%",
     }
-    note = cards(found)[0]["note"]
-    assert note == "95% interval 1.460 to 1.540 nats; 2.164 bits (2.106 to 2.222)"
-
-
-def test_what_answered_is_in_the_card_of_rows():
-    found = make_audit([-2.0, 1.0])
-    assert cards(found)[1]["note"] == "5 folds, method pc"
+    notes = [note for _, _, note in shown]
+    assert notes[0] == "95% interval 1.460 to 1.540 nats; 2.164 bits (2.106 to 2.222)"
+    assert notes[1] == "5 folds, method pc"
+    assert notes[2] == "25% of the rows, at a false discovery rate of 10%"
+    assert notes[3] == "50% of the rows: together less often than chance"
     named = replace(found, answered="closed form alone")
-    assert cards(named)[1]["note"] == "5 folds, method pc, closed form alone"
+    assert cards(named)[1][2] == "5 folds, method pc, closed form alone"
+    squared = replace(found.mutual_information, estimates="squared-loss mutual information")
+    assert cards(replace(found, mutual_information=squared))[0] == (
+        "Squared-loss mutual information",
+        "1.500",
+        "95% interval 1.460 to 1.540",
+    )
 
 
 def test_only_a_check_that_does_not_pass_wants_a_word():
@@ -68,7 +81,7 @@ def test_only_a_check_that_does_not_pass_wants_a_word():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "<0.001"), (0.0009, "<0.001"), (0.001, "0.001"), (0.25, "0.250"), (np.nan, "-")],
+    [(0, "<0.001"), (0.0009, "<0.001"), (0.001, "0.001"), (0.25, "0.250"), (None, "-")],
 )
 def test_probabilities(value, text):
     assert probability(value) == text

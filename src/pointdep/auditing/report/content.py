@@ -28,21 +28,14 @@ from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from PIL.Image import Image
 
     from pointdep.fitting.progress import Progress
 
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
-SOUNDS = {
-    ".wav": "audio/wav",
-    ".mp3": "audio/mpeg",
-    ".ogg": "audio/ogg",
-    ".flac": "audio/flac",
-    ".m4a": "audio/mp4",
-}
+SOUNDS = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg"}
+SOUNDS |= {".flac": "audio/flac", ".m4a": "audio/mp4"}
 _NUMBERS = 4  # of a row that are shown
 
 
@@ -54,11 +47,6 @@ class Shown:
     pictures: NDArray[np.uint8] | None = None
     files: Sequence[Path | None] | None = None
 
-    @property
-    def has_media(self) -> bool:
-        """Whether there is more to show than text."""
-        return self.pictures is not None or self.files is not None
-
 
 def as_shown(values: Any, rows: int, name: str) -> Shown | None:
     """What the user gave for one side, or None; `name` is the argument, for errors."""
@@ -68,15 +56,16 @@ def as_shown(values: Any, rows: int, name: str) -> Shown | None:
         pieces = values.read(0, values.rows, values.step())
         values = np.concatenate([piece[:, : _NUMBERS + 1] for piece in pieces])
     array = _as_array(values, name)
+    numeric = array.dtype.kind in "iuf"
     if array.ndim == 0 or len(array) != rows:
         count = "no rows" if array.ndim == 0 else f"{len(array)} rows"
         raise InputError(f"{name} has {count} where the audit has {rows}: give one value a row")
     if array.ndim > 2:
         return Shown([""] * rows, pictures=_as_pixels(array, name))
+    if numeric:
+        return Shown(_number_texts(array.reshape(rows, -1)))
     if array.ndim == 2:
-        return Shown(_number_texts(array) if _is_numeric(array) else _joined(array))
-    if _is_numeric(array):
-        return Shown(_number_texts(array[:, None]))
+        return Shown([", ".join(map(_as_text, row)) for row in array])
     texts = [_as_text(value) for value in array]
     files = [_as_file(text) for text in texts]
     # One caption that happens to end in ".png" does not make a column of files.
@@ -99,10 +88,6 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _is_numeric(array: NDArray[Any]) -> bool:
-    return array.dtype.kind in "iuf"
-
-
 def _number_texts(array: NDArray[Any]) -> list[str]:
     """The first numbers of each row, as people write them."""
     more = ", …" if array.shape[1] > _NUMBERS else ""
@@ -110,10 +95,6 @@ def _number_texts(array: NDArray[Any]) -> list[str]:
         ", ".join(f"{value:.4g}" if value % 1 else f"{value:.0f}" for value in row) + more
         for row in array[:, :_NUMBERS].tolist()
     ]
-
-
-def _joined(array: NDArray[Any]) -> list[str]:
-    return [", ".join(_as_text(value) for value in row) for row in array]
 
 
 def _as_text(value: Any) -> str:
@@ -169,15 +150,21 @@ class Media:
     size: int = 0
     left_out: int = 0
 
-    def add(self, side: str, shown: Shown, row: int, pixels: int) -> None:
+    def add(self, place: dict[int, tuple[str, int]], shown: Shown, row: int, pixels: int) -> None:
         """Embed one row of a side, unless it is there or the page would grow too large."""
-        place = self.x if side == "x" else self.y
-        if row in place:
+        from PIL import Image
+
+        path = shown.files[row] if shown.files is not None else None
+        if row in place or (path is None and shown.pictures is None):
             return
-        entry = self._entry(shown, row, pixels)
-        if entry is None:
-            return
-        kind, content = entry
+        if shown.pictures is not None:
+            picture = shown.pictures[row]
+            grey = picture[..., 0] if picture.shape[2:] == (1,) else picture
+            kind, content = "image", _picture(Image.fromarray(grey), pixels)
+        elif path is not None:  # a file that many rows name is read once
+            if path not in self.files:
+                self.files[path] = _file(path, pixels)
+            kind, content = self.files[path]
         if content not in self.contents:
             if self.size + len(content) > TOTAL_BYTES:
                 self.left_out += 1
@@ -185,17 +172,6 @@ class Media:
             self.size += len(content)
             self.contents[content] = len(self.contents)
         place[row] = kind, self.contents[content]
-
-    def _entry(self, shown: Shown, row: int, pixels: int) -> tuple[str, str] | None:
-        """Kind and content of a row; a file that many rows name is read once."""
-        if shown.pictures is not None:
-            return "image", _array(shown.pictures[row], pixels)
-        path = shown.files[row] if shown.files is not None else None
-        if path is None:
-            return None
-        if path not in self.files:
-            self.files[path] = _file(path, pixels)
-        return self.files[path]
 
 
 def embed(
@@ -210,44 +186,27 @@ def embed(
     wanted = list(rows)
     for done, (row, partner) in enumerate(wanted, start=1):
         if shown_x is not None:
-            media.add("x", shown_x, row, pixels)
-        if shown_y is not None:
-            media.add("y", shown_y, row, pixels)
-            if partner is not None:
-                media.add("y", shown_y, partner, pixels)
+            media.add(media.x, shown_x, row, pixels)
+        for one in (row, partner):
+            if shown_y is not None and one is not None:
+                media.add(media.y, shown_y, one, pixels)
         progress.update(done, len(wanted), "rows")
     return media
 
 
-def _array(pixels_of: NDArray[np.uint8], pixels: int) -> str:
+def _file(path: Path, pixels: int) -> tuple[str, str]:
     from PIL import Image
 
-    grey = pixels_of.shape[2:] == (1,)
-    return _picture(Image.fromarray(pixels_of[..., 0] if grey else pixels_of), pixels)
-
-
-def _file(path: Path, pixels: int) -> tuple[str, str]:
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:
-        return _sound(path)
-    return _picture_file(path, pixels)
-
-
-def _sound(path: Path) -> tuple[str, str]:
-    try:
         size = path.stat().st_size
         if size > SOUND_BYTES:
             return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
-        content = path.read_bytes()
-    except OSError:
-        return "said", "file cannot be read"
-    return "audio", _address(SOUNDS[path.suffix.lower()], content)
-
-
-def _picture_file(path: Path, pixels: int) -> tuple[str, str]:
-    from PIL import Image
-
+        try:
+            return "audio", _address(SOUNDS[path.suffix.lower()], path.read_bytes())
+        except OSError:
+            return "said", "file cannot be read"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -265,11 +224,12 @@ def _picture(image: Image, pixels: int) -> str:
     if image.mode not in ("L", "RGB") or transparent:
         image = image.convert("RGBA" if transparent else "RGB")
     image.thumbnail((pixels, pixels))
-    exact = transparent or max(image.size) < _SMALL
-    options: dict[str, Any] = {"optimize": True} if exact else {"quality": 82}
     file = io.BytesIO()
-    image.save(file, "PNG" if exact else "JPEG", **options)
-    return _address("image/png" if exact else "image/jpeg", file.getvalue())
+    if transparent or max(image.size) < _SMALL:
+        image.save(file, "PNG", optimize=True)
+        return _address("image/png", file.getvalue())
+    image.save(file, "JPEG", quality=82)
+    return _address("image/jpeg", file.getvalue())
 
 
 def _address(kind: str, content: bytes) -> str:
@@ -293,7 +253,11 @@ def read_shown(
     for path in dict.fromkeys([own, *map(Path, files)]):
         if given in _names(path):
             return _read(path, given)
-    path, name = _file_and_name(given)
+    # "table.csv:caption" is its file and its column.
+    file, colon, column = given.rpartition(":")
+    named = is_keyed(Path(file)) or is_table(Path(file))
+    split = colon and named and not Path(given).exists()
+    path, name = (Path(file), column) if split else (Path(given), None)
     known = sorted((*FORMATS, ".txt"))
     if path.suffix.lower() not in known:
         raise InputError(
@@ -303,15 +267,6 @@ def read_shown(
     return _read(path, name)
 
 
-def _file_and_name(given: str) -> tuple[Path, str | None]:
-    """ "table.csv:caption" -> its file and its column."""
-    file, colon, name = given.rpartition(":")
-    named = is_keyed(Path(file)) or is_table(Path(file))
-    if colon and not Path(given).exists() and named:
-        return Path(file), name
-    return Path(given), None
-
-
 def _names(path: Path) -> Sequence[str]:
     if is_table(path):
         return table_columns(path)
@@ -319,31 +274,27 @@ def _names(path: Path) -> Sequence[str]:
 
 
 def _read(path: Path, name: str | None) -> Any:
-    suffix = path.suffix.lower()
-    if suffix == ".txt":
-        with loading(path):
-            return _beside(path, path.read_text("utf-8", "replace").removesuffix("\n").split("\n"))
-    if suffix == ".vec":
+    values: Any
+    if path.suffix.lower() == ".vec":
         return read_vec(path)[0]
-    if suffix == ".npy":
-        return _beside(path, read_npy(path))
-    if is_table(path):
-        return _beside(path, read_column(path, name))
-    arrays = keyed_arrays(path, None if name is None else [name])
-    if len(arrays) > 1:
-        raise InputError(
-            f"{path} holds {', '.join(arrays)}: name one, as {path}:{next(iter(arrays))}"
-        )
-    return _beside(path, next(iter(arrays.values())))
-
-
-def _beside(path: Path, values: Any) -> Any:
-    """Names of pictures and sounds count from the folder of the file that holds them."""
-    if (
-        getattr(values, "ndim", 1) != 1
-        or getattr(getattr(values, "dtype", None), "kind", "O") in "biuf"
-    ):
+    if path.suffix.lower() == ".txt":
+        with loading(path):
+            values = path.read_text("utf-8", "replace").removesuffix("\n").split("\n")
+    elif path.suffix.lower() == ".npy":
+        values = read_npy(path)
+    elif is_table(path):
+        values = read_column(path, name)
+    else:
+        arrays = keyed_arrays(path, None if name is None else [name])
+        first, *more = arrays
+        if more:
+            listed = ", ".join(arrays)
+            raise InputError(f"{path} holds {listed}: name one, as {path}:{first}")
+        values = arrays[first]
+    kind = getattr(getattr(values, "dtype", None), "kind", "O")
+    if getattr(values, "ndim", 1) != 1 or kind in "biuf":
         return values
+    # Names of pictures and sounds count from the folder of the file that holds them.
     return [
         str(path.parent / value)
         if isinstance(value, str) and Path(value[-300:]).suffix.lower() in (*IMAGES, *SOUNDS)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointdep.auditing.report import content as embedding
-from pointdep.auditing.report.content import Media, Shown, as_shown, embed
-from pointdep.auditing.report.wording import cards, caveat, finding, histogram, outer_bars
+from pointdep.auditing.report import wording
+from pointdep.auditing.report.content import Shown, as_shown, embed
 from pointdep.data.writers import check_writable, whole_file
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
+from pointdep.inference.mutual_information import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,6 @@ def pack_table(table: pd.DataFrame) -> dict[str, Any]:
         name: pack(table[name].to_numpy(np.float64, na_value=np.nan), "f4")
         for name in ("pmi", "stderr", "posterior", "q_value")
     }
-    columns: dict[str, Any] = {**numbers, "rank": pack(table["rank"], "i4")}
     suspects = np.flatnonzero(table["suspect"].to_numpy(dtype=bool))
     kinds = {"better_partner_pmi": "f4", "better_partner": "i4"}
     kinds |= {"swapped_with": "i4", "duplicate_of": "i4"}
@@ -63,16 +63,13 @@ def pack_table(table: pd.DataFrame) -> dict[str, Any]:
         found = np.flatnonzero(table[name].notna().to_numpy())
         values = table[name].iloc[found].to_numpy(dtype=np.float64)
         gaps[name] = {"rows": pack(found, "i4"), "values": pack(values, kind)}
-    labels: dict[str, str] = {}
-    if "better_label" in table:
-        known = table["better_label"].dropna()
-        labels = {str(row): str(label) for row, label in zip(known.index, known, strict=True)}
+    known = table["better_label"].dropna() if "better_label" in table else table["rank"][:0]
     return {
         "rows": len(table),
-        "columns": columns,
+        "columns": {**numbers, "rank": pack(table["rank"], "i4")},
         "suspects": pack(suspects, "i4"),
         "gaps": gaps,
-        "better_label": labels,
+        "better_label": {str(row): str(label) for row, label in known.items()},
     }
 
 
@@ -87,18 +84,18 @@ def shorten(
     if longest <= LONGEST and _bytes(sides) <= TEXT_BYTES:
         return list(sides), None
     for length in _LENGTHS:
-        cut = [None if side is None else _cut_side(side, length, keep) for side in sides]
+        cut = [
+            side
+            and [_cut(text, LONGEST if row in keep else length) for row, text in enumerate(side)]
+            for side in sides
+        ]
         if _bytes(cut) <= TEXT_BYTES:
             break
     return list(cut), length
 
 
-def _cut_side(side: Sequence[str], length: int, keep: set[int]) -> list[str]:
-    lengths = (LONGEST if row in keep else length for row in range(len(side)))
-    return [
-        text if len(text) <= most else text[: most - 1] + "…"
-        for text, most in zip(side, lengths, strict=True)
-    ]
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _bytes(sides: Sequence[Sequence[str] | None]) -> int:
@@ -106,40 +103,14 @@ def _bytes(sides: Sequence[Sequence[str] | None]) -> int:
 
 
 SUFFIXES = (".html", ".htm")
-_SCRIPTS = tuple(
-    f"{name}.js"
-    for name in ("data", "rows", "table", "download", "controls", "figure", "charts", "start")
-)
+_SCRIPTS = ("data", "rows", "table", "download", "controls", "figure", "charts", "start")
 
 
-def check_page(path: Path) -> None:
-    """InputError when the page could not be written; call it before a long computation."""
-    check_writable(path, SUFFIXES)
-
-
-def write_page(
-    audit: Audit,
-    path: str | Path,
-    *,
-    show_x: Any = None,
-    show_y: Any = None,
-    title: str | None = None,
-    media: int = 200,
-    media_size: int = 96,
-    progress: bool = True,
-) -> None:
+def write_page(audit: Audit, path: str | Path, **how: Any) -> None:
     """Write the page, all of it or nothing; the arguments are those of `Audit.to_html`."""
     path = Path(path)
-    check_page(path)
-    content = render(
-        audit,
-        show_x=show_x,
-        show_y=show_y,
-        title=title,
-        media=media,
-        media_size=media_size,
-        progress=progress,
-    )
+    check_writable(path, SUFFIXES)
+    content = render(audit, **how)
     with whole_file(path) as file:
         # A lone surrogate, as of a damaged file name, is in no UTF-8.
         file.write(content.encode("utf-8", "replace"))
@@ -159,10 +130,10 @@ def render(
     require_whole("media", media, least=0)
     require_whole("media_size", media_size, least=8)
     rows = len(audit.table)
-    given = audit.sides or (None, None)
+    named = ("show_x", show_x), ("show_y", show_y)
     sides = [
-        as_shown(show_x, rows, "show_x") or _as_given(given[0], rows),
-        as_shown(show_y, rows, "show_y") or _as_given(given[1], rows),
+        as_shown(values, rows, name) or _as_given(given, rows)
+        for (name, values), given in zip(named, audit.sides or (None, None), strict=True)
     ]
     with show("pictures and sounds", enabled=progress) as shown:
         embedded = embed(sides[0], sides[1], _worst(audit, media), media_size, shown)
@@ -174,14 +145,15 @@ def render(
         "y": texts[1],
         "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
         "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
-        "histogram": histogram(audit.table["pmi"]),
+        "histogram": wording.histogram(audit.table["pmi"]),
         "reliability": [
-            {"predicted": one.predicted, "observed": one.observed, "stderr": one.stderr}
+            {name: getattr(one, name) for name in ("predicted", "observed", "stderr")}
             for one in audit.check.reliability
         ],
     }
-    limits = _limits(sides, embedded, min(media, rows), length)
-    return _fill(audit, data, title or f"Audit of {len(audit.table):,} pairs", limits)
+    shown_rows, title = min(media, rows), title or f"Audit of {rows:,} pairs"
+    more = {"media": shown_rows, "left_out": embedded.left_out, "length": length}
+    return _fill(audit, data, title=title, **more)
 
 
 def _as_given(values: Any, rows: int) -> Shown | None:
@@ -201,52 +173,38 @@ def _worst(audit: Audit, count: int) -> Iterable[tuple[int, int | None]]:
 
 
 def _has_media(side: Shown | None) -> bool:
-    return side is not None and side.has_media
+    return side is not None and (side.pictures is not None or side.files is not None)
 
 
-def _limits(
-    sides: list[Shown | None], embedded: Media, count: int, length: int | None
-) -> list[str]:
-    """What the page leaves out, said on it."""
-    said = []
-    if any(map(_has_media, sides)):
-        said.append(
-            f"Pictures and sounds are inside this page for the {count:,} worst rows, sounds up to "
-            f"{embedding.SOUND_BYTES / 1e6:g} MB each, {embedding.TOTAL_BYTES / 1e6:g} MB in all."
-        )
-    if embedded.left_out:
-        said.append(f"{embedded.left_out:,} of them did not fit and are left out.")
-    if length is not None:
-        longer = f", those of the first {LONG_ROWS:,} suspects at {LONGEST:,}"
-        said.append(f"Texts are cut at {length:,} characters{longer * (length < LONGEST)}.")
-    return said
-
-
-def _fill(audit: Audit, data: dict[str, Any], title: str, limits: list[str]) -> str:
+def _fill(audit: Audit, data: dict[str, Any], **more: Any) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     import pointdep
 
-    script = "(() => {\n" + "\n".join(_asset(name) for name in _SCRIPTS) + "\n})();"
+    script = "(() => {\n" + "\n".join(_asset(f"{name}.js") for name in _SCRIPTS) + "\n})();"
     style = _asset("page.css")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(autoescape=True, undefined=StrictUndefined, **blocks)
+    environment.globals.update(percent=wording.percent, decimals=decimals, limits=embedding)
     return environment.from_string(_asset("page.html")).render(
-        title=title,
-        finding=finding(audit),
-        caveat=caveat(audit),
-        outer_bars=outer_bars(data["histogram"]),
-        cards=cards(audit),
+        finding=wording.finding(audit),
+        caveat=wording.caveat(audit),
+        outer_bars=wording.outer_bars(data["histogram"]),
+        chance=wording.share_in_words(audit.contamination) + wording.more_by_chance(audit),
         audit=audit,
+        suspects=int(audit.table["suspect"].sum()),
+        below=int(audit.table["below_zero"].sum()),
         warnings=dict.fromkeys([str(flag) for flag in audit.flags]),
-        limits=limits,
         version=pointdep.__version__,
         style=Markup(style),
         script=Markup(script),
         hashes={"script": _hash(script), "style": _hash(style)},
-        data=Markup(to_script(data)),
+        data=data,
+        content=Markup(to_script(data)),
+        longest=LONGEST,
+        long_rows=LONG_ROWS,
+        **more,
     )
 
 

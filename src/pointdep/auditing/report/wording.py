@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.inference.mutual_information import decimals
-
 if TYPE_CHECKING:
     from pointdep.auditing.result import Audit, Contamination
 
@@ -32,63 +30,21 @@ def finding(audit: Audit) -> str:
             f"None of the {rows:,} pairs is a suspect: no pairs could be named of which only "
             f"{percent(audit.fdr)} would be right."
         )
-    verb = "is a suspect" if count == 1 else "are suspects"
-    expected = "it looks as if x and y came together by chance"
-    if count > 1:
-        expected = f"{_expected_right(audit)} of these are expected to be right"
-    return f"{count:,} of {rows:,} pairs {verb}: {expected}."
-
-
-def _expected_right(audit: Audit) -> str:
-    """The share of good pairs among the suspects: the largest of their q-values."""
-    largest = float(audit.suspects["q_value"].max())
-    return "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
-
-
-def cards(audit: Audit) -> list[dict[str, str]]:
-    """name, value and note of each number worth seeing first."""
-    found, table = audit.mutual_information, audit.table
-    low, high = found.ci
-    level = f"{100 * found.confidence:g}% interval {decimals(low)} to {decimals(high)}"
-    if found.estimates == "mutual information":
-        value = f"{decimals(found.nats)} nats"
-        low, high = found.ci_bits
-        level += f" nats; {decimals(found.bits)} bits ({decimals(low)} to {decimals(high)})"
+    if count == 1:
+        said = "is a suspect: it looks as if x and y came together by chance"
     else:
-        value = decimals(found.nats)
-    rows, suspects = len(table), int(table["suspect"].sum())
-    how = f"{audit.folds} folds, method {audit.method}"
-    if audit.answered:
-        how += f", {audit.answered}"
-    below = int(table["below_zero"].sum())
-    return [
-        {"name": found.estimates.capitalize(), "value": value, "note": level},
-        {"name": "Rows", "value": f"{rows:,}", "note": how},
-        {
-            "name": "Suspects",
-            "value": f"{suspects:,}",
-            "note": f"{percent(suspects / rows)} of the rows, at a false discovery rate of "
-            f"{percent(audit.fdr)}",
-        },
-        {
-            "name": "PMI below zero",
-            "value": f"{below:,}",
-            "note": f"{percent(below / rows)} of the rows: together less often than chance",
-        },
-        {
-            "name": "Chance pairs",
-            "value": percent(audit.contamination.share),
-            "note": share_in_words(audit.contamination) + more_by_chance(audit),
-        },
-    ]
+        # The share of good pairs among the suspects is the largest of their q-values.
+        largest = float(audit.suspects["q_value"].max())
+        right = "under 0.1%" if largest < 0.001 else f"about {percent(largest)}"
+        said = f"are suspects: {right} of these are expected to be right"
+    return f"{count:,} of {rows:,} pairs {said}."
 
 
 def share_in_words(contamination: Contamination) -> str:
     """Where the share of chance pairs comes from."""
     if contamination.given:
         return "share of pairs that came together by chance, as given"
-    error = contamination.stderr
-    reach = "" if error is None else f" ± {percent(error)}"
+    reach = "" if contamination.stderr is None else f" ± {percent(contamination.stderr)}"
     return (
         f"estimated share of pairs that came together by chance{reach}; too high where some "
         "right pairs look like chance too"
@@ -123,9 +79,9 @@ def caveat(audit: Audit) -> str:
     return _STAND if not audit.check.passed and audit.table["suspect"].any() else ""
 
 
-def probability(value: float) -> str:
+def probability(value: float | None) -> str:
     """Three decimals, or "-" where it is missing."""
-    if math.isnan(value):
+    if value is None:
         return "-"
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
