@@ -1494,11 +1494,16 @@ class Difference:
         self.texts: list[str] = []
 
     def records(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
-        self.faults += [f"missing: {key}" for key in old if key not in new]
-        self.faults += [f"new: {key}" for key in new if key not in old]
+        places = [{self._place(key): key for key in part} for part in (old, new)]
+        for name, own, other in (("missing", *places), ("new", *reversed(places))):
+            self.faults += [f"{name}: {key}" for place, key in own.items() if place not in other]
         for key in (key for key in old if key in new and not self._is_exempt(key)):
             self._values(key, old[key], new[key])
         return self
+
+    def _place(self, key: str) -> str:
+        """The key itself; of what is exempt, without the number of an entry in a list."""
+        return re.sub(r"\[\d+\]", "[]", key) if self._is_exempt(key) else key
 
     def _is_exempt(self, key: str) -> bool:
         return any(fnmatch(self.run, run) and fnmatch(key, name) for run, name, _ in EXEMPT)
