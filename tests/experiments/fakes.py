@@ -1,7 +1,5 @@
 """Estimators whose answers are known, in place of those that take seconds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pointdep.data.tasks import make_task

@@ -3,8 +3,6 @@
 Nothing of the library is used but the samples and the initial weights.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -92,8 +90,7 @@ class Concat(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         n = len(x)
-        both = torch.cat([x.repeat_interleave(n, 0), y.repeat(n, 1)], 1)
-        return self.net(both).view(n, n)
+        return self.net(torch.cat([x.repeat_interleave(n, 0), y.repeat(n, 1)], 1)).view(n, n)
 
 
 class Separable(nn.Module):

@@ -1,7 +1,5 @@
 """Runs of Figure 1 whose bias and spread are known, because they are made up."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pointdep.experiments.figure1 import Curves, Figure1

@@ -1,7 +1,5 @@
 """Folders with runs that were never trained, and small sets of images."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -52,16 +50,13 @@ def write_run(folder: Path, experiment: Experiment, accuracy, data=None, **more)
     place = folder / "runs" / f"{'+'.join(objectives)}-{'+'.join(map(str, seeds))}"
     place.mkdir(parents=True)
     (place / "run.json").write_text(json.dumps(about))
-    write_json(folder / "pixels.json", asdict(pixels_of(experiment, about["data"])))
-    return place
-
-
-def pixels_of(experiment: Experiment, data) -> Pixels:
-    """As measured for the experiment on these images."""
+    # The baseline, as measured for the experiment on these images.
     whole = {} if experiment.part == "shallow" else WHOLE
-    counts = {name: data[name] for name in ("train", "test")}
-    origin = {"part": experiment.part, "data": data, "limit": experiment.limit}
-    return replace(PIXELS, **whole, **counts, origin=origin)
+    counts = {name: about["data"][name] for name in ("train", "test")}
+    origin = {"part": experiment.part, "data": about["data"], "limit": experiment.limit}
+    pixels = replace(PIXELS, **whole, **counts, origin=origin)
+    write_json(folder / "pixels.json", asdict(pixels))
+    return place
 
 
 def no_images():

@@ -1,9 +1,8 @@
 """Figure 1 as one run of replicas, against networks trained by hand, and what it is reduced to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
+from itertools import product
 from statistics import stdev
 from types import SimpleNamespace
 
@@ -12,29 +11,16 @@ import pytest
 import torch
 
 from pointdep.core.critics import build_critic
-from pointdep.errors import InputError
 from pointdep.experiments import figure1
-from pointdep.experiments.figure1 import (
-    Cell,
-    Curves,
-    Figure1,
-    batch_means_error,
-    batches_of,
-    cell_seed,
-    expected_seconds,
-    halves,
-    make_draw,
-    make_engine,
-    resolved_precision,
-    run_figure1,
-    summarise,
-)
+from pointdep.experiments.figure1 import Cell, Figure1, halves, make_engine, run_figure1, summarise
+from refusals import refused
 
 from .figure1_by_hand import infer, network, train
 from .figure1_curves import with_values
 
 CPU = torch.device("cpu")
 WHOLE = Figure1(iterations=50, hidden=(64, 64), batch_size=32, precision="float64", device="cpu")
+SEPARABLE = replace(WHOLE, critic="separable", methods=("cpc", "pc", "dm2", "drf"), embedding_dim=5)
 SMALL = replace(WHOLE, iterations=20, hidden=(16, 16), batch_size=16)
 LEVELS = (2.0, 4.0, 6.0, 8.0, 10.0)
 
@@ -47,18 +33,11 @@ def small():
 
 def batches(settings, steps=None):
     """x: (cells, n, dim) and y of each step, as a run of these settings sees them."""
-    _, draw = make_draw(settings, CPU, settings.precision)
+    _, draw = figure1.make_draw(settings, CPU, settings.precision)
     return [draw(torch.tensor([step])) for step in range(steps or settings.iterations)]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        WHOLE,
-        replace(WHOLE, critic="separable", methods=("cpc", "pc", "dm2", "drf"), embedding_dim=5),
-    ],
-    ids=["concat", "separable"],
-)
+@pytest.mark.parametrize("settings", [WHOLE, SEPARABLE], ids=["concat", "separable"])
 def test_all_cells_by_hand(settings):
     """The whole run against loops that share none of its code, its first values untrained."""
     curves, critic, drawn = run_figure1(settings), make_engine(settings).critic, batches(settings)
@@ -79,18 +58,14 @@ class TestCells:
         assert len(fewer.cells) == 3
         for cell in fewer.cells:
             np.testing.assert_allclose(fewer.of(cell), small.of(cell), rtol=1e-9)
-
-    def test_seeds(self, small):
         several = run_figure1(replace(SMALL, methods=("pc", "dv"), seeds=2))
         later = run_figure1(replace(SMALL, methods=("pc", "dv"), seed=1))
-        for method in ("pc", "dv"):
-            for task in ("gaussian", "cubic"):
-                first, second = (several.of(Cell(method, task, seed)) for seed in (0, 1))
-                np.testing.assert_allclose(first, small.of(Cell(method, task, 0)), rtol=1e-9)
-                np.testing.assert_allclose(second, later.of(Cell(method, task, 1)), rtol=1e-9)
-                assert abs(first - second).min() > 1e-4
-
-    def test_weights_samples_and_curves_of_all_cells_differ(self, small):
+        for cell in product(("pc", "dv"), ("gaussian", "cubic")):
+            first, second = (several.of(Cell(*cell, seed)) for seed in (0, 1))
+            np.testing.assert_allclose(first, small.of(Cell(*cell, 0)), rtol=1e-9)
+            np.testing.assert_allclose(second, later.of(Cell(*cell, 1)), rtol=1e-9)
+            assert abs(first - second).min() > 1e-4
+        # Weights, samples and curves of all cells differ.
         settings = replace(SMALL, seeds=2)
         weights = make_engine(settings).critic.x_half.weight.flatten(1)
         (x, y), (later, _) = batches(settings, 2)
@@ -102,10 +77,10 @@ class TestCells:
     def test_pc_starts_at_the_logit_of_the_paper(self, critic):
         """Its scores, log r, start log(n - 1) above those of the same weights."""
         settings = replace(SMALL, critic=critic)
-        plain = build_critic(
-            critic, 20, 20, 20, hidden=(16, 16), embedding_dim=32, activation="relu"
-        )
-        plain.reset([torch.Generator().manual_seed(cell_seed(cell)) for cell in settings.cells])
+        more = {"hidden": (16, 16), "embedding_dim": 32, "activation": "relu"}
+        plain = build_critic(critic, 20, 20, 20, **more)
+        seeds = [figure1.cell_seed(cell) for cell in settings.cells]
+        plain.reset([torch.Generator().manual_seed(seed) for seed in seeds])
         x, y = batches(settings, 1)[0]
         with torch.no_grad():
             raised = make_engine(settings).critic.matrix(x, y) - plain.double().matrix(x, y)
@@ -119,7 +94,7 @@ class TestDraw:
     @pytest.mark.parametrize("precision", ["float32", "float64"])
     def test_covariance_at_each_level(self, dim, precision):
         settings = Figure1(methods=("pc",), iterations=20, dim=dim, batch_size=4000, device="cpu")
-        _, draw = make_draw(settings, CPU, precision)
+        _, draw = figure1.make_draw(settings, CPU, precision)
         for step in range(20):
             x, y = draw(torch.tensor([step]))
             assert x.dtype == y.dtype == getattr(torch, precision)
@@ -139,7 +114,7 @@ class TestDraw:
         # With one seed for both tasks, they have the same x and the same noise.
         monkeypatch.setattr(figure1, "cell_seed", lambda cell: 7)
         for step in range(0, 20, 5):
-            x, y = make_draw(settings, CPU, "float64")[1](torch.tensor([step]))
+            x, y = figure1.make_draw(settings, CPU, "float64")[1](torch.tensor([step]))
             assert torch.equal(x[0], x[1])
             torch.testing.assert_close(y[1], y[0] * y[0] * y[0])
 
@@ -172,27 +147,21 @@ class TestBlowUps:
 
 
 class TestPrecision:
-    @pytest.mark.parametrize(
-        ("critic", "hidden"),
-        [("concat", (32, 32)), ("concat", (32,)), ("separable", (32, 32)), ("separable", (32,))],
-    )
+    @pytest.mark.parametrize("critic", ["concat", "separable"])
+    @pytest.mark.parametrize("hidden", [(32, 32), (32,)])
     @pytest.mark.parametrize("methods", [("pc",), ("pc", "cpc", "drf")])
     def test_bf16_is_close_to_float32(self, critic, hidden, methods):
-        settings = replace(
-            SMALL, critic=critic, hidden=hidden, methods=methods, tasks=("gaussian",)
-        )
-        exact, rough = (
-            run_figure1(replace(settings, precision=precision)) for precision in ("float32", "bf16")
-        )
+        asked = replace(SMALL, critic=critic, hidden=hidden, methods=methods, tasks=("gaussian",))
+        exact, rough = (run_figure1(replace(asked, precision=p)) for p in ("float32", "bf16"))
         assert exact.values.dtype == rough.values.dtype == np.float32
         np.testing.assert_allclose(rough.values[:, 0], exact.values[:, 0], atol=0.05)
         assert (rough.values != exact.values).any()  # it is not float32 under another name
 
     def test_which(self, small):
         auto, asked = replace(SMALL, precision="auto"), replace(SMALL, precision="tf32")
-        assert resolved_precision(auto, CPU) == "float32"
-        assert resolved_precision(auto, torch.device("cuda")) == "bf16"
-        assert resolved_precision(asked, CPU) == "tf32"
+        assert figure1.resolved_precision(auto, CPU) == "float32"
+        assert figure1.resolved_precision(auto, torch.device("cuda")) == "bf16"
+        assert figure1.resolved_precision(asked, CPU) == "tf32"
         assert (small.device, small.precision, small.settings) == ("cpu", "float64", SMALL)
         assert small.train_seconds > 0
 
@@ -202,16 +171,14 @@ def test_expected_seconds(monkeypatch):
     left = [0.01, 0.5, 0.2, 0.3, 0.4, 0.25]
     engine = SimpleNamespace(run=lambda steps: SimpleNamespace(train_seconds=left.pop(0)))
     monkeypatch.setattr(figure1, "make_engine", lambda _: engine)
-    assert expected_seconds(Figure1(iterations=20_000)) == pytest.approx(0.2 * 20_000)
+    assert figure1.expected_seconds(Figure1(iterations=20_000)) == pytest.approx(0.2 * 20_000)
     left[:] = 9.0, 2.0, 1.9  # not for long
-    assert expected_seconds(Figure1(iterations=20)) == pytest.approx(1.9 * 20)
+    assert figure1.expected_seconds(Figure1(iterations=20)) == pytest.approx(1.9 * 20)
     monkeypatch.undo()
-    assert expected_seconds(replace(SMALL, levels=(2.0,), iterations=4)) > 0
+    assert figure1.expected_seconds(replace(SMALL, levels=(2.0,), iterations=4)) > 0
 
 
-FEW = Figure1(
-    methods=("pc", "dv"), tasks=("cubic",), levels=(1.0, 3.0), iterations=8, seeds=2, seed=5
-)
+FEW = Figure1(("pc", "dv"), ("cubic",), levels=(1.0, 3.0), iterations=8, seeds=2, seed=5)
 
 
 def made(**columns):
@@ -219,8 +186,7 @@ def made(**columns):
     values = np.repeat(FEW.truth()[:, None], len(FEW.cells), axis=1)
     for name, column in columns.items():
         method, seed = name.split("_")
-        where = [(c.method, c.seed) for c in FEW.cells].index((method, int(seed)))
-        values[:, where] = column
+        values[:, [(c.method, c.seed) for c in FEW.cells].index((method, int(seed)))] = column
     return with_values(FEW, values)
 
 
@@ -230,26 +196,15 @@ def pick(lines, **wanted):
 
 
 class TestHalves:
-    def test_only_the_second_half_counts(self):
+    def test_only_finite_values_of_the_second_half_count(self):
         lines = halves(made(pc_5=[99, 99, 0, 4, 99, 99, 2, 3]))
-        assert [(h["method"], h["seed"], h["level"]) for h in lines] == [
-            (method, seed, level)
-            for method in ("pc", "dv")
-            for seed in (5, 6)
-            for level in (1.0, 3.0)
-        ]
+        cells = [(line["method"], line["seed"], line["level"]) for line in lines]
+        assert cells == [*product(("pc", "dv"), (5, 6), (1.0, 3.0))]
         first, second = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
-        assert (first["bias"], first["sd"], first["iterations"], first["not_finite"]) == (
-            1.0,
-            2.0,
-            2,
-            0,
-        )
+        assert [first[k] for k in ("bias", "sd", "iterations", "not_finite")] == [1.0, 2.0, 2, 0]
         assert first["rmse"] == pytest.approx(math.sqrt(5))
         assert (second["bias"], second["sd"], second["not_finite"]) == (-0.5, 0.5, 0)
         assert second["rmse"] == pytest.approx(math.sqrt(0.5))
-
-    def test_not_finite(self):
         lines = halves(made(pc_5=[1, 1, np.nan, 4, 3, 3, np.inf, -np.inf]))
         one, none = (pick(lines, method="pc", seed=5, level=level) for level in (1.0, 3.0))
         assert (one["not_finite"], one["bias"], one["sd"], one["rmse"]) == (1, 3.0, None, 3.0)
@@ -262,7 +217,7 @@ class TestHalves:
         values = np.repeat(FEW.truth()[:, None], len(FEW.cells), axis=1)
         values[2:4, :] = big
         values[6:, :] = -big, -big / 2, big, big / 2
-        lines = halves(Curves(FEW, values, 1.0, 1.0, "cpu", "float64"))
+        lines = halves(figure1.Curves(FEW, values, 1.0, 1.0, "cpu", "float64"))
         for line in (*lines, *summarise(lines)):
             numbers = [value for value in line.values() if isinstance(value, float)]
             assert all(map(math.isfinite, numbers))
@@ -270,59 +225,53 @@ class TestHalves:
         assert (lines[0]["bias"] is None) == (big == 1e308)
 
 
-class TestSummary:
-    def test_over_seeds(self):
-        lines = summarise(
-            halves(made(pc_5=[0, 0, 0, 4, 3, 3, 3, 3], pc_6=[0, 0, 4, 6, 3, 3, 3, 3]))
-        )
-        assert len(lines) == 4
-        found = pick(lines, method="pc", level=1.0)
-        # Biases 1 and 4, standard deviations 2 and 1, mean squares 5 and 17.
-        assert (found["seeds"], found["bias"], found["sd"]) == (2, 2.5, 1.5)
-        assert (found["bias_stderr"], found["rmse"]) == pytest.approx((1.5, math.sqrt(11)))
-        assert (found["blown_up"], found["iterations"], found["not_finite"]) == (0, 4, 0)
-
-    def test_a_seed_that_blew_up(self):
-        lines = summarise(halves(made(pc_5=[1, 1, 1, 1, 3, np.nan, np.nan, np.nan])))
-        found = pick(lines, method="pc", level=3.0)
-        assert (found["seeds"], found["blown_up"], found["not_finite"]) == (2, 1, 2)
-        assert (found["bias"], found["sd"], found["rmse"]) == (0.0, 0.0, 0.0)
-        assert found["bias_stderr"] is None  # one seed does not tell what differs between them
-        lost = [1, 1, 1, 1, np.nan, np.nan, np.nan, np.nan]
-        found = pick(summarise(halves(made(pc_5=lost, pc_6=lost))), method="pc", level=3.0)
-        assert found["bias"] is found["sd"] is found["rmse"] is found["bias_stderr"] is None
-
-    def test_one_seed_has_the_error_of_its_batch_means(self):
-        settings = Figure1(methods=("pc",), tasks=("cubic",), levels=(0.0,), iterations=80)
-        values = np.random.default_rng(0).normal(size=(80, 1))
-        (half,) = halves(with_values(settings, values))
-        (line,) = summarise([half])
-        assert line["bias_stderr"] == half["bias_stderr"]
-        means = values[40:, 0].reshape(20, 2).mean(1)
-        assert half["bias_stderr"] == pytest.approx(stdev(means) / math.sqrt(20), rel=1e-5)
-        squares = np.square(values[40:, 0] - values[40:, 0].mean())
-        variances = squares.reshape(20, 2).mean(1)
-        expected = stdev(variances) / math.sqrt(20) / (2 * squares.mean())
-        assert half["log_sd_stderr"] == pytest.approx(expected, rel=1e-5)
+def test_over_seeds():
+    curves = made(pc_5=[0, 0, 0, 4, 3, 3, 3, 3], pc_6=[0, 0, 4, 6, 3, 3, 3, 3])
+    lines = summarise(halves(curves))
+    assert len(lines) == 4
+    found = pick(lines, method="pc", level=1.0)
+    # Biases 1 and 4, standard deviations 2 and 1, mean squares 5 and 17.
+    assert (found["seeds"], found["bias"], found["sd"]) == (2, 2.5, 1.5)
+    assert (found["bias_stderr"], found["rmse"]) == pytest.approx((1.5, math.sqrt(11)))
+    assert (found["blown_up"], found["iterations"], found["not_finite"]) == (0, 4, 0)
+    # One that blew up.
+    lines = summarise(halves(made(pc_5=[1, 1, 1, 1, 3, np.nan, np.nan, np.nan])))
+    found = pick(lines, method="pc", level=3.0)
+    assert (found["seeds"], found["blown_up"], found["not_finite"]) == (2, 1, 2)
+    assert (found["bias"], found["sd"], found["rmse"]) == (0.0, 0.0, 0.0)
+    assert found["bias_stderr"] is None  # one seed does not tell what differs between them
+    lost = [1, 1, 1, 1, np.nan, np.nan, np.nan, np.nan]
+    found = pick(summarise(halves(made(pc_5=lost, pc_6=lost))), method="pc", level=3.0)
+    assert found["bias"] is found["sd"] is found["rmse"] is found["bias_stderr"] is None
 
 
 def test_batch_means():
     rng = np.random.default_rng(0)
     # Each draw stands for ten iterations: 60 independent ones in 600.
     draws = [rng.normal(size=60) for _ in range(200)]
-    errors = [batch_means_error(np.repeat(draw, 10)) for draw in draws]
+    errors = [figure1.batch_means_error(np.repeat(draw, 10)) for draw in draws]
     assert np.mean(errors) == pytest.approx(np.std([draw.mean() for draw in draws]), rel=0.15)
-    assert batch_means_error(np.arange(9.0)) is None
+    assert figure1.batch_means_error(np.arange(9.0)) is None
     means = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    expected = stdev(means) / math.sqrt(5)
-    assert batch_means_error(np.repeat(means, 2)) == pytest.approx(expected)
-    assert [batches_of(count) for count in (2, 10, 39, 40, 2000)] == [1, 5, 19, 20, 20]
+    error = figure1.batch_means_error(np.repeat(means, 2))
+    assert error == pytest.approx(stdev(means) / math.sqrt(5))
+    assert [figure1.batches_of(count) for count in (2, 10, 39, 40, 2000)] == [1, 5, 19, 20, 20]
+    # They are the error of one seed.
+    settings = Figure1(methods=("pc",), tasks=("cubic",), levels=(0.0,), iterations=80)
+    values = np.random.default_rng(0).normal(size=(80, 1))
+    (half,) = halves(with_values(settings, values))
+    (line,) = summarise([half])
+    assert line["bias_stderr"] == half["bias_stderr"]
+    means = values[40:, 0].reshape(20, 2).mean(1)
+    assert half["bias_stderr"] == pytest.approx(stdev(means) / math.sqrt(20), rel=1e-5)
+    squares = np.square(values[40:, 0] - values[40:, 0].mean())
+    expected = stdev(squares.reshape(20, 2).mean(1)) / math.sqrt(20) / (2 * squares.mean())
+    assert half["log_sd_stderr"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_settings():
     Figure1(iterations=20)
-    with pytest.raises(InputError, match="iterations=19 must be at least 20"):
-        Figure1(iterations=19)
+    refused("iterations=19 must be at least 20", Figure1, iterations=19)
     assert Figure1(seeds=3, seed=4, precision="float32", device="cpu").departures == ""
     assert Figure1().quick().departures == (
         "iterations 5000, not 20000; batch size 32, not 128; hidden 64, 64, not 512, 512; "

@@ -1,7 +1,5 @@
 """The folder of a run of Figure 1, its text for a terminal, and its figure."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -13,17 +11,10 @@ import pandas as pd
 import pytest
 
 import pointdep
+from pointdep.experiments import figure1_report
 from pointdep.experiments.figure1 import Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import judge_figure1
-from pointdep.experiments.figure1_report import (
-    draw,
-    markdown_table,
-    smooth,
-    text_claims,
-    text_table,
-    write_curves,
-    write_report,
-)
+from pointdep.experiments.figure1_report import draw, markdown_table, text_table, write_report
 from pointdep.experiments.reports import save
 
 from .figure1_curves import blow_up, make_curves, with_values
@@ -51,7 +42,7 @@ def folder(curves, tmp_path_factory):
 
 
 class TestFolder:
-    def test_curves_come_back(self, folder, curves):
+    def test_curves_come_back(self, folder, curves, tmp_path):
         read = pd.read_csv(folder / "curves.csv")
         assert list(read.columns[:3]) == ["iteration", "truth", "cpc gaussian seed 3"]
         assert read.columns[-1] == "drf cubic seed 4"
@@ -62,11 +53,10 @@ class TestFolder:
         assert np.allclose(values[finite], curves.values[finite], rtol=1e-5, atol=0)
         assert np.array_equal(values[~finite], curves.values[~finite], equal_nan=True)
         assert {str(v) for v in values[~finite]} == {"nan", "inf", "-inf"}
-
-    def test_six_digits(self, tmp_path):
+        # With six digits.
         curves = make_curves(methods=("pc",), tasks=("cubic",), levels=(2.0,), iterations=4)
         curves.values[:, 0] = 1 / 3, 123456.789, -1e-9, 0
-        write_curves(curves, tmp_path / "c.csv")
+        figure1_report.write_curves(curves, tmp_path / "c.csv")
         lines = (tmp_path / "c.csv").read_text().splitlines()
         assert lines[0] == "iteration,truth,pc cubic seed 0"
         assert lines[1:] == ["0,2,0.333333", "1,2,123457", "2,2,-1e-09", "3,2,0"]
@@ -74,10 +64,7 @@ class TestFolder:
     def test_numbers(self, folder):
         lines = list(csv.DictReader((folder / "table.csv").open()))
         assert len(lines) == 10 * 2 * 5 * (2 + 1)
-        found = {
-            (line["method"], line["task"], float(line["level"]), line["seed"]): line
-            for line in lines
-        }
+        found = {(li["method"], li["task"], float(li["level"]), li["seed"]): li for li in lines}
         mean = found["cpc", "gaussian", 6.0, "mean"]
         measured = [float(mean[name]) for name in ("bias", "sd", "rmse")]
         assert measured == pytest.approx([-1.83, 0.12, np.hypot(1.83, 0.12)], abs=1e-5)
@@ -86,14 +73,11 @@ class TestFolder:
         assert (lost["bias"], lost["sd"], lost["rmse"], lost["not_finite"]) == ("", "", "", "200")
         assert found["nwj", "gaussian", 10.0, "3"]["not_finite"] == "30"
 
-    def test_json(self, folder, curves):
-        text = (folder / "figure1.json").read_text()
-        content = json.loads(text, parse_constant=pytest.fail)
+    def test_json_and_claims_page(self, folder, curves):
+        content = json.loads((folder / "figure1.json").read_text(), parse_constant=pytest.fail)
         assert content["command"] == curves.settings.command
-        assert set(content) == {
-            *("command", "run", "settings", "times", "summary", "by_seed"),
-            *("claims_noise", "claims"),
-        }
+        names = "command run settings times summary by_seed claims_noise claims"
+        assert set(content) == set(names.split())
         assert set(content["run"]) == {"versions", "device", "threads", "precision"}
         assert content["run"]["versions"]["pointdep"] == pointdep.__version__
         # What was used in "run", what was asked for in "settings".
@@ -109,8 +93,6 @@ class TestFolder:
         assert [(line["method"], line["level"]) for line in lost] == [("dv", 8), ("dv", 10)]
         verdicts = {claim["key"]: claim["verdict"] for claim in content["claims"]}
         assert verdicts == {claim.key: claim.verdict for claim in judge_figure1(curves)}
-
-    def test_claims_page(self, folder, curves):
         page = (folder / "claims.md").read_text()
         for claim in judge_figure1(curves):
             assert f"## {claim.key}: {claim.verdict}\n" in page
@@ -129,9 +111,8 @@ def test_enormous_values(value, folder, tmp_path):
     made = make_curves(iterations=200)
     values = made.values.astype(np.float64)
     values[150:, 3] = value  # dv, gaussian
-    lines, claims = write_report(
-        Curves(made.settings, values, 1.0, 2.0, "cpu", "float64"), tmp_path
-    )
+    written = Curves(made.settings, values, 1.0, 2.0, "cpu", "float64")
+    lines, claims = write_report(written, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
     content = json.loads((tmp_path / "figure1.json").read_text(), parse_constant=pytest.fail)
     unknown = [line for line in content["summary"] if line["rmse"] is None]
@@ -151,11 +132,9 @@ class TestStored:
     def test_judged_again(self, curves, tmp_path):
         # Made-up seeds are alike to the last digit, unlike any that were drawn.
         shifts = np.random.default_rng(0).normal(scale=0.01, size=len(curves.cells))
-        drawn = with_values(curves.settings, curves.values + shifts)
-        _, first = write_report(drawn, tmp_path)
+        _, first = write_report(with_values(curves.settings, curves.values + shifts), tmp_path)
         read = write_again(tmp_path, tmp_path / "again")
-        assert read.settings == curves.settings
-        assert read.values.dtype == curves.values.dtype
+        assert (read.settings, read.values.dtype) == (curves.settings, curves.values.dtype)
         assert (read.setup_seconds, read.train_seconds, read.precision) == (1.5, 40.0, "float32")
         for one, other in zip(first, judge_figure1(read), strict=True):
             assert one.verdict == other.verdict
@@ -169,12 +148,7 @@ class TestStored:
         stored.mkdir()
         lines = (folder / "curves.csv").read_text().splitlines()
         (stored / "curves.csv").write_text("\n".join(lines) + "\n")
-        run = {
-            "versions": {"python": "3.0", "torch": "0.1"},
-            "device": "an abacus",
-            "threads": 7,
-            "precision": "float32",
-        }
+        run = {"versions": {"torch": "0.1"}, "device": "abacus", "threads": 7, "precision": "bf16"}
         (stored / "figure1.json").write_text(json.dumps({**content, "run": run}))
         write_again(stored, tmp_path / "again")
         again = json.loads((tmp_path / "again" / "figure1.json").read_text())
@@ -207,27 +181,20 @@ class TestText:
         page = markdown_table(summarise(halves(curves)))
         assert "## Gaussian task, bias / sd\n\n| method | 2 | 4 | 6 | 8 | 10 |\n| --- |" in page
         assert "| dm1 | -0.08/0.18 | -0.20/0.28 | -0.52/0.49 | -1.29/0.89 | -2.77/2.18\\* |" in page
-
-    def test_width(self, curves):
-        huge = blow_up(curves, "variational", after=0.9, value=-3e38)
-        for made in (curves, huge):
-            lines = summarise(halves(made))
-            for text in (text_table(lines), text_claims(judge_figure1(made), made.settings)):
-                assert max(map(len, text.splitlines())) <= 100
-
-    def test_many_levels(self):
-        shape = ((0.0,) * 12, (0.1,) * 12)
-        levels = tuple(float(level) for level in range(1, 13))
-        curves = make_curves({"pc": shape}, methods=("pc",), tasks=("cubic",), levels=levels)
-        text = text_table(summarise(halves(curves)))
+        shapes, levels = {"pc": ((0.0,) * 12, (0.1,) * 12)}, tuple(map(float, range(1, 13)))
+        many = make_curves(shapes, methods=("pc",), tasks=("cubic",), levels=levels)
+        text = text_table(summarise(halves(many)))
         headers = [line.split()[-1] for line in text.splitlines() if line.startswith("cubic, RMSE")]
         assert headers == ["5", "10", "12"]
-        assert max(map(len, text.splitlines())) <= 100
+        for made in (many, curves, blow_up(curves, "variational", after=0.9, value=-3e38)):
+            text = text_table(summarise(halves(made)))
+            text += figure1_report.text_claims(judge_figure1(made), made.settings)
+            assert max(map(len, text.splitlines())) <= 100
 
     def test_claims(self, tmp_path):
         made = make_curves(methods=("cpc", "pc"), tasks=("gaussian",))
         claims = judge_figure1(made)
-        text = text_claims(claims, made.settings)
+        text = figure1_report.text_claims(claims, made.settings)
         assert 'c1  holds          "The only exception is CPC' in text
         assert "JS has larger variance" not in text
         assert re.search(r"Not run, and therefore open: .*\bj\b", " ".join(text.split()))
@@ -243,27 +210,17 @@ class TestText:
             assert "Of one seed" in filled
 
 
-@pytest.fixture(scope="module")
-def figure(curves):
-    return draw(curves)
-
-
 class TestFigure:
-    def test_two_rows_of_five(self, figure):
+    def test_panels(self, curves, tmp_path):
+        figure = draw(curves)
         places = [axis.get_subplotspec() for axis in figure.axes]
-        assert [(p.rowspan.start, p.colspan.start) for p in places] == [
-            (row, column) for row in range(2) for column in range(5)
-        ]
+        assert [(p.rowspan.start, p.colspan.start) for p in places] == [*np.ndindex(2, 5)]
         titles = [axis.get_title() for axis in figure.axes]
-        assert titles[:2] == ["CPC (InfoNCE)", "NWJ"]
-        assert titles[-1] == "Density-Ratio Fitting"
-        assert {(axis.get_ylim(), axis.get_xlim()) for axis in figure.axes} == {
-            ((0, 12), (0, 1000))
-        }
+        assert (titles[:2], titles[-1]) == (["CPC (InfoNCE)", "NWJ"], "Density-Ratio Fitting")
+        assert {(a.get_ylim(), a.get_xlim()) for a in figure.axes} == {((0, 12), (0, 1000))}
         (legend,) = figure.legends
         assert [t.get_text() for t in legend.get_texts()] == ["Gaussian", "Cubic", "true MI"]
-
-    def test_curves_of_a_panel(self, figure, curves):
+        # The curves of a panel.
         axis = figure.axes[6]
         (truth,) = [line for line in axis.lines if line.get_label() == "true MI"]
         assert np.array_equal(truth.get_ydata(), curves.settings.truth())
@@ -274,14 +231,12 @@ class TestFigure:
         assert np.array_equal(raw[1].get_ydata(), curves.of(cell))
         assert raw[0].get_color() != raw[1].get_color()
         assert len(axis.lines) == 1 + 2 + 2 * 2  # truth, raw, a smooth curve each seed
-
-    def test_ceiling_is_on_cpc_alone(self, figure):
+        # The ceiling is on CPC alone.
         dashed = [[line for line in a.lines if line.get_linestyle() == "--"] for a in figure.axes]
         assert [len(found) for found in dashed] == [1] + [0] * 9
         assert dashed[0][0].get_ydata()[0] == pytest.approx(np.log(128))
         assert [text.get_text() for text in figure.axes[0].texts] == ["log(batch size)"]
-
-    def test_what_blew_up_is_said(self, figure):
+        # What blew up is said.
         told = {axis.get_title(): [t.get_text() for t in axis.texts] for axis in figure.axes[1:]}
         assert told["DV (MINE)"] == ["cubic: not finite from 660 in 2 of 2 seeds"]
         assert told["JS"][0].startswith("gaussian: not finite 1 times")
@@ -289,8 +244,12 @@ class TestFigure:
         assert not told["Density-Ratio Fitting"]
         crosses = [line for line in figure.axes[3].lines if line.get_marker() == "x"]
         assert [line.get_xdata()[0] for line in crosses] == [660, 660]
+        save(figure, tmp_path, "figure1", ("svg",))
+        svg = (tmp_path / "figure1.svg").read_bytes()
+        assert svg.count(b"<image") == 10  # the raw curves of each panel
+        assert len(svg) < 1_500_000
 
-    def test_as_many_panels_as_methods(self):
+    def test_as_many_panels_as_methods_and_smooth_curves(self):
         figure = draw(make_curves({"rpc": ((0,) * 5, (0,) * 5)}, methods=("pc", "rpc", "cpc")))
         assert len(figure.axes) == 3
         methods = ("pc", "dv", "cpc", "js", "nwj", "drf", "smile")
@@ -298,20 +257,13 @@ class TestFigure:
         named = [axis.get_xlabel() for axis in figure.axes]
         assert named == ["", "", *["iteration"] * 5]  # under each column
         assert figure.axes[0].get_ylim() == (0, 6)
-
-    def test_smooth(self):
         values = np.random.default_rng(0).normal(size=20_000)
         for iterations, span in ((20_000, 200), (5000, 50)):
             own = values[:iterations]
             expected = pd.Series(own).ewm(span=span).mean().to_numpy()
-            assert np.array_equal(smooth(own, Figure1(iterations=iterations)), expected)
+            found = figure1_report.smooth(own, Figure1(iterations=iterations))
+            assert np.array_equal(found, expected)
         # Span 3 is a weight of 1/2: (2 + 4 / 2) / (1 + 1 / 2) and so on.
-        made = smooth(np.array([4.0, 2.0, np.nan, np.inf]), Figure1(iterations=300))
+        made = figure1_report.smooth(np.array([4.0, 2.0, np.nan, np.inf]), Figure1(iterations=300))
         assert made[:2] == pytest.approx([4.0, 4 / 1.5])
         assert np.isnan(made[2:]).all()
-
-    def test_raw_curves_are_pixels_in_a_vector_file(self, curves, tmp_path):
-        save(draw(curves), tmp_path, "figure1", ("svg",))
-        svg = (tmp_path / "figure1.svg").read_bytes()
-        assert svg.count(b"<image") == 10  # the raw curves of each panel
-        assert len(svg) < 1_500_000

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,19 +17,12 @@ from pointdep.contrastive.pretraining import loop
 from pointdep.contrastive.pretraining import pretrained as pretraining
 from pointdep.contrastive.pretraining.pretrained import about_images
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES
-from pointdep.errors import DivergedError, InputError, ModelFileError
-from pointdep.experiments.pretraining_runs import (
-    jobs_left,
-    measure_pixels,
-    merge_experiment,
-    merged,
-    read_pixels,
-    read_runs,
-    run_experiment,
-    stray_checkpoints,
-)
+from pointdep.errors import DivergedError, ModelFileError
+from pointdep.experiments import pretraining_runs as runs_of
+from pointdep.experiments.pretraining_runs import jobs_left, merge_experiment, read_pixels
 from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import PARTS, Experiment
+from refusals import refused
 
 from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images, write_run
 
@@ -72,32 +66,29 @@ def test_names_of_what_is_left(tmp_path, done, changed, left):
     assert list(jobs_left(replace(asked, **changed), tmp_path)) == left
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_runs_with_other_settings_are_refused(tmp_path):
+    for objective in ("cpc", "drfc"):
+        write_run(tmp_path, Experiment("shallow"), {(objective, 0): [0.9]})
+    for changed, message in (
         ({"length": 20_000}, "runs/cpc-0 was run with other iterations: choose another"),
         ({"batch_size": 64, "width": 9}, "other batch_size, width"),
         ({"dataset": "cifar10"}, "other images"),
         ({"loss": {"drfc": {"alpha": 0.1}}}, "runs/drfc-0 was run with other loss options"),
-    ],
-)
-def test_runs_with_other_settings_are_refused(tmp_path, changed, message):
-    for objective in ("cpc", "drfc"):
-        write_run(tmp_path, Experiment("shallow"), {(objective, 0): [0.9]})
-    with pytest.raises(InputError, match=message):
-        jobs_left(replace(Experiment("shallow"), **changed), tmp_path)
+    ):
+        refused(message, jobs_left, replace(Experiment("shallow"), **changed), tmp_path)
+    write_run(tmp_path, Experiment("shallow"), {("pcc", 0): [0.9]}, data={"lossy": True})
+    refused("are of different images", runs_of.read_runs, tmp_path, Experiment("shallow"))
 
 
 def test_options_of_an_objective_that_is_not_asked_for(tmp_path):
     """They are what they were, and the same in all its runs."""
-    drfc = ("drfc",)
+    drfc, others = ("drfc",), Experiment("shallow", objectives=("cpc", "pcc"))
     asked = Experiment("shallow", objectives=drfc, loss={"drfc": {"alpha": 0.1}})
     write_run(tmp_path, asked, {("drfc", 0): [0.9], ("drfc", 1): [0.9]})
-    (run,) = read_runs(tmp_path, Experiment("shallow", objectives=("cpc", "pcc")))
+    (run,) = runs_of.read_runs(tmp_path, others)
     assert run.loss_of("drfc") == {"alpha": 0.1}
     write_run(tmp_path, Experiment("shallow", objectives=drfc), {("drfc", 3): [0.9]})
-    with pytest.raises(InputError, match="other loss options for drfc: remove one"):
-        read_runs(tmp_path, Experiment("shallow", objectives=("cpc", "pcc")))
+    refused("other loss options for drfc: remove one", runs_of.read_runs, tmp_path, others)
 
 
 @pytest.mark.parametrize(
@@ -123,28 +114,20 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
         "cpc+pcc-0+1",
         "drfc-9",
         name,
-    ):  # to go on, finished, diverged, that
+    ):  # one goes on, two ended
         (tmp_path / "runs" / one).mkdir(exist_ok=True)
         (tmp_path / "runs" / one / "checkpoint.safetensors").touch()
-    (said,) = stray_checkpoints(asked, tmp_path, jobs)
+    (said,) = runs_of.stray_checkpoints(asked, tmp_path, jobs)
     assert f"runs/{name} is unfinished, and not of this command: " in said
     assert message in said
-
-
-def test_runs_of_other_images_are_refused(tmp_path):
-    write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.9]})
-    write_run(tmp_path, Experiment("shallow"), {("pcc", 0): [0.9]}, data={"lossy": True})
-    with pytest.raises(InputError, match="are of different images"):
-        read_runs(tmp_path, Experiment("shallow"))
 
 
 def test_of_two_runs_of_a_pair_one_counts(tmp_path):
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("cpc", 1): [0.7]})
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("drfc", 0): [0.6]})
-    found = merged(read_runs(tmp_path, Experiment("shallow")))
-    assert [(c.objective, c.seed, c.final) for c in found] == [
-        ("cpc", 0, 0.8), ("cpc", 1, 0.7), ("drfc", 0, 0.6),
-    ]  # fmt: skip
+    found = runs_of.merged(runs_of.read_runs(tmp_path, Experiment("shallow")))
+    finals = [(c.objective, c.seed, c.final) for c in found]
+    assert finals == [("cpc", 0, 0.8), ("cpc", 1, 0.7), ("drfc", 0, 0.6)]
 
 
 def accuracies(found):
@@ -153,7 +136,7 @@ def accuracies(found):
 
 class TestRun:
     def train(self, folder, experiment=SHALLOW, load=some_images, **how):
-        return run_experiment(experiment, folder, load, device="cpu", **how)
+        return runs_of.run_experiment(experiment, folder, load, device="cpu", **how)
 
     def test_groups_give_what_all_at_once_gives(self, tmp_path):
         whole = self.train(tmp_path / "whole")
@@ -161,18 +144,21 @@ class TestRun:
         assert [run.name for run in apart.runs] == ["cpc+drfc-0", "cpc+drfc-1"]
         assert accuracies(whole) == accuracies(apart)
         assert {steps for steps, _ in accuracies(whole).values()} == {(4, 8, 12)}
-
-    def test_a_finished_one_needs_no_images_and_no_encoder(self, tmp_path):
-        done = self.train(tmp_path)
-        place = tmp_path / "runs" / "cpc+drfc-0-1"
-        for path in (place / "encoder").iterdir():
+        # A finished one needs no images and no encoder.
+        for path in (tmp_path / "whole" / "runs" / "cpc+drfc-0-1" / "encoder").iterdir():
             path.unlink()
-        assert self.train(tmp_path, load=no_images) == done
+        assert self.train(tmp_path / "whole", load=no_images) == whole
+        # Other images are refused before training, and the folder of something else.
+        more = tmp_path / "whole", replace(SHALLOW, seeds=3), lambda: some_images(rows=80)
+        refused("four patterns, 64 to train on", self.train, *more)
+        (tmp_path / "results.json").write_text('{"command": "pointdep reproduce theorem1"}')
+        refused("holds the results of pointdep reproduce theorem1", self.train, tmp_path)
+        (tmp_path / "results.json").write_text('{"experiment": "deep cifar10"}')
+        refused("holds the results of deep cifar10", self.train, tmp_path)
 
     def test_an_ended_one_goes_on_from_its_checkpoint(self, tmp_path, monkeypatch):
-        asked = replace(SHALLOW, together=2)
+        asked, steps, ends = replace(SHALLOW, together=2), [], {"cpc+drfc-1": 8}
         whole = self.train(tmp_path / "whole", asked)
-        steps, ends = [], {"cpc+drfc-1": 8}
         train_step, write = loop.Training.train_step, loop.write_checkpoint
 
         def noting(self):
@@ -189,16 +175,12 @@ class TestRun:
             patch.setattr(loop, "write_checkpoint", killed)
             with pytest.raises(KeyboardInterrupt):
                 self.train(tmp_path / "ended", asked, checkpoint_every=0)
-        assert [c.seed for c in merged(read_runs(tmp_path / "ended", asked))] == [0, 0]
+        done = runs_of.merged(runs_of.read_runs(tmp_path / "ended", asked))
+        assert [c.seed for c in done] == [0, 0]
         monkeypatch.setattr(loop.Training, "train_step", noting)
         found = self.train(tmp_path / "ended", asked)
         assert steps == [8, 9, 10, 11]  # of the second job alone
         assert accuracies(found) == accuracies(whole)
-
-    def test_other_images_are_refused_before_training(self, tmp_path):
-        self.train(tmp_path)
-        with pytest.raises(InputError, match="four patterns, 64 to train on"):
-            self.train(tmp_path, replace(SHALLOW, seeds=3), lambda: some_images(rows=80))
 
     def test_one_that_diverges_is_written_down(self, tmp_path, monkeypatch):
         pretrain, called = pretraining.pretrain, []
@@ -216,8 +198,7 @@ class TestRun:
         assert finals["cpc"] is None
         assert finals["drfc"] > 0.25
         told = json.loads((tmp_path / "runs" / "cpc-0" / "diverged.json").read_text())
-        assert told["reason"] == "the loss is not finite"
-        assert told["history"] == []
+        assert (told["reason"], told["history"]) == ("the loss is not finite", [])
         assert self.train(tmp_path, asked, load=no_images) == found
         assert called == [("cpc",), ("drfc",)]
 
@@ -237,118 +218,82 @@ class TestRun:
             assert ended.accuracy == pytest.approx(curve.accuracy[:2])
         assert self.train(tmp_path / "ended", asked, load=no_images) == found
 
-    def test_told_after_each_job(self, tmp_path, monkeypatch):
-        told = []
+    def test_told_after_each_job(self, tmp_path):
+        told, asked = [], replace(SHALLOW, together=2)
 
         def note(found):
             told.append([(curve.objective, curve.seed) for curve in found.curves])
 
-        asked = replace(SHALLOW, together=2)
         self.train(tmp_path, asked, after_each=note)
-        first = [("cpc", 0), ("drfc", 0)]
         both = [("cpc", 0), ("cpc", 1), ("drfc", 0), ("drfc", 1)]
-        assert told == [first, both]
+        assert told == [[("cpc", 0), ("drfc", 0)], both]
         self.train(tmp_path, replace(asked, seeds=3), after_each=note)
         assert told[2] == both  # what was there, before anything is trained
         assert len(told[3]) == 6
 
-    def test_a_folder_of_something_else(self, tmp_path):
-        (tmp_path / "results.json").write_text('{"command": "pointdep reproduce theorem1"}')
-        with pytest.raises(InputError, match="holds the results of pointdep reproduce theorem1"):
-            self.train(tmp_path)
-        (tmp_path / "results.json").write_text('{"experiment": "deep cifar10"}')
-        with pytest.raises(InputError, match="holds the results of deep cifar10"):
-            self.train(tmp_path)
+
+def test_baseline(tmp_path):
+    """It is taken where it is of these images and this part, and measured else."""
+    asked = replace(SHALLOW, seeds=1, objectives=("cpc",))
+    train = partial(runs_of.run_experiment, asked, device="cpu")
+    found = train(tmp_path, some_images)
+    pixels = replace(found.pixels, accuracy=0.01)
+    others = [{**found.data, **other} for other in ({"source": "others"}, {"lossy": True})]
+    origins = [{"origin": {**pixels.origin, "data": data}} for data in others]
+    for k, changed in enumerate([WHOLE, *origins]):
+        for folder in (tmp_path, tmp_path / f"no runs {k}"):
+            folder.mkdir(exist_ok=True)
+            write_json(folder / "pixels.json", asdict(replace(pixels, **changed)))
+            (folder / "pd_pixels.json").write_text("{}")
+            assert train(folder, some_images).pixels == read_pixels(folder) == found.pixels
+            assert not (folder / "pd_pixels.json").exists()
+    # A file without origin is taken where nothing contradicts.
+    write_json(tmp_path / "pixels.json", asdict(replace(found.pixels, origin=None)))
+    assert train(tmp_path, no_images).pixels.accuracy == found.pixels.accuracy
+    other = replace(found.pixels, origin=None, train=63, accuracy=0.01)
+    write_json(tmp_path / "pixels.json", asdict(other))
+    assert train(tmp_path, some_images).pixels == found.pixels
 
 
-class TestBaseline:
-    """pixels.json is taken where it is of these images and this part, and measured else."""
-
-    def train(self, folder, load=some_images, **changed):
-        asked = replace(SHALLOW, seeds=1, objectives=("cpc",), **changed)
-        return run_experiment(asked, folder, load, device="cpu")
-
-    @pytest.mark.parametrize("changed", [WHOLE, {"source": "others"}, {"lossy": True}])
-    @pytest.mark.parametrize("before", ["runs", "no runs"])
-    def test_of_another_part_or_as_many_other_images(self, tmp_path, changed, before):
-        """Without runs the images are read to train, so that they are known."""
-        found = self.train(tmp_path / "runs")
-        (tmp_path / "no runs").mkdir()
-        folder, pixels = tmp_path / before, replace(found.pixels, accuracy=0.01)
-        if changed is WHOLE:
-            pixels = replace(pixels, **WHOLE)
-        else:
-            origin = {**pixels.origin, "data": {**found.data, **changed}}
-            pixels = replace(pixels, origin=origin)
-        write_json(folder / "pixels.json", asdict(pixels))
-        (folder / "pd_pixels.json").write_text("{}")
-        assert self.train(folder).pixels == read_pixels(folder) == found.pixels
-        assert not (folder / "pd_pixels.json").exists()
-
-    def test_a_file_without_origin_is_taken_where_nothing_contradicts(self, tmp_path):
-        found = self.train(tmp_path)
-        write_json(tmp_path / "pixels.json", asdict(replace(found.pixels, origin=None)))
-        assert self.train(tmp_path, no_images).pixels.accuracy == found.pixels.accuracy
-        write_json(
-            tmp_path / "pixels.json",
-            asdict(replace(found.pixels, origin=None, train=63, accuracy=0.01)),
-        )
-        assert self.train(tmp_path).pixels == found.pixels
+def test_merging_trains_nothing_and_reads_no_image(tmp_path):
+    asked = Experiment("shallow", seeds=9)
+    refused("no finished run to merge", merge_experiment, asked, tmp_path)
+    write_run(tmp_path, asked, {("cpc", 0): [0.9], ("cpc", 1): [0.8]})
+    assert [curve.final for curve in merge_experiment(asked, tmp_path).curves] == [0.9, 0.8]
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "pixels.json"}
+    write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), **WHOLE)))
+    refused("is of other images or another part: copy that of", merge_experiment, asked, tmp_path)
+    (tmp_path / "pixels.json").unlink()
+    refused("json is not there: copy that of the runs", merge_experiment, asked, tmp_path)
 
 
-class TestMerge:
-    def test_nothing_is_trained_and_no_image_read(self, tmp_path):
-        asked = Experiment("shallow", seeds=9)
-        write_run(tmp_path, asked, {("cpc", 0): [0.9], ("cpc", 1): [0.8]})
-        found = merge_experiment(asked, tmp_path)
-        assert [curve.final for curve in found.curves] == [0.9, 0.8]
-        assert {path.name for path in tmp_path.iterdir()} == {"runs", "pixels.json"}
-
-    def test_needs_runs_and_their_baseline(self, tmp_path):
-        asked = Experiment("shallow", seeds=9)
-        with pytest.raises(InputError, match="no finished run to merge"):
-            merge_experiment(asked, tmp_path)
-        write_run(tmp_path, asked, {("cpc", 0): [0.9]})
-        write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), **WHOLE)))
-        with pytest.raises(InputError, match="is of other images or another part: copy that of"):
-            merge_experiment(asked, tmp_path)
-        (tmp_path / "pixels.json").unlink()
-        with pytest.raises(InputError, match="json is not there: copy that of the runs"):
-            merge_experiment(asked, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("limit", "train", "fitting", "refused"),
-    [
-        (None, 60_000, (None, 60_000, 70_000), (5_000, 59_999)),
-        (None, 59_000, (None, 59_000, 60_000), (5_000,)),  # files with fewer images
-        (70_000, 60_000, (None, 70_000), (5_000,)),
-        (60_000, 60_000, (None, 60_000, 70_000), (5_000,)),
-        (20_000, 20_000, (20_000,), (None, 19_999, 20_001, 60_000)),
-    ],
-)
-def test_a_limit_that_contradicts_the_runs(tmp_path, limit, train, fitting, refused):
+def test_a_limit_that_contradicts_the_runs(tmp_path):
     """Although nothing is left to train, and nothing is read."""
-    made = Experiment("shallow", objectives=("cpc",), seeds=1, limit=limit)
-    write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": train})
-    for asked in fitting:
-        run_experiment(replace(made, limit=asked), tmp_path, no_images)
-    for asked in refused:
-        with pytest.raises(InputError, match=f"{train} training and 10000 test images, not of"):
-            run_experiment(replace(made, limit=asked), tmp_path, no_images)
-        with pytest.raises(InputError, match="give the same --limit"):
-            merge_experiment(replace(made, limit=asked), tmp_path)
-
-
-def test_a_limit_where_no_file_says_what_it_was(tmp_path):
-    made = Experiment("shallow", objectives=("cpc",), seeds=1)
-    write_run(tmp_path, made, {("cpc", 0): [0.9]}, data={"train": 20_000})
-    write_json(tmp_path / "pixels.json", asdict(replace(read_pixels(tmp_path), origin=None)))
+    for k, (limit, train, fitting, contradicting) in enumerate(
+        (
+            (None, 60_000, (None, 60_000, 70_000), (5_000, 59_999)),
+            (None, 59_000, (None, 59_000, 60_000), (5_000,)),  # files with fewer images
+            (70_000, 60_000, (None, 70_000), (5_000,)),
+            (60_000, 60_000, (None, 60_000, 70_000), (5_000,)),
+            (20_000, 20_000, (20_000,), (None, 19_999, 20_001, 60_000)),
+        )
+    ):
+        made = Experiment("shallow", objectives=("cpc",), seeds=1, limit=limit)
+        write_run(tmp_path / str(k), made, {("cpc", 0): [0.9]}, data={"train": train})
+        for asked in fitting:
+            runs_of.run_experiment(replace(made, limit=asked), tmp_path / str(k), no_images)
+        message = f"{train} training and 10000 test images, not of .*give the same --limit"
+        for asked in contradicting:
+            other = replace(made, limit=asked), tmp_path / str(k)
+            refused(message, runs_of.run_experiment, *other, no_images)
+            refused("give the same --limit", merge_experiment, *other)
+    # Where no file says what it was.
+    folder = tmp_path / "4"
+    write_json(folder / "pixels.json", asdict(replace(read_pixels(folder), origin=None)))
     for asked in (None, 20_000):
-        merge_experiment(replace(made, limit=asked), tmp_path)
+        merge_experiment(replace(made, limit=asked), folder)
     for asked in (5_000, 30_000):
-        with pytest.raises(InputError, match="give the same --limit"):
-            merge_experiment(replace(made, limit=asked), tmp_path)
+        refused("give the same --limit", merge_experiment, replace(made, limit=asked), folder)
 
 
 IMAGES = some_images(rows=200, noise=200)
@@ -359,7 +304,7 @@ IMAGES = some_images(rows=200, noise=200)
     [("shallow", 4, MinMaxScaler(), 10.0), ("simclr", 8, StandardScaler(), 0.1)],
 )
 def test_like_scikit_learn(part, rows, scaler, C):
-    found = measure_pixels(Experiment(part, dataset="digits"), IMAGES, "cpu")
+    found = runs_of.measure_pixels(Experiment(part, dataset="digits"), IMAGES, "cpu")
     train, test = (
         images[:, 0, :rows].reshape(len(images), -1).numpy().astype(np.float64)
         for images in (IMAGES.train, IMAGES.test)

@@ -1,66 +1,31 @@
 """Tables as text, figures as files that are the same each time, and claims in words."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest
 from matplotlib.figure import Figure
 
-from pointdep.experiments.claims import (
-    Finding,
-    Measured,
-    claims_as_dicts,
-    count,
-    every,
-    finding,
-    judge_all,
-    markdown_claims,
-    most,
-    text_claims,
-)
-from pointdep.experiments.reports import (
-    COLOURS,
-    MARKERS,
-    PAPER,
-    aligned,
-    command_line,
-    interval,
-    markdown,
-    number,
-    save,
-    style,
-)
+from pointdep.experiments import claims as judging
+from pointdep.experiments import reports
+from pointdep.experiments.claims import Finding, Measured, count, every, finding, judge_all, most
+from pointdep.experiments.reports import COLOURS, MARKERS, PAPER, aligned, interval, markdown, save
 
 ROWS = [["name", "|error|"], ["a", "0.5"], ["longer", ""]]
 
 
-def test_tables():
+def test_tables_and_words():
     assert aligned(ROWS) == "name    |error|\na           0.5\nlonger"
     assert aligned(ROWS, left=(0, 1)) == "name    |error|\na       0.5\nlonger"
     assert markdown(ROWS) == "| name | \\|error\\| |\n| --- | --- |\n| a | 0.5 |\n| longer |  |"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(3, "3"), (-0.0512, "-0.05"), (999.994, "999.99"), (2055.0, "2.1e+03"), (-1e300, "-1.0e+300")],
-)
-def test_number(value, text):
-    assert number(value) == text
-
-
-def test_interval():
-    assert interval(-0.061, 2e5) == "[-0.06, 2.0e+05]"
-    assert interval(None, 1.0) == "[-, 1.00]"
+    values = 3, -0.0512, 999.994, 2055.0, -1e300
+    assert [*map(reports.number, values)] == ["3", "-0.05", "999.99", "2.1e+03", "-1.0e+300"]
+    assert (interval(-0.061, 2e5), interval(None, 1.0)) == ("[-0.06, 2.0e+05]", "[-, 1.00]")
     assert interval(None, None) == ""
+    words = reports.command_line("reproduce", "table2", "a b", hidden=(3, 4), words=None, rate=0.1)
+    assert words == "pointdep reproduce table2 'a b' --hidden 3,4 --rate 0.1"
 
 
-def test_command_line():
-    words = command_line("reproduce", "table2", "a b", hidden=(3, 4), test_words=None, learning=0.1)
-    assert words == "pointdep reproduce table2 'a b' --hidden 3,4 --learning 0.1"
-
-
-@style()
+@reports.style()
 def made():
     figure = Figure()
     axis = figure.subplots()
@@ -74,22 +39,19 @@ def test_same_figure_same_files(tmp_path):
         save(made(), tmp_path, name)
     save(made(), tmp_path, "third", ("png",))
     found = sorted(path.name for path in tmp_path.iterdir())
-    assert found == [f"{n}.{s}" for n in ("one", "other") for s in ("pdf", "png", "svg")] + [
-        "third.png"
-    ]
+    both = [f"{name}.{suffix}" for name in ("one", "other") for suffix in ("pdf", "png", "svg")]
+    assert found == [*both, "third.png"]
     for suffix in ("pdf", "png", "svg"):
         one, other = ((tmp_path / f"{name}.{suffix}").read_bytes() for name in ("one", "other"))
         assert one == other
         assert b"CreationDate" not in one
         assert b"<dc:date>" not in one
     assert made().axes[0].yaxis.label.get_fontsize() == 9
-    assert len(set(COLOURS)) == len(COLOURS)
-    assert len(set(MARKERS)) == len(MARKERS)
+    assert (len(set(COLOURS)), len(set(MARKERS))) == (len(COLOURS), len(MARKERS))
 
 
-@pytest.mark.parametrize(
-    ("answers", "all_true", "mostly"),
-    [
+def test_three_values_and_intervals():
+    for answers, all_true, mostly in (
         ([True, True], True, True),
         ([True, True, False], False, True),
         ([True, None, False], False, None),
@@ -98,14 +60,9 @@ def test_same_figure_same_files(tmp_path):
         ([None, False, False], False, False),
         ([None, None], None, None),
         ([], None, None),
-    ],
-)
-def test_three_values(answers, all_true, mostly):
-    assert every(answers) is all_true
-    assert most(answers) is mostly
-
-
-def test_measured():
+    ):
+        assert every(answers) is all_true
+        assert most(answers) is mostly
     clear = Measured(1.0, 0.8, 1.2)
     assert [clear.above(limit) for limit in (0.0, 2.0, 1.1)] == [True, False, None]
     assert [clear.within(0, high) for high in (2.0, 0.5, 1.0)] == [True, False, None]
@@ -127,29 +84,25 @@ JUDGES = {
 
 def test_claims():
     claims = judge_all(SENTENCES, JUDGES, Measured(0.5, 0.4, 0.6))
-    assert [(one.key, one.verdict) for one in claims] == [
-        *(("a", "holds"), ("b", "cannot tell"), ("d", "does not hold"))
-    ]
+    verdicts = {"a": "holds", "b": "cannot tell", "d": "does not hold"}
+    assert [(one.key, one.verdict) for one in claims] == [*verdicts.items()]
     assert claims[0].because == "r: 0.5 (0.4 to 0.6)"
-    assert count(claims) == (
-        "Of the paper's 2 claims, 1 hold, 0 do not hold, and 1 cannot be judged. Ours: d does not "
-        "hold."
-    )
-    text = text_claims(claims, ["A note."])
+    told = "Of the paper's 2 claims, 1 hold, 0 do not hold, and 1 cannot be judged."
+    assert count(claims) == f"{told} Ours: d does not hold."
+    text = judging.text_claims(claims, ["A note."])
     assert text.startswith('a   holds          "It is so." (main text)\n')
     assert "\nd   does not hold  Ours. (pointdep)\n" in text
     assert "Not run, and therefore open: b.\n" in text
     assert text.endswith("A note.\n")
-    page = markdown_claims(claims, measured="points", level="###")
+    page = judging.markdown_claims(claims, measured="points", level="###")
     assert "### a: holds\n\n> It is so.\n>\n> (main text)\n\nRule: r > 0.\n\n" in page
     assert "|  | points (95 % interval) | paper | supports it |" in page
     assert "|  | nats | 95 % interval | supports it | note |" in page
     assert "| s\\|t | 1 |  | open |  |" in page
-    first, _, ours = claims_as_dicts(claims)
+    first, _, ours = judging.claims_as_dicts(claims)
     assert first.keys() == {"key", "source", "quote", "rule", "verdict", "because", "findings"}
-    assert {*first["findings"][0]} ^ {*ours["findings"][0]} == {
-        *("paper", "percent", "note", "missing", "levels")
-    }
+    only_in_one = {"paper", "percent", "note", "missing", "levels"}
+    assert {*first["findings"][0]} ^ {*ours["findings"][0]} == only_in_one
 
 
 @pytest.mark.parametrize(

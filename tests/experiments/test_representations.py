@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-import pytest
-
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.errors import InputError
 from pointdep.experiments.representations import PARTS, Experiment, own_options
+from refusals import refused
 
 
-def test_without_options_the_paper_s():
+def test_without_options_the_paper_s_and_quick_smaller():
     shallow, deep, simclr = (Experiment(part) for part in PARTS)
     assert (shallow.dataset, shallow.length, shallow.evaluate_every) == ("mnist", 21_000, 1_000)
     assert (shallow.all_seeds, shallow.unit) == (tuple(range(10)), "iterations")
@@ -18,24 +16,19 @@ def test_without_options_the_paper_s():
     assert (simclr.dataset, simclr.seeds, simclr.unit) == ("cifar10", 5, "epochs")
     assert simclr.paper_values == {"cpc": 0.9104, "drfc": 0.9151, "pcc": 0.8869}
     assert Experiment("simclr", dataset="digits").paper_values == {}
+    for part in PARTS:
+        whole, quick = Experiment(part), Experiment(part).quick()
+        assert quick.length < whole.length
+        assert quick.limit < 10_000
+        assert quick.pretraining(("cpc",), (0,)).width < whole.pretraining(("cpc",), (0,)).width
 
 
 def test_the_runs_are_the_protocol_s_with_the_linear_monitor():
     found = Experiment("shallow", seeds=2).pretraining(("cpc", "drfc"), (0, 1))
-    assert found == Settings(
-        "shallow",
-        ("cpc", "drfc"),
-        (0, 1),
-        iterations=21_000,
-        evaluate_every=1_000,
-        precision="32",
-        monitor="linear",
-    )
+    more = {"iterations": 21_000, "evaluate_every": 1_000, "precision": "32", "monitor": "linear"}
+    assert found == Settings("shallow", ("cpc", "drfc"), (0, 1), **more)
     deep = Experiment("deep", length=7, minutes=3.0).pretraining(("pcc",), (4,))
     assert (deep.model, deep.epochs, deep.minutes, deep.batch_size) == ("amdim", 7, 3.0, 480)
-
-
-def test_options_of_a_loss_go_to_its_objective():
     chosen = Experiment("simclr", loss={"drfc": {"scale": 12}, "cpc": {"temperature": 0.2}})
     assert chosen.pretraining(("drfc",), (0,)).loss == {"scale": 12}
     assert chosen.pretraining(("cpc",), (0,)).loss == {"temperature": 0.2}
@@ -54,17 +47,8 @@ def test_replicas_share_options_that_are_each_its_own():
         assert own.items() <= dict(method.options).items()
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_quick_is_smaller(part):
-    whole, quick = Experiment(part), Experiment(part).quick()
-    assert quick.length < whole.length
-    assert quick.limit < 10_000
-    assert quick.pretraining(("cpc",), (0,)).width < whole.pretraining(("cpc",), (0,)).width
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_refused():
+    for changed, message in (
         ({"part": "deepest"}, "unknown part 'deepest': did you mean 'deep'"),
         ({"dataset": "minst"}, "unknown set of images 'minst': did you mean 'mnist'"),
         ({"objectives": ("cpx",)}, "unknown objective 'cpx'"),
@@ -86,18 +70,10 @@ def test_quick_is_smaller(part):
         ({"part": "deep", "loss": {"cpc": {"clip": -1}}}, "clip=-1 must be above zero"),
         ({"part": "simclr", "loss": {"drfc": {"temperature": 2}}}, "of the loss drfc 'temperat"),
         ({"part": "simclr", "loss": {"cpc": {"temperature": -2}}}, "temperature=-2 must be a pos"),
-    ],
-)
-def test_refused(changed, message):
-    with pytest.raises(InputError, match=message):
-        Experiment(**{"part": "shallow", **changed})
-
-
-def test_the_length_is_given_in_the_part_s_unit():
+    ):
+        refused(message, Experiment, **{"part": "shallow", **changed})
     assert Experiment("shallow").with_length(5, None).length == 5
     assert Experiment("deep").with_length(None, 5).length == 5
     assert Experiment("deep").with_length(None, None) == Experiment("deep")
-    with pytest.raises(InputError, match="deep experiment is counted in epochs: give --epochs"):
-        Experiment("deep").with_length(5, None)
-    with pytest.raises(InputError, match="counted in iterations"):
-        Experiment("shallow").with_length(None, 5)
+    refused("is counted in epochs: give --epochs", Experiment("deep").with_length, 5, None)
+    refused("counted in iterations", Experiment("shallow").with_length, None, 5)

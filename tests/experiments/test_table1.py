@@ -1,21 +1,13 @@
 """Table 1, beside the paper's own."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 import torch
 
 from pointdep.core.methods import METHODS, PAPER_METHODS, get_method
-from pointdep.errors import InputError
-from pointdep.experiments.table1 import (
-    NOTES,
-    markdown_table,
-    table,
-    text_table,
-    write_markdown,
-)
+from pointdep.experiments.table1 import NOTES, markdown_table, table, text_table, write_markdown
+from refusals import refused
 
 # Table 1 as printed: the numbers of the equations of learning and of inference.
 NUMBERS = {
@@ -37,9 +29,7 @@ def numbers(text):
 
 
 def test_the_equations_are_those_the_paper_names():
-    assert {
-        row["key"]: (numbers(row["learning"]), numbers(row["inference"])) for row in table()
-    } == NUMBERS
+    assert {r["key"]: (numbers(r["learning"]), numbers(r["inference"])) for r in table()} == NUMBERS
     assert [row["group"] for row in table()] == ["baselines"] * 5 + ["the paper's own"] * 5
     assert [row["learning"] for row in table()] == [METHODS[key].learning for key in PAPER_METHODS]
 
@@ -57,7 +47,7 @@ def test_dm2_is_the_papers_and_the_note_tells_the_difference():
     assert note.endswith("the estimator that users call takes 1/(2 eta) off.")
 
 
-def test_text():
+def test_text_and_markdown(tmp_path):
     lines = text_table().splitlines()
     assert max(map(len, lines)) <= 100
     for row in table():
@@ -66,9 +56,6 @@ def test_text():
         assert lines[at + 1].split(maxsplit=1) == ["learning", row["learning"]]
         assert lines[at + 2].split(maxsplit=1) == ["inference", row["inference"]]
     assert " ".join(NOTES[1].split()) in " ".join(text_table().split())
-
-
-def test_markdown(tmp_path):
     path = tmp_path / "table1.md"
     write_markdown(path)
     assert path.read_text("utf-8") == markdown_table()
@@ -78,9 +65,7 @@ def test_markdown(tmp_path):
         if line.startswith("| `")
     ]
     assert rows == [[f"`{r['key']}`", r["name"], r["learning"], r["inference"]] for r in table()]
-    with pytest.raises(InputError, match="is a folder"):
-        write_markdown(tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
-        write_markdown(tmp_path / "no" / "table1.md")
-    with pytest.raises(InputError, match=r"table1.json would hold Markdown: name it \.md"):
-        write_markdown(tmp_path / "table1.json")
+    refused("is a folder", write_markdown, tmp_path)
+    refused("does not exist", write_markdown, tmp_path / "no" / "table1.md")
+    message = r"table1.json would hold Markdown: name it \.md"
+    refused(message, write_markdown, tmp_path / "table1.json")

@@ -1,7 +1,5 @@
 """Table 2: candidates and ranks against loops, verdicts on trials made up, and the folder."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -11,28 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep.experiments.table2 import (
-    Table2,
-    fixed_candidates,
-    judge_table2,
-    match,
-    random_candidates,
-    ranks_of_first,
-    run_table2,
-    text_report,
-    write_report,
-)
+from pointdep.experiments import table2
+from pointdep.experiments.table2 import Table2, judge_table2, match, random_candidates, text_report
 from pointdep.experiments.words import Sides, make_engine
 
 from .word_samples import SMALL, kept, make_matched, make_matching, make_words, verdicts
 
 
 class TestCandidates:
-    def test_fixed(self):
-        found = fixed_candidates(23)
-        assert found[0].tolist() == [0, 5, 10, 15, 20]
-        assert found[21].tolist() == [21, 3, 8, 13, 18]
+    def test_candidates_and_ranks(self):
+        found = table2.fixed_candidates(23)
+        assert (found[0].tolist(), found[21].tolist()) == ([0, 5, 10, 15, 20], [21, 3, 8, 13, 18])
         assert all(len(set(row)) == 5 for row in found.tolist())
+        scores = np.array([[3, 1, 2], [2, 3, 1], [1, 2, 3], [2, 2, 1], [0, 0, 0]], np.float32)
+        assert table2.ranks_of_first(scores).tolist() == [1, 2, 3, 2, 3]
+        scores[0, 1] = np.nan
+        assert table2.ranks_of_first(scores)[0] == 2
+        # Random ones are drawn evenly.
+        random = np.random.default_rng(0)
+        drawn = np.concatenate([random_candidates(8, random)[3:4, 1:] for _ in range(3000)])
+        counts = np.bincount(drawn.ravel(), minlength=8)
+        assert counts[3] == 0
+        assert np.allclose(np.delete(counts, 3) / 3000, 4 / 7, atol=0.04)
 
     @settings(deadline=None, max_examples=30)
     @given(n=st.integers(6, 40), seed=st.integers(0, 1000))
@@ -41,63 +39,40 @@ class TestCandidates:
         assert found[:, 0].tolist() == list(range(n))
         assert all(len(set(row)) == 5 and set(row) <= set(range(n)) for row in found.tolist())
 
-    def test_random_ones_are_drawn_evenly(self):
-        random = np.random.default_rng(0)
-        drawn = np.concatenate([random_candidates(8, random)[3:4, 1:] for _ in range(3000)])
-        counts = np.bincount(drawn.ravel(), minlength=8)
-        assert counts[3] == 0
-        assert np.allclose(np.delete(counts, 3) / 3000, 4 / 7, atol=0.04)
 
-
-class TestRanks:
-    def test_by_hand(self):
-        scores = np.array([[3, 1, 2], [2, 3, 1], [1, 2, 3], [2, 2, 1], [0, 0, 0]], np.float32)
-        assert ranks_of_first(scores).tolist() == [1, 2, 3, 2, 3]
-        scores[0, 1] = np.nan
-        assert ranks_of_first(scores)[0] == 2
-
-
-@pytest.fixture(scope="module", params=["pc", "drf", "drf_relative"])
-def untrained(request):
-    pairs, asked = make_words(150), Table2(methods=(request.param,), **SMALL)
-    sides = Sides.of(pairs, asked)
+@pytest.mark.parametrize("method", ["pc", "drf", "drf_relative"])
+def test_matching_against_loops(method):
+    pairs, asked = make_words(150), Table2(methods=(method,), **SMALL)
+    sides, test = Sides.of(pairs, asked), asked.split(150)[1]
     model, _ = make_engine(asked, sides, asked.turns(150)[0], 1)
     model.requires_grad_(False)
-    return model, sides, asked.split(150)[1]
-
-
-class TestMatch:
-    def test_against_loops(self, untrained):
-        model, sides, test = untrained
-        found, n = match(model, 0, sides, test, draws=3, seed=0), len(test)
-        own, above, positive = [], 0, 0
-        for i in range(n):
-            x, others = sides.x[test[i]][None, None], [j for j in range(n) if j != i]
-            row = [float(model.critic.pairs(x, sides.y[j][None, None])) for j in test]
-            pmi = [float(model.log_ratio_pairs(x, sides.y[j][None, None])) for j in test]
-            candidates = [(i + 5 * k) % n for k in range(5)]
-            assert found.scores[i] == pytest.approx([row[j] for j in candidates], abs=1e-5)
-            assert found.pmi[i] == pytest.approx([pmi[j] for j in candidates], abs=1e-3)
-            own.append(1 + sum(row[j] >= row[i] for j in candidates[1:]))
-            above += sum(row[j] < row[i] for j in others)
-            positive += sum(pmi[j] > 0 for j in others)
-            assert found.ranks_of_all[i] == 1 + sum(row[j] >= row[i] for j in others)
-        assert found.ranks.tolist() == own
-        assert found.above.mean() == pytest.approx(above / (n * (n - 1)))
-        assert found.positive == pytest.approx(positive / (n * (n - 1)))
-        assert found.drawn.shape == (3,)
-        assert found.at_floor == pytest.approx(float((np.abs(found.pmi) > 9.2).mean()))
-
-    def test_a_network_that_says_nothing_finds_nothing(self, untrained):
-        model, sides, test = untrained
-        silent = model.select([0])
-        for parameter in silent.critic.parameters():
-            parameter.data.zero_()
-        found = match(silent, 0, sides, test, draws=2, seed=0)
-        assert not found.scores.any()
-        assert not found.right.any()
-        assert found.drawn.tolist() == [0.0, 0.0]
-        assert found.ranks_of_all.tolist() == [len(test)] * len(test)
+    found, n = match(model, 0, sides, test, draws=3, seed=0), len(test)
+    own, above, positive = [], 0, 0
+    for i in range(n):
+        x, others = sides.x[test[i]][None, None], [j for j in range(n) if j != i]
+        row = [float(model.critic.pairs(x, sides.y[j][None, None])) for j in test]
+        pmi = [float(model.log_ratio_pairs(x, sides.y[j][None, None])) for j in test]
+        candidates = [(i + 5 * k) % n for k in range(5)]
+        assert found.scores[i] == pytest.approx([row[j] for j in candidates], abs=1e-5)
+        assert found.pmi[i] == pytest.approx([pmi[j] for j in candidates], abs=1e-3)
+        own.append(1 + sum(row[j] >= row[i] for j in candidates[1:]))
+        above += sum(row[j] < row[i] for j in others)
+        positive += sum(pmi[j] > 0 for j in others)
+        assert found.ranks_of_all[i] == 1 + sum(row[j] >= row[i] for j in others)
+    assert found.ranks.tolist() == own
+    assert found.above.mean() == pytest.approx(above / (n * (n - 1)))
+    assert found.positive == pytest.approx(positive / (n * (n - 1)))
+    assert found.drawn.shape == (3,)
+    assert found.at_floor == pytest.approx(float((np.abs(found.pmi) > 9.2).mean()))
+    # A network that says nothing finds nothing.
+    silent = model.select([0])
+    for parameter in silent.critic.parameters():
+        parameter.data.zero_()
+    found = match(silent, 0, sides, test, draws=2, seed=0)
+    assert not found.scores.any()
+    assert not found.right.any()
+    assert found.drawn.tolist() == [0.0, 0.0]
+    assert found.ranks_of_all.tolist() == [len(test)] * len(test)
 
 
 RIGHT = [4.0, -1.0, -2.0, -3.0, -4.0]
@@ -108,8 +83,7 @@ POSITIVE_OTHER = [4.0, 1.0, -2.0, -3.0, -4.0]
 
 def trials(*kinds, method="pc"):
     """A matching of pairs (how often, row of five)."""
-    rows = [np.tile(row, (count, 1)) for count, row in kinds]
-    return make_matching(np.concatenate(rows), method)
+    return make_matching(np.concatenate([np.tile(row, (count, 1)) for count, row in kinds]), method)
 
 
 def judged(*matchings):
@@ -125,32 +99,27 @@ class TestClaims:
         assert found.pop("d") == "cannot tell"  # so by its own words
         assert set(found.values()) == {"holds"}
         assert list(found) == ["a", "b", "ab", "c", "e", "f", "g", "h"]
-
-    def test_one_failure_in_third_place_refutes_all_of_them(self):
+        # One failure in third place refutes all of them.
         found, values = judged(trials((4811, RIGHT), (188, SECOND), (1, THIRD)))
         assert found["e"] == "does not hold"
         assert values["e"] == pytest.approx([188 / 189, 188, 1, 0, 0])
         assert judged(trials((60, RIGHT)))[0]["e"] == "cannot tell"
-
-    @pytest.mark.parametrize(
-        ("others", "verdict"),
-        [(0, "holds"), (10, "holds"), (40, "cannot tell"), (300, "does not hold")],
-    )
-    def test_only_the_right_ones_are_positive(self, others, verdict):
-        found, values = judged(trials((4000 - others, RIGHT), (others, POSITIVE_OTHER)))
-        assert found["f"] == verdict
-        assert values["f"][:2] == pytest.approx([others / (4000 + others), 1 - others / 4000])
-
-    def test_a_failure_with_positive_pmi_counts_against_it(self):
-        found, values = judged(trials((50, RIGHT), (50, [1.0, 2.0, -2.0, -3.0, -4.0])))
-        assert found["f"] == "does not hold"
-        assert values["f"][0] == pytest.approx(100 / 150)  # both of each failure are positive
-
-    def test_chance_does_not_generalise(self):
+        # Chance does not generalise.
         found, _ = judged(trials((200, RIGHT), (800, SECOND)))  # with a mean PMI of zero
         assert (found["h"], found["g"], found["a"]) == ("cannot tell",) * 2 + ("does not hold",)
         found, _ = judged(trials((100, RIGHT), (900, SECOND)))
         assert found["h"] == found["g"] == "does not hold"
+
+    def test_only_the_right_ones_are_positive(self):
+        shares = {0: "holds", 10: "holds", 40: "cannot tell", 300: "does not hold"}
+        for others, verdict in shares.items():
+            found, values = judged(trials((4000 - others, RIGHT), (others, POSITIVE_OTHER)))
+            assert found["f"] == verdict
+            assert values["f"][:2] == pytest.approx([others / (4000 + others), 1 - others / 4000])
+        # A failure with positive PMI counts against it.
+        found, values = judged(trials((50, RIGHT), (50, [1.0, 2.0, -2.0, -3.0, -4.0])))
+        assert found["f"] == "does not hold"
+        assert values["f"][0] == pytest.approx(100 / 150)  # both of each failure are positive
 
     def test_the_better_of_two_on_the_same_trials(self):
         pc = trials((500, SECOND), (500, RIGHT))
@@ -162,70 +131,55 @@ class TestClaims:
         assert list(judged(drf)[0]) == ["b"]
 
 
-@pytest.fixture(scope="module")
-def matched():
-    return run_table2(Table2(**SMALL, draws=3), make_words(300))
+def test_files_and_text(tmp_path):
+    matched = table2.run_table2(Table2(**SMALL, draws=3), make_words(300))
+    claims = table2.write_report(matched, tmp_path)
+    names = {"table2.md", "claims.md", "trials.csv", "training.csv", "results.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert results["command"] == matched.settings.command
+    assert [line["method"] for line in results["matching"]] == ["pc", "drf", "drf_relative"]
+    assert sum(results["matching"][0]["places"]) == results["test"] == 60
+    assert [one["verdict"] for one in results["claims"]] == [one.verdict for one in claims]
+    table = pd.read_csv(tmp_path / "trials.csv")
+    assert len(table) == 3 * 60 * 5
+    own = table[(table.method == "pc") & (table.heard == table.read)]
+    assert own.heard.tolist() == matched.test.tolist()
+    assert np.allclose(own.pmi, matched.matchings[0].pmi[:, 0])
+    curve = pd.read_csv(tmp_path / "training.csv")
+    assert list(curve.columns) == ["epoch", "pc", "drf", "drf_relative"]
+    assert curve.epoch.tolist() == [1, 2, 3, 4, 5, 6]
+    for name in ("table2.md", "claims.md"):
+        page = (tmp_path / name).read_text("utf-8")
+        assert "not the paper's experiment" in page
+        assert "300 words that are not the paper's" in page
+    text = text_report(matched, claims)
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(f"\n{one.key:<3} {one.verdict}" in text for one in claims)
 
 
-class TestRun:
-    def test_files(self, matched, tmp_path):
-        claims = write_report(matched, tmp_path)
-        assert {path.name for path in tmp_path.iterdir()} == {
-            *("table2.md", "claims.md", "trials.csv", "training.csv", "results.json")
-        }
-        results = json.loads((tmp_path / "results.json").read_text("utf-8"))
-        assert results["command"] == matched.settings.command
-        assert [line["method"] for line in results["matching"]] == ["pc", "drf", "drf_relative"]
-        assert sum(results["matching"][0]["places"]) == results["test"] == 60
-        assert [one["verdict"] for one in results["claims"]] == [one.verdict for one in claims]
-        table = pd.read_csv(tmp_path / "trials.csv")
-        assert len(table) == 3 * 60 * 5
-        own = table[(table.method == "pc") & (table.heard == table.read)]
-        assert own.heard.tolist() == matched.test.tolist()
-        assert np.allclose(own.pmi, matched.matchings[0].pmi[:, 0])
-        curve = pd.read_csv(tmp_path / "training.csv")
-        assert list(curve.columns) == ["epoch", "pc", "drf", "drf_relative"]
-        assert curve.epoch.tolist() == [1, 2, 3, 4, 5, 6]
-        for name in ("table2.md", "claims.md"):
-            page = (tmp_path / name).read_text("utf-8")
-            assert "not the paper's experiment" in page
-            assert "300 words that are not the paper's" in page
-
-    def test_text(self, matched):
-        claims = judge_table2(matched)
-        text = text_report(matched, claims)
-        assert max(map(len, text.splitlines())) <= 100
-        assert all(f"\n{one.key:<3} {one.verdict}" in text for one in claims)
-
-
-class TestExamples:
-    def test_are_ranked(self):
-        found = make_matching([[1, 2, 3, -4, 0], [9, 2, 3, -4, 0], *[[0, 1, 1, 1, 1]] * 28])
-        matched = make_matched(found)
-        (right,) = matched.examples(found, right=True)
-        assert right["heard"] == "t1"
-        assert right["candidates"] == ["t1", "t11", "t6", "t21", "t16"]
-        assert right["pmi"] == [9, 3, 2, 0, -4]
-        wrong = matched.examples(found, right=False)
-        assert len(wrong) == 5
-        assert wrong[0]["candidates"] == ["t10", "t5", "t0", "t20", "t15"]
-        assert "*t0 (1.00)*" in text_report(matched, [])
-
-    def test_what_ties_is_before_the_words_own_text(self):
-        found = make_matching([[0.0] * 5] * 30)
-        told = make_matched(found).examples(found, right=False)
-        assert all(example["candidates"][-1] == example["heard"] for example in told)
-        assert found.as_dict()["tied"] == 1.0
+def test_examples_are_ranked():
+    found = make_matching([[1, 2, 3, -4, 0], [9, 2, 3, -4, 0], *[[0, 1, 1, 1, 1]] * 28])
+    matched = make_matched(found)
+    (right,) = matched.examples(found, right=True)
+    assert (right["heard"], right["candidates"]) == ("t1", ["t1", "t11", "t6", "t21", "t16"])
+    assert right["pmi"] == [9, 3, 2, 0, -4]
+    wrong = matched.examples(found, right=False)
+    assert (len(wrong), wrong[0]["candidates"]) == (5, ["t10", "t5", "t0", "t20", "t15"])
+    assert "*t0 (1.00)*" in text_report(matched, [])
+    # What ties is before the word's own text.
+    found = make_matching([[0.0] * 5] * 30)
+    told = make_matched(found).examples(found, right=False)
+    assert all(example["candidates"][-1] == example["heard"] for example in told)
+    assert found.as_dict()["tied"] == 1.0
 
 
 def test_the_results_in_docs():
     """They are of the paper's settings, and the pages say what was measured."""
-    results, page, claims = kept("table2")
+    results, page = kept("table2")
     assert results["command"] == Table2(files=("--data", "words.npz")).command
     rows = dict(re.findall(r"^\| `(pc|drf|drf_relative)` \| (\d.*) \|$", page, re.M))
     for line in results["matching"]:
         shares = [100 * line[name] for name in ("accuracy", "low", "high", "random_accuracy")]
         said = "{:.2f} % | {:.2f} to {:.2f} | {:.2f} %".format(*shares)
         assert rows[line["method"]].startswith(said)
-    for claim in results["claims"]:
-        assert f"## {claim['key']}: {claim['verdict']}\n" in claims

@@ -1,7 +1,5 @@
 """The networks against the released notebook's loop, settings, and intervals against scipy."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,13 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from pointdep.errors import InputError
 from pointdep.experiments import words
 from pointdep.experiments.figure3 import Figure3
 from pointdep.experiments.table2 import Table2, words_method
 from pointdep.experiments.words import Job, Sides, Training, make_engine, train
 from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.inference.scoring import score_replicas
+from refusals import refused
 
 from .word_samples import SMALL, make_words
 
@@ -61,8 +59,7 @@ def test_the_released_loop_gives_the_same_networks(small, replica):
     asked, sides, jobs, test = small
     critic = make_engine(asked, sides, jobs, 1)[0].critic
     g, h = (plain_tower(tower, replica) for tower in (critic.x_tower, critic.y_tower))
-    rows = [job.rows for job in jobs]
-    batches = RowBatches(*sides, rows, TrainingOptions(32, 32))
+    batches = RowBatches(*sides, [job.rows for job in jobs], TrainingOptions(32, 32))
     optimizer = torch.optim.Adam([*g.parameters(), *h.parameters()], lr=asked.learning_rate)
     for index in batches.indices(0, asked.steps(jobs), range(3)):
         x, y = sides.x[index[replica]], sides.y[index[replica]]
@@ -106,77 +103,53 @@ def test_expected_seconds(small, monkeypatch):
     assert words.expected_seconds(Figure3(**SMALL), pairs) == 0.5 * 6 * (184 // 32 + 147 // 32)
 
 
-class TestSplit:
-    @pytest.mark.parametrize(("n", "test"), [(37_622, 5_000), (20_000, 4_000), (640, 128)])
-    def test_sizes(self, n, test):
+def test_split():
+    for n, test in ((37_622, 5_000), (20_000, 4_000), (640, 128)):
         assert Training().split_sizes(n) == (n - test, test)
         assert Training(test_words=60).split_sizes(n) == (n - 60, 60)
-
-    def test_every_word_is_on_one_side_in_random_order(self):
-        rows, test = Training().split(2000)
-        assert sorted([*rows, *test]) == list(range(2000))
-        assert sorted(test) != list(test)
-        assert np.array_equal(Training().split(2000)[1], test)
-        assert not np.array_equal(Training(seed=1).split(2000)[1], test)
-
-    @pytest.mark.parametrize(
-        ("asked", "n", "cause", "advice"),
-        [
-            (Training(), 600, "480 of 600 words would train", {"test_words": 21}),
-            (Training(), 500, "need 512: give a smaller --batch-size, or", {"batch_size": 32}),
-            (Training(batch_size=8), 100, "20 of 100 words would test", {"test_words": 21}),
-            (
-                Training(batch_size=50),
-                60,
-                "--test-words 21 with a smaller --batch-size",
-                {"test_words": 21, "batch_size": 30},
-            ),
-            (Training(test_words=99, batch_size=8), 50, "0 of 50 .*-words", {"test_words": 21}),
-            (Figure3(folds=2), 1200, "960 of 1200 words would train.*1025", {"batch_size": 32}),
-        ],
-    )
-    def test_too_few_words_and_the_advice_helps(self, asked, n, cause, advice):
-        with pytest.raises(InputError, match=cause):
-            asked.split_sizes(n)
+    rows, test = Training().split(2000)
+    assert sorted([*rows, *test]) == list(range(2000))
+    assert sorted(test) != list(test)
+    assert np.array_equal(Training().split(2000)[1], test)
+    assert not np.array_equal(Training(seed=1).split(2000)[1], test)
+    # Each fold has a batch.
+    needed = Figure3(batch_size=64, folds=3).rows_needed()
+    assert needed - math.ceil(needed / 3) >= 64
+    # Of too few words, the advice helps.
+    for asked, n, cause, advice in (
+        (Training(), 600, "480 of 600 words would train", {"test_words": 21}),
+        (Training(), 500, "need 512: give a smaller --batch-size, or", {"batch_size": 32}),
+        (Training(batch_size=8), 100, "20 of 100 words would test", {"test_words": 21}),
+        (Training(batch_size=50), 60, "21 with a smaller", {"test_words": 21, "batch_size": 30}),
+        (Training(test_words=99, batch_size=8), 50, "0 of 50 .*-words", {"test_words": 21}),
+        (Figure3(folds=2), 1200, "960 of 1200 words would train.*1025", {"batch_size": 32}),
+    ):
+        refused(cause, asked.split_sizes, n)
         assert sum(replace(asked, **advice).split_sizes(n)) == n
 
-    def test_each_fold_has_a_batch(self):
-        needed = Figure3(batch_size=64, folds=3).rows_needed()
-        assert needed - math.ceil(needed / 3) >= 64
 
-
-class TestSettings:
-    @pytest.mark.parametrize(
-        ("given", "cause"),
-        [
-            ({"batch_size": 1}, "batch_size=1"),
-            ({"test_words": 20}, "test_words=20 must be at least 21"),
-            ({"hidden": ()}, "hidden must name"),
-            ({"learning_rate": 0.0}, "learning_rate=0.0"),
-            ({"methods": ()}, "methods must name"),
-            ({"methods": ("pcc",)}, "'pcc': did you mean 'pc'"),
-            ({"methods": ("cpc",)}, "'cpc' needs more than the pair"),
-            ({"draws": 1}, "draws=1"),
-        ],
-    )
-    def test_refused(self, given, cause):
-        with pytest.raises(InputError, match=cause):
-            Table2(**given)
-
-    def test_the_papers_have_no_departures(self):
-        assert Table2().departures(37_622) == Figure3().departures(37_622) == []
-        assert Table2(test_words=5000, seed=3).departures(37_622) == []
-        said = Figure3(test_words=60).quick().departures(20_000)
-        assert [text.split()[0] for text in said] == ["20,000", "test", "batch", "epochs", "hidden"]
-
-    def test_only_another_experiment_is_called_so(self):
-        for epochs, n in ((100, 37_622), (100, 37_621), (3, 37_622)):
-            run = SimpleNamespace(settings=Table2(epochs=epochs), words=n)
-            told = words.text_run(run, [], []).startswith("This is not the paper's experiment")
-            assert told == ((epochs, n) != (100, 37_622))
-
-    def test_a_path_with_a_space_stays_one(self):
-        assert "--data 'my words.npz' " in Figure3(files=("--data", "my words.npz")).command
+def test_settings():
+    for asked, cause in (
+        ({"batch_size": 1}, "batch_size=1"),
+        ({"test_words": 20}, "test_words=20 must be at least 21"),
+        ({"hidden": ()}, "hidden must name"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0"),
+        ({"methods": ()}, "methods must name"),
+        ({"methods": ("pcc",)}, "'pcc': did you mean 'pc'"),
+        ({"methods": ("cpc",)}, "'cpc' needs more than the pair"),
+        ({"draws": 1}, "draws=1"),
+    ):
+        refused(cause, Table2, **asked)
+    assert "--data 'my words.npz' " in Figure3(files=("--data", "my words.npz")).command
+    # The paper's have no departures.
+    assert Table2().departures(37_622) == Figure3().departures(37_622) == []
+    assert Table2(test_words=5000, seed=3).departures(37_622) == []
+    said = Figure3(test_words=60).quick().departures(20_000)
+    assert [text.split()[0] for text in said] == ["20,000", "test", "batch", "epochs", "hidden"]
+    for epochs, n in ((100, 37_622), (100, 37_621), (3, 37_622)):
+        run = SimpleNamespace(settings=Table2(epochs=epochs), words=n)
+        told = words.text_run(run, [], []).startswith("This is not the paper's experiment")
+        assert told == ((epochs, n) != (100, 37_622))
 
 
 def test_share_is_wilsons():

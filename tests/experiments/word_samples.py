@@ -1,7 +1,5 @@
 """Words whose sound and text share a few coordinates, and outcomes written down by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -13,14 +11,16 @@ from pointdep.experiments.table2 import Matched, Matching, Table2
 
 SMALL = {"batch_size": 32, "epochs": 6, "hidden": (32,), "embedding_dim": 8, "device": "cpu"}
 ENDS = ("ly", "s", "ing", "a")
+FILES = ("results.json", "claims.md")
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def kept(name):
-    """The results in docs/words, and the pages that tell them."""
-    folder = DOCS / "words" / name
-    pages = (DOCS / "reproduce.md").read_text("utf-8"), (folder / "claims.md").read_text("utf-8")
-    return json.loads((folder / "results.json").read_text("utf-8")), *pages
+    """The results in docs/words, whose verdicts are on their page, and the page that tells them."""
+    results, claims = ((DOCS / "words" / name / file).read_text("utf-8") for file in FILES)
+    for claim in json.loads(results)["claims"]:
+        assert f"## {claim['key']}: {claim['verdict']}\n" in claims
+    return json.loads(results), (DOCS / "reproduce.md").read_text("utf-8")
 
 
 def make_words(n, dim=4, noise=0.3, seed=0):
@@ -37,16 +37,8 @@ def make_matching(pmi, method="pc"):
     """A matching of (n, 5) PMI, the right one first, all else as it would follow."""
     pmi = np.asarray(pmi, dtype=np.float32)
     ranks = np.array([1 + sum(other >= row[0] for other in row[1:]) for row in pmi])
-    return Matching(
-        method=method,
-        scores=pmi,
-        pmi=pmi,
-        ranks=ranks,
-        drawn=np.array([0.5, 0.7]),
-        ranks_of_all=ranks,
-        positive=0.1,
-        at_floor=0.0,
-    )
+    known = {"drawn": np.array([0.5, 0.7]), "positive": 0.1, "at_floor": 0.0}
+    return Matching(method=method, scores=pmi, pmi=pmi, ranks=ranks, ranks_of_all=ranks, **known)
 
 
 def make_matched(*matchings, words=200, **settings):

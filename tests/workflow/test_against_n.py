@@ -1,7 +1,5 @@
 """Mutual information from parts of the rows."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +9,8 @@ from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import TimeSeriesSplit
 
-from pointdep import ClassicalDependency, InputError, mi_against_n
+from pointdep import ClassicalDependency, mi_against_n
+from refusals import refused
 
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
 CCA = ClassicalDependency("cca", random_state=0, progress=False)
@@ -66,6 +65,10 @@ class TestParts:
         assert set(rows[0]) < set(rows[1]) < set(rows[2])
         assert len(rows[0]) == 60
         assert not np.array_equal(rows[0], np.arange(60))
+        # What trains comes before what reports, as in the whole data.
+        for cv in (None, TimeSeriesSplit(3)):
+            for part in parts(cv=cv)[0]:
+                assert (np.diff(part) > 0).all()
 
     def test_groups_are_drawn_whole(self):
         """Fifty rows are seven groups of eight; one row each of fifty groups would be fifty."""
@@ -74,47 +77,29 @@ class TestParts:
             assert len(part) == 8 * count
             assert len(np.unique(self.GROUPS[part])) == len(np.unique(given)) == count
         assert set(rows[0]) < set(rows[1])
-
-    def test_halves_are_of_the_groups(self):
+        # Halves are of the groups.
         rows, _ = parts(groups=self.GROUPS)
         assert [len(part) for part in rows] == [400, 800]
-
-    def test_groups_of_many_sizes(self):
         codes = np.minimum(np.arange(800), 399)  # one of half the rows, others of one
         rows, _ = parts(groups=codes, sizes=[10, 600, 800])
         for part in rows:
             assert np.isin(codes, codes[part]).sum() == len(part)
         assert len(rows[-1]) == 800
 
-    @pytest.mark.parametrize("cv", [None, TimeSeriesSplit(3)])
-    def test_rows_keep_their_order(self, cv):
-        """What trains comes before what reports, as in the whole data."""
-        for part in parts(cv=cv)[0]:
-            assert (np.diff(part) > 0).all()
 
-
-def test_tables_and_lists():
-    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
-    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
-    assert values[0] == values[1] == values[2]
-
-
-def test_what_it_gives():
+def test_what_it_gives_and_refuses():
     found = mi_against_n(CCA, X, Y, sizes=[200, 100, 100])
     assert found.rows == (100, 200)
     assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
     assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
     assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
-
-
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
+    # From arrays, tables and lists.
+    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
+    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
+    assert values[0] == values[1] == values[2]
+    for message, options in (
         *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
         ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
         ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
-    ],
-)
-def test_what_is_refused(message, options):
-    with pytest.raises(InputError, match=message):
-        mi_against_n(CCA, X, **{"Y": Y, **options})
+    ):
+        refused(message, mi_against_n, CCA, X, **{"Y": Y, **options})

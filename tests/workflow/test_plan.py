@@ -1,7 +1,5 @@
 """Plans from made-up laws by hand, as they grow, and from a small dry run of the real code."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -13,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointdep import InputError, PointdepError, plan
+from pointdep import PointdepError, plan
 from pointdep.workflow import dry_run
 from pointdep.workflow import plan as planning
 from pointdep.workflow.plan import COMMANDS, START, Measured, Shape, duration, size
+from refusals import refused
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 FACTS = {"in_memory": 2**27, "batch": 256, "least_steps": 20, "gpu": None}
@@ -60,9 +59,7 @@ def test_parts_by_hand(asked):
         assert cost.gib == pytest.approx(11.0)
     assert (found.machine, found.device, found.streamed) == ("a test", "cpu", False)
     assert asked == [(found.shape, False, 1)]
-
-
-def test_an_epoch_has_a_least_number_of_steps():
+    # An epoch has a least number of steps.
     assert Shape(100, 8, 8, 1).visits(32, least_steps=20) == 5 * 20 * 32
     assert Shape(100, 8, 8, 1, folds=1).visits(32, least_steps=1) == pytest.approx(0.85 * 0.8 * 100)
 
@@ -87,7 +84,7 @@ def test_more_rows_cost_more_and_growth_is_affine(rows, dims, stream):
             assert three.seconds - two.seconds == pytest.approx(growth, rel=1e-6)
 
 
-def test_a_billion_rows(asked):
+def test_a_billion_rows_and_more_cores(asked):
     found = plan(10**9, 512, cores=1)
     assert found.streamed
     assert found.costs["fit"].gib < found.costs["retrieve"].gib / 1000
@@ -96,9 +93,8 @@ def test_a_billion_rows(asked):
     for words in ("memory-mapped", "--engine ray", "long for a CPU", "TiB): search them in parts"):
         assert words in said
     assert "a cluster would not pay" in " ".join(plan(1_000, 512, cores=1).advice)
-
-
-def test_more_cores_than_here_are_extrapolated(asked):
+    # More cores than here are extrapolated.
+    asked.clear()
     here = plan(10**5, 64).cores
     more = plan(10**5, 64, cores=4 * here).costs["fit"]
     same = plan(10**5, 64, cores=here).costs["fit"]
@@ -119,15 +115,12 @@ def test_the_stored_gpu_serves_where_there_is_none(asked):
 
 
 def test_the_stored_gpu_against_its_measurements():
-    jobs = json.loads((RESULTS / "cost_model_gpu.json").read_text("utf-8"))["jobs"]
-    for job in jobs:
+    for job in json.loads((RESULTS / "cost_model_gpu.json").read_text("utf-8"))["jobs"]:
         stream = job.get("stream") if job["what"] == "audit" else None
         shape = Shape(job["rows"], *job["dims"], job.get("epochs", 1), stream=stream)
         shape = replace(shape, queries=job.get("queries", 1))
-        streamed = shape.streamed(2**27)
-        facts = FACTS | ({"batch": 1024, "least_steps": 1} if streamed else {})
-        known = planning._h200(shape, facts)
-        cost = planning._cost(job["what"], shape, known, True, (1, 1))
+        facts = FACTS | ({"batch": 1024, "least_steps": 1} if shape.streamed(2**27) else {})
+        cost = planning._cost(job["what"], shape, planning._h200(shape, facts), True, (1, 1))
         # FAISS was not there: its search for near copies took minutes.
         measured = job["seconds"] - job["parts"].get("near copies", 0.0)
         assert 1 / 2 < (cost.seconds - cost.parts[START]) / measured < 3
@@ -137,6 +130,14 @@ def test_the_stored_gpu_against_its_measurements():
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_dry_run(monkeypatch, capsys, stream):
+    """A law goes through its points, and a small run has them all."""
+    run = dry_run.DryRun(asdict(Shape(1000, 1024, 8, 1, folds=10)), False, 1, 0.0)
+    run.points["score"] = {100: 3.0, 300: 7.0}
+    assert run._law("score") == pytest.approx((2 * 1.0 * 2, 2 * 0.02 * 2**1.5))
+    run.points["training"] = {100: 3.0}
+    assert run._law("training") == pytest.approx((0, 0.06))
+    run.points["start"] = {0: 3.0}
+    assert run._law("start")[0] == 3.0
     fewer = {"_STEPS": 2, "_CPU_BATCH": 32, "_MORE_ROWS": 200, "_MOST_COLUMNS": 3}
     for name, value in fewer.items():
         monkeypatch.setattr(dry_run, name, value)
@@ -153,16 +154,6 @@ def test_dry_run(monkeypatch, capsys, stream):
     assert run.dims == [2, 3]
 
 
-def test_a_law_goes_through_its_points():
-    run = dry_run.DryRun(asdict(Shape(1000, 1024, 8, 1, folds=10)), False, 1, 0.0)
-    run.points["score"] = {100: 3.0, 300: 7.0}
-    assert run._law("score") == pytest.approx((2 * 1.0 * 2, 2 * 0.02 * 2**1.5))
-    run.points["training"] = {100: 3.0}
-    assert run._law("training") == pytest.approx((0, 0.06))
-    run.points["start"] = {0: 3.0}
-    assert run._law("start")[0] == 3.0
-
-
 def test_in_a_process_of_its_own(monkeypatch):
     """Without a GPU it ends at once; an error in it is told."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -173,23 +164,13 @@ def test_in_a_process_of_its_own(monkeypatch):
         planning.measure(Shape(1000, 8, 8, 1), gpu=True, cores=1)
 
 
-@pytest.mark.parametrize(
-    ("rows", "dims", "message"),
-    [(9, 8, "rows=9: 5 folds"), (100.5, 8, "rows=100.5"), (100, 0, "x_dim"), (100, (8,), "dims=")],
-)
-def test_bad_arguments(asked, rows, dims, message):
-    with pytest.raises(InputError, match=message):
-        plan(rows, dims)
-
-
-def test_words():
-    seconds = (0.51, 45, 150, 7200, 4e6, 1e9)
-    words = ("0.5 s", "45 s", "2.5 min", "2.0 h", "46 days", "32 years")
-    assert tuple(map(duration, seconds)) == words
+def test_words_help_and_bad_arguments(asked):
+    words = ["0.5 s", "45 s", "2.5 min", "2.0 h", "46 days", "32 years"]
+    assert [*map(duration, (0.51, 45, 150, 7200, 4e6, 1e9))] == words
     assert (size(0.52), size(41.2), size(21_504)) == ("0.5 GiB", "41 GiB", "21 TiB")
-
-
-def test_help_does_not_import_torch():
+    wrong = {(9, 8): "rows=9: 5", (100.5, 8): "rows=100.5", (100, 0): "x_dim", (100, (8,)): "dims="}
+    for sizes, message in wrong.items():
+        refused(message, plan, *sizes)
     code = (
         "import sys; from pointdep.cli.app import run; run(['plan', '--help']); "
         "import pointdep; pointdep.plan; "

@@ -1,6 +1,4 @@
-"""PMI as columns for another model: without leakage, named, in tables, in pipelines."""
-
-from __future__ import annotations
+"""PMI as columns for another model: without leakage, named; estimators in scikit-learn's tools."""
 
 import warnings
 
@@ -11,13 +9,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, RepeatedKFold, ShuffleSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, RepeatedKFold, ShuffleSplit
+from sklearn.model_selection import cross_val_score as scores_of
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from estimators.pointwise.helpers import FAULTY_CHECKS, pairs, small
-from pointdep import InputError, PMIFeatures
+from pointdep import InputError, PMIFeatures, mi_scorer
+from refusals import refused
 
 X, Y = pairs(80)
 LABELS = np.where(X[:, 0] > 0, "right", "left")
@@ -38,8 +38,7 @@ class TestValues:
         found = made.transform(new)
         np.testing.assert_array_equal(found[:, :2], new)
         np.testing.assert_allclose(found[:, 2:], expected, rtol=1e-6)
-        assert list(made.classes_) == ["left", "right"]
-        assert made.anchor_rows_ is None
+        assert (list(made.classes_), made.anchor_rows_) == (["left", "right"], None)
 
     @pytest.mark.parametrize("cv", [3, RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)])
     def test_the_rows_of_the_fit_are_answered_out_of_fold(self, cv):
@@ -65,28 +64,20 @@ class TestValues:
         assert auc[1] > 0.75
 
 
-class TestAnchors:
-    def test_rows_that_are_spread_over_all(self):
-        y = X[:, 0] + 10.0 * np.repeat([0, 1, 2, 3], 20)
-        made = features(anchors=4).fit(X, y)
-        assert sorted(made.anchor_rows_ // 20) == [0, 1, 2, 3]
-        expected = made.estimator_.pmi_matrix(X, y[made.anchor_rows_])
-        np.testing.assert_allclose(made.transform(X)[:, 2:], expected, rtol=1e-5, atol=1e-6)
-
-    def test_more_anchors_than_values(self):
-        y = np.repeat([0.0, 1.5, 7.25], [30, 30, 20])
-        made = features(anchors=8, append=False).fit(X, y)
-        assert sorted(y[made.anchor_rows_]) == [0.0, 1.5, 7.25]
-
-    def test_given_ones(self):
-        made = features(anchors=Y[:5], append=False).fit(X, Y)
-        np.testing.assert_allclose(
-            made.transform(X), made.estimator_.pmi_matrix(X, Y[:5]), rtol=1e-6
-        )
-        assert list(made.get_feature_names_out()) == [f"pmi_{k}" for k in range(5)]
-
-    @pytest.mark.parametrize("anchors", [0, 2.5, Y[:, :2]])
-    def test_wrong_ones(self, anchors):
+def test_rows_that_are_spread_over_all_or_given():
+    y = X[:, 0] + 10.0 * np.repeat([0, 1, 2, 3], 20)
+    made = features(anchors=4).fit(X, y)
+    assert sorted(made.anchor_rows_ // 20) == [0, 1, 2, 3]
+    expected = made.estimator_.pmi_matrix(X, y[made.anchor_rows_])
+    np.testing.assert_allclose(made.transform(X)[:, 2:], expected, rtol=1e-5, atol=1e-6)
+    y = np.repeat([0.0, 1.5, 7.25], [30, 30, 20])
+    made = features(anchors=8, append=False).fit(X, y)
+    assert sorted(y[made.anchor_rows_]) == [0.0, 1.5, 7.25]
+    made = features(anchors=Y[:5], append=False).fit(X, Y)
+    expected = made.estimator_.pmi_matrix(X, Y[:5])
+    np.testing.assert_allclose(made.transform(X), expected, rtol=1e-6)
+    assert list(made.get_feature_names_out()) == [f"pmi_{k}" for k in range(5)]
+    for anchors in (0, 2.5, Y[:, :2]):
         with pytest.raises(InputError):
             features(anchors=anchors).fit(X, Y)
 
@@ -94,27 +85,30 @@ class TestAnchors:
 class TestTables:
     TABLE = pd.DataFrame({"a": X[:, 0], "kind": LABELS}, index=np.arange(80) + 5)
 
-    def test_a_pandas_table_keeps_its_types(self):
+    def test_a_table_keeps_its_types(self):
         made = features().set_output(transform="pandas")
         found = made.fit_transform(self.TABLE, LABELS)
         assert list(found) == ["a", "kind", "pmi_left", "pmi_right"]
         assert list(found) == list(made.get_feature_names_out())
         assert found.index.equals(self.TABLE.index)
         pd.testing.assert_frame_equal(found[["a", "kind"]], self.TABLE)
+        made = features().set_output(transform="polars")
+        found = made.fit_transform(pl.from_pandas(self.TABLE), LABELS)
+        assert found.columns == ["a", "kind", "pmi_left", "pmi_right"]
+        assert found["kind"].to_list() == list(LABELS)
 
-    def test_numbers_become_a_table_where_asked(self):
+    def test_names_of_columns(self):
         made = features().set_output(transform="pandas").fit(X, LABELS)
         assert list(made.transform(X)) == ["x0", "x1", "pmi_left", "pmi_right"]
         made.set_output(transform="polars")
         assert made.transform(X).columns == ["x0", "x1", "pmi_left", "pmi_right"]
         nameless = make_pipeline(features(), LogisticRegression()).fit(pd.DataFrame(X), LABELS)
         assert nameless[:1].transform(pd.DataFrame(X)).shape == (80, 4)
-
-    def test_a_polars_table(self):
-        made = features().set_output(transform="polars")
-        found = made.fit_transform(pl.from_pandas(self.TABLE), LABELS)
-        assert found.columns == ["a", "kind", "pmi_left", "pmi_right"]
-        assert found["kind"].to_list() == list(LABELS)
+        table = self.TABLE.rename(columns={"a": "pmi_left"})
+        with pytest.raises(InputError, match=r"X has a column 'pmi_left'.*append=False"):
+            features(max_epochs=1).fit(table, LABELS)
+        found = features(max_epochs=1, append=False).fit(table, LABELS).transform(table)
+        assert list(found) == ["pmi_left", "pmi_right"]
 
     @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
     def test_a_table_stays_one_with_and_without_its_columns(self, library):
@@ -129,43 +123,29 @@ class TestTables:
         if library is pd.DataFrame:
             assert found.index.equals(self.TABLE.index)
 
-    def test_a_column_with_a_name_of_ours(self):
-        table = self.TABLE.rename(columns={"a": "pmi_left"})
-        with pytest.raises(InputError, match=r"X has a column 'pmi_left'.*append=False"):
-            features(max_epochs=1).fit(table, LABELS)
-        found = features(max_epochs=1, append=False).fit(table, LABELS).transform(table)
-        assert list(found) == ["pmi_left", "pmi_right"]
-
 
 class TestInPipelines:
     def test_a_classifier_learns_from_them(self):
         """A ring: no linear model sees it, PMI does."""
-        random = np.random.default_rng(1)
-        x = random.standard_normal((200, 2))
+        x = np.random.default_rng(1).standard_normal((200, 2))
         labels = np.square(x).sum(1) > 1.4
-        made = make_pipeline(
-            StandardScaler(),
-            PMIFeatures(small(hidden=(32,), max_epochs=60), append=False, progress=False),
-            LogisticRegression(),
-        )
-        alone = cross_val_score(LogisticRegression(), x, labels, cv=2).mean()
-        assert cross_val_score(made, x, labels, cv=2).mean() > alone + 0.15
+        columns = features(hidden=(32,), max_epochs=60, append=False)
+        made = make_pipeline(StandardScaler(), columns, LogisticRegression())
+        alone = scores_of(LogisticRegression(), x, labels, cv=2).mean()
+        assert scores_of(made, x, labels, cv=2).mean() > alone + 0.15
 
-    def test_its_options_are_searched(self):
+    def test_its_options_are_searched_and_refused(self):
         made = make_pipeline(features(max_epochs=2), LogisticRegression())
         grid = {"pmifeatures__append": [True, False], "pmifeatures__estimator__hidden": [(4,)]}
         search = GridSearchCV(made, grid, cv=2).fit(X, LABELS)
         assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-    def test_what_is_refused(self):
         for message, made, y in (
             ("folds=1", features(folds=1), LABELS),
             ("row .* every network", features(cv=ShuffleSplit(1, random_state=0)), LABELS),
             ("must be a PointwiseDependency", PMIFeatures(LogisticRegression()), LABELS),
             ("target y is None", features(), None),
         ):
-            with pytest.raises(InputError, match=message):
-                made.fit_transform(X, y)
+            refused(message, made.fit_transform, X, y)
 
 
 EXPECTED_FAILURES = {
@@ -179,10 +159,46 @@ def test_the_checks_of_scikit_learn():
     made = PMIFeatures(small(folds=3, max_epochs=1, hidden=(4,)), anchors=2, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = check_estimator(
-            made, expected_failed_checks=EXPECTED_FAILURES, on_skip=None, on_fail=None
-        )
+        allowed = {"expected_failed_checks": EXPECTED_FAILURES, "on_skip": None, "on_fail": None}
+        results = check_estimator(made, **allowed)
     assert len(results) > 40
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     assert set(failed) == FAULTY_CHECKS, failed
     assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(EXPECTED_FAILURES)
+
+
+@pytest.mark.parametrize("y", [Y, Y[:, 0], np.where(Y[:, 0] > 0, "up", "down")])
+def test_cross_val_score_by_hand(y):
+    """y of two dimensions, of one, and of labels; each part is scored by a fit on the others."""
+    cv = KFold(2)
+    found = scores_of(small(), X, y, cv=cv)
+    expected = [small().fit(X[a], y[a]).score(X[b], y[b]) for a, b in cv.split(X)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_pipeline_ends_in_an_estimator():
+    made = make_pipeline(PolynomialFeatures(2, include_bias=False), small())
+    made.fit(X, Y)
+    steps = PolynomialFeatures(2, include_bias=False).fit_transform(X)
+    by_hand = small().fit(steps, Y)
+    assert made.score(X, Y) == by_hand.score(steps, Y)
+    assert made[-1].mutual_information() == by_hand.mutual_information()
+
+
+def test_a_grid_over_a_pipeline():
+    made = make_pipeline(StandardScaler(), small(max_epochs=2))
+    grid = {"pointwisedependency__hidden": [(4,), (8,)]}
+    scoring = {"loss": lambda m, a, b: m.score(a, b), "mi": mi_scorer}
+    search = GridSearchCV(made, grid, cv=2, scoring=scoring, refit="loss").fit(X, Y)
+    assert np.isfinite(search.cv_results_["mean_test_mi"]).all()
+    best = search.cv_results_["mean_test_loss"].argmax()
+    assert search.best_params_ == search.cv_results_["params"][best]
+
+
+def test_groups_and_parameters():
+    groups = np.arange(80) // 4
+    found = scores_of(small(), X, Y, groups=groups, cv=GroupKFold(2))
+    train, test = next(GroupKFold(2).split(X, Y, groups))
+    assert found[0] == pytest.approx(small().fit(X[train], Y[train]).score(X[test], Y[test]))
+    made = clone(small(hidden=(5,)).set_params(method="js", folds=3))
+    assert made.get_params() == {**small().get_params(), "hidden": (5,), "method": "js", "folds": 3}

@@ -1,7 +1,5 @@
 """Mutual information of columns and as a score, against closed forms and scikit-learn."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -17,16 +15,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import pointdep
 from estimators.pointwise.helpers import small
-from pointdep import (
-    ClassicalDependency,
-    ConditionalDependency,
-    FitWarning,
-    InputError,
-    PointwiseDependency,
-    mi_scorer,
-    mutual_information_features,
-)
+from pointdep import ClassicalDependency, InputError, mi_scorer, mutual_information_features
+from refusals import refused
 
 CCA = ClassicalDependency("cca", random_state=0, progress=False)
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
@@ -41,8 +33,7 @@ def draw(rows=1500, seed=0):
 
     def truth(columns):
         inside = np.square(weights[list(columns)]).sum()
-        whole = np.square(weights).sum() + 1
-        return -0.5 * np.log(1 - inside / whole)
+        return -0.5 * np.log(1 - inside / (np.square(weights).sum() + 1))
 
     return x, y, truth
 
@@ -51,18 +42,15 @@ X, Y, TRUTH = draw()
 TABLE = pd.DataFrame(X, columns=["a", "b", "c", "d"])
 
 
-@pytest.mark.parametrize("estimator", [CCA, KSG])
-def test_single_columns(estimator):
-    found = mutual_information_features(X, Y, estimator=estimator)
-    expected = [TRUTH([k]) for k in range(4)]
-    np.testing.assert_allclose(found, expected, atol=0.06)
-    assert list(np.argsort(found)) == [2, 3, 1, 0]
-    assert (found >= 0).all()
-    if estimator is KSG:
-        np.testing.assert_allclose(found, mutual_info_regression(X, Y, random_state=0), atol=0.05)
-
-
-def test_groups_of_columns():
+def test_columns_and_groups_of_them():
+    for estimator in (CCA, KSG):
+        found = mutual_information_features(X, Y, estimator=estimator)
+        np.testing.assert_allclose(found, [TRUTH([k]) for k in range(4)], atol=0.06)
+        assert list(np.argsort(found)) == [2, 3, 1, 0]
+        assert (found >= 0).all()
+        if estimator is KSG:
+            theirs = mutual_info_regression(X, Y, random_state=0)
+            np.testing.assert_allclose(found, theirs, atol=0.05)
     groups = [[0, 1], [2, 3], [0, 1, 2, 3]]
     found = mutual_information_features(X, Y, columns=groups, estimator=CCA)
     np.testing.assert_allclose(found, [TRUTH(group) for group in groups], atol=0.06)
@@ -71,37 +59,30 @@ def test_groups_of_columns():
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 def test_the_default_is_the_network():
     """Columns that tell something only together: the product of their signs."""
-    random = np.random.default_rng(0)
-    x = random.standard_normal((600, 3))
+    x = np.random.default_rng(0).standard_normal((600, 3))
     y = np.sign(x[:, 0] * x[:, 1]).astype(int)
-    found = mutual_information_features(
-        x, y, columns=[0, [0, 1], 2], estimator=small(hidden=(32,), max_epochs=60, critic="auto")
-    )
+    network = small(hidden=(32,), max_epochs=60, critic="auto")
+    found = mutual_information_features(x, y, columns=[0, [0, 1], 2], estimator=network)
     assert found[1] > 0.4  # of log 2
     assert max(found[0], found[2]) < 0.05
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [["a", ["b", "d"]], {"one": "a", "two": ["b", "d"]}, [0, (1, 3)], [np.int64(0), [1, 3]]],
-)
-def test_names_and_numbers(columns):
-    tables = [TABLE, pl.from_pandas(TABLE)]
-    if not isinstance(columns, dict) and not isinstance(columns[0], str):
-        tables += [X, torch.from_numpy(X), X.tolist()]
+def test_names_and_numbers_of_columns():
+    named = [TABLE, pl.from_pandas(TABLE)]
+    numbered = [*named, X, torch.from_numpy(X), X.tolist()]
     expected = mutual_information_features(X, Y, columns=[[0], [1, 3]], estimator=CCA)
-    for table in tables:
-        found = mutual_information_features(table, Y, columns=columns, estimator=CCA)
-        np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]],
-)
-def test_columns_that_are_not_there(columns):
-    with pytest.raises(InputError, match="columns"):
-        mutual_information_features(TABLE, Y, columns=columns, estimator=CCA)
+    for columns, tables in (
+        (["a", ["b", "d"]], named),
+        ({"one": "a", "two": ["b", "d"]}, named),
+        ([0, (1, 3)], numbered),
+        ([np.int64(0), [1, 3]], numbered),
+    ):
+        for table in tables:
+            found = mutual_information_features(table, Y, columns=columns, estimator=CCA)
+            np.testing.assert_array_equal(found, expected)
+    wrong = ["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]
+    for columns in wrong:
+        refused("columns", mutual_information_features, TABLE, Y, columns=columns, estimator=CCA)
 
 
 def test_the_type_of_y_says_whether_it_is_classes():
@@ -111,31 +92,23 @@ def test_the_type_of_y_says_whether_it_is_classes():
     for y in (labels, labels.astype(str)):
         found = mutual_information_features(x, y, estimator=KSG)
         np.testing.assert_allclose(found, [np.log(2), 0.0], atol=0.1)
-    with pytest.raises(InputError, match="discrete_y=True"):
-        mutual_information_features(x, labels.astype(float), estimator=KSG)
+    refused("discrete_y=True", mutual_information_features, x, labels.astype(float), estimator=KSG)
 
 
-def test_selecting():
+def test_selecting_warnings_and_what_is_refused():
     x = np.column_stack([X, np.full(len(X), 3.0)])  # a constant tells nothing
     chosen = SelectKBest(partial(mutual_information_features, estimator=CCA), k=2).fit(x, Y)
     assert list(chosen.get_support()) == [True, True, False, False, False]
     assert chosen.scores_[4] == 0.0
-
-
-def test_a_warning_names_the_columns():
-    with pytest.warns(FitWarning, match=r"column\(s\) 1: .*still"):
-        mutual_information_features(X[:100], Y[:100], columns=[1], estimator=small(max_epochs=1))
-
-
-def test_what_is_refused():
-    for wrong in (SelectKBest(), PointwiseDependency, ConditionalDependency()):
+    for wrong in (SelectKBest(), pointdep.PointwiseDependency, pointdep.ConditionalDependency()):
         with pytest.raises(InputError, match=r"estimator=.* must be a PointwiseDependency"):
             mutual_information_features(X, Y, estimator=wrong)
-    with pytest.raises(InputError, match="X must be"):
-        mutual_information_features(Y, Y)
+    refused("X must be", mutual_information_features, Y, Y)
     with pytest.raises(InputError, match="sparse") as caught:
         mutual_information_features(csr_array(X), Y, estimator=CCA)
     assert isinstance(caught.value, TypeError)
+    with pytest.warns(pointdep.FitWarning, match=r"column\(s\) 1: .*still"):
+        mutual_information_features(X[:100], Y[:100], columns=[1], estimator=small(max_epochs=1))
 
 
 @settings(max_examples=15, deadline=None)
@@ -154,8 +127,7 @@ def test_mutual_information_as_a_score():
     found = cross_val_score(CCA, x, y, cv=3, scoring=mi_scorer)
     assert found.mean() == pytest.approx(-np.log(0.6), abs=0.1)
     piped = make_pipeline(StandardScaler(), CCA)
-    np.testing.assert_allclose(
-        cross_val_score(piped, x, y, cv=3, scoring=mi_scorer), found, rtol=1e-6
-    )
+    again = cross_val_score(piped, x, y, cv=3, scoring=mi_scorer)
+    np.testing.assert_allclose(again, found, rtol=1e-6)
     alone = cross_val_score(make_pipeline(CCA), x, y, cv=3, scoring=mi_scorer)
     np.testing.assert_array_equal(alone, found)
