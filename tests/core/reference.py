@@ -3,8 +3,6 @@
 They share no code with the library: floats, the `math` module and the equations of Table 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

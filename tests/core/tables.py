@@ -1,7 +1,5 @@
 """Finite joint distributions, of which every quantity is known exactly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product as tuples

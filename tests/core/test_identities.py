@@ -86,10 +86,7 @@ IDENTITIES = {
         1.0 + mean(j, s) - mean(m, s.exp()),
     ),
     "drf": lambda s, j, m, w: (o.drf(s, **w), mean(j, s) - mean(m, s**2) / 2),
-    "smile, clipped wide, is dv": lambda s, j, m, w: (
-        o.smile_bound(s, tau=11, **w),
-        o.dv(s, **w),
-    ),
+    "smile, clipped wide, is dv": lambda s, j, m, w: (o.smile_bound(s, tau=11, **w), o.dv(s, **w)),
     "dm2 is dv and the log mean it holds down": lambda s, j, m, w: (
         o.dm2(s, eta=0.7, **w),
         o.dv(s, **w) + mean(m, s.exp()).log() - 0.7 * mean(m, s.exp()).log() ** 2,

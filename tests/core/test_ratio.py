@@ -28,9 +28,7 @@ def test_as_one_replica_after_another(keys):
     methods, scores = [get_method(key) for key in keys], scores_of(len(keys)).requires_grad_()
     groups = MethodGroups(methods)
     found = groups.apply(lambda method, part: method.objective(part), scores)
-    alone = torch.stack(
-        [method.objective(part) for method, part in zip(methods, scores, strict=True)]
-    )
+    alone = torch.stack([m.objective(part) for m, part in zip(methods, scores, strict=True)])
     torch.testing.assert_close(found, alone)
     weights = torch.arange(1.0, len(keys) + 1, dtype=torch.float64)
     grad, wanted = (torch.autograd.grad(values, scores, weights)[0] for values in (found, alone))
