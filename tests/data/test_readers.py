@@ -1,9 +1,8 @@
 """Users' files: each format both ways, and one line for each thing that can be wrong."""
 
-from __future__ import annotations
-
 import os
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -68,12 +67,9 @@ def test_two_files(tmp_path, x_suffix, y_suffix):
     np.testing.assert_allclose(y, Y, rtol=1e-6)
 
 
-def test_npy_is_memory_mapped(good):
+def test_arrays_by_name_and_in_place(tmp_path, good):
     x, _ = read_pairs([good, good], x_columns=None, y_columns=None)
     assert isinstance(x, np.memmap)
-
-
-def test_arrays_by_name(tmp_path):
     np.savez(tmp_path / "one.npz", anything=X)
     save_file({"e": torch.from_numpy(Y).bfloat16()}, tmp_path / "b.safetensors")
     x, y = pairs(tmp_path / "one.npz", tmp_path / "b.safetensors")
@@ -159,10 +155,7 @@ def test_pickles_and_wrong_names(tmp_path, good):
 
 
 def test_permission_denied(good, monkeypatch):
-    def deny(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(np, "load", deny)
+    monkeypatch.setattr(np, "load", Mock(side_effect=PermissionError(13, "Permission denied")))
     bad("permission denied", good, good)
 
 
@@ -179,10 +172,7 @@ def test_permission_denied_by_the_system(tmp_path):
         ("5 2", "line 7: more rows than the 5"),
         ("7 2", "ends after 6 rows where line 1 promises 7"),
         ("6 9", "line 2: 2 numbers where line 1 promises 9"),
-        ("6", "line 1: a .vec file starts with"),
-        ("six 2", "line 1: a .vec file starts with"),
-        ("6 -2", "line 1: a .vec file starts with"),
-        ("0 2", "line 1: a .vec file starts with"),
+        *((header, "line 1: a .vec file starts with") for header in ("6", "six 2", "6 -2", "0 2")),
     ],
 )
 def test_vec_header_must_agree(tmp_path, header, message):

@@ -1,7 +1,5 @@
 """Rows on disk against the arrays they were written from, and shards that are no good."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Pairs read from disk in any order: nothing lost, nothing twice, rows side by side."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

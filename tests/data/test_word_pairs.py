@@ -1,7 +1,5 @@
 """Word vectors of sound and text: both layouts, and one line for each thing that can be wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
