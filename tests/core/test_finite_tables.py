@@ -93,9 +93,7 @@ def test_dm2_as_printed_is_high_by_one_over_two_eta(eta):
     assert corrected.inference(scores, **weights).item() == pytest.approx(POSITIVE.mi, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("table", "size"), [(POSITIVE, 2), (SMALL, 3)], ids=["batches of 2", "batches of 3"]
-)
+@pytest.mark.parametrize(("table", "size"), [(POSITIVE, 2), (SMALL, 3)], ids=["of 2", "of 3"])
 def test_cpc_over_all_batches(table, size):
     batches = all_batches(table, size)
     assert batches.probability.sum().item() == pytest.approx(1.0)

@@ -131,6 +131,12 @@ def test_sides_that_are_constant_or_determine_each_other_stay_finite():
     found = analyse(x, x @ np.diag([1.0, 2.0, 3.0]))
     assert 0.999 < float(found.correlations.min()) <= float(found.correlations.max()) < 1.0
     assert np.isfinite(log_ratio(found, x, x)).all()
+    # Categories that one row of 50 has: where it is left out, their columns do not vary.
+    x, y = population(50)
+    x = np.column_stack([x, np.eye(50)[:, :3]])
+    found = analyse(x, y)
+    assert torch.isfinite(found.x_weight).all()
+    assert np.abs(log_ratio(found, x, y)).max() < 50
 
 
 @settings(max_examples=25, deadline=None)
@@ -155,23 +161,12 @@ def test_rows_of_one_group_are_left_out_together():
     x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
     number = np.random.default_rng(0).permutation(np.arange(300) % 60)
     wanted = analyse(x, y)
-    found = canonical_correlations(
-        torch.from_numpy(x[number]), torch.from_numpy(y[number]), torch.from_numpy(number)
-    )
+    found = canonical_correlations(*map(torch.from_numpy, (x[number], y[number], number)))
     np.testing.assert_allclose(found.correlations, wanted.correlations, atol=1e-10)
     np.testing.assert_allclose(log_ratio(found, x, y), log_ratio(wanted, x, y), atol=1e-8)
     leaking = float(analyse(x[number], y[number]).correlations.sum())
     assert leaking > float(wanted.correlations.sum()) + 0.1
     assert leaking == pytest.approx(by_numpy(x, y).sum(), abs=0.2)
-
-
-def test_a_category_that_some_parts_never_see():
-    """One row of 50 has it: where that row is left out, its column does not vary."""
-    x, y = population(50)
-    x = np.column_stack([x, np.eye(50)[:, :3]])
-    found = analyse(x, y)
-    assert torch.isfinite(found.x_weight).all()
-    assert np.abs(log_ratio(found, x, y)).max() < 50
 
 
 # Canonical analysis by sums, against that of the rows themselves.
@@ -220,7 +215,7 @@ def test_one_part_alone_has_nothing_left_out():
 CORRELATIONS = torch.tensor([0.9, -0.5, 0.1, 0.0], dtype=torch.float64)
 
 
-def test_log_ratio_in_canonical_coordinates():
+def test_log_ratio_and_mutual_information_in_canonical_coordinates():
     u, v = 2 * np.random.default_rng(0).standard_normal((2, 50, 4))
     one, cross = np.eye(4), np.diag(CORRELATIONS.numpy())
     joint = multivariate_normal(cov=np.block([[one, cross], [cross, one]]))
@@ -228,6 +223,12 @@ def test_log_ratio_in_canonical_coordinates():
     expected = joint.logpdf(np.hstack([u, v])) - alone.logpdf(u) - alone.logpdf(v)
     got = gaussian_log_ratio(torch.from_numpy(u), torch.from_numpy(v), CORRELATIONS)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10, atol=1e-10)
+    expected = -0.5 * sum(math.log(1 - r * r) for r in CORRELATIONS.tolist())
+    assert linear.gaussian_mutual_information(CORRELATIONS).item() == pytest.approx(expected)
+    twenty = torch.full((20,), math.sqrt(1 - math.exp(-0.2)), dtype=torch.float64)
+    assert linear.gaussian_mutual_information(twenty).item() == pytest.approx(2.0)
+    small = torch.tensor([1e-4])
+    assert linear.gaussian_mutual_information(small).item() == pytest.approx(5e-9, rel=1e-4)
 
 
 def test_log_ratio_of_correlated_blocks_by_whitening():
@@ -268,12 +269,3 @@ def test_terms_make_the_log_ratio_of_all_pairs(lead):
     for r, i, j in itertools.product(range(2), range(3), range(5)):
         wanted = gaussian_log_ratio(u[r, ..., i, :], v[r, ..., j, :], correlations[r])
         torch.testing.assert_close(got[r, ..., i, j], wanted)
-
-
-def test_mutual_information():
-    expected = -0.5 * sum(math.log(1 - r * r) for r in CORRELATIONS.tolist())
-    assert linear.gaussian_mutual_information(CORRELATIONS).item() == pytest.approx(expected)
-    twenty = torch.full((20,), math.sqrt(1 - math.exp(-0.2)), dtype=torch.float64)
-    assert linear.gaussian_mutual_information(twenty).item() == pytest.approx(2.0)
-    small = torch.tensor([1e-4])
-    assert linear.gaussian_mutual_information(small).item() == pytest.approx(5e-9, rel=1e-4)

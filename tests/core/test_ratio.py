@@ -15,7 +15,6 @@ ORDERS = {
     "not evenly spaced": ["pc", "pc", "dv", "pc", "cpc", "dv", "dv", "pc"],
     "a method comes back once": ["dv", "pc", "pc", "dv"],
 }
-every_order = pytest.mark.parametrize("keys", ORDERS.values(), ids=ORDERS)
 
 
 def scores_of(replicas):
@@ -23,7 +22,7 @@ def scores_of(replicas):
     return torch.randn(replicas, 5, 5, generator=generator, dtype=torch.float64)
 
 
-@every_order
+@pytest.mark.parametrize("keys", ORDERS.values(), ids=ORDERS)
 def test_as_one_replica_after_another(keys):
     methods, scores = [get_method(key) for key in keys], scores_of(len(keys)).requires_grad_()
     groups = MethodGroups(methods)
@@ -35,19 +34,14 @@ def test_as_one_replica_after_another(keys):
     torch.testing.assert_close(grad, wanted)
     # A second time, as an engine does.
     assert torch.equal(groups.apply(lambda method, part: method.objective(part), scores), found)
-
-
-@every_order
-def test_each_method_is_asked_once_for_its_own_replicas(keys):
-    seen = []
+    # Each method is asked once, for its own replicas.
+    seen, values = [], torch.arange(2.0 * len(keys)).view(-1, 2)
 
     def record(method, part):
         seen.append((method.key, part[:, 0].tolist()))
         return part
 
-    values = torch.arange(2.0 * len(keys)).view(-1, 2)
-    found = MethodGroups([get_method(key) for key in keys]).apply(record, values)
-    assert torch.equal(found, values)
+    assert torch.equal(groups.apply(record, values), values)
     assert seen == [
         (key, [2.0 * row for row, other in enumerate(keys) if other == key])
         for key in dict.fromkeys(keys)

@@ -73,25 +73,18 @@ def test_equations(read_out, by_hand):
     torch.testing.assert_close(read_out(scores), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("floor", [1e-4, 1e-2])
-def test_drf_floor(floor):
-    below = torch.tensor([-3.0, 0.0, floor / 2], dtype=torch.float64)
-    assert readouts.drf(below, floor=floor).tolist() == pytest.approx([math.log(floor)] * 3)
-    above = torch.tensor([2 * floor], dtype=torch.float64)
-    assert readouts.drf(above, floor=floor).item() == pytest.approx(math.log(2 * floor))
-
-
-@pytest.mark.parametrize("alpha", [0.01, 0.3, 0.9])
-def test_relative_drf_ceiling(alpha):
-    """At s = 1/alpha the ratio is infinite; it is held at 1/floor."""
-    scores = torch.tensor([1 / alpha, 1 / alpha + 1, 1e6], dtype=torch.float64)
-    read = readouts.drf(scores, alpha=alpha, floor=1e-3)
-    assert read.tolist() == pytest.approx([math.log(1e3)] * 3, abs=1e-6)
-    large = torch.tensor([50.0, 700.0], dtype=torch.float64)
-    assert readouts.drf_inverse(large, alpha=alpha).tolist() == pytest.approx([1 / alpha] * 2)
-
-
-def test_rpc_limits():
+def test_limits():
+    """At s = 1/alpha the relative ratio is infinite; it is held at 1/floor."""
+    for floor in (1e-4, 1e-2):
+        scores = torch.tensor([-3.0, 0.0, floor / 2, 2 * floor], dtype=torch.float64)
+        wanted = [math.log(floor)] * 3 + [math.log(2 * floor)]
+        assert readouts.drf(scores, floor=floor).tolist() == pytest.approx(wanted)
+    for alpha in (0.01, 0.3, 0.9):
+        scores = torch.tensor([1 / alpha, 1 / alpha + 1, 1e6], dtype=torch.float64)
+        read = readouts.drf(scores, alpha=alpha, floor=1e-3)
+        assert read.tolist() == pytest.approx([math.log(1e3)] * 3, abs=1e-6)
+        large = torch.tensor([50.0, 700.0], dtype=torch.float64)
+        assert readouts.drf_inverse(large, alpha=alpha).tolist() == pytest.approx([1 / alpha] * 2)
     scores = torch.tensor([-1e6, -1.0, 200.0, 1e6], dtype=torch.float64)
     read = readouts.rpc(scores, floor=1e-3)
     assert read.tolist() == pytest.approx([math.log(1e-3)] * 2 + [math.log(1e3)] * 2, abs=1e-6)

@@ -46,16 +46,14 @@ class TestStandardizer:
         torch.testing.assert_close(standardizer.select([1])(x[None])[0], both[1])
         torch.testing.assert_close(standardizer.select([1, 0])(torch.stack([x, x])), both.flip(0))
 
-    def test_other_columns_stay_as_they_are(self):
+    def test_other_columns_and_spreads_stay_as_they_are(self):
         rows, standardizer = scaled(50), Standardizer(1, 3)
         rows[:, 1] = 4.0
         standardizer.fit_replica(0, rows, torch.tensor([True, True, False]))
         out = standardizer(rows[None])[0]
         torch.testing.assert_close(out[:, 1:], rows[:, 1:])
         assert out[:, 0].mean().abs() < 1e-3
-
-    def test_large_offset_keeps_its_spread(self):
-        """Statistics are in float64: at 1e6 a spread of 1 is lost in float32."""
+        # Statistics are in float64: at 1e6 a spread of 1 is lost in float32.
         rows = (1e6 + torch.randn(1000, 1, generator=torch.Generator().manual_seed(0))).float()
         standardizer = Standardizer(1, 1)
         standardizer.fit_replica(0, rows, torch.ones(1, dtype=torch.bool))
@@ -169,15 +167,14 @@ class TestRankMap:
 
 
 class TestCanonicalMap:
-    def test_unfitted_it_keeps_the_columns(self):
+    def test_by_hand(self):
+        """Unfitted it keeps the columns."""
         x = draw(2, 5, 3)
         out = CanonicalMap(2, 3).double()(x)
         assert out.shape == (2, 5, CanonicalMap.out_dim(3))
         torch.testing.assert_close(out[..., :3], x)
         assert out[..., 3:5].all()
         assert not out[..., 5:].any()
-
-    def test_by_hand(self):
         x, weight, mean = 2 * draw(1, 6, 3), draw(3, 2, seed=3), draw(3, seed=4)
         x[0, 5, 1] = 60.0  # far out: the measures of size stop growing
         made = CanonicalMap(1, 3).double()

@@ -8,15 +8,15 @@ import torch
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.critics.auto import ResidualCritic, TowersCritic
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
-from pointdep.errors import InputError
+from refusals import refused
 
 from .kinds import KINDS, X_DIM, Y_DIM, build, draw, x_dim, y_dim
 
 R = 3
 
 
-def canonical_sides(rows=6, others=6):
-    return draw(R, rows, x_dim("auto"), seed=1), draw(R, others, y_dim("auto"), seed=2)
+def sides(rows=6, others=6, kind="auto, wide"):
+    return draw(R, rows, x_dim(kind), seed=1), draw(R, others, y_dim(kind), seed=2)
 
 
 def silenced():
@@ -29,7 +29,7 @@ class TestResidual:
     """The closed form, and a perceptron beside it."""
 
     def test_silenced_it_is_the_gaussian_log_ratio(self):
-        critic, (x, y) = silenced(), canonical_sides(6, 6)
+        critic, (x, y) = silenced(), sides(kind="auto")
         k = min(X_DIM, Y_DIM)
         matrix, pairs = critic.matrix(x, y), critic.pairs(x, y)
         for r, i, j in itertools.product(range(R), range(6), range(6)):
@@ -39,7 +39,7 @@ class TestResidual:
         torch.testing.assert_close(critic.closed_form(x, y), matrix)
 
     def test_what_the_network_says_is_added(self):
-        loud, quiet, (x, y) = build("auto", R), silenced(), canonical_sides(4, 5)
+        loud, quiet, (x, y) = build("auto", R), silenced(), sides(4, 5, "auto")
         assert loud.net.matrix(x, y).abs().min() > 0
         torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))
         wanted = loud.net.pairs(x, y[:, :4])
@@ -49,7 +49,7 @@ class TestResidual:
         critic = ResidualCritic(2, X_DIM, Y_DIM, hidden=(8, 6)).double()
         critic.correlations += 0.5
         critic.reset(replica_generators(5, 2))
-        x, y = canonical_sides()
+        x, y = sides(kind="auto")
         torch.testing.assert_close(critic.matrix(x[:2], y[:2]), critic.closed_form(x[:2], y[:2]))
         first, other = critic.net.x_half.first.weight
         assert first.any()
@@ -60,7 +60,7 @@ class TestResidual:
         assert critic.informed
 
     def test_only_the_network_is_trained(self):
-        critic, (x, y) = build("auto", R), canonical_sides()
+        critic, (x, y) = build("auto", R), sides(kind="auto")
         assert all(name.startswith("net.") for name, _ in critic.named_parameters())
         x.requires_grad_()
         critic.matrix(x, y).square().sum().backward()
@@ -72,10 +72,6 @@ class TestResidual:
         critic.matrix(x, y).square().sum().backward()
         assert critic.net.rest.layers[-1].weight.grad.any()
         assert not critic.net.x_half.first.weight.grad.any()
-
-
-def sides(rows=6, others=6):
-    return draw(R, rows, X_DIM, seed=1), draw(R, others, Y_DIM, seed=2)
 
 
 def gaussian_matrix(critic, x, y):
@@ -202,8 +198,7 @@ def test_built_by_name():
     assert isinstance(wide, TowersCritic)
     assert wide.towers.embed_x(torch.zeros(2, 3, 30)).shape == (2, 3, 5)
     assert (wide.x_weight.shape, wide.y_weight.shape) == ((2, 30, 30), (2, 40, 30))
-    with pytest.raises(InputError, match="hidden='wide'"):
-        build_critic("auto", 2, 4, 3, hidden="wide")
+    refused("hidden='wide'", build_critic, "auto", 2, 4, 3, hidden="wide")
 
 
 @pytest.mark.parametrize("kind", ["auto", "auto, wide"])
@@ -212,5 +207,5 @@ def test_all_of_it_is_saved(kind):
     for buffer in again.buffers():
         buffer.zero_()
     again.load_state_dict(critic.state_dict())
-    x, y = draw(R, 6, x_dim(kind), seed=1), draw(R, 6, y_dim(kind), seed=2)
+    x, y = sides(kind=kind)
     assert torch.equal(again.matrix(x, y), critic.matrix(x, y))

@@ -30,11 +30,7 @@ def test_matrix_is_the_loop_over_single_pairs(kind):
     for i, j in itertools.product(range(4), range(7)):
         one = critic.pairs(x[:, i : i + 1], y[:, j : j + 1])
         torch.testing.assert_close(matrix[:, i, j], one[:, 0])
-
-
-@every_kind
-def test_blocks_give_the_same_matrix(kind):
-    critic = build(kind, R)
+    # Blocks give the same matrix.
     x, y = draw(R, 7, x_dim(kind), seed=5), draw(R, 11, y_dim(kind), seed=6)
     for budget in (1, 5, 37, 500, 1 << 24):
         blocks = critic.matrix_in_blocks(x, y, budget * critic.cell_width())
@@ -83,11 +79,7 @@ def test_four_dimensional_input(kind):
     assert grouped.shape == (R, 2, 4, 6)
     for g in range(2):
         torch.testing.assert_close(grouped[:, g], critic.matrix(x[:, g], y[:, g]))
-
-
-@every_kind
-def test_inputs_need_not_be_contiguous(kind):
-    critic = build(kind, R)
+    # Nor need inputs be contiguous.
     x = draw(x_dim(kind), 5, R, seed=13).permute(2, 1, 0)
     y = draw(y_dim(kind), 5, R, seed=14).permute(2, 1, 0)
     assert not x.is_contiguous()
@@ -157,16 +149,13 @@ def test_scores_rise_by_exactly_the_amounts(kind):
     torch.testing.assert_close(critic.pairs(x, y[:, :4]), pairs)
 
 
-def test_mistakes():
+def test_names_offered_to_the_user_and_mistakes():
+    assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")
     with pytest.raises(ValueError, match="zip"):
         KINDS["concat"](3).reset([torch.Generator()])
     for call in (Critic(2).pairs, Critic(2).matrix):
         with pytest.raises(NotImplementedError):
             call(draw(2, 3, 3), draw(2, 3, 3))
-
-
-def test_names_offered_to_the_user():
-    assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")
 
 
 # Layers with one set of weights per replica.

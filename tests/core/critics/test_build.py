@@ -8,6 +8,7 @@ from torch import nn
 
 from pointdep.core.critics import EncoderCritic, ModuleCritic
 from pointdep.errors import InputError
+from refusals import refused
 
 from .kinds import MatrixNet, PairNet, build, draw, encoders
 
@@ -55,9 +56,7 @@ def test_own_matrix_is_used():
     torch.testing.assert_close(got, ModuleCritic(2, plain).matrix(x, y))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda x: torch.cat([x, x], -1), lambda x: x.sum()], ids=["vectors", "one number"]
-)
+@pytest.mark.parametrize("make", [lambda x: torch.cat([x, x], -1), lambda x: x.sum()])
 def test_scores_of_a_wrong_shape_are_refused(make):
     class Wrong(nn.Module):
         def forward(self, x, y):
@@ -65,8 +64,7 @@ def test_scores_of_a_wrong_shape_are_refused(make):
 
     critic = ModuleCritic(2, Wrong())
     for scores in (critic.pairs, critic.matrix):
-        with pytest.raises(InputError, match="one score per pair"):
-            scores(draw(2, 4, 3), draw(2, 4, 5))
+        refused("one score per pair", scores, draw(2, 4, 3), draw(2, 4, 5))
 
 
 def test_encoder_scores_are_inner_products():

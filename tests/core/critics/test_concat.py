@@ -54,7 +54,6 @@ def test_first_layer_is_scaled_by_both_inputs():
 
 # Replicas, rows of x, rows of y, units of the first layer and of the second.
 SHAPES = [(1, 4, 4, 5, 3), (3, 6, 6, 4, 7), (2, 5, 8, 6, 6), (4, 7, 2, 3, 5), (2, 1, 1, 1, 1)]
-every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 NAMES = ("hx", "hy", "weight", "bias", "last weight", "last bias")
 
 
@@ -98,8 +97,8 @@ def off(found, wanted):
 
 
 class TestAgainstAutograd:
-    @every_shape
-    def test_scores_and_all_gradients(self, shape):
+    @pytest.mark.parametrize("shape", SHAPES, ids=str)
+    def test_scores_and_all_gradients(self, shape, monkeypatch):
         tensors = make(shape)
         (scores, grads), (wanted_scores, wanted_grads) = both(tensors)
         assert scores.shape == shape[:3]
@@ -107,14 +106,11 @@ class TestAgainstAutograd:
         for name, tensor, found, wanted in zip(NAMES, tensors, grads, wanted_grads, strict=True):
             assert found.shape == tensor.shape
             torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10, msg=name)
-
-    @every_shape
-    def test_all_replicas_at_once(self, shape, monkeypatch):
-        """The way of a GPU, less its compiler."""
+        # All replicas at once: the way of a GPU, less its compiler.
         monkeypatch.setattr(concat, "_compiled", lambda function: function)
-        tensors, grad = make(shape), draw(*shape[:3], seed=9)
+        grad = draw(*shape[:3], seed=9)
         found = with_gradients(lambda *t: concat._AllAtOnce.apply(torch.float64, *t), tensors, grad)
-        wanted = with_gradients(plain, tensors, grad)
+        wanted = wanted_scores, wanted_grads
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
     @pytest.mark.parametrize("few", [1, 2, 3, 5, 9])
