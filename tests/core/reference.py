@@ -3,8 +3,6 @@
 They share no code with the library: floats, the `math` module and the equations of Table 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,11 +16,11 @@ Matrix = list[list[float]]
 
 def mean(scores: Matrix, weights: Matrix, function: Callable[[float], float] = float) -> float:
     total = weight = 0.0
-    for i in range(len(scores)):
-        for j in range(len(scores[i])):
-            if weights[i][j] > 0:
-                total += weights[i][j] * function(scores[i][j])
-                weight += weights[i][j]
+    for row, row_weights in zip(scores, weights, strict=True):
+        for score, w in zip(row, row_weights, strict=True):
+            if w > 0:
+                total += w * function(score)
+                weight += w
     return total / weight
 
 
@@ -117,21 +115,12 @@ class Case(NamedTuple):
         return self.reference(*matrices, **self.options)
 
 
+PLAIN = (cpc, nwj, js, dv, smile_bound, dm1, dm2, pc, drf, rpc, squared_loss_mi)
 CASES = {
-    "cpc": Case(objectives.cpc, cpc, {}),
-    "nwj": Case(objectives.nwj, nwj, {}),
-    "js": Case(objectives.js, js, {}),
-    "dv": Case(objectives.dv, dv, {}),
-    "smile_bound": Case(objectives.smile_bound, smile_bound, {}),
+    **{plain.__name__: Case(getattr(objectives, plain.__name__), plain, {}) for plain in PLAIN},
     "smile_bound_tau": Case(objectives.smile_bound, smile_bound, {"tau": 1.5}),
-    "dm1": Case(objectives.dm1, dm1, {}),
     "dm1_lam": Case(objectives.dm1, dm1, {"lam": 2.5}),
-    "dm2": Case(objectives.dm2, dm2, {}),
     "dm2_eta": Case(objectives.dm2, dm2, {"eta": 0.3}),
-    "pc": Case(objectives.pc, pc, {}),
-    "drf": Case(objectives.drf, drf, {}),
     "drf_alpha": Case(objectives.drf, drf, {"alpha": 0.3}),
-    "rpc": Case(objectives.rpc, rpc, {}),
     "rpc_options": Case(objectives.rpc, rpc, {"a": 0.7, "b": 0.2, "c": 1.3}),
-    "squared_loss_mi": Case(objectives.squared_loss_mi, squared_loss_mi, {}),
 }

@@ -1,7 +1,5 @@
 """Finite joint distributions, of which every quantity is known exactly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product as tuples
@@ -29,20 +27,15 @@ class Table(NamedTuple):
 def table_of(cells: np.ndarray) -> Table:
     """The table with these cells, up to their sum; cells: (x, y)."""
     p = cells / cells.sum()
-    rows, columns = p.shape
-    product = np.zeros_like(p)
-    log_ratio = np.full_like(p, -math.inf)
+    product, log_ratio = np.zeros_like(p), np.full_like(p, -math.inf)
     mi = smi = 0.0
-    for i in range(rows):
-        for j in range(columns):
-            product[i, j] = p[i, :].sum() * p[:, j].sum()
-            if p[i, j] > 0:
-                log_ratio[i, j] = math.log(p[i, j] / product[i, j])
-                mi += p[i, j] * log_ratio[i, j]
-            smi += product[i, j] * (p[i, j] / product[i, j] - 1) ** 2 / 2
-    return Table(
-        torch.from_numpy(p), torch.from_numpy(product), torch.from_numpy(log_ratio), mi, smi
-    )
+    for i, j in np.ndindex(p.shape):
+        product[i, j] = p[i, :].sum() * p[:, j].sum()
+        if p[i, j] > 0:
+            log_ratio[i, j] = math.log(p[i, j] / product[i, j])
+            mi += p[i, j] * log_ratio[i, j]
+        smi += product[i, j] * (p[i, j] / product[i, j] - 1) ** 2 / 2
+    return Table(*map(torch.from_numpy, (p, product, log_ratio)), mi, smi)
 
 
 def random_table(rows: int, columns: int, seed: int, spread: float = 1.0) -> Table:
@@ -62,15 +55,9 @@ ZERO = (2, 3)
 def maximise(value: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     """The argument that makes a smooth concave value largest, by L-BFGS from `start`."""
     scores = start.detach().clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [scores],
-        max_iter=300,
-        max_eval=600,
-        tolerance_grad=1e-9,
-        tolerance_change=0.0,
-        history_size=40,
-        line_search_fn="strong_wolfe",
-    )
+    limits = {"max_iter": 300, "max_eval": 600, "tolerance_grad": 1e-9, "tolerance_change": 0.0}
+    search = {"history_size": 40, "line_search_fn": "strong_wolfe"}
+    optimiser = torch.optim.LBFGS([scores], **limits, **search)
 
     def closure() -> Tensor:
         optimiser.zero_grad()
@@ -97,9 +84,6 @@ class Batches(NamedTuple):
 
 def all_batches(table: Table, size: int) -> Batches:
     """Batch b holds the pairs (x[b, i], y[b, i]), i < size."""
-    rows, columns = table.joint.shape
-    cells = list(tuples(range(rows), range(columns)))
-    chosen = torch.tensor(list(tuples(range(len(cells)), repeat=size)))
-    pairs = torch.tensor(cells)[chosen]
-    x, y = pairs[..., 0], pairs[..., 1]
+    cells = list(np.ndindex(*table.joint.shape))
+    x, y = torch.tensor(list(tuples(cells, repeat=size))).unbind(-1)
     return Batches(x, y, table.joint[x, y].prod(-1))

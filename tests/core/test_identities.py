@@ -43,23 +43,17 @@ def explicit(scores, weights):
     return eye, 1 - eye
 
 
-def cross_entropy_sum(logits, joint, product):
-    """PyTorch's cross-entropy, summed: J cells labelled 1, M cells labelled 0."""
-    labels = torch.stack([torch.ones_like(logits), torch.zeros_like(logits)])
-    weight = torch.stack([joint, product])
-    return binary_cross_entropy_with_logits(
-        torch.stack([logits, logits]), labels, weight=weight, reduction="sum"
-    )
-
-
 def mean(weights, values):
     return (weights * values).sum() / weights.sum()
 
 
 def classifier(s, j, m):
-    """Minus the mean cross-entropy over all cells."""
+    """Minus the mean of PyTorch's cross-entropy over all cells: J labelled 1, M labelled 0."""
     n_j, n_m = j.sum(), m.sum()
-    return -cross_entropy_sum(s - (n_m / n_j).log(), j, m) / (n_j + n_m)
+    logits = (s - (n_m / n_j).log()).expand(2, *s.shape)
+    labels, weight = torch.stack([torch.ones_like(s), torch.zeros_like(s)]), torch.stack([j, m])
+    loss = binary_cross_entropy_with_logits(logits, labels, weight=weight, reduction="sum")
+    return -loss / (n_j + n_m)
 
 
 def close(actual, expected):
@@ -86,10 +80,7 @@ IDENTITIES = {
         1.0 + mean(j, s) - mean(m, s.exp()),
     ),
     "drf": lambda s, j, m, w: (o.drf(s, **w), mean(j, s) - mean(m, s**2) / 2),
-    "smile, clipped wide, is dv": lambda s, j, m, w: (
-        o.smile_bound(s, tau=11, **w),
-        o.dv(s, **w),
-    ),
+    "smile, clipped wide, is dv": lambda s, j, m, w: (o.smile_bound(s, tau=11, **w), o.dv(s, **w)),
     "dm2 is dv and the log mean it holds down": lambda s, j, m, w: (
         o.dm2(s, eta=0.7, **w),
         o.dv(s, **w) + mean(m, s.exp()).log() - 0.7 * mean(m, s.exp()).log() ** 2,

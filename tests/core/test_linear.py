@@ -1,5 +1,6 @@
 """Canonical correlations and the closed form, against numpy, scipy and known populations."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,15 +12,7 @@ from scipy import linalg
 from scipy.stats import multivariate_normal
 
 from pointdep.core import linear
-from pointdep.core.linear import (
-    CrossMoments,
-    canonical_correlations,
-    canonical_from_moments,
-    gaussian_log_ratio,
-    gaussian_mutual_information,
-    gaussian_terms,
-    sample_correlations,
-)
+from pointdep.core.linear import CrossMoments, canonical_correlations, gaussian_log_ratio
 
 RHO = np.array([0.9, 0.6, 0.3])
 
@@ -57,12 +50,6 @@ def log_ratio(found, x, y):
     return gaussian_log_ratio(u[:, :k], v[:, :k], found.correlations).numpy()
 
 
-def test_those_of_the_rows_at_hand_are_numpys():
-    x, y = population(400)
-    found = sample_correlations(torch.from_numpy(x), torch.from_numpy(y)).numpy()
-    np.testing.assert_allclose(found, by_numpy(x, y), rtol=1e-9)
-
-
 def test_a_large_sample_gives_the_population():
     found = analyse(*population(20_000, seed=1))
     np.testing.assert_allclose(found.correlations, RHO, atol=0.02)
@@ -75,8 +62,9 @@ def test_a_large_sample_gives_the_population():
 @pytest.mark.parametrize("rows", [40, 100, 400])
 def test_correlations_never_exceed_those_of_the_rows_at_hand(rows):
     x, y = population(rows, seed=2)
-    inside = by_numpy(x, y)
-    outside = analyse(x, y).correlations.numpy()
+    inside, outside = by_numpy(x, y), analyse(x, y).correlations.numpy()
+    found = linear.sample_correlations(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    np.testing.assert_allclose(found, inside, rtol=1e-9)
     assert (outside <= inside + 1e-12).all()
     assert outside.sum() < inside.sum() - 0.001
 
@@ -113,15 +101,12 @@ def test_independent_sides_have_next_to_none():
 )
 def test_repeated_columns_add_nothing(x_columns, y_columns):
     x, y = population(300)
-    whole = analyse(x, y[:, sorted(set(y_columns))])
-    found = analyse(x[:, x_columns], y[:, y_columns])
+    once, repeated = (x, y[:, sorted(set(y_columns))]), (x[:, x_columns], y[:, y_columns])
+    whole, found = analyse(*once), analyse(*repeated)
     k = len(whole.correlations)
     np.testing.assert_allclose(found.correlations[:k], whole.correlations, atol=1e-6)
-    np.testing.assert_allclose(
-        log_ratio(found, x[:, x_columns], y[:, y_columns]),
-        log_ratio(whole, x, y[:, sorted(set(y_columns))]),
-        atol=1e-5,
-    )
+    wanted = log_ratio(whole, *once)
+    np.testing.assert_allclose(log_ratio(found, *repeated), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(("rows", "dx", "dy"), [(20, 50, 30), (6, 3, 3), (4, 1, 1), (30, 250, 2)])
@@ -132,24 +117,26 @@ def test_more_columns_than_rows_stay_finite(rows, dx, dy):
     for part in (found.x_weight, found.y_weight, found.correlations):
         assert torch.isfinite(part).all()
     assert found.x_weight.shape[1] <= max(1, 0.3 * rows)
-    assert (found.correlations >= 0).all()
-    assert (found.correlations < 1).all()
+    assert 0 <= found.correlations.min() <= found.correlations.max() < 1
     assert np.isfinite(log_ratio(found, x, y)).all()
 
 
-def test_constant_columns_stay_finite():
+def test_sides_that_are_constant_or_determine_each_other_stay_finite():
     x, y = population(50)
     x[:, 1], y[:] = 3.0, 5.0
     found = analyse(x, y)
     assert float(found.correlations.max()) == 0.0
     np.testing.assert_allclose(log_ratio(found, x, y), 0.0, atol=1e-12)
-
-
-def test_sides_that_determine_each_other_stay_below_one():
     x, _ = population(200)
     found = analyse(x, x @ np.diag([1.0, 2.0, 3.0]))
     assert 0.999 < float(found.correlations.min()) <= float(found.correlations.max()) < 1.0
     assert np.isfinite(log_ratio(found, x, x)).all()
+    # Categories that one row of 50 has: where it is left out, their columns do not vary.
+    x, y = population(50)
+    x = np.column_stack([x, np.eye(50)[:, :3]])
+    found = analyse(x, y)
+    assert torch.isfinite(found.x_weight).all()
+    assert np.abs(log_ratio(found, x, y)).max() < 50
 
 
 @settings(max_examples=25, deadline=None)
@@ -174,24 +161,12 @@ def test_rows_of_one_group_are_left_out_together():
     x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
     number = np.random.default_rng(0).permutation(np.arange(300) % 60)
     wanted = analyse(x, y)
-    found = canonical_correlations(
-        torch.from_numpy(x[number]), torch.from_numpy(y[number]), torch.from_numpy(number)
-    )
+    found = canonical_correlations(*map(torch.from_numpy, (x[number], y[number], number)))
     np.testing.assert_allclose(found.correlations, wanted.correlations, atol=1e-10)
     np.testing.assert_allclose(log_ratio(found, x, y), log_ratio(wanted, x, y), atol=1e-8)
-    leaking = analyse(x[number], y[number]).correlations
-    assert float(leaking.sum()) > float(wanted.correlations.sum()) + 0.1
-    inside = by_numpy(x, y)
-    assert float(leaking.sum()) == pytest.approx(inside.sum(), abs=0.2)
-
-
-def test_a_category_that_some_parts_never_see():
-    """One row of 50 has it: where that row is left out, its column does not vary."""
-    x, y = population(50)
-    x = np.column_stack([x, np.eye(50)[:, :3]])
-    found = analyse(x, y)
-    assert torch.isfinite(found.x_weight).all()
-    assert np.abs(log_ratio(found, x, y)).max() < 50
+    leaking = float(analyse(x[number], y[number]).correlations.sum())
+    assert leaking > float(wanted.correlations.sum()) + 0.1
+    assert leaking == pytest.approx(by_numpy(x, y).sum(), abs=0.2)
 
 
 # Canonical analysis by sums, against that of the rows themselves.
@@ -222,7 +197,7 @@ def test_the_same_as_of_the_rows(count, dx, dy, pieces):
         for some in torch.cat([x, y], 1)[number == part].chunk(pieces):
             one = one.add_(some)
         sums.append(one)
-    found = canonical_from_moments(sums, dx, draws)
+    found = linear.canonical_from_moments(sums, dx, draws)
     torch.testing.assert_close(found.correlations, wanted.correlations, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(found.x_mean, wanted.x_mean)
     k = int((wanted.correlations > 0.05).sum())
@@ -232,31 +207,28 @@ def test_the_same_as_of_the_rows(count, dx, dy, pieces):
 
 
 def test_one_part_alone_has_nothing_left_out():
-    x, y = rows(200, 3, 3)
-    one = CrossMoments.zero(6, torch.device("cpu")).add_(torch.cat([x, y], 1))
-    assert not canonical_from_moments([one], 3, 200).correlations.any()
+    one = CrossMoments.zero(6, torch.device("cpu")).add_(torch.cat(rows(200, 3, 3), 1))
+    assert not linear.canonical_from_moments([one], 3, 200).correlations.any()
 
 
 # The closed form of Gaussian pairs against the densities of scipy.
-
-
 CORRELATIONS = torch.tensor([0.9, -0.5, 0.1, 0.0], dtype=torch.float64)
 
 
-def joint_covariance(correlations):
-    k = len(correlations)
-    cross = np.diag(correlations)
-    return np.block([[np.eye(k), cross], [cross, np.eye(k)]])
-
-
-def test_log_ratio_in_canonical_coordinates():
-    rng = np.random.default_rng(0)
-    u, v = 2 * rng.standard_normal((2, 50, 4))
-    joint = multivariate_normal(cov=joint_covariance(CORRELATIONS.numpy()))
+def test_log_ratio_and_mutual_information_in_canonical_coordinates():
+    u, v = 2 * np.random.default_rng(0).standard_normal((2, 50, 4))
+    one, cross = np.eye(4), np.diag(CORRELATIONS.numpy())
+    joint = multivariate_normal(cov=np.block([[one, cross], [cross, one]]))
     alone = multivariate_normal(cov=np.eye(4))
     expected = joint.logpdf(np.hstack([u, v])) - alone.logpdf(u) - alone.logpdf(v)
     got = gaussian_log_ratio(torch.from_numpy(u), torch.from_numpy(v), CORRELATIONS)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10, atol=1e-10)
+    expected = -0.5 * sum(math.log(1 - r * r) for r in CORRELATIONS.tolist())
+    assert linear.gaussian_mutual_information(CORRELATIONS).item() == pytest.approx(expected)
+    twenty = torch.full((20,), math.sqrt(1 - math.exp(-0.2)), dtype=torch.float64)
+    assert linear.gaussian_mutual_information(twenty).item() == pytest.approx(2.0)
+    small = torch.tensor([1e-4])
+    assert linear.gaussian_mutual_information(small).item() == pytest.approx(5e-9, rel=1e-4)
 
 
 def test_log_ratio_of_correlated_blocks_by_whitening():
@@ -277,7 +249,7 @@ def test_log_ratio_of_correlated_blocks_by_whitening():
     got = gaussian_log_ratio(torch.from_numpy(u), torch.from_numpy(v), torch.from_numpy(rho))
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-8, atol=1e-8)
     entropies = [multivariate_normal(cov=c).entropy() for c in (xx, yy, covariance)]
-    mi = gaussian_mutual_information(torch.from_numpy(rho)).item()
+    mi = linear.gaussian_mutual_information(torch.from_numpy(rho)).item()
     assert mi == pytest.approx(entropies[0] + entropies[1] - entropies[2], rel=1e-9)
 
 
@@ -290,24 +262,10 @@ def test_terms_make_the_log_ratio_of_all_pairs(lead):
         for rows in (3, 5)
     )
     correlations = torch.stack([CORRELATIONS, CORRELATIONS.flip(0)])
-    own_u, own_v, cross = gaussian_terms(u, v, correlations)
-    assert own_u.shape == (2, *lead, 3)
-    assert own_v.shape == (2, *lead, 5)
+    own_u, own_v, cross = linear.gaussian_terms(u, v, correlations)
+    assert (own_u.shape, own_v.shape) == ((2, *lead, 3), (2, *lead, 5))
     assert cross.shape == (2, *lead, 3, 4)
     got = own_u.unsqueeze(-1) + own_v.unsqueeze(-2) + cross @ v.transpose(-1, -2)
-    for replica in range(2):
-        for i in range(3):
-            for j in range(5):
-                wanted = gaussian_log_ratio(
-                    u[replica, ..., i, :], v[replica, ..., j, :], correlations[replica]
-                )
-                torch.testing.assert_close(got[replica, ..., i, j], wanted)
-
-
-def test_mutual_information():
-    expected = -0.5 * sum(math.log(1 - r * r) for r in CORRELATIONS.tolist())
-    assert gaussian_mutual_information(CORRELATIONS).item() == pytest.approx(expected)
-    twenty = torch.full((20,), math.sqrt(1 - math.exp(-0.2)), dtype=torch.float64)
-    assert gaussian_mutual_information(twenty).item() == pytest.approx(2.0)
-    small = torch.tensor([1e-4])
-    assert gaussian_mutual_information(small).item() == pytest.approx(5e-9, rel=1e-4)
+    for r, i, j in itertools.product(range(2), range(3), range(5)):
+        wanted = gaussian_log_ratio(u[r, ..., i, :], v[r, ..., j, :], correlations[r])
+        torch.testing.assert_close(got[r, ..., i, j], wanted)

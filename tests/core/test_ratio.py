@@ -15,7 +15,6 @@ ORDERS = {
     "not evenly spaced": ["pc", "pc", "dv", "pc", "cpc", "dv", "dv", "pc"],
     "a method comes back once": ["dv", "pc", "pc", "dv"],
 }
-every_order = pytest.mark.parametrize("keys", ORDERS.values(), ids=ORDERS)
 
 
 def scores_of(replicas):
@@ -23,33 +22,26 @@ def scores_of(replicas):
     return torch.randn(replicas, 5, 5, generator=generator, dtype=torch.float64)
 
 
-@every_order
+@pytest.mark.parametrize("keys", ORDERS.values(), ids=ORDERS)
 def test_as_one_replica_after_another(keys):
     methods, scores = [get_method(key) for key in keys], scores_of(len(keys)).requires_grad_()
     groups = MethodGroups(methods)
     found = groups.apply(lambda method, part: method.objective(part), scores)
-    alone = torch.stack(
-        [method.objective(part) for method, part in zip(methods, scores, strict=True)]
-    )
+    alone = torch.stack([m.objective(part) for m, part in zip(methods, scores, strict=True)])
     torch.testing.assert_close(found, alone)
     weights = torch.arange(1.0, len(keys) + 1, dtype=torch.float64)
     grad, wanted = (torch.autograd.grad(values, scores, weights)[0] for values in (found, alone))
     torch.testing.assert_close(grad, wanted)
     # A second time, as an engine does.
     assert torch.equal(groups.apply(lambda method, part: method.objective(part), scores), found)
-
-
-@every_order
-def test_each_method_is_asked_once_for_its_own_replicas(keys):
-    seen = []
+    # Each method is asked once, for its own replicas.
+    seen, values = [], torch.arange(2.0 * len(keys)).view(-1, 2)
 
     def record(method, part):
         seen.append((method.key, part[:, 0].tolist()))
         return part
 
-    values = torch.arange(2.0 * len(keys)).view(-1, 2)
-    found = MethodGroups([get_method(key) for key in keys]).apply(record, values)
-    assert torch.equal(found, values)
+    assert torch.equal(groups.apply(record, values), values)
     assert seen == [
         (key, [2.0 * row for row, other in enumerate(keys) if other == key])
         for key in dict.fromkeys(keys)

@@ -35,30 +35,25 @@ class TestStandardizer:
         np.testing.assert_allclose(out, by_hand, atol=1e-3)
 
     def test_replicas_are_fitted_apart(self):
-        standardizer = Standardizer(2, 3)
+        standardizer, alone, x = Standardizer(2, 3), Standardizer(1, 3), scaled(8, seed=3)
         standardizer.fit_replica(0, scaled(50, seed=1), NUMERIC)
         assert torch.equal(standardizer.mean[1], torch.zeros(3))
         standardizer.fit_replica(1, scaled(50, seed=2) + 7, NUMERIC)
-        alone = Standardizer(1, 3)
         alone.fit_replica(0, scaled(50, seed=1), NUMERIC)
-        x = scaled(8, seed=3)
         both = standardizer(torch.stack([x, x]))
         torch.testing.assert_close(both[0], alone(x[None])[0])
         assert not torch.allclose(both[0], both[1])
         torch.testing.assert_close(standardizer.select([1])(x[None])[0], both[1])
         torch.testing.assert_close(standardizer.select([1, 0])(torch.stack([x, x])), both.flip(0))
 
-    def test_other_columns_stay_as_they_are(self):
-        rows = scaled(50)
+    def test_other_columns_and_spreads_stay_as_they_are(self):
+        rows, standardizer = scaled(50), Standardizer(1, 3)
         rows[:, 1] = 4.0
-        standardizer = Standardizer(1, 3)
         standardizer.fit_replica(0, rows, torch.tensor([True, True, False]))
         out = standardizer(rows[None])[0]
         torch.testing.assert_close(out[:, 1:], rows[:, 1:])
         assert out[:, 0].mean().abs() < 1e-3
-
-    def test_large_offset_keeps_its_spread(self):
-        """Statistics are in float64: at 1e6 a spread of 1 is lost in float32."""
+        # Statistics are in float64: at 1e6 a spread of 1 is lost in float32.
         rows = (1e6 + torch.randn(1000, 1, generator=torch.Generator().manual_seed(0))).float()
         standardizer = Standardizer(1, 1)
         standardizer.fit_replica(0, rows, torch.ones(1, dtype=torch.bool))
@@ -113,18 +108,14 @@ class TestRankMap:
         for column in range(2):
             np.testing.assert_allclose(found[:, column], normal_scores(rows[:, column]), atol=2e-6)
 
-    def test_between_kept_values_it_is_linear(self):
-        rank_map = fitted([[0.0], [1.0], [3.0]])
-        scores = stats.norm.ppf([1 / 6, 3 / 6, 5 / 6])
+    def test_linear_between_kept_values_and_like_a_logarithm_past_the_ends(self):
+        values, scores = np.array([0.0, 1.0, 3.0]), stats.norm.ppf([1 / 6, 3 / 6, 5 / 6])
+        rank_map = fitted(values[:, None])
         for value in (0.25, 0.5, 1.0, 1.5, 2.9):
-            wanted = np.interp(value, [0.0, 1.0, 3.0], scores)
+            wanted = np.interp(value, values, scores)
             assert scored(rank_map, [[value]]).item() == pytest.approx(wanted, abs=1e-6)
-
-    def test_past_the_ends_it_grows_like_a_logarithm(self):
-        values = np.array([0.0, 1.0, 3.0])
-        rank_map, top = fitted(values[:, None]), stats.norm.ppf(5 / 6)
         for past in (0.1, 1.0, 50.0, 1e8):
-            wanted = top + np.log1p(past / values.std())
+            wanted = scores[-1] + np.log1p(past / values.std())
             assert scored(rank_map, [[3.0 + past]]).item() == pytest.approx(wanted, rel=1e-5)
             assert scored(rank_map, [[-past]]).item() == pytest.approx(-wanted, rel=1e-5)
 
@@ -142,9 +133,8 @@ class TestRankMap:
 
     def test_constants_and_indicators_stay_as_they_are(self):
         random = np.random.default_rng(0)
-        rows = np.column_stack(
-            [np.full(50, 4.0), random.integers(0, 2, 50), random.standard_normal(50)]
-        ).astype(np.float32)
+        columns = np.full(50, 4.0), random.integers(0, 2, 50), random.standard_normal(50)
+        rows = np.column_stack(columns).astype(np.float32)
         rank_map = fitted(rows, torch.tensor([True, False, True]))
         found = scored(rank_map, rows)
         np.testing.assert_array_equal(found[:, :2], rows[:, :2])
@@ -169,25 +159,22 @@ class TestRankMap:
         rows = np.random.default_rng(0).standard_normal((200, 2))
         rank_map = fitted(rows, torch.tensor([True, False]))
         assert not rank_map.beyond(torch.from_numpy(scored(rank_map, rows)), 0.5).any()
-        spread, top = rows[:, 0].std(), rows[:, 0].max()
         # log1p of the distance in standard deviations reaches 1/2 there.
-        limit = top + spread * np.expm1(0.5)
-        asked = scored(
-            rank_map, [[limit - 0.01, 0.0], [limit + 0.01, 0.0], [0.0, 1e9], [-30.0, 0.0]]
-        )
+        limit = rows[:, 0].max() + rows[:, 0].std() * np.expm1(0.5)
+        far = [[limit - 0.01, 0.0], [limit + 0.01, 0.0], [0.0, 1e9], [-30.0, 0.0]]
+        asked = scored(rank_map, far)
         assert rank_map.beyond(torch.from_numpy(asked), 0.5).tolist() == [False, True, False, True]
 
 
 class TestCanonicalMap:
-    def test_unfitted_it_keeps_the_columns(self):
+    def test_by_hand(self):
+        """Unfitted it keeps the columns."""
         x = draw(2, 5, 3)
         out = CanonicalMap(2, 3).double()(x)
         assert out.shape == (2, 5, CanonicalMap.out_dim(3))
         torch.testing.assert_close(out[..., :3], x)
         assert out[..., 3:5].all()
         assert not out[..., 5:].any()
-
-    def test_by_hand(self):
         x, weight, mean = 2 * draw(1, 6, 3), draw(3, 2, seed=3), draw(3, seed=4)
         x[0, 5, 1] = 60.0  # far out: the measures of size stop growing
         made = CanonicalMap(1, 3).double()

@@ -1,7 +1,5 @@
 """Sets of images: their checks, the small digits, MNIST's idx files, and where they are found."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct
@@ -47,10 +45,8 @@ def write_mnist(folder, compress=False):
     folder.mkdir(parents=True, exist_ok=True)
     content = {}
     for part, rows in PARTS.items():
-        images = RNG.integers(0, 256, (rows, 28, 28))
-        labels = RNG.integers(0, 10, rows)
-        content[part] = images, labels
-        for name, values in (("images-idx3", images), ("labels-idx1", labels)):
+        content[part] = RNG.integers(0, 256, (rows, 28, 28)), RNG.integers(0, 10, rows)
+        for name, values in zip(("images-idx3", "labels-idx1"), content[part], strict=True):
             path = folder / f"{part}-{name}-ubyte{'.gz' if compress else ''}"
             path.write_bytes(gzip.compress(idx(values), mtime=0) if compress else idx(values))
     return content
@@ -60,7 +56,7 @@ def in_order(rows):
     return rows[np.lexsort(rows.T)]
 
 
-def test_head_and_to():
+def test_head_to_and_arrays():
     images = image_set()
     few = images.head(2, 1).to("cpu")
     assert torch.equal(few.train, images.train[:2])
@@ -70,44 +66,32 @@ def test_head_and_to():
     assert images.shape == (3, 2, 2)
     refused("n_train=6 is more than the 5 images of toy", images.head, 6)
     refused("n_test=0 must be at least 1", images.head, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train": torch.zeros(5, 3, 2, 2)}, "train: images must be .* uint8"),
-        ({"test": torch.zeros(3, 2, 2, dtype=torch.uint8)}, "test: images must be"),
-        ({"train": torch.zeros(0, 3, 2, 2, dtype=torch.uint8)}, "train: images must be"),
-        ({"test_labels": torch.zeros(3)}, r"test: labels must be \(n,\) int64"),
-        ({"test_labels": torch.zeros(2, dtype=torch.int64)}, "2 labels for 3 images"),
-        ({"train_labels": torch.tensor([0, 1, 2, 0, 1])}, "label 2: labels are 0 to 1"),
-        ({"train_labels": torch.tensor([0, 1, -1, 0, 1])}, "label -1"),
-        ({"test": torch.zeros(3, 3, 4, 2, dtype=torch.uint8)}, "must be of one size"),
-        ({"train_labels": None}, "toy: train_labels must be a tensor or an array, not NoneType"),
-        ({"test_labels": np.array(list("abc"))}, "toy: test_labels must be numbers, not <U1"),
-    ],
-)
-def test_an_image_set_checks_itself(changes, message):
-    with pytest.raises(InputError, match=message):
-        image_set(**changes)
-
-
-def test_arrays_are_welcome():
-    images = image_set()
     parts = ("train", "train_labels", "test", "test_labels")
     arrays = {part: getattr(images, part).numpy() for part in parts}
-    arrays["train_labels"] = arrays["train_labels"].astype(np.int16)
-    again = image_set(**arrays)
+    again = image_set(**{**arrays, "train_labels": arrays["train_labels"].astype(np.int16)})
     for part in parts:
         assert torch.equal(getattr(again, part), getattr(images, part))
+
+
+def test_an_image_set_checks_itself():
+    empty, high = torch.zeros(0, 3, 2, 2), torch.zeros(3, 3, 4, 2)
+    refused("train: images must be .* uint8", image_set, train=torch.zeros(5, 3, 2, 2))
+    refused("test: images must be", image_set, test=torch.zeros(3, 2, 2).byte())
+    refused("train: images must be", image_set, train=empty.byte())
+    refused("must be of one size", image_set, test=high.byte())
+    refused(r"test: labels must be \(n,\) int64", image_set, test_labels=torch.zeros(3))
+    refused("2 labels for 3 images", image_set, test_labels=torch.zeros(2).long())
+    for label, message in ((2, "label 2: labels are 0 to 1"), (-1, "label -1")):
+        refused(message, image_set, train_labels=torch.tensor([0, 1, label, 0, 1]))
+    refused("train_labels must be a tensor or an array, not None", image_set, train_labels=None)
+    refused("labels must be numbers, not <U1", image_set, test_labels=np.array(list("abc")))
 
 
 def test_digits_are_those_of_scikit_learn():
     images, digits = load_images("digits"), load_digits()
     assert images.shape == (1, 8, 8)
     assert (len(images.train), len(images.test)) == (1437, 360)
-    assert images.train.max() == 255
-    assert images.train.min() == 0
+    assert (images.train.min(), images.train.max()) == (0, 255)
     pixels = torch.cat([images.train, images.test]).numpy().reshape(1797, 64)
     labels = torch.cat([images.train_labels, images.test_labels]).numpy()
     # 16 steps of 255/16 are far enough apart to be undone.
@@ -123,40 +107,34 @@ def test_digits_are_those_of_scikit_learn():
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("place", ["", "MNIST/raw", "raw"])
 def test_mnist(tmp_path, place, compress):
-    content = write_mnist(tmp_path / place, compress)
-    seen = []
+    content, seen = write_mnist(tmp_path / place, compress), []
     images = load_images("mnist", tmp_path, progress=lambda *step: seen.append(step))
-    for part, pixels, labels in (
-        ("train", images.train, images.train_labels),
-        ("t10k", images.test, images.test_labels),
-    ):
-        np.testing.assert_array_equal(pixels.numpy()[:, 0], content[part][0])
-        np.testing.assert_array_equal(labels.numpy(), content[part][1])
+    for part, name in (("train", "train"), ("test", "t10k")):
+        np.testing.assert_array_equal(getattr(images, part).numpy()[:, 0], content[name][0])
+        np.testing.assert_array_equal(getattr(images, f"{part}_labels").numpy(), content[name][1])
     assert images.classes == tuple("0123456789")
     assert not images.lossy
     assert seen == [(1, 2), (2, 2)]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_damaged_idx_files_are_named(tmp_path):
+    images, labels = idx(np.zeros((7, 28, 28))), gzip.compress(idx(np.zeros(4)), mtime=0)
+    for name, content, message in (
         ("train-images-idx3", idx(np.zeros(7)), "0x00000801, not 0x00000803"),
         ("train-images-idx3", b"", "begins with 0x,"),
-        ("train-images-idx3", idx(np.zeros((7, 28, 28)))[:14], "within its header"),
-        ("train-images-idx3", idx(np.zeros((7, 28, 28)))[:-1], "truncated: 5487 values"),
-        ("train-images-idx3", idx(np.zeros((7, 28, 28))) + b"0", "too long: 5489 values"),
+        ("train-images-idx3", images[:14], "within its header"),
+        ("train-images-idx3", images[:-1], "truncated: 5487 values"),
+        ("train-images-idx3", images + b"0", "too long: 5489 values"),
         ("train-images-idx3", idx(np.zeros((0, 28, 28))), "empty"),
         ("train-images-idx3", idx(np.zeros((7, 28, 27))), "28 x 27 pixels"),
         ("train-labels-idx1", idx(np.zeros(6)), "6 labels .* 7 images"),
         ("t10k-labels-idx1", idx(np.full(4, 10)), "label 10"),
-        ("t10k-labels-idx1", gzip.compress(idx(np.zeros(4)), mtime=0)[:-9], "cannot be read"),
-    ],
-)
-def test_damaged_idx_files_are_named(tmp_path, name, content, message):
-    write_mnist(tmp_path)
-    path = tmp_path / f"{name}-ubyte"
-    path.write_bytes(content)
-    assert str(path) in refused(message, load_images, "mnist", tmp_path)
+        ("t10k-labels-idx1", labels[:-9], "cannot be read"),
+    ):
+        write_mnist(tmp_path)
+        path = tmp_path / f"{name}-ubyte"
+        path.write_bytes(content)
+        assert str(path) in refused(message, load_images, "mnist", tmp_path)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -172,10 +150,8 @@ def test_idx_round_trip_and_no_part_is_the_whole(tmp_path, shape, compress, shar
 
 
 def test_nothing_found(tmp_path):
-    found = refused(
-        r"idx1-ubyte, each plain or \.gz.*download=True", load_images, "mnist", tmp_path
-    )
-    assert str(tmp_path) in found
+    message = r"idx1-ubyte, each plain or \.gz.*download=True"
+    assert str(tmp_path) in refused(message, load_images, "mnist", tmp_path)
     write_mnist(tmp_path)
     (tmp_path / "t10k-images-idx3-ubyte").unlink()
     refused("of which t10k-images-idx3-ubyte is not there", load_images, "mnist", tmp_path)

@@ -1,7 +1,5 @@
 """Downloads from a server on this machine: checked, whole or not kept, and clear when refused."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import socket
@@ -54,8 +52,7 @@ def remote(monkeypatch, folder, port):
 
 
 def test_download(served, tmp_path, capfd):
-    _, content, asked = served
-    seen = []
+    (_, content, asked), seen = served, []
     options = {"download": True, "progress": lambda *step: seen.append(step)}
     images = load_images("mnist", tmp_path / "new" / "folder", **options)
     np.testing.assert_array_equal(images.train.numpy()[:, 0], content["train"][0])
@@ -65,17 +62,12 @@ def test_download(served, tmp_path, capfd):
     assert all(0 < done <= total for done, total in seen)
     load_images("mnist", tmp_path / "new" / "folder", **options)
     assert len(asked) == 4, "what is there is not fetched again"
-    assert capfd.readouterr() == ("", "")
-
-
-def test_only_what_is_missing_is_fetched(served, tmp_path):
-    _, _, asked = served
-    theirs = write_mnist(tmp_path / "mine", compress=True)
-    lacking = "t10k-labels-idx1-ubyte.gz"
+    mine, lacking = write_mnist(tmp_path / "mine", compress=True), "t10k-labels-idx1-ubyte.gz"
     (tmp_path / "mine" / lacking).unlink()
-    images = load_images("mnist", tmp_path / "mine", download=True)
-    np.testing.assert_array_equal(images.train.numpy()[:, 0], theirs["train"][0])
-    assert asked == [f"/{lacking}"]
+    images = load_images("mnist", tmp_path / "mine", **options)
+    np.testing.assert_array_equal(images.train.numpy()[:, 0], mine["train"][0])
+    assert asked[4:] == [f"/{lacking}"], "only what is missing is fetched"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_corrupted_file_is_not_kept(served, tmp_path):

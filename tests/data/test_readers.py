@@ -1,9 +1,8 @@
 """Users' files: each format both ways, and one line for each thing that can be wrong."""
 
-from __future__ import annotations
-
 import os
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -68,12 +67,9 @@ def test_two_files(tmp_path, x_suffix, y_suffix):
     np.testing.assert_allclose(y, Y, rtol=1e-6)
 
 
-def test_npy_is_memory_mapped(good):
+def test_arrays_by_name_and_in_place(tmp_path, good):
     x, _ = read_pairs([good, good], x_columns=None, y_columns=None)
     assert isinstance(x, np.memmap)
-
-
-def test_arrays_by_name(tmp_path):
     np.savez(tmp_path / "one.npz", anything=X)
     save_file({"e": torch.from_numpy(Y).bfloat16()}, tmp_path / "b.safetensors")
     x, y = pairs(tmp_path / "one.npz", tmp_path / "b.safetensors")
@@ -131,7 +127,7 @@ def test_missing_folder_empty_and_damaged(tmp_path, good, suffix):
         bad("line 1" if suffix == ".vec" else "damaged", path, good)
 
 
-def test_files_without_rows(tmp_path, good):
+def test_files_without_rows_pickles_and_wrong_names(tmp_path, good):
     np.save(tmp_path / "a.npy", X[:0])
     np.savez(tmp_path / "a.npz", x=X[:0])
     np.savez(tmp_path / "none.npz")
@@ -142,9 +138,7 @@ def test_files_without_rows(tmp_path, good):
         bad("is empty", tmp_path / name, good)
     (tmp_path / "blank.csv").write_text("\n\n")
     bad("blank.csv cannot be read", tmp_path / "blank.csv", good)
-
-
-def test_pickles_and_wrong_names(tmp_path, good):
+    # Nor are pickles loaded, nor files under a wrong name.
     objects = np.array([{}, []], dtype=object)
     np.save(tmp_path / "a.npy", objects, allow_pickle=True)
     np.savez(tmp_path / "a.npz", x=objects)
@@ -159,10 +153,7 @@ def test_pickles_and_wrong_names(tmp_path, good):
 
 
 def test_permission_denied(good, monkeypatch):
-    def deny(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(np, "load", deny)
+    monkeypatch.setattr(np, "load", Mock(side_effect=PermissionError(13, "Permission denied")))
     bad("permission denied", good, good)
 
 
@@ -173,21 +164,15 @@ def test_permission_denied_by_the_system(tmp_path):
     bad("permission denied", path, path)
 
 
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ("5 2", "line 7: more rows than the 5"),
-        ("7 2", "ends after 6 rows where line 1 promises 7"),
-        ("6 9", "line 2: 2 numbers where line 1 promises 9"),
-        ("6", "line 1: a .vec file starts with"),
-        ("six 2", "line 1: a .vec file starts with"),
-        ("6 -2", "line 1: a .vec file starts with"),
-        ("0 2", "line 1: a .vec file starts with"),
-    ],
-)
-def test_vec_header_must_agree(tmp_path, header, message):
-    path = write_vec(tmp_path / "a.vec", WORDS, X, header)
-    bad(message, path, path)
+def test_vec_header_must_agree(tmp_path):
+    messages = {
+        "5 2": "line 7: more rows than the 5",
+        "7 2": "ends after 6 rows where line 1 promises 7",
+        "6 9": "line 2: 2 numbers where line 1 promises 9",
+    }
+    for header in (*messages, "6", "six 2", "6 -2", "0 2"):
+        path = write_vec(tmp_path / "a.vec", WORDS, X, header)
+        bad(messages.get(header, "line 1: a .vec file starts with"), path, path)
 
 
 def test_vec_rows_and_words(tmp_path):

@@ -1,7 +1,5 @@
 """Pairs read from disk in any order: nothing lost, nothing twice, rows side by side."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
@@ -28,9 +26,7 @@ def numbered(rows, width=2):
 
 def parquet(folder, values, sizes, group):
     folder.mkdir()
-    ends = np.cumsum([0, *sizes])
-    for number in range(len(sizes)):
-        part = values[ends[number] : ends[number + 1]]
+    for number, part in enumerate(np.split(values, np.cumsum(sizes)[:-1])):
         column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
         pq.write_table(pa.table({"e": column}), folder / f"{number}.parquet", row_group_size=group)
     return open_rows(folder, "e")
@@ -72,8 +68,7 @@ def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
 @pytest.mark.parametrize("kind", ["array", "parquet"])
 def test_rows_sorted_on_disk_are_mixed(tmp_path, kind):
     """A chunk of an eighth of the rows has rows from all over the data."""
-    rows = 1 << 14
-    values = numbered(rows)
+    rows, values = 1 << 14, numbered(1 << 14)
     x = ArrayRows(values) if kind == "array" else parquet(tmp_path / "x", values, (rows,), 256)
     chunks = list(PairSource(x, x).shuffled(rows // 8, np.random.default_rng(1)))
     for chunk in chunks:
@@ -94,26 +89,17 @@ def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
     side_by_side(chunks, 20_000)
 
 
-def test_numbers_alone_come_in_the_same_order_from_short_shards(tmp_path):
-    sizes = np.random.default_rng(0).integers(5, 50, 60)
-    values = numbered(int(sizes.sum()))
-    x = parquet(tmp_path / "x", values, sizes, 7)
-    y = parquet(tmp_path / "y", -values, sizes, 11)
-    pairs = PairSource(x, y)
-    assert order(pairs, 300) == order(pairs.numbers_only(), 300)
-
-
-def test_two_orders_differ_and_one_is_kept():
-    pairs = PairSource(ArrayRows(numbered(5000)), ArrayRows(numbered(5000)))
-    assert order(pairs, 600) == order(pairs, 600) != order(pairs, 600, seed=1)
-
-
-def test_numbers_alone_come_in_the_same_order(tmp_path):
-    values = numbered(3000)
-    for x in (ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)):
-        pairs = PairSource(x, x)
-        assert order(pairs, 700, 3) == order(pairs.numbers_only(), 700, 3)
-        bare = next(pairs.numbers_only().shuffled(700, np.random.default_rng(3)))
+def test_one_order_is_kept_and_numbers_alone_come_in_it(tmp_path):
+    short = np.random.default_rng(0).integers(5, 50, 60)
+    values, few = numbered(3000), numbered(int(short.sum()))
+    sources = [ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)]
+    sources.append(parquet(tmp_path / "short", few, short, 7))
+    partners = [*sources[:2], parquet(tmp_path / "other", -few, short, 11)]
+    for x, y in zip(sources, partners, strict=True):
+        pairs = PairSource(x, y)
+        assert order(pairs, 300) == order(pairs, 300) != order(pairs, 300, seed=1)
+        assert order(pairs, 300, 3) == order(pairs.numbers_only(), 300, 3)
+        bare = next(pairs.numbers_only().shuffled(300, np.random.default_rng(3)))
         assert bare.x.shape == (len(bare.numbers), 0)
         assert pairs.x is x
 
@@ -134,26 +120,22 @@ def test_parts_of_sources_and_tables(tmp_path):
             np.testing.assert_array_equal(np.concatenate([np.asarray(p) for p in side]), values)
 
 
-class TestAhead:
-    def test_the_same_items(self):
-        assert list(ahead(iter(range(50)))) == list(range(50))
+def test_reading_ahead():
+    """An error comes where it happened, and whoever stops early leaves no thread."""
+    assert list(ahead(iter(range(50)))) == list(range(50))
 
-    def test_an_error_comes_where_it_happened(self):
-        def items():
-            yield 1
-            raise InputError("bad")
+    def items():
+        yield 1
+        raise InputError("bad")
 
-        taken = ahead(items())
-        assert next(taken) == 1
-        with pytest.raises(InputError, match="bad"):
-            next(taken)
-
-    def test_whoever_stops_early_leaves_no_thread(self):
-        before = threading.active_count()
-        taken = ahead(iter(range(10**6)))
-        next(taken)
-        taken.close()
-        assert threading.active_count() == before
+    taken = ahead(items())
+    assert next(taken) == 1
+    refused("bad", next, taken)
+    before = threading.active_count()
+    taken = ahead(iter(range(10**6)))
+    next(taken)
+    taken.close()
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-170, 1e200, 1e300])
@@ -168,13 +150,11 @@ def test_scale_of_numbers_without_squares(size):
     assert np.isfinite([moments.mean, moments.scale()]).all()
 
 
+SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    st.floats(-1e6, 1e6),
-    st.floats(1e-3, 1e3),
-    st.integers(0, 100),
-)
+@given(SIZES, st.floats(-1e6, 1e6), st.floats(1e-3, 1e3), st.integers(0, 100))
 def test_moments_of_pieces_are_those_of_all(sizes, center, scale, seed):
     random = np.random.default_rng(seed)
     pieces = [center + scale * random.normal(size=(size, 3)) for size in sizes]
@@ -184,10 +164,8 @@ def test_moments_of_pieces_are_those_of_all(sizes, center, scale, seed):
         one = ColumnMoments(3)
         one.add(torch.from_numpy(piece))
         merged.merge(one)
-    whole = np.concatenate(pieces)
+    whole, rounding = np.concatenate(pieces), 1e-9 * abs(center)
     for moments in (found, merged):
         np.testing.assert_allclose(moments.mean, whole.mean(0), rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(
-            moments.scale(), whole.std(0), rtol=1e-6, atol=1e-9 * abs(center)
-        )
+        np.testing.assert_allclose(moments.scale(), whole.std(0), rtol=1e-6, atol=rounding)
         np.testing.assert_array_equal([moments.low, moments.high], [whole.min(0), whole.max(0)])

@@ -1,7 +1,5 @@
 """Gaussian pairs, and the default critic fitted to them without a network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -45,7 +43,5 @@ def closed_form(x: Tensor, y: Tensor, splits: Sequence[Split]) -> RatioModel:
 
 def shout(model: RatioModel, replica: int, size: float, *, seed: int = 0) -> None:
     """Give one replica's network a last layer of drawn weights."""
-    last = model.critic.net.rest.layers[-1].weight
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(last[replica].shape, generator=generator, dtype=last.dtype)
-    last.data[replica] = size * drawn
+    last, generator = model.critic.net.rest.layers[-1].weight, torch.Generator().manual_seed(seed)
+    last.data[replica] = size * torch.randn(last[0].shape, generator=generator, dtype=last.dtype)

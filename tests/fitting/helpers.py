@@ -1,7 +1,5 @@
 """Small rows, splits and engines, and a training loop written out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,37 +22,26 @@ X_DIM, Y_DIM = 2, 3
 def rows(n: int = 120, *, seed: int = 0, strength: float = 1.0) -> tuple[Tensor, Tensor]:
     """Dependent x: (n, 2) and y: (n, 3), float64."""
     random = np.random.default_rng(seed)
-    x = random.standard_normal((n, X_DIM))
-    y = random.standard_normal((n, Y_DIM))
+    x, y = (random.standard_normal((n, dim)) for dim in (X_DIM, Y_DIM))
     y[:, :X_DIM] += strength * x
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def model_of(
-    methods: Sequence[str],
-    *,
-    critic: object = "concat",
-    link: str = "score",
-    seed: int = 0,
-    wide: bool = False,
+    methods: Sequence[str], *, critic: object = "concat", link: str = "score", wide: bool = False
 ) -> RatioModel:
     """One replica per method, float64."""
     sizes = {"hidden": (8,), "embedding_dim": 4, "wide": wide}
     made = build_critic(critic, len(methods), X_DIM, Y_DIM, **sizes)
-    made.reset(replica_generators(seed, len(methods)))
+    made.reset(replica_generators(0, len(methods)))
     maps = Standardizer(len(methods), X_DIM), Standardizer(len(methods), Y_DIM)
     return RatioModel(made, *maps, [METHODS[key] for key in methods], link).double()
 
 
 def options(**changed: object) -> TrainingOptions:
-    settings = {
-        "learning_rate": 1e-2,
-        "max_epochs": 5,
-        "min_steps": 4,
-        "patience": 3,
-        "average": 0.9,
-    }
-    return TrainingOptions(**{"batch_size": 16, "block": 4, "seed": 7, **settings, **changed})
+    settings = {"batch_size": 16, "block": 4, "seed": 7, "learning_rate": 1e-2, "max_epochs": 5}
+    settings |= {"min_steps": 4, "patience": 3, "average": 0.9}
+    return TrainingOptions(**{**settings, **changed})
 
 
 def engine(model: RatioModel, data: tuple[Tensor, Tensor], settings=None, **extra) -> Engine:
@@ -72,17 +59,6 @@ def disjoint_splits(n: int, replicas: int) -> list[Split]:
     return [Split(p[: len(p) // 2], p[len(p) // 2 : -2], p[-2:]) for p in parts]
 
 
-class AtEpoch:
-    """A progress that does something at one epoch, and otherwise nothing."""
-
-    def __init__(self, epoch: int, action) -> None:
-        self.epoch, self.action = epoch, action
-
-    def update(self, done: int, total: int, detail: str = "") -> None:
-        if done == self.epoch:
-            self.action()
-
-
 @dataclass
 class ByHand:
     """What the loop of one replica found."""
@@ -98,31 +74,29 @@ def train_by_hand(run: Engine, replica: int) -> ByHand:
     settings, model = run.options, run.full.select([replica])
     method, parameters = model.methods[0], list(model.critic.parameters())
     average = [p.detach().clone() for p in parameters]
-    optimizer = torch.optim.AdamW(
-        parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    eye = torch.eye(settings.block, dtype=torch.float64).repeat(
-        run.batches.batch_size // settings.block, 1
-    )
+    rates = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    optimizer = torch.optim.AdamW(parameters, **rates)
+    blocks = run.batches.batch_size // settings.block
+    eye = torch.eye(settings.block, dtype=torch.float64).repeat(blocks, 1)
     found, step, bad, moving = ByHand(), 0, 0, None
     while len(found.stop) < settings.max_epochs and bad < settings.patience:
         values = []
         for _ in range(run.batches.steps(settings.min_steps)):
             index = run.batches.indices(step, 1, [replica])[0, 0]
-            scores = torch.cat(
-                [
-                    model.scores(model.raw_matrix(run.batches.x[i][None], run.batches.y[i][None]))
-                    for i in torch.split(index, settings.block)
-                ],
-                1,
-            )
+            scores = [
+                model.scores(model.raw_matrix(run.batches.x[i][None], run.batches.y[i][None]))
+                for i in torch.split(index, settings.block)
+            ]
+            scores = torch.cat(scores, 1)
             if method.gradient is not None:
                 value, moving = method.gradient(scores, moving, joint=eye, product=1 - eye)
             else:
                 value = method.objective(scores, joint=eye, product=1 - eye)
             optimizer.zero_grad()
             (-value.sum()).backward()
-            clip(parameters, settings.clip)
+            norm = sum(p.grad.square().sum() for p in parameters).sqrt().item()
+            for p in parameters:
+                p.grad *= min(1.0, settings.clip / norm)
             optimizer.step()
             step += 1
             decay = min(settings.average, (1 + step) / (10 + step))
@@ -140,28 +114,15 @@ def train_by_hand(run: Engine, replica: int) -> ByHand:
     return found
 
 
-def clip(parameters: list[Tensor], limit: float) -> None:
-    norm = sum(p.grad.square().sum() for p in parameters).sqrt()
-    for p in parameters:
-        p.grad *= min(1.0, limit / norm.item())
-
-
 @torch.no_grad()
 def held_out_value(run: Engine, model: RatioModel, replica: int, weights: list[Tensor]) -> float:
     """The held-out objective of one replica with these weights; the model keeps its own."""
-    before = [p.detach().clone() for p in model.critic.parameters()]
-    cells = run.held_out
-    for parameter, value in zip(model.critic.parameters(), weights, strict=True):
+    judged, cells = model.select([0]), run.held_out
+    for parameter, value in zip(judged.critic.parameters(), weights, strict=True):
         parameter.copy_(value)
-    raw = model.raw_matrix(cells.x[replica : replica + 1], cells.y[replica : replica + 1])
-    value = model.methods[0].objective(
-        model.scores(raw).flatten(1, 2),
-        joint=cells.joint[replica : replica + 1],
-        product=cells.product[replica : replica + 1],
-    )
-    for parameter, value_before in zip(model.critic.parameters(), before, strict=True):
-        parameter.copy_(value_before)
-    return value.item()
+    scores = judged.scores(judged.raw_matrix(cells.x[[replica]], cells.y[[replica]]))
+    joint, product = cells.joint[[replica]], cells.product[[replica]]
+    return judged.methods[0].objective(scores.flatten(1, 2), joint=joint, product=product).item()
 
 
 def weights_of(model: RatioModel, replica: int) -> list[Tensor]:

@@ -3,8 +3,6 @@
 Each process ends itself with SIGKILL, after its third checkpoint or in the middle of writing it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -57,10 +55,6 @@ def fit(kind: str, checkpoint: Path | None, **changed: object) -> PointwiseDepen
         return estimator(kind, checkpoint, **changed).fit(*data())
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def die_while_fitting(kind: str, folder: Path) -> None:
     """Does not return."""
     import safetensors.torch
@@ -72,13 +66,13 @@ def die_while_fitting(kind: str, folder: Path) -> None:
         saves += 1
         save_state(*args)
         if saves == SAVES:
-            die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def half(tensors: object, path: str, **extra: object) -> None:
         save_file(tensors, path, **extra)
         if saves == SAVES:
             os.truncate(path, Path(path).stat().st_size // 2)
-            die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     engine._CHECKPOINT_EVERY_S = 0.0
     engine.save_state = count

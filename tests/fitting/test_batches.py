@@ -21,17 +21,15 @@ def batches(parts=PARTS, seed=3, **changed):
 def test_a_pure_function_of_seed_replica_and_step():
     wanted = batches().indices(0, 40, [0, 1, 2])
     assert wanted.shape == (40, 3, 16)
+    uneven = RowBatches(X, Y, PARTS, TrainingOptions(15, 4))
+    assert uneven.indices(0, 1, [0]).shape == (1, 1, 12)  # a whole number of blocks
     asked = batches()
     for step in np.random.default_rng(0).permutation(40):
         assert torch.equal(asked.indices(int(step), 1, [0, 1, 2])[0], wanted[step])
     assert torch.equal(asked.indices(7, 5, [0, 1, 2]), wanted[7:12])
+    for some in ([1], [2, 0]):  # whichever other replicas train
+        assert torch.equal(batches().indices(5, 9, some), wanted[5:14, some])
     assert not torch.equal(batches(seed=4).indices(0, 40, [0, 1, 2]), wanted)
-
-
-def test_whichever_other_replicas_train():
-    together = batches().indices(5, 9, [0, 1, 2])
-    assert torch.equal(batches().indices(5, 9, [1]), together[:, [1]])
-    assert torch.equal(batches().indices(5, 9, [2, 0]), together[:, [2, 0]])
 
 
 @settings(max_examples=30)
@@ -47,11 +45,6 @@ def test_a_pass_uses_each_row_at_most_once(first, second, seed):
             assert set(one) <= set(part.tolist())
             assert len(part) - len(one) < 16
         assert steps == 1 or len({tuple(one) for one in passes.tolist()}) == 3
-
-
-def test_a_batch_is_a_whole_number_of_blocks():
-    made = RowBatches(X, Y, PARTS, TrainingOptions(15, 4))
-    assert made.indices(0, 1, [0]).shape == (1, 1, 12)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["rows", "groups"])
@@ -84,8 +77,7 @@ def test_held_out_cells(block, groups):
     both, eye = there.unsqueeze(-1) & there.unsqueeze(-2), torch.eye(size, dtype=torch.bool)
     assert torch.equal(cells.joint.bool(), (both & eye).flatten(1, 2))
     assert torch.equal(cells.product.bool(), (both & apart & ~eye).flatten(1, 2))
-    again = held_out_cells(X, Y, PARTS, block=block, seed=2)[1]
-    assert (again != index).any()
+    assert (held_out_cells(X, Y, PARTS, block=block, seed=2)[1] != index).any()
 
 
 @settings(max_examples=40)

@@ -1,5 +1,6 @@
 """The part of the default critic that is not trained, and whether its network stays."""
 
+import itertools
 import math
 
 import numpy as np
@@ -32,8 +33,7 @@ def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
     """y turns its sign between the training and the stopping rows of the second replica."""
     x, y = gaussians(2200)
     y[1500:1900] *= -1
-    splits = [split_of(700, 300, 100), split_of(400, 400, 300, start=1100)]
-    model = closed_form(x, y, splits)
+    model = closed_form(x, y, [split_of(700, 300, 100), split_of(400, 400, 300, start=1100)])
     kept = model.critic.correlations
     assert kept[0].min() > 0.7
     assert not kept[1].any()
@@ -43,12 +43,8 @@ def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
 def classifier_value(scores):
     """Of a (n, n) block, its diagonal being pairs: written out."""
     own = [math.log1p(math.exp(-float(scores[i, i]))) for i in range(len(scores))]
-    others = [
-        math.log1p(math.exp(float(scores[i, j])))
-        for i in range(len(scores))
-        for j in range(len(scores))
-        if i != j
-    ]
+    cells = itertools.permutations(range(len(scores)), 2)
+    others = [math.log1p(math.exp(float(scores[at]))) for at in cells]
     return -np.mean(own) - np.mean(others)
 
 
@@ -61,11 +57,8 @@ def test_the_scale_is_the_best_of_those_tried(turned):
     found = canonical_correlations(x[:900], y[:900])
     u = (x[900:932] - found.x_mean) @ found.x_weight
     v = (y[900:932] - found.y_mean) @ found.y_weight
-    values = []
-    for scale in SCALES:
-        rho = scale * found.correlations
-        values.append(classifier_value(gaussian_log_ratio(u[:, None], v[None], rho)))
-    best = SCALES[int(np.argmax(values))]
+    tried = [gaussian_log_ratio(u[:, None], v[None], s * found.correlations) for s in SCALES]
+    best = SCALES[int(np.argmax([classifier_value(scores) for scores in tried]))]
     assert float(model.critic.correlations[0, 0] / found.correlations[0]) == pytest.approx(best)
     assert (best == 1.0) == (turned == 0.0)
 
@@ -88,28 +81,23 @@ def test_each_replica_by_its_own_rows():
 def test_coordinates_modulated_by_the_size_are_found():
     """y is x turned by an angle that grows with the size of x: q u sees what u does not."""
     random = np.random.default_rng(0)
-    x = random.standard_normal((4000, 3))
-    size = np.tanh(np.square(x).mean(1, keepdims=True) - 1)
-    y = size * x + 0.3 * random.standard_normal((4000, 3))
-    model = closed_form(torch.from_numpy(x), torch.from_numpy(y), [split_of(3000, 800, 200)])
+    x, noise = (torch.from_numpy(random.standard_normal((4000, 3))) for _ in range(2))
+    y = torch.tanh(x.square().mean(1, keepdim=True) - 1) * x + 0.3 * noise
+    model = closed_form(x, y, [split_of(3000, 800, 200)])
     assert model.x_map.modulated.abs().sum(1).gt(0).any()
-    u = model.x_map(torch.from_numpy(x)[None])[0].numpy()
-    v = model.y_map(torch.from_numpy(y)[None])[0].numpy()
+    u, v = model.x_map(x[None])[0].numpy(), model.y_map(y[None])[0].numpy()
     plain = np.abs(np.corrcoef(u[:, :3].T, v[:, :3].T)[:3, 3:]).max()
     extra = abs(np.corrcoef(u[:, -4], v[:, -4])[0, 1])
     assert extra > plain + 0.1
 
 
 def test_many_columns_have_no_modulated_coordinates():
-    x, y = gaussians(300, dim=65, rho=0.5)
-    model = closed_form(x, y, [split_of(200, 80, 20)])
+    model = closed_form(*gaussians(300, dim=65, rho=0.5), [split_of(200, 80, 20)])
     assert not model.x_map.modulated.any()
     assert model.critic.correlations.any()
 
 
 # Whether the default critic's network stays.
-
-
 SPLITS = [split_of(200, 45, 5), split_of(200, 45, 5, start=250)]
 
 
@@ -126,19 +114,15 @@ def test_the_loss_of_a_row_by_hand(groups):
     shout(model, 0, 0.5)
     one, rows = model.select([0]), SPLITS[0].stop
     cells, index = held_out_cells(x, y, [rows], block=16, seed=3, groups=groups)
-    found = dict(
-        zip(index[0][index[0] >= 0].tolist(), residual._losses(one, cells).tolist(), strict=True)
-    )
+    losses = residual._losses(one, cells).tolist()
+    found = dict(zip(index[0][index[0] >= 0].tolist(), losses, strict=True))
     assert sorted(found) == rows.tolist()
     for block in index[0].reshape(-1, 16):
         members = block[block >= 0]
         matrix = one.log_ratio_matrix(x[members][None], y[members][None])[0].detach()
         for i, row in enumerate(members.tolist()):
-            others = [
-                j
-                for j, other in enumerate(members.tolist())
-                if j != i and (groups is None or groups[other] != groups[row])
-            ]
+            apart = members != row if groups is None else (groups[members] != groups[row]).numpy()
+            others = np.flatnonzero(apart)
             # The classifier of one pair against so many others.
             odds = math.log(len(others))
             wanted = math.log1p(math.exp(odds - float(matrix[i, i])))
@@ -146,7 +130,7 @@ def test_the_loss_of_a_row_by_hand(groups):
             assert found[row] == pytest.approx(wanted, rel=1e-9)
 
 
-def test_noise_goes_from_all_replicas():
+def test_noise_goes_from_all_replicas_and_a_network_that_helps_stays():
     x, y = gaussians(500)
     model = closed_form(x, y, SPLITS)
     shout(model, 0, 0.5)
@@ -154,11 +138,7 @@ def test_noise_goes_from_all_replicas():
     assert network_output(model, x, y).abs().mean() > 0.05
     assert not drop_unproven_network(model, SplitRows(x, y, SPLITS))
     assert not network_output(model, x, y).any()
-
-
-def test_a_network_that_helps_stays():
-    """The closed form is made wrong by a constant, and the network's bias mends it."""
-    x, y = gaussians(500)
+    # The closed form is made wrong by a constant, and the network's bias mends it.
     model = closed_form(x, y, SPLITS)
     model.constant += 1.0
     model.critic.net.rest.layers[-1].bias.data += 1.0
@@ -170,8 +150,7 @@ def test_a_network_that_helps_stays():
 
 def test_rows_of_one_group_are_one_draw():
     """Against the spread of group means, in groups of one size, and that of single rows."""
-    random = torch.Generator().manual_seed(0)
-    gain = torch.randn(12, generator=random, dtype=torch.float64)
+    gain = torch.randn(12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plain = float(gain.std()) / math.sqrt(12)
     assert residual._error_of_mean(gain, torch.arange(12) + 7) == pytest.approx(plain)
     copies, groups = gain.repeat_interleave(5), torch.arange(12).repeat_interleave(5)

@@ -11,14 +11,6 @@ import pytest
 from pointdep.fitting import progress
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -26,26 +18,24 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
+    made = types.SimpleNamespace(now=100.0, monotonic=lambda: made.now)
     monkeypatch.setattr(progress, "time", made)
     return made
 
 
-def test_nothing_for_short_work(clock):
-    stream = io.StringIO()
-    with progress.Shown("fitting", stream) as shown:
-        clock.now += 1.9
-        shown.update(1, 10, "epochs")
-    assert stream.getvalue() == ""
+def told(clock, steps, total, stream=None, **options):
+    """The lines of work that did so much after so many seconds more; steps: (done, seconds)."""
+    stream = stream or io.StringIO()
+    with progress.Shown("fitting", stream, **options) as shown:
+        for done, seconds in steps:
+            clock.now += seconds
+            shown.update(done, total, "epochs")
+    return stream.getvalue().splitlines()
 
 
 def test_lines_now_and_then(clock):
-    stream = io.StringIO()
-    with progress.Shown("fitting", stream) as shown:
-        for done in range(1, 31):
-            clock.now += 1.0
-            shown.update(done, 60, "epochs")
-    lines = stream.getvalue().splitlines()
+    assert told(clock, [(1, 1.9)], 10) == []  # nothing for short work
+    lines = told(clock, [(done, 1.0) for done in range(1, 31)], 60)
     assert lines[0] == "fitting: 2/60 epochs, 2 s"
     assert lines[1] == "fitting: 12/60 epochs, 12 s, at most 48 s left"
     assert [int(re.match(r"fitting: (\d+)/60", line)[1]) for line in lines] == [2, 12, 22]
@@ -64,22 +54,20 @@ def test_a_slow_start_is_not_taken_for_the_pace(clock):
 
 
 def test_what_comes_before_the_work_is_not_its_pace(clock):
+    lines = told(clock, [(0, 60.0), (40, 20.0)], 100, left="about")
+    assert lines[-1] == "fitting: 40/100 epochs, 80 s, about 30 s left"
     stream = io.StringIO()
-    with progress.Shown("training", stream, left="about") as shown:
-        clock.now += 60.0  # compiling
-        shown.update(0, 100, "iterations")
-        clock.now += 20.0
-        shown.update(40, 100, "iterations")
-    last = stream.getvalue().splitlines()[-1]
-    assert last == "training: 40/100 iterations, 80 s, about 30 s left"
+    with progress.Shown("scoring", stream, left="about") as shown:
+        clock.now += 60.0
+        shown.begin(10)
+        clock.now += 1.0
+        shown.update(20, 40, "pairs")
+    assert stream.getvalue() == "scoring: 20/40 pairs, 61 s, about 2 s left\n"
 
 
 def test_the_bar_says_how_long(clock):
-    stream = Terminal()
-    with progress.Shown("fitting", stream, left="about") as shown:
-        clock.now += 4.0
-        shown.update(4, 10, "epochs")
-    assert "about 6 s left" in stream.getvalue()
+    lines = told(clock, [(4, 4.0)], 10, Terminal(), left="about")
+    assert any("about 6 s left" in line for line in lines)
 
 
 def test_show(capsys):
@@ -90,34 +78,12 @@ def test_show(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.4, "0 s"), (599, "599 s"), (600, "10 min"), (3570, "1 h 0 min"), (33600, "9 h 20 min")],
-)
-def test_durations(seconds, said):
-    assert progress.duration(seconds) == said
-
-
-def test_the_time_left_is_counted_from_where_work_begins(clock):
-    stream = io.StringIO()
-    with progress.Shown("scoring", stream, left="about") as shown:
-        clock.now += 60.0
-        shown.begin(10)
-        clock.now += 1.0
-        shown.update(20, 40, "pairs")
-    assert stream.getvalue() == "scoring: 20/40 pairs, 61 s, about 2 s left\n"
+def test_durations():
+    said = {0.4: "0 s", 599: "599 s", 600: "10 min", 3570: "1 h 0 min", 33600: "9 h 20 min"}
+    assert {seconds: progress.duration(seconds) for seconds in said} == said
 
 
 # In a notebook, with a stand-in for IPython that keeps what was displayed.
-
-
-class Handle:
-    def __init__(self, seen):
-        self.seen = seen
-
-    def update(self, content, raw):
-        assert raw
-        self.seen.append(content)
 
 
 @pytest.fixture
@@ -125,11 +91,14 @@ def displayed(monkeypatch):
     """What a kernel would send to the page, in order."""
     seen = []
 
-    def display(content, raw, display_id):
+    def update(content, raw):
         assert raw
-        assert display_id is True
         seen.append(content)
-        return Handle(seen)
+
+    def display(content, raw, display_id):
+        assert display_id is True
+        update(content, raw)
+        return types.SimpleNamespace(update=update)
 
     python, part = types.ModuleType("IPython"), types.ModuleType("IPython.display")
     python.get_ipython = lambda: types.SimpleNamespace(kernel=object())
@@ -166,17 +135,14 @@ def test_a_plain_shell_of_ipython_is_none(monkeypatch):
     python = types.ModuleType("IPython")
     monkeypatch.setitem(sys.modules, "IPython", python)
     assert not progress.in_notebook()  # half imported
-    python.get_ipython = lambda: None
-    assert not progress.in_notebook()
-    python.get_ipython = lambda: types.SimpleNamespace()
-    assert not progress.in_notebook()
+    for shell in (None, types.SimpleNamespace()):
+        python.get_ipython = lambda shell=shell: shell
+        assert not progress.in_notebook()
 
 
 def test_ipython_is_not_imported():
-    code = """
-import sys
-sys.modules["IPython"] = None  # importing it would fail
-from pointdep.fitting import progress
-assert not progress.in_notebook()
-"""
+    code = (
+        "import sys; sys.modules['IPython'] = None;"  # importing it would fail
+        "from pointdep.fitting import progress; assert not progress.in_notebook()"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

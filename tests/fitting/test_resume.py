@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.model_selection import KFold
 
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting import engine
+from refusals import refused
 
 from . import interrupted
 from .interrupted import KINDS, SAVES, data, estimator, fit
@@ -27,13 +29,8 @@ def killed(tmp_path_factory):
     """A folder with the checkpoints that killed fits have left."""
     folder = tmp_path_factory.mktemp("killed")
     script = Path(interrupted.__file__)
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
+    command = [sys.executable, str(script), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.splitlines() == [f"{kind} {SIGKILL}" for kind in KINDS], done.stderr
     return folder
 
@@ -68,8 +65,7 @@ def test_the_numbers_are_the_same_to_the_last_bit(kind, checkpoint):
 
 
 def test_a_resumed_fit_does_not_start_over(checkpoint, monkeypatch):
-    epochs = []
-    trained = engine.Crew.train_epoch
+    epochs, trained = [], engine.Crew.train_epoch
     monkeypatch.setattr(
         engine.Crew, "train_epoch", lambda crew: epochs.append(crew.state.epoch) or trained(crew)
     )
@@ -82,71 +78,50 @@ def test_a_checkpoint_of_other_settings(checkpoint):
     path = checkpoint("pc")
     for name, value in changes.items():
         cause = "other data or other settings" if name == "cv" else f"a fit with .*{name}=.*not"
-        with pytest.raises(InputError, match=cause):
-            fit("pc", path, **{name: value})
+        refused(cause, fit, "pc", path, **{name: value})
         assert path.exists()
 
 
 def test_a_checkpoint_of_other_splits(tmp_path, monkeypatch):
     path = tmp_path / "fit.checkpoint"
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
-    monkeypatch.setattr(engine.Engine, "_require_finite", interrupt)
+    monkeypatch.setattr(engine.Engine, "_require_finite", Mock(side_effect=KeyboardInterrupt))
     for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
         with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
             fit("pc", path, cv=cv)
 
 
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-
-def test_a_checkpoint_of_other_data(checkpoint):
+def test_a_checkpoint_of_other_data_or_another_module(checkpoint):
     x, y = data()
     x[3, 1] += 0.5
     for arguments in [(x, y), (y, data()[0]), (*data(), np.arange(120) // 2)]:
-        with pytest.raises(InputError, match="other data"):
-            estimator("pc", checkpoint("pc")).fit(*arguments)
+        refused("other data", estimator("pc", checkpoint("pc")).fit, *arguments)
+    dropping, moved = interrupted.DropoutNet(), interrupted.DropoutNet()
+    dropping.net[1].p = 0.2
+    moved.net[0].weight.data[0, 0] += 1.0
+    for other in (dropping, moved):
+        refused("other data or other settings", fit, "dropout", checkpoint("dropout"), critic=other)
 
 
-def test_a_checkpoint_of_another_module(checkpoint):
-    other = interrupted.DropoutNet()
-    other.net[1].p = 0.2
-    with pytest.raises(InputError, match="other data or other settings"):
-        fit("dropout", checkpoint("dropout"), critic=other)
-    other = interrupted.DropoutNet()
-    other.net[0].weight.data[0, 0] += 1.0
-    with pytest.raises(InputError, match="other data or other settings"):
-        fit("dropout", checkpoint("dropout"), critic=other)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.99])
-def test_a_truncated_checkpoint(share, checkpoint):
+def test_something_else_at_the_place_of_the_checkpoint(checkpoint, tmp_path):
     path = checkpoint("pc")
     content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(ModelFileError, match=r"cannot be read .*delete it to start over"):
-        fit("pc", path)
-
-
-def test_something_else_at_the_place_of_the_checkpoint(tmp_path):
-    path = tmp_path / "fit.checkpoint"
+    for share in (0.0, 0.001, 0.3, 0.99):
+        path.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(ModelFileError, match=r"cannot be read .*delete it to start over"):
+            fit("pc", path)
     path.write_text("notes of mine")
     with pytest.raises(ModelFileError, match="delete it"):
         fit("pc", path)
     assert path.read_text() == "notes of mine"
-    with pytest.raises(InputError, match="is a folder"):
-        fit("pc", tmp_path)
-    with pytest.raises(InputError, match="its folder does not exist"):
-        fit("pc", tmp_path / "no" / "fit.checkpoint")
+    for place, cause in ((tmp_path, "is a folder"), (path.parent / "no" / "a", "does not exist")):
+        refused(cause, fit, "pc", place)
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    saving = Mock(side_effect=engine.save_state)
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
-    saved = []
-    save_state = engine.save_state
-    monkeypatch.setattr(
-        engine, "save_state", lambda path, *rest: saved.append(path) or save_state(path, *rest)
-    )
+    monkeypatch.setattr(engine, "save_state", saving)
     fit("pc", tmp_path / "fit.checkpoint")
-    assert len(saved) > SAVES
+    assert saving.call_count > SAVES
     assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from pointdep.errors import InputError
 from pointdep.fitting.state import Checkpoint, TrainingState, load_state, save_state
+from refusals import refused
 
 
 def some_state():
@@ -67,17 +67,13 @@ def test_an_interrupted_write_leaves_the_old_checkpoint(error, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_why_it_is_of_another_fit(tmp_path):
+    settings, path = {"max_epochs": 3, "stored": [5, 1], "processes": 3}, tmp_path / "state"
+    save_state(Checkpoint(path, "this fit", settings), some_state())
+    for changed, message in (
         ({"processes": 2}, "written by 3 .* need as many to go on; here are 2: start 3, or delete"),
         ({"max_epochs": 9}, "a fit with max_epochs=3, not 9: give the same again"),
         ({"stored": [7, 1]}, "of other data or other settings"),
-    ],
-)
-def test_why_it_is_of_another_fit(tmp_path, changed, message):
-    settings = {"max_epochs": 3, "stored": [5, 1], "processes": 3}
-    path = tmp_path / "state"
-    save_state(Checkpoint(path, "this fit", settings), some_state())
-    with pytest.raises(InputError, match=message):
-        load_state(Checkpoint(path, "that fit", {**settings, **changed}), like())
+    ):
+        other = Checkpoint(path, "that fit", {**settings, **changed})
+        refused(message, load_state, other, like())

@@ -1,7 +1,5 @@
 """Training on samples that are drawn as they are needed."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
@@ -10,8 +8,8 @@ import torch
 
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import get_method
-from pointdep.errors import InputError
 from pointdep.fitting.sampler import StreamEngine
+from refusals import refused
 
 RHO = 0.9
 TRUE = -math.log(1 - RHO**2)  # of two dimensions, in nats
@@ -35,10 +33,8 @@ def critic_of(replicas, critic="concat", hidden=(16, 16)):
 
 
 def engine(methods=("pc", "js"), draw=None, critic="concat", hidden=(16, 16), **options):
-    made = critic_of(len(methods), critic, hidden)
-    return StreamEngine(
-        made, [get_method(key) for key in methods], draw or gaussians(len(methods)), **options
-    )
+    made, draw = critic_of(len(methods), critic, hidden), draw or gaussians(len(methods))
+    return StreamEngine(made, [get_method(key) for key in methods], draw, **options)
 
 
 class TestLearning:
@@ -82,10 +78,8 @@ class TestLearning:
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="running state"):
-        engine(("pc", "mine"))
-    with pytest.raises(InputError, match="unknown precision 'fp32': did you mean 'tf32'"):
-        engine(precision="fp32")
+    refused("running state", engine, ("pc", "mine"))
+    refused("unknown precision 'fp32': did you mean 'tf32'", engine, precision="fp32")
 
 
 @pytest.mark.parametrize("methods", [("pc",), ("pc", "drf", "variational")])

@@ -1,7 +1,5 @@
 """Inner-product scores in both forms, with weights in both forms."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -53,15 +51,12 @@ def draw(
     lean, full = weights_of(weights, lead, n, dtype, generator)
     if parts:
         matrix = matrix.flatten(-3, -2)
-        full = {
-            k: None if w is None else w.expand(*lead, n, n).flatten(-3, -2) for k, w in full.items()
-        }
+        laid = {k: w.expand(*lead, n, n).flatten(-3, -2) for k, w in full.items() if w is not None}
+        full = {**full, **laid}
         lean = {k: full[k] if isinstance(w, Tensor) else w for k, w in lean.items()}
-        if full["joint"] is None:
-            eye = torch.eye(n, dtype=dtype).repeat(lead[-1], 1)
-            full = {"joint": eye, "product": full["product"]}
-        if full["product"] is None:
-            full["product"] = 1 - torch.eye(n, dtype=dtype).repeat(lead[-1], 1)
+        eye = torch.eye(n, dtype=dtype).repeat(lead[-1], 1)
+        full["joint"] = eye if full["joint"] is None else full["joint"]
+        full["product"] = 1 - eye if full["product"] is None else full["product"]
     inner = InnerScores(x, y, own_x, own_y, parts=parts, cells=cells)
     return Drawn(inner, lean, matrix, full, [t for t in (x, y, own_x, own_y) if t is not None])
 
@@ -69,8 +64,7 @@ def draw(
 def weights_of(kind, lead, n, dtype, generator):
     """Weights of inner scores, and the same as matrices."""
     off = 1 - torch.eye(n, dtype=dtype)
-    some = torch.rand(*lead, n, generator=generator, dtype=dtype)
-    some = (some - 0.3).clamp(min=0.0)
+    some = (torch.rand(*lead, n, generator=generator, dtype=dtype) - 0.3).clamp(min=0.0)
     some[..., :2] = 0.7  # at least one sample of each
     ids = torch.randint(0, 3, (*lead, n), generator=generator)
     ids[..., :2] = torch.tensor([0, 1])
@@ -87,9 +81,6 @@ def weights_of(kind, lead, n, dtype, generator):
         return {"joint": own, "product": product}, {"joint": own, "product": product}
     if kind == "ids":
         return {"joint": None, "product": Others(ids=ids)}, {"joint": None, "product": differ}
-    used = None if kind == "rows" else ids
-    full = both if kind == "rows" else both * differ
-    return (
-        {"joint": Pairs(some), "product": Others(some, used)},
-        {"joint": joint, "product": full},
-    )
+    used, full = (None, both) if kind == "rows" else (ids, both * differ)
+    lean = {"joint": Pairs(some), "product": Others(some, used)}
+    return lean, {"joint": joint, "product": full}

@@ -1,5 +1,6 @@
 """How cells are cut into blocks, what they weigh, and the steps that are compiled for a GPU."""
 
+import itertools
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -36,9 +37,8 @@ def test_every_cell_once(matrices, rows, columns, cells):
 
 
 def test_large_batches_are_cut_without_a_rest():
-    for cells in (1 << 18, 1 << 25):
-        for rows in (16_384, 32_768, 65_536):
-            assert all(block.common for block in blocks(1, rows, rows, cells))
+    for cells, rows in itertools.product((1 << 18, 1 << 25), (16_384, 32_768, 65_536)):
+        assert all(block.common for block in blocks(1, rows, rows, cells))
 
 
 @pytest.mark.parametrize(("free", "bits"), [(1 << 16, 16), (1 << 24, 17), (1 << 40, 18), (0, 18)])
@@ -103,9 +103,9 @@ def compiled(monkeypatch):
 
 
 def test_objectives_of_compiled_blocks(compiled):
-    for name in ("pc", "cpc", "dv", "drf"):  # with ids, drf walks cells too
-        for weights in ("none", "rows and ids"):
-            assert_same(CASES[name], draw((2,), 19, 3, cells=64, weights=weights, own=1), 1e-10)
+    # With ids, drf walks cells too.
+    for name, weights in itertools.product(("pc", "cpc", "dv", "drf"), ("none", "rows and ids")):
+        assert_same(CASES[name], draw((2,), 19, 3, cells=64, weights=weights, own=1), 1e-10)
     # Sums alone, and sums with slopes, of three functions; log sums and their slopes.
     assert len(compiled) == 3 * 2 + 2
     assert any(function.__name__.startswith("_cell_step_1x8x8") for function in compiled)

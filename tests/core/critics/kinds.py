@@ -1,19 +1,9 @@
 """One critic of every kind, in float64 and with every weight drawn, so that nothing is zero."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pointdep.core.critics import (
-    BilinearCritic,
-    ConcatCritic,
-    Critic,
-    EncoderCritic,
-    InnerProductCritic,
-    ModuleCritic,
-    SeparableCritic,
-)
+from pointdep.core import critics
 from pointdep.core.critics.auto import ResidualCritic, TowersCritic
 from pointdep.core.transforms import CanonicalMap
 
@@ -70,15 +60,15 @@ def towers(replicas: int) -> TowersCritic:
 KINDS = {
     "auto": residual,
     "auto, wide": towers,
-    "concat": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
-    "concat, one hidden layer": lambda r: ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
-    "separable": lambda r: SeparableCritic(r, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4),
-    "bilinear": lambda r: BilinearCritic(r, X_DIM, Y_DIM),
-    "inner": lambda r: InnerProductCritic(r, X_DIM),
-    "module": lambda r: ModuleCritic(r, PairNet()),
-    "module, column of scores": lambda r: ModuleCritic(r, ColumnNet()),
-    "module, own matrix": lambda r: ModuleCritic(r, MatrixNet()),
-    "encoders": lambda r: EncoderCritic(r, *encoders()),
+    "concat": lambda r: critics.ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
+    "concat, one hidden layer": lambda r: critics.ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
+    "separable": lambda r: critics.SeparableCritic(r, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4),
+    "bilinear": lambda r: critics.BilinearCritic(r, X_DIM, Y_DIM),
+    "inner": lambda r: critics.InnerProductCritic(r, X_DIM),
+    "module": lambda r: critics.ModuleCritic(r, PairNet()),
+    "module, column of scores": lambda r: critics.ModuleCritic(r, ColumnNet()),
+    "module, own matrix": lambda r: critics.ModuleCritic(r, MatrixNet()),
+    "encoders": lambda r: critics.EncoderCritic(r, *encoders()),
 }
 
 
@@ -87,13 +77,12 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def build(kind: str, replicas: int, seed: int = 0) -> Critic:
+def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:
     """A critic whose replicas all differ."""
     critic = KINDS[kind](replicas).double()
     generator = torch.Generator().manual_seed(seed)
-    for parameter in critic.parameters():
-        drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        parameter.data.copy_(0.5 * drawn)
+    for p in critic.parameters():
+        p.data.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
     return critic
 
 

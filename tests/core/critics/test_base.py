@@ -1,6 +1,7 @@
 """Critics of every kind alike, and layers with a leading replica dimension."""
 
 import copy
+import itertools
 import math
 
 import pytest
@@ -16,30 +17,28 @@ R = 3
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+def generators(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
 @every_kind
 def test_matrix_is_the_loop_over_single_pairs(kind):
     critic = build(kind, R)
     x, y = draw(R, 4, x_dim(kind), seed=3), draw(R, 7, y_dim(kind), seed=4)
     matrix = critic.matrix(x, y)
     assert matrix.shape == (R, 4, 7)
-    for i in range(4):
-        for j in range(7):
-            one = critic.pairs(x[:, i : i + 1], y[:, j : j + 1])
-            torch.testing.assert_close(matrix[:, i, j], one[:, 0])
-
-
-@every_kind
-@pytest.mark.parametrize("budget", [1, 5, 37, 500, 1 << 24])
-def test_blocks_give_the_same_matrix(kind, budget):
-    critic = build(kind, R)
+    for i, j in itertools.product(range(4), range(7)):
+        one = critic.pairs(x[:, i : i + 1], y[:, j : j + 1])
+        torch.testing.assert_close(matrix[:, i, j], one[:, 0])
+    # Blocks give the same matrix.
     x, y = draw(R, 7, x_dim(kind), seed=5), draw(R, 11, y_dim(kind), seed=6)
-    blocks = critic.matrix_in_blocks(x, y, budget * critic.cell_width())
-    torch.testing.assert_close(blocks, critic.matrix(x, y))
+    for budget in (1, 5, 37, 500, 1 << 24):
+        blocks = critic.matrix_in_blocks(x, y, budget * critic.cell_width())
+        torch.testing.assert_close(blocks, critic.matrix(x, y))
 
 
 def test_blocks_keep_to_their_budget():
-    critic = build("concat", R)
-    sizes = []
+    critic, sizes = build("concat", R), []
     whole = critic.matrix
 
     def counted(x, y):
@@ -60,14 +59,13 @@ def test_select_reorders_and_copies(kind):
     before = copy.deepcopy(critic.state_dict())
     x, y = draw(R, 5, x_dim(kind), seed=9), draw(R, 5, y_dim(kind), seed=10)
     chosen = critic.select([2, 0])
-    assert chosen.replicas == 2
+    assert (chosen.replicas, critic.replicas) == (2, R)
     expected = critic.matrix(x, y)[[2, 0]]
     torch.testing.assert_close(chosen.matrix(x[[2, 0]], y[[2, 0]]), expected)
     for parameter in chosen.parameters():
         assert parameter.requires_grad
         assert parameter.grad is None
         parameter.data.zero_()
-    assert critic.replicas == R
     for name, tensor in critic.state_dict().items():
         assert torch.equal(tensor, before[name])
 
@@ -81,11 +79,7 @@ def test_four_dimensional_input(kind):
     assert grouped.shape == (R, 2, 4, 6)
     for g in range(2):
         torch.testing.assert_close(grouped[:, g], critic.matrix(x[:, g], y[:, g]))
-
-
-@every_kind
-def test_inputs_need_not_be_contiguous(kind):
-    critic = build(kind, R)
+    # Nor need inputs be contiguous.
     x = draw(x_dim(kind), 5, R, seed=13).permute(2, 1, 0)
     y = draw(y_dim(kind), 5, R, seed=14).permute(2, 1, 0)
     assert not x.is_contiguous()
@@ -121,9 +115,8 @@ def test_gradient_of_one_replica_ignores_the_others(kind):
     poisoned[0] = torch.nan
     after = gradients(critic, poisoned, y)
     for (name, replica), gradient in after.items():
-        if replica == 0:
-            continue
-        torch.testing.assert_close(gradient, together[name, replica])
+        if replica:
+            torch.testing.assert_close(gradient, together[name, replica])
     assert any(not torch.isfinite(g).all() for (_, replica), g in after.items() if replica == 0)
 
 
@@ -131,7 +124,7 @@ def test_gradient_of_one_replica_ignores_the_others(kind):
 def test_reset_draws_each_replica_from_its_own_generator(kind):
     def drawn(*seeds):
         critic = KINDS[kind](len(seeds))
-        critic.reset([torch.Generator().manual_seed(seed) for seed in seeds])
+        critic.reset(generators(*seeds))
         return critic.state_dict()
 
     first, second, single = drawn(1, 2, 3), drawn(9, 2, 7), drawn(2)
@@ -152,12 +145,12 @@ def test_scores_rise_by_exactly_the_amounts(kind):
     before = critic.matrix(x, y)
     critic.raise_scores(amounts)
     torch.testing.assert_close(critic.matrix(x, y), before + amounts[:, None, None])
-    torch.testing.assert_close(
-        critic.pairs(x, y[:, :4]), critic.matrix(x, y[:, :4]).diagonal(0, 1, 2)
-    )
+    pairs = critic.matrix(x, y[:, :4]).diagonal(0, 1, 2)
+    torch.testing.assert_close(critic.pairs(x, y[:, :4]), pairs)
 
 
-def test_mistakes():
+def test_names_offered_to_the_user_and_mistakes():
+    assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")
     with pytest.raises(ValueError, match="zip"):
         KINDS["concat"](3).reset([torch.Generator()])
     for call in (Critic(2).pairs, Critic(2).matrix):
@@ -165,23 +158,14 @@ def test_mistakes():
             call(draw(2, 3, 3), draw(2, 3, 3))
 
 
-def test_names_offered_to_the_user():
-    assert tuple(CRITICS) == ("auto", "concat", "separable", "bilinear", "inner")
-
-
 # Layers with one set of weights per replica.
-
-
-def generators(*seeds):
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("lead", [(), (4,), (4, 2)])
 def test_linear_is_a_linear_layer_per_replica(bias, lead):
-    layer = ReplicaLinear(3, 5, 2, bias=bias).double()
+    layer, x = ReplicaLinear(3, 5, 2, bias=bias).double(), draw(3, *lead, 5)
     layer.reset(generators(0, 1, 2))
-    x = draw(3, *lead, 5)
     out = layer(x)
     assert out.shape == (3, *lead, 2)
     for r in range(3):
@@ -191,9 +175,8 @@ def test_linear_is_a_linear_layer_per_replica(bias, lead):
 
 def test_initial_weights_follow_those_of_torch():
     """Uniform within +-1/sqrt(fan_in), as nn.Linear draws them."""
-    layer, bound = ReplicaLinear(2, 64, 500), 1 / 8
+    layer, plain, bound = ReplicaLinear(2, 64, 500), nn.Linear(64, 500), 1 / 8
     layer.reset(generators(0, 1))
-    plain = nn.Linear(64, 500)
     for parameter in (layer.weight, layer.bias):
         assert parameter.abs().max() <= bound
         assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)

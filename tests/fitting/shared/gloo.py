@@ -3,8 +3,6 @@
 Run in a single process with `ALONE`, the same functions give what the several together must.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings
@@ -40,13 +38,17 @@ STEPS = 20
 KEYS = ("pc", "mine", "drf", "cpc", "dv")
 
 
+def draw_weights(*modules: nn.Module) -> None:
+    for number, parameter in enumerate(p for module in modules for p in module.parameters()):
+        generator = torch.Generator().manual_seed(number)
+        parameter.data = 0.5 * torch.randn(parameter.shape, generator=generator)
+
+
 class PairNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(nn.Linear(X_DIM + Y_DIM, 6), nn.Tanh(), nn.Linear(6, 1))
-        for number, parameter in enumerate(self.parameters()):
-            generator = torch.Generator().manual_seed(number)
-            parameter.data = 0.5 * torch.randn(parameter.shape, generator=generator)
+        draw_weights(self)
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return self.net(torch.cat([x, y], -1))
@@ -54,9 +56,7 @@ class PairNet(nn.Module):
 
 def encoders() -> tuple[nn.Module, nn.Module]:
     made = nn.Linear(X_DIM, 4), nn.Linear(Y_DIM, 4)
-    for number, parameter in enumerate(p for side in made for p in side.parameters()):
-        generator = torch.Generator().manual_seed(number)
-        parameter.data = 0.5 * torch.randn(parameter.shape, generator=generator)
+    draw_weights(*made)
     return made
 
 
@@ -93,9 +93,8 @@ def laid_out(kind: str) -> Any:
 
 
 def pairs(n: int, dims: tuple[int, int] = (X_DIM, Y_DIM), seed: int = 0) -> tuple[np.ndarray, ...]:
-    random = np.random.default_rng(seed)
-    x, y = random.standard_normal((n, dims[0])), random.standard_normal((n, dims[1]))
-    shared = min(dims)
+    random, shared = np.random.default_rng(seed), min(dims)
+    x, y = (random.standard_normal((n, dim)) for dim in dims)
     y[:, :shared] += x[:, :shared]
     return x, y
 
@@ -136,12 +135,11 @@ FITS = {
 def fitted(kind: str, distributed: bool) -> dict[str, object]:
     """A whole fit: what it answers, and its weights."""
     x, y = pairs(1200, (30, 28)) if "wide" in kind else pairs(600, (2, 2))
-    given = {"random_state": 0, "progress": False, **FITS[kind]}
-    model = PointwiseDependency(distributed=distributed, **given)
-    with warnings.catch_warnings(record=True) as told:
+    given = {"random_state": 0, "progress": False, "distributed": distributed, **FITS[kind]}
+    model = PointwiseDependency(**given)
+    with warnings.catch_warnings(record=True) as told, laid_out(kind):
         warnings.simplefilter("always")
-        with laid_out(kind):
-            model.fit(x, y)
+        model.fit(x, y)
     stored = model.training_rows_.mapped.ordered() if hasattr(model.training_rows_, "plan") else []
     return {
         "mi": model.mutual_information().nats,
@@ -164,8 +162,7 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     )  # fmt: skip
     critic = build_critic("concat", 2, 1, 1, hidden=(4,))
     maps = Standardizer(2, 1), Standardizer(2, 1)
-    model = RatioModel(critic, *maps, [METHODS["pc"]] * 2)
-    mapped = found.prepare(model)
+    mapped = found.prepare(RatioModel(critic, *maps, [METHODS["pc"]] * 2))
     batches = StreamedBatches(
         mapped.mapped, mapped.plan, TrainingOptions(32, 8, max_epochs=2),
         progress=Silent(), sharing=Sharing(processes, critic) if processes.several else None,
@@ -182,49 +179,34 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     ]
 
 
-class Wrong:
-    """Fits that must be refused in all processes alike."""
-
-    @staticmethod
-    def rows(rank: int) -> PointwiseDependency:
-        return PointwiseDependency(distributed=True, random_state=0).fit(*pairs(60, seed=rank))
-
-    @staticmethod
-    def length(rank: int) -> PointwiseDependency:
-        x, y = pairs(60)
-        return PointwiseDependency(distributed=True, random_state=0).fit(x, y[: 60 - (rank == 1)])
-
-    @staticmethod
-    def streamed(rank: int) -> PointwiseDependency:
-        model = PointwiseDependency(distributed=True, random_state=0, stream=True)
-        return model.fit(*pairs(60 + 10 * rank))
-
-    @staticmethod
-    def nan(_: int) -> PointwiseDependency:
-        x, y = pairs(300)
-        x[290, 1] = np.nan  # read by the last process alone
-        model = PointwiseDependency(distributed=True, random_state=0, stream=True, progress=False)
-        return model.fit(x, y)
-
-    @staticmethod
-    def batch(_: int) -> PointwiseDependency:
-        given = {"batch_size": 2, "negatives": 1, "critic": "concat", "max_epochs": 1}
-        model = PointwiseDependency(distributed=True, random_state=0, progress=False, **given)
-        return model.fit(*pairs(60))
-
-    @staticmethod
-    def norm(_: int) -> PointwiseDependency:
-        critic = PairNet()
-        critic.net.insert(1, nn.BatchNorm1d(6))
-        return PointwiseDependency(distributed=True, random_state=0, critic=critic).fit(*pairs(60))
+def with_nan() -> tuple[np.ndarray, ...]:
+    x, y = pairs(300)
+    x[290, 1] = np.nan  # read by the last process alone
+    return x, y
 
 
-WRONG = [name for name in vars(Wrong) if not name.startswith("_")]
+def with_batch_norm() -> PairNet:
+    critic = PairNet()
+    critic.net.insert(1, nn.BatchNorm1d(6))
+    return critic
+
+
+SMALL_BATCH = {"batch_size": 2, "negatives": 1, "critic": "concat", "max_epochs": 1}
+# Settings and rows, of a process, of fits that must be refused in all processes alike.
+WRONG = {
+    "rows": lambda rank: ({}, pairs(60, seed=rank)),
+    "length": lambda rank: ({}, (pairs(60)[0], pairs(60)[1][: 60 - (rank == 1)])),
+    "streamed": lambda rank: ({"stream": True}, pairs(60 + 10 * rank)),
+    "nan": lambda _: ({"stream": True}, with_nan()),
+    "batch": lambda _: (SMALL_BATCH, pairs(60)),
+    "norm": lambda _: ({"critic": with_batch_norm()}, pairs(60)),
+}
 
 
 def refused(name: str, rank: int) -> str:
+    given, rows = WRONG[name](rank)
     try:
-        getattr(Wrong, name)(rank)
+        PointwiseDependency(distributed=True, random_state=0, progress=False, **given).fit(*rows)
     except InputError as error:
         return str(error)
     return "not refused"

@@ -4,8 +4,6 @@ Process 1 ends itself with SIGKILL at the end of epoch 4, in the first attempt a
 second attempt goes on from is copied to ``kept`` before it starts.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,6 +1,7 @@
 """Several gloo processes find what one finds with the whole batch."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 import torch
 
 from pointdep import PointwiseDependency
-from pointdep.errors import InputError
 from pointdep.fitting.processes import ALONE
+from refusals import refused
 
 from . import gloo
 
@@ -24,14 +25,9 @@ def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gloo")
     tests = Path(gloo.__file__).parents[2]
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "fitting.shared.gloo", str(folder)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-m", "fitting.shared.gloo", str(folder)]
+    given = {"env": {**os.environ, "PYTHONPATH": path}, "timeout": 300}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, **given)
     assert done.returncode == 0, done.stderr
     return {
         size: [torch.load(folder / f"{size}.{rank}.pt", weights_only=False) for rank in range(size)]
@@ -83,17 +79,13 @@ def test_a_streamed_fit_without_matrices_of_scores(found):
     np.testing.assert_allclose(ours["pmi"], laid_out["pmi"], atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in gloo.FITS if "streamed" in kind])
-def test_after_a_streamed_fit_each_process_can_read_all_rows(kind, found):
-    for one in found[2]:
-        assert one["fitted"][kind]["stored"] == len(one["fitted"][kind]["pmi"])
-
-
 @pytest.mark.parametrize("kind", gloo.FITS)
 def test_all_processes_have_the_same_model(kind, found):
+    """After a streamed fit each of them can read all rows."""
     first, second = (one["fitted"][kind] for one in found[2])
-    assert first["history"] == second["history"]
-    assert first["flags"] == second["flags"]
+    for key in ("history", "flags", "stored"):
+        assert first[key] == second[key]
+    assert first["stored"] == (len(first["pmi"]) if "streamed" in kind else 0)
     assert np.array_equal(first["pmi"], second["pmi"])
     for name, values in first["weights"].items():
         assert torch.equal(values, second["weights"][name]), name
@@ -142,10 +134,8 @@ def test_shares_of_streamed_batches(size, grouped, found):
 )
 @pytest.mark.parametrize("size", gloo.WORLDS)
 def test_what_is_refused_is_refused_by_all(name, sentence, size, found):
-    told = {one["refused"][name] for one in found[size]}
-    assert len(told) == 1
-    with pytest.raises(InputError, match=sentence):
-        raise InputError(told.pop())
+    (told,) = {one["refused"][name] for one in found[size]}
+    assert re.search(sentence, told)
 
 
 def test_a_batch_too_small_for_the_processes(found):
@@ -155,7 +145,6 @@ def test_a_batch_too_small_for_the_processes(found):
 
 
 def test_without_a_group():
-    with pytest.raises(InputError, match=r"distributed=True .*`torchrun -m pointdep fit`"):
-        PointwiseDependency(distributed=True).fit(*gloo.pairs(60))
-    with pytest.raises(InputError, match="distributed='yes' must be True or False"):
-        PointwiseDependency(distributed="yes").fit(*gloo.pairs(60))
+    cause = r"distributed=True .*`torchrun -m pointdep fit`"
+    for given, message in ((True, cause), ("yes", "distributed='yes' must be True or False")):
+        refused(message, PointwiseDependency(distributed=given).fit, *gloo.pairs(60))

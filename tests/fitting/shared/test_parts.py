@@ -1,6 +1,6 @@
 """Several readers of stored rows: each reads a part, and together they know what one knows."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pointdep.data.row_source import ArrayRows
 from pointdep.data.stored_pairs import PairSource
+from pointdep.fitting import data_flags
 from pointdep.fitting.data_flags import CopyCount
 from pointdep.fitting.processes import Processes
 from pointdep.fitting.rendezvous import agree
@@ -45,10 +46,8 @@ def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
     bounds = [0, *sorted(round(edge * rows) for edge in edges), rows]
     every = []
     for start, stop in pairwise(bounds):
-        x, y = Counted(rows, made), Counted(rows)
-        chunks = PairSource(x, y).shuffled(
-            size, np.random.default_rng(seed), part=slice(start, stop)
-        )
+        x, y, random = Counted(rows, made), Counted(rows), np.random.default_rng(seed)
+        chunks = PairSource(x, y).shuffled(size, random, part=slice(start, stop))
         numbers = [n for chunk in chunks for n in chunk.numbers.tolist()]
         assert len(numbers) == stop - start
         assert sorted(x.seen) == sorted(y.seen) == sorted(numbers)
@@ -67,12 +66,9 @@ def test_shares_of_a_row_of_things(count, size):
 
 @pytest.mark.parametrize("limit", [1 << 18, 100])
 def test_copies_counted_in_parts(limit, monkeypatch):
-    from pointdep.fitting import data_flags
-
     monkeypatch.setattr(data_flags, "_MOST", limit)
     random = np.random.default_rng(0)
-    x = torch.from_numpy(random.integers(0, 300, (2000, 1)).astype(float))
-    y = torch.from_numpy(random.integers(0, 2, (2000, 1)).astype(float))
+    x, y = (torch.from_numpy(random.integers(0, n, (2000, 1)).astype(float)) for n in (300, 2))
     whole, parts = CopyCount(), [CopyCount(), CopyCount(), CopyCount()]
     whole.add(x, y)
     for number, (part, a, b) in enumerate(zip(parts, x.split(700), y.split(700), strict=True)):
@@ -82,45 +78,32 @@ def test_copies_counted_in_parts(limit, monkeypatch):
     merged = parts[0]
     assert (merged.rows, merged.digest) == (whole.rows, whole.digest)
     for ours, theirs in ((merged.x, whole.x), (merged.y, whole.y), (merged.pairs, whole.pairs)):
-        assert ours.limit == theirs.limit
-        assert sorted(ours.keys) == sorted(theirs.keys)
+        assert (ours.limit, sorted(ours.keys)) == (theirs.limit, sorted(theirs.keys))
 
 
 class TestMeeting:
     """Processes of one attempt agree on a name, whatever is left of those before."""
 
     def met(self, store, size, order):
-        names, threads = {}, []
-        for rank in order:
-            work = threading.Thread(
-                target=lambda rank=rank: names.update({rank: agree(store, rank, size)})
-            )
-            work.start()
-            threads.append(work)
-        for work in threads:
-            work.join(20)
-        return names
+        with ThreadPoolExecutor(size) as pool:
+            asked = {rank: pool.submit(agree, store, rank, size) for rank in order}
+            return {rank: work.result(20) for rank, work in asked.items()}
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
     def test_again_and_again(self, order):
-        store = dist.HashStore()
-        seen = set()
+        store, seen = dist.HashStore(), set()
         for size in (3, 3, 2, 3):
             names = self.met(store, size, [rank for rank in order if rank < size])
             assert len(names) == size
-            assert len(set(names.values())) == 1
-            seen |= set(names.values())
+            (name,) = set(names.values())
+            seen.add(name)
         assert len(seen) == 4
 
     def test_one_that_comes_late(self):
         """The first finds a process of the attempt before in its place."""
         store = dist.HashStore()
         self.met(store, 2, (0, 1))
-        names = {}
-        early = threading.Thread(target=lambda: names.update({0: agree(store, 0, 2)}))
-        early.start()
-        early.join(0.3)
-        assert not names
-        names[1] = agree(store, 1, 2)
-        early.join(20)
-        assert names[0] == names[1]
+        with ThreadPoolExecutor(1) as pool:
+            early = pool.submit(agree, store, 0, 2)
+            assert not wait([early], 0.3).done
+            assert agree(store, 1, 2) == early.result(20)

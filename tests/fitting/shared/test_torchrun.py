@@ -14,6 +14,8 @@ from safetensors import safe_open
 
 from pointdep import PointwiseDependency
 from pointdep.cli.app import run
+from pointdep.fitting.rendezvous import join_processes
+from refusals import refused
 
 from . import gloo, killed
 
@@ -26,15 +28,9 @@ FIT = ("fit", "x.npy", "y.npy", "--folds", "2", "--max-epochs", "8", "--seed", "
 
 def torchrun(folder, *arguments, code=0):
     """The command in two processes."""
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, *TORCHRUN, *arguments]
+    given = {"cwd": folder, "env": {**os.environ, "OMP_NUM_THREADS": "1"}, "timeout": 300}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
     assert (done.returncode == 0) == (code == 0), done.stderr
     return done
 
@@ -42,28 +38,23 @@ def torchrun(folder, *arguments, code=0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("torchrun")
-    x, y = gloo.pairs(400, (2, 2))
-    np.save(place / "x.npy", x)
-    np.save(place / "y.npy", y)
+    for name, side in zip("xy", gloo.pairs(400, (2, 2)), strict=True):
+        np.save(place / f"{name}.npy", side)
     return place
 
 
 @pytest.fixture(scope="module")
 def after_a_kill(folder):
     """What was printed by a fit of which a process was killed and all were started again."""
-    script = Path(killed.__file__)
-    return torchrun(
-        folder, "--max-restarts", "1", str(script), str(folder), *FIT, "-o", "restarted"
-    )
+    script = str(Path(killed.__file__))
+    return torchrun(folder, "--max-restarts", "1", script, str(folder), *FIT, "-o", "restarted")
 
 
 def same(one, other):
     """Whether the models of two folders are the same to the last bit."""
-    states = [PointwiseDependency.load(path, device="cpu").model_.state_dict()
-              for path in (one, other)]  # fmt: skip
-    return states[0].keys() == states[1].keys() and all(
-        torch.equal(value, states[1][name]) for name, value in states[0].items()
-    )
+    models = (PointwiseDependency.load(path, device="cpu").model_ for path in (one, other))
+    ours, theirs = (model.state_dict() for model in models)
+    return ours.keys() == theirs.keys() and all(map(torch.equal, ours.values(), theirs.values()))
 
 
 def test_a_killed_process(after_a_kill, folder):
@@ -89,8 +80,8 @@ def test_one_process_goes_on_where_two_were(after_a_kill, folder, monkeypatch, c
     monkeypatch.chdir(folder)
     shutil.copy(folder / "kept", folder / "state")
     assert run([*FIT, "-o", "alone"]) == 0
-    ours, theirs = (json.loads(t)["estimate"] for t in (capsys.readouterr().out,
-                                                        after_a_kill.stdout))  # fmt: skip
+    told = capsys.readouterr().out, after_a_kill.stdout
+    ours, theirs = (json.loads(text)["estimate"] for text in told)
     assert ours["nats"] == pytest.approx(theirs["nats"], abs=1e-5)
     assert len(PointwiseDependency.load("alone", device="cpu").history_) > killed.EPOCH
 
@@ -98,16 +89,11 @@ def test_one_process_goes_on_where_two_were(after_a_kill, folder, monkeypatch, c
 @pytest.mark.slow
 def test_a_mistake_is_told_once(folder):
     done = torchrun(folder, "-m", "pointdep", "fit", "x.npy", "no.npy", "-o", "none", code=2)
-    told = [line for line in done.stderr.splitlines() if line.startswith("pointdep: ")]
-    assert len(told) == 1
-    assert "no.npy" in told[0]
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("pointdep: ")]
+    assert "no.npy" in told
 
 
 def test_without_lightning(monkeypatch):
-    from pointdep.errors import InputError
-    from pointdep.fitting.rendezvous import join_processes
-
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "lightning.fabric", None)
-    with pytest.raises(InputError, match=r'needs lightning: pip install "pointdep\[distributed\]"'):
-        join_processes("cpu")
+    refused(r'needs lightning: pip install "pointdep\[distributed\]"', join_processes, "cpu")
