@@ -1496,14 +1496,18 @@ class Difference:
     def records(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Difference:
         places = [{self._place(key): key for key in part} for part in (old, new)]
         for name, own, other in (("missing", *places), ("new", *reversed(places))):
-            self.faults += [f"{name}: {key}" for place, key in own.items() if place not in other]
+            self.faults += [
+                f"{name}: {key}" for place, key in own.items() if place and place not in other
+            ]
         for key in (key for key in old if key in new and not self._is_exempt(key)):
             self._values(key, old[key], new[key])
         return self
 
     def _place(self, key: str) -> str:
-        """The key itself; of what is exempt, without the number of an entry in a list."""
-        return re.sub(r"\[\d+\]", "[]", key) if self._is_exempt(key) else key
+        """The key itself; of what is exempt, without the number or the count of entries."""
+        if not self._is_exempt(key):
+            return key
+        return "" if key.endswith(".length") else re.sub(r"\[\d+\]", "[]", key)
 
     def _is_exempt(self, key: str) -> bool:
         return any(fnmatch(self.run, run) and fnmatch(key, name) for run, name, _ in EXEMPT)
