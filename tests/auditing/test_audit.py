@@ -1,7 +1,5 @@
 """`audit` as a whole, on small data whose wrong pairs are known."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

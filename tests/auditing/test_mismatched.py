@@ -1,7 +1,5 @@
 """Mismatched pairs against loops over the rows of a block."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

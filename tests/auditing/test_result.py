@@ -1,7 +1,5 @@
 """What an `Audit` gives: tables, words, and what a notebook shows."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Suspects among the pairs of shards, by a model of other rows."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path

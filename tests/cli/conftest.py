@@ -1,7 +1,5 @@
 """Run commands in this process, on small data, in a folder of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

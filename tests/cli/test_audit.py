@@ -1,7 +1,5 @@
 """`pointdep audit`: what it prints and writes, and what it refuses before the work."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

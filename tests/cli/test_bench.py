@@ -1,7 +1,5 @@
 """`pointdep bench`, with estimators whose answers are known."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import fakes

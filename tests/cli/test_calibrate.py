@@ -1,7 +1,5 @@
 """`pointdep calibrate`: embeddings in, a model for the other commands out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """`pointdep demo`, which takes half a minute and is run once."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

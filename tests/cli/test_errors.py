@@ -1,7 +1,5 @@
 """What a user can get wrong: one line on standard error, exit code 2, and nothing written."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """`pointdep fit`: the model it saves, where it saves it, and what an interruption leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`--help` and `--version`."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

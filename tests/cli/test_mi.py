@@ -1,7 +1,5 @@
 """`pointdep mi`: every file format, groups, and both ways of printing."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """``pointdep plan``."""
 
-from __future__ import annotations
-
 import pytest
 
 from pointdep import plan

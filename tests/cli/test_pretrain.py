@@ -1,7 +1,5 @@
 """`pointdep pretrain`: small runs of each model, what they print and write, what is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import pickle
@@ -116,8 +114,7 @@ class TestSmoke:
         (folder / "run" / "encoder" / "weights.safetensors").unlink()  # a hundred MB
 
     @pytest.mark.parametrize(
-        ("model", "options"),
-        [("simclr", ("--width", 8)), ("amdim", ("--width", 8, "--depth", 1))],
+        ("model", "options"), [("simclr", ("--width", 8)), ("amdim", ("--width", 8, "--depth", 1))]
     )
     def test_deep(self, pointdep, folder, cifar10, model, options):
         done = pointdep("pretrain", "cifar10", "--data", cifar10, "--model", model, *options,

@@ -1,7 +1,5 @@
 """`pointdep reproduce`: what the options do, what is printed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

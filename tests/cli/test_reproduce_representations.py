@@ -1,7 +1,5 @@
 """`pointdep reproduce figure2` and `simclr`: options, output, merging, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 

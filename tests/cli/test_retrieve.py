@@ -1,7 +1,5 @@
 """`pointdep retrieve`: what the library finds, wherever it goes, and what cannot be found."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

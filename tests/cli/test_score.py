@@ -1,7 +1,5 @@
 """`pointdep score`: the same PMI wherever it goes, and models and pairs that do not fit."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

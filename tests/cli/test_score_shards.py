@@ -1,7 +1,5 @@
 """`pointdep score` on folders of shards."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

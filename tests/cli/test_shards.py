@@ -1,7 +1,5 @@
 """Folders of shards on the command line, streamed, and shards that are no good."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

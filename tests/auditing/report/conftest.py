@@ -1,7 +1,5 @@
 """A report in Chromium."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

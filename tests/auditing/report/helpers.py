@@ -1,7 +1,5 @@
 """Audits made by hand, as an audit would give them, without the time of a fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import torch

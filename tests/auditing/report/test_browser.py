@@ -1,7 +1,5 @@
 """The page in Chromium: what a person does with it, by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What people may give as the look of their rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever the data hold stays text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures and sounds: in the page as they are, and what is said where they cannot be."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """Data on the way into the page: short, safe and the same when read again."""
 
-from __future__ import annotations
-
 import base64
 import json
 

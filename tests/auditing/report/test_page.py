@@ -1,7 +1,5 @@
 """What surrounds the rows: the policy, what was left out, and where the cards stand."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

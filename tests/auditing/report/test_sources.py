@@ -1,7 +1,5 @@
 """What --show-x and --show-y may name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

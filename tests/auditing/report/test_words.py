@@ -1,7 +1,5 @@
 """The sentence, the cards and the bars."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import replace
