@@ -6,6 +6,8 @@ import pytest
 
 from pointdep import PointwiseDependency, from_embeddings
 
+OPTIONS = ("--loss", "softmax", "--scale", 5, "-o", "model", "--quiet")
+
 
 @pytest.fixture
 def towers(folder):
@@ -18,9 +20,6 @@ def towers(folder):
     return x, y
 
 
-OPTIONS = ("--loss", "softmax", "--scale", 5, "-o", "model", "--quiet")
-
-
 def test_as_from_embeddings(pointdep, towers, check_json):
     found = pointdep("calibrate", "a.npy", "b.npy", *OPTIONS, "--json").json()
     check_json("calibrate", found)
@@ -28,8 +27,7 @@ def test_as_from_embeddings(pointdep, towers, check_json):
     assert found["estimate"]["nats"] == pytest.approx(expected.mutual_information().nats)
     assert found["slope"] == pytest.approx(expected.slope_)
     assert found["check"]["passed"] == expected.check().passed
-    again = PointwiseDependency.load("model")
-    assert np.array_equal(again.pmi(*towers), expected.pmi(*towers))
+    assert np.array_equal(PointwiseDependency.load("model").pmi(*towers), expected.pmi(*towers))
 
 
 def test_score_and_retrieve_take_the_model(pointdep, towers):
@@ -37,9 +35,8 @@ def test_score_and_retrieve_take_the_model(pointdep, towers):
     assert said.code == 0, said.err
     assert "calibration" in said.out
     assert "log r = " in said.out
-    assert "300, each scored by a calibration that did not see it (5 made, none trained)" in (
-        " ".join(said.out.split())
-    )
+    told = "300, each scored by a calibration that did not see it (5 made, none trained)"
+    assert told in " ".join(said.out.split())
     assert pointdep("score", "model", "a.npy", "b.npy", "-o", "pmi.csv", "--quiet").code == 0
     model = PointwiseDependency.load("model")
     table = pd.read_csv("pmi.csv")
@@ -69,8 +66,11 @@ def test_the_other_direction(pointdep, towers):
 
 
 def test_mistakes(refused, towers):
-    refused("did you mean 'sigmoid'", "calibrate", "a.npy", "b.npy", "--loss", "sigmoyd", "-o", "m")
-    refused("must be of one space", "calibrate", "x.npy", "y.npy", "-o", "m")
-    refused("folds=1 must be at least 2", "calibrate", "a.npy", "b.npy", "--folds", 1, "-o", "m")
-    refused("pmi.txt", "calibrate", "a.npy", "b.npy", "--oof", "pmi.txt", "-o", "m")
-    refused("is a file", "calibrate", "a.npy", "b.npy", "-o", "a.npy")
+    for message, arguments in (
+        ("did you mean 'sigmoid'", "a.npy b.npy --loss sigmoyd -o m"),
+        ("must be of one space", "x.npy y.npy -o m"),
+        ("folds=1 must be at least 2", "a.npy b.npy --folds 1 -o m"),
+        ("pmi.txt", "a.npy b.npy --oof pmi.txt -o m"),
+        ("is a file", "a.npy b.npy -o a.npy"),
+    ):
+        refused(message, "calibrate", *arguments.split())
