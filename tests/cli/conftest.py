@@ -48,11 +48,11 @@ def folder(tmp_path, monkeypatch, pairs):
 
 @pytest.fixture
 def pointdep(folder, capsys):
-    """Call it as the command: pointdep("mi", "x.npy", "y.npy")."""
+    """Call it as the command, in strings of words: pointdep("mi x.npy y.npy --folds", 3)."""
 
     def call(*arguments):
         capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
+        code = run(" ".join(map(str, arguments)).split())
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
@@ -62,8 +62,13 @@ def pointdep(folder, capsys):
 @pytest.fixture
 def quick(pointdep):
     """As pointdep, for commands that fit: with options that make it take no time."""
-    fast = ("--hidden", 16, "--folds", 2, "--max-epochs", 3, "--quiet")
-    return lambda command, *arguments: pointdep(command, *fast, *arguments)
+    fast = "--hidden 16 --folds 2 --max-epochs 3 --quiet"
+
+    def call(line, *arguments):
+        command, _, rest = line.partition(" ")
+        return pointdep(command, fast, rest, *arguments)
+
+    return call
 
 
 @pytest.fixture
@@ -107,7 +112,15 @@ def saved_model(tmp_path_factory, pairs):
 @pytest.fixture(scope="session")
 def check_json():
     """Check an output of --json against the tables of docs/json.md: every key, and its type."""
-    tables = documented_tables()
+    tables = {}  # section: key: type
+    for line in JSON_PAGE.read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            section = tables.setdefault(line[3:], {})
+        elif line.startswith("| `"):
+            key, kind, meaning = (cell.strip() for cell in line.strip("|").split("|"))
+            assert meaning
+            assert key.strip("`") not in section
+            section[key.strip("`")] = kind
 
     def check(command, content):
         table = {**tables["Every command"], **tables[f"`{command}`"]}
@@ -123,20 +136,6 @@ def check_json():
             assert any(is_a(found[key], one) for one in kind.split(" or ")), (key, kind)
 
     return check
-
-
-def documented_tables():
-    """{section: {key: type}}"""
-    tables = {}
-    for line in JSON_PAGE.read_text("utf-8").splitlines():
-        if line.startswith("## "):
-            section = tables.setdefault(line[3:], {})
-        elif line.startswith("| `"):
-            key, kind, meaning = (cell.strip() for cell in line.strip("|").split("|"))
-            assert meaning
-            assert key.strip("`") not in section
-            section[key.strip("`")] = kind
-    return tables
 
 
 def flatten(content, prefix=""):

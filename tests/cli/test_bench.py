@@ -77,17 +77,14 @@ def test_json(bench, check_json):
     assert (right["notes"], right["output"], right["summary"][0]["error"]) == ([], "out", 0)
 
 
-def test_sets_of_tasks(bench):
+def test_sets_of_tasks_and_their_list(bench):
     for words, tasks in (
         ((), [*QUICK]),
         (("--tasks", "all"), [*TASKS]),
         (("--tasks", "quick,table,label"), [*QUICK, "table"]),
     ):
         assert bench(*words, "--seeds", 1, "--rows", 10, "--json").json()["tasks"] == tasks
-
-
-def test_list(pointdep):
-    outcome = pointdep("bench", "--list")
+    outcome = bench("--list")
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(TASKS)
@@ -108,4 +105,4 @@ def test_refused(refused):
         ("--device gpu -o results", "gpu"),
         ("--list --json", "--list is for people"),
     ):
-        refused(message, "bench", *arguments.split())
+        refused(message, "bench", arguments)

@@ -47,12 +47,10 @@ def test_swaps_are_found(content, check_json):
     low, high = content["estimate"]["ci"]
     assert 0 < low < content["estimate"]["nats"] < high
     assert content["estimate"]["rows"] == 1797
-    planted = content["planted"]
-    assert planted == 90
+    assert content["planted"] == 90
     # A random order would put 5% of them, four or five, among the lowest 90.
-    assert content["planted_among_lowest"] >= planted / 2
-    assert content["planted_below_zero"] >= planted / 2
-    assert content["below_zero"] - content["planted_below_zero"] <= 0.1 * (1797 - planted)
+    assert min(content["planted_among_lowest"], content["planted_below_zero"]) >= 45
+    assert content["below_zero"] - content["planted_below_zero"] <= 0.1 * (1797 - 90)
     assert content["planted_suspects"] >= content["suspects"] / 2 > 0
 
 
