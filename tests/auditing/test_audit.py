@@ -1,22 +1,24 @@
 """`audit` as a whole, on small data whose wrong pairs are known."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import RepeatedKFold
 
 from pointdep import PointwiseDependency
+from pointdep.auditing import audit as audit_module
 from pointdep.auditing.audit import audit
 from pointdep.auditing.decision import decide
 from pointdep.auditing.evidence import Mismatched
 from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
-from pointdep.errors import DataWarning, FitWarning, InputError
+from pointdep.errors import DataWarning, InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")  # so short a fit
+FEW = pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
 COLUMNS = {"row": "int64", "pmi": "float32", "stderr": "float32", "posterior": "float64"}
 COLUMNS |= {"q_value": "float64", "suspect": "bool", "below_zero": "bool", "rank": "int64"}
 COLUMNS |= {"better_partner": "Int64", "better_partner_pmi": "float32"}
@@ -34,11 +36,7 @@ def quick(**options):
 
 
 def audited(*data, **options):
-    """Without the warnings that so short a fit earns."""
-    options.setdefault("model", quick())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
-        return audit(*data, **options)
+    return audit(*data, **{"model": quick(), **options})
 
 
 def pairs(rows=ROWS, dim=6, seed=0):
@@ -49,7 +47,8 @@ def pairs(rows=ROWS, dim=6, seed=0):
     return x, x @ turned + 0.1 * random.normal(size=(rows, dim))
 
 
-def wrong_pairs():
+@pytest.fixture(scope="module")
+def data():
     x, y = pairs()
     for row, other in TWICE.items():
         x[row], y[row] = x[other], y[other]
@@ -61,17 +60,12 @@ def wrong_pairs():
 
 
 @pytest.fixture(scope="module")
-def data():
-    return wrong_pairs()
-
-
-@pytest.fixture(scope="module")
 def found(data):
     return audited(*data)
 
 
 class TestTable:
-    def test_columns(self, found):
+    def test_columns_and_marks(self, found):
         assert {name: str(kind) for name, kind in found.table.dtypes.items()} == COLUMNS
         assert list(found.table) == list(COLUMNS)
         assert list(found.table["row"]) == list(range(ROWS))
@@ -80,18 +74,6 @@ class TestTable:
         assert (np.diff(kept) >= 0).all()
         assert np.median(kept) < 0 < found.table["pmi"].median()
 
-    def test_pmi_is_that_of_the_estimator(self, found, data):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            fitted = quick().fit(*data)
-        np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
-        assert found.mutual_information == fitted.mutual_information()
-        assert found.check.passed == fitted.check().passed
-        assert found.flags == fitted.flags_
-        assert found.folds == 3
-        assert found.method == "pc"
-
-    def test_marks_follow_from_numbers(self, found):
         table = found.table
         assert (table["suspect"] == (table["q_value"] <= found.fdr)).all()
         assert (table["below_zero"] == (table["pmi"] < 0)).all()
@@ -102,25 +84,40 @@ class TestTable:
         assert worst_first["pmi"].is_monotonic_increasing
         assert worst_first["posterior"].is_monotonic_decreasing
         assert worst_first["q_value"].is_monotonic_increasing
-
-    def test_standard_errors(self, found):
         errors = found.table["stderr"]
         assert np.isfinite(errors).all()
         assert (errors > 0).all()
         # What differs between the models is more for pairs that are far from any of the fit.
-        wrong = [*EXCHANGED, COPIED]
-        assert errors[wrong].median() > 5 * errors.median()
+        assert errors[[*EXCHANGED, COPIED]].median() > 5 * errors.median()
+
+    def test_pmi_is_that_of_the_estimator(self, found, data):
+        fitted = quick().fit(*data)
+        np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
+        assert found.mutual_information == fitted.mutual_information()
+        assert found.check.passed == fitted.check().passed
+        assert (found.flags, found.folds, found.method) == (fitted.flags_, 3, "pc")
+
+    def test_the_same_random_state_gives_the_same_table(self, data, found):
+        pd.testing.assert_frame_equal(audited(*data).table, found.table)
+        other = audited(*data, model=quick(random_state=1)).table
+        assert not np.array_equal(other["pmi"], found.table["pmi"])
+
+    @FEW
+    def test_options_without_a_model(self):
+        settings = {"folds": 2, "random_state": 3, "device": "cpu", "progress": False}
+        found = audited(*pairs(60), model=None, **settings)
+        fitted = PointwiseDependency(**settings).fit(*pairs(60))
+        assert found.folds == 2
+        np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
 
 
 class TestWhatIsWrong:
-    def test_suspects(self, found):
+    def test_suspects_partners_and_duplicates(self, found):
         suspects = set(found.suspects["row"])
         assert suspects >= {*EXCHANGED, COPIED}
         assert len(suspects) <= len(EXCHANGED) + 3
         assert 0 < found.contamination.share < 0.1
         assert not found.contamination.given
-
-    def test_partners_and_duplicates(self, found):
         table = found.table
         assert table["swapped_with"].dropna().to_dict() == EXCHANGED
         assert table["duplicate_of"].dropna().to_dict() == TWICE
@@ -132,20 +129,18 @@ class TestWhatIsWrong:
         assert (table["better_partner_pmi"] > table["pmi"])[given].all()
         assert (table["better_partner"] != table["row"])[given].all()
 
-    @pytest.mark.filterwarnings("ignore:the share of chance pairs")  # hardly trained
+    @FEW
     def test_near_duplicates_of_wider_data(self):
         x, y = pairs(300)
         x[100], y[100] = x[4] + 1e-3, y[4] - 1e-3
         found = audited(x, y, model=quick(folds=2, max_epochs=2))
         assert found.table["duplicate_of"].dropna().to_dict() == {100: 4}
 
-    def test_contamination_that_is_given(self, data, found):
+    def test_contamination_and_fdr_that_are_given(self, data, found):
         model = quick()
         given = audited(*data, contamination=0.01, model=model)
         assert not hasattr(model, "model_")  # it is left as it was
-        assert given.contamination.share == 0.01
-        assert given.contamination.given
-        assert given.contamination.stderr is None
+        assert given.contamination == Contamination(0.01, given=True, stderr=None)
         np.testing.assert_array_equal(given.table["pmi"], found.table["pmi"])
         one, other = found.table["posterior"], given.table["posterior"]
         between = (one < 1) & (other < 1)
@@ -153,8 +148,6 @@ class TestWhatIsWrong:
         ratio = other[between] / one[between]
         np.testing.assert_allclose(ratio, ratio.iloc[0])
         assert ratio.iloc[0] < 1  # what is counted is no less than 0.01
-
-    def test_fdr(self, data, found):
         generous = audited(*data, fdr=0.6)
         assert generous.fdr == 0.6
         suspect = generous.table["suspect"]
@@ -162,102 +155,52 @@ class TestWhatIsWrong:
         assert suspect.sum() > found.table["suspect"].sum()
 
 
-def test_the_same_random_state_gives_the_same_table(data, found):
-    pd.testing.assert_frame_equal(audited(*data).table, found.table)
-    other = audited(*data, model=quick(random_state=1)).table
-    assert not np.array_equal(other["pmi"], found.table["pmi"])
-
-
-@pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
-def test_options_without_a_model():
-    x, y = pairs(60)
-    settings = {"folds": 2, "random_state": 3, "device": "cpu", "progress": False}
-    found = audited(x, y, model=None, **settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
-        fitted = PointwiseDependency(**settings).fit(x, y)
-    assert found.folds == 2
-    np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
-
-
-@pytest.fixture(scope="module")
-def groups():
+def test_groups():
     """Two x that are almost the same, as two pictures of one thing, each with its y."""
-    x, y = pairs(200)
-    x, y = np.repeat(x, 2, 0), np.repeat(y, 2, 0)
-    random = np.random.default_rng(1)
+    x, y = (np.repeat(side, 2, 0) for side in pairs(200))
+    random, codes = np.random.default_rng(1), np.arange(400) // 2
     x = x + 0.02 * random.normal(size=x.shape)
     y = y + 0.02 * random.normal(size=y.shape)
     y[[10, 11, 100, 101]] = y[[100, 101, 10, 11]]
-    return x, y, np.arange(400) // 2
+    table = audited(x, y, codes).table
+    named = table["better_partner"].dropna().astype(int)
+    assert len(named) >= 4
+    assert (codes[named] != codes[named.index]).all()
+    for row, group in ((10, 50), (11, 50), (100, 5), (101, 5)):
+        assert codes[table.loc[row, "better_partner"]] == group
+    # A wrong y may by chance be the best of its own block.
+    assert table.loc[[10, 11, 100, 101], "suspect"].sum() >= 3
+    assert table["suspect"].sum() <= 5
+    with warnings.catch_warnings():  # without groups it is the neighbour
+        warnings.simplefilter("ignore", DataWarning)
+        named = audited(x, y).table["better_partner"].dropna().astype(int)
+    assert (codes[named] == codes[named.index]).any()
 
 
-class TestGroups:
-    def test_a_better_partner_is_of_another_group(self, groups):
-        x, y, codes = groups
-        table = audited(x, y, codes).table
-        named = table["better_partner"].dropna().astype(int)
-        assert len(named) >= 4
-        assert (codes[named] != codes[named.index]).all()
-        for row, group in ((10, 50), (11, 50), (100, 5), (101, 5)):
-            assert codes[table.loc[row, "better_partner"]] == group
-        # A wrong y may by chance be the best of its own block.
-        assert table.loc[[10, 11, 100, 101], "suspect"].sum() >= 3
-        assert table["suspect"].sum() <= 5
-
-    def test_without_groups_it_is_the_neighbour(self, groups):
-        x, y, codes = groups
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
-            named = audited(x, y).table["better_partner"].dropna().astype(int)
-        assert (codes[named] == codes[named.index]).any()
-
-
-@pytest.fixture(scope="module")
-def flipped():
+def test_labels():
     """Four clouds with names; six rows have the name of another."""
     random = np.random.default_rng(0)
     names = np.array(["ash", "elm", "fir", "oak"])
     kind = random.integers(0, 4, ROWS)
     x = 6 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])[kind] + random.normal(size=(ROWS, 2))
-    wrong = np.array([7, 70, 150, 222, 300, 391])
-    told = kind.copy()
-    told[wrong] = (kind[wrong] + random.integers(1, 4, 6)) % 4
-    return x, names[told], names[kind], wrong
-
-
-@pytest.fixture(scope="module")
-def by_label(flipped):
-    """By numbers for the names: what is found must be the same."""
-    x, told, _, _ = flipped
+    wrong, numbers = np.array([7, 70, 150, 222, 300, 391]), kind.copy()
+    numbers[wrong] = (kind[wrong] + random.integers(1, 4, 6)) % 4
+    told = names[numbers]
     found = audited(x, told, model=quick(max_epochs=20))
-    names, numbers = np.unique(told, return_inverse=True)
+    table = found.table
+    assert list(table) == [*list(COLUMNS)[:10], "better_label", *list(COLUMNS)[10:]]
+    assert list(table.loc[wrong, "better_label"]) == list(names[kind][wrong])
+    assert (table["better_label"].notna() == table["better_partner"].notna()).all()
+    named = table["better_partner"].dropna().astype(int)
+    assert list(told[named]) == list(table.loc[named.index, "better_label"])
+    assert (told[named] != told[named.index]).all()
+    assert set(table.nsmallest(6, "rank")["row"]) == set(wrong)
+    assert len(set(wrong) & set(found.suspects["row"])) >= 4
+    assert len(found.suspects) <= 8
+    swapped = table["swapped_with"].dropna().astype(int)  # rows of one label exchanged nothing
+    assert (told[swapped] != told[swapped.index]).all()
     other = audited(x, numbers, model=quick(max_epochs=20)).table["better_label"].dropna()
-    assert [names[int(k)] for k in other] == list(found.table["better_label"].dropna())
-    return found
-
-
-class TestLabels:
-    def test_better_labels(self, flipped, by_label):
-        _, told, truth, wrong = flipped
-        table = by_label.table
-        assert list(table) == [*list(COLUMNS)[:10], "better_label", *list(COLUMNS)[10:]]
-        assert list(table.loc[wrong, "better_label"]) == list(truth[wrong])
-        assert (table["better_label"].notna() == table["better_partner"].notna()).all()
-        named = table["better_partner"].dropna().astype(int)
-        assert list(told[named]) == list(table.loc[named.index, "better_label"])
-        assert (told[named] != told[named.index]).all()
-
-    def test_flipped_labels_are_the_suspects(self, flipped, by_label):
-        wrong = set(flipped[3])
-        assert set(by_label.table.nsmallest(6, "rank")["row"]) == wrong
-        assert len(wrong & set(by_label.suspects["row"])) >= 4
-        assert len(by_label.suspects) <= 8
-
-    def test_rows_of_one_label_exchanged_nothing(self, flipped, by_label):
-        told = flipped[1]
-        named = by_label.table["swapped_with"].dropna().astype(int)
-        assert (told[named] != told[named.index]).all()
+    assert [names[int(k)] for k in other] == list(table["better_label"].dropna())
 
 
 def test_a_table_with_strings():
@@ -273,25 +216,11 @@ def test_a_table_with_strings():
     assert "better_label" not in found.table
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_tables_come_back_as_they_were(found, tmp_path, suffix):
-    path = tmp_path / f"table.{suffix}"
-    getattr(found, f"to_{suffix}")(path)
-    again = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
-    assert list(again) == list(COLUMNS)
-    for name in COLUMNS:
-        wanted = found.table[name].astype(float).to_numpy()
-        np.testing.assert_allclose(again[name].astype(float), wanted, rtol=1e-6)
-
-
 def test_independent_sides_are_warned_of():
-    random = np.random.default_rng(0)
-    x, y = random.normal(size=(2, 200, 2))
+    x, y = np.random.default_rng(0).normal(size=(2, 200, 2))
     with pytest.warns(DataWarning, match="no suspects are named"):
         found = audited(x, y, model=quick(max_epochs=2))
-    assert len(found.table) == 200
-    assert not found.table["suspect"].any()
-    assert not found.named
+    assert (len(found.table), found.table["suspect"].sum(), found.named) == (200, 0, False)
     assert "cannot be told from chance pairs" in str(found)
     # Who says how many are wrong is not told that the estimate means nothing.
     with warnings.catch_warnings():
@@ -338,62 +267,43 @@ def test_a_few_wrong_pairs_among_very_dependent_ones(wrong):
     assert found.named
 
 
-class TestMistakes:
-    @pytest.mark.parametrize(
-        ("message", "options"),
-        [
-            ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
-            ("contamination=2 must lie between 0 and 1", {"contamination": 2}),
-            ("contamination=nan must lie", {"contamination": float("nan")}),
-            ("model must be a PointwiseDependency", {"model": "pc"}),
-            ("folds=1 must be at least 2", {"model": None, "folds": 1}),
-        ],
-    )
-    def test_before_the_fit(self, monkeypatch, message, options):
-        def fit(*args, **kwargs):
-            raise AssertionError("fitted")
-
-        monkeypatch.setattr(PointwiseDependency, "fit", fit)
+def test_mistakes_before_the_fit(monkeypatch):
+    monkeypatch.setattr(PointwiseDependency, "fit", None)
+    for message, options in (
+        ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
+        ("contamination=2 must lie between 0 and 1", {"contamination": 2}),
+        ("contamination=nan must lie", {"contamination": float("nan")}),
+        ("model must be a PointwiseDependency", {"model": "pc"}),
+        ("folds=1 must be at least 2", {"model": None, "folds": 1}),
+        ("are those of model", {"folds": 3}),
+        ("are those of model", {"random_state": 1}),
+        ("are those of model", {"device": "cpu"}),
+    ):
         with pytest.raises(InputError, match=message):
             audited(*pairs(60), **options)
 
-    def test_a_model_that_does_not_score_all_rows(self):
-        with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
-            audited(*pairs(60), model=quick(folds=1, max_epochs=1))
 
-
-def test_a_cv_that_scores_rows_twice_is_refused():
-    from sklearn.model_selection import RepeatedKFold
-
-    model = quick(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0))
+def test_models_that_do_not_score_all_rows_once():
+    with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
+        audited(*pairs(60), model=quick(folds=1, max_epochs=1))
+    twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
     with pytest.raises(InputError, match="scored by 2 models"):
-        audited(*pairs(100), model=model)
-
-
-@pytest.mark.parametrize("settings", [{"folds": 3}, {"random_state": 1}, {"device": "cpu"}])
-def test_settings_beside_a_model_are_refused(settings):
-    with pytest.raises(InputError, match="are those of model"):
-        audit(*pairs(100), model=quick(), **settings)
+        audited(*pairs(100), model=quick(cv=twice))
 
 
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
-    from pointdep.auditing import audit as module
-    from pointdep.auditing import decision
-
-    asked = []
+    asked, find_partners = [], audit_module.find_partners
 
     def spy(model, among, progress):
         asked.append(among.doubtful)
         return find_partners(model, among, progress)
 
-    find_partners = module.find_partners
-    monkeypatch.setattr(module, "find_partners", spy)
-
     def high(pmi, _):
         return np.where(pmi > np.median(pmi), 0.0, 1.0)
 
-    monkeypatch.setattr(decision, "q_values", high)
+    monkeypatch.setattr(audit_module, "find_partners", spy)
+    monkeypatch.setattr("pointdep.auditing.decision.q_values", high)
     table = audited(*pairs(300), contamination=0.1).table
     looked_at, suspects = asked[0], table.index[table["suspect"]]
     assert set(looked_at[: len(suspects)]) == set(suspects)

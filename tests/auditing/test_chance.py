@@ -1,6 +1,7 @@
 """From PMI to the probability of a chance pair: against loops, a hull by hand, and known truth."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,12 +19,9 @@ from pointdep.auditing.decision import (
 
 # Whole numbers, so that pairs tie with each other and with mismatched pairs.
 whole = st.lists(st.integers(-6, 6), min_size=1, max_size=40).map(lambda v: np.array(v, float))
-CURVES = {
-    "cubed": lambda v: v**3,
-    "sinh": np.sinh,
-    "stretched": lambda v: 7.0 * v,
-    "two slopes": lambda v: np.where(v > 0, 0.1 * v, 3.0 * v),
-}
+hundredths = st.lists(st.integers(1, 99), min_size=1, max_size=60)
+shares_of_pairs = hundredths.map(lambda v: np.array(v) / 100)
+CURVES = [np.sinh, lambda v: v**3, lambda v: 7.0 * v, lambda v: np.where(v > 0, 0.1, 3.0) * v]
 
 
 def drawn_shares(eps, genuine, rows, random):
@@ -32,34 +30,21 @@ def drawn_shares(eps, genuine, rows, random):
     return np.where(chance, random.random(rows), genuine(rows))
 
 
-shares_of_pairs = st.lists(st.integers(1, 99), min_size=1, max_size=60).map(
-    lambda v: np.array(v) / 100
-)
-
-
 class TestMismatchedShares:
     @settings(deadline=None)
     @given(whole, whole)
     def test_by_a_loop(self, pmi, mismatched):
-        wanted = [
-            (sum(other <= own for other in mismatched) + 0.5) / (len(mismatched) + 1) for own in pmi
-        ]
-        np.testing.assert_allclose(mismatched_shares(pmi, mismatched), wanted)
+        pmi, count = np.concatenate([pmi, [-1e9, 1e9]]), len(mismatched)
+        wanted = [(sum(other <= own for other in mismatched) + 0.5) / (count + 1) for own in pmi]
+        found = mismatched_shares(pmi, mismatched)
+        np.testing.assert_allclose(found, wanted)
+        assert 0.0 < found.min() < found.max() < 1.0
 
     @settings(deadline=None)
-    @given(whole, whole)
-    def test_never_zero_or_one(self, pmi, mismatched):
-        far = np.concatenate([pmi, [-1e9, 1e9]])
-        shares = mismatched_shares(far, mismatched)
-        assert shares.min() > 0.0
-        assert shares.max() < 1.0
-
-    @settings(deadline=None)
-    @given(whole, whole, st.sampled_from(list(CURVES)))
-    @example(np.array([0.0] * 10 + [-1.0]), np.array([0.0]), "sinh")
-    def test_a_rising_curve_of_pmi_changes_no_share(self, pmi, mismatched, curve):
+    @given(whole, whole, st.sampled_from(CURVES))
+    @example(np.array([0.0] * 10 + [-1.0]), np.array([0.0]), np.sinh)
+    def test_a_rising_curve_of_pmi_changes_no_share(self, pmi, mismatched, bend):
         """Shares are of the order alone. PMI itself may only acquit, and less the lower it is."""
-        bend = CURVES[curve]
         shares = mismatched_shares(pmi, mismatched)
         np.testing.assert_array_equal(mismatched_shares(bend(pmi), bend(mismatched)), shares)
         counted = np.minimum(0.1 / observed_ratio(shares), 1.0)
@@ -81,12 +66,9 @@ class TestContamination:
     @pytest.mark.parametrize("rows", [1500, 5000])
     def test_where_good_pairs_are_never_low(self, eps, rows):
         random = np.random.default_rng(rows)
-        found = [
-            estimate_contamination(
-                drawn_shares(eps, lambda n: random.uniform(0.99, 1.0, n), rows, random)
-            )
-            for _ in range(100)
-        ]
+        high = partial(random.uniform, 0.99, 1.0)
+        drawn = [drawn_shares(eps, high, rows, random) for _ in range(100)]
+        found = [estimate_contamination(shares) for shares in drawn]
         shares = np.array([one.share for one in found])
         # The least of many noisy densities lies somewhat below their common expectation.
         assert 0.8 * eps < shares.mean() < 1.2 * eps
@@ -98,12 +80,9 @@ class TestContamination:
     def test_an_upper_bound_where_good_pairs_are_sometimes_low(self, eps):
         """The density of good pairs is 1.3 t^0.3, above zero all over."""
         random = np.random.default_rng(1)
-        found = [
-            estimate_contamination(
-                drawn_shares(eps, lambda n: random.beta(1.3, 1.0, n), 2000, random)
-            ).share
-            for _ in range(50)
-        ]
+        risen = partial(random.beta, 1.3, 1.0)
+        drawn = [drawn_shares(eps, risen, 2000, random) for _ in range(50)]
+        found = [estimate_contamination(shares).share for shares in drawn]
         assert np.mean(found) > eps
         assert min(found) > 0.8 * eps
         assert max(found) <= 1.0
@@ -124,32 +103,30 @@ class TestContamination:
         posterior = posteriors(pmi, shares, eps)
         # Unequal symbols only meet by chance; of equal ones eps / 5 did, of all eps / 5 + 1 - eps.
         np.testing.assert_allclose(posterior[pmi == low], 1.0, atol=0.15)
-        wanted = (eps / 5) / (eps / 5 + 1 - eps)
-        np.testing.assert_allclose(posterior[pmi == high], wanted, rtol=0.05)
+        np.testing.assert_allclose(posterior[pmi == high], eps / (5 - 4 * eps), rtol=0.05)
 
     def test_by_hand(self):
         """Forty pairs, of which the first thirty lie closest together at 0.5."""
         shares = np.concatenate([np.linspace(0.1, 0.5, 30), np.full(10, 0.9)])
-        found = most_by_chance(shares)
         # 30 of 40 up to 0.5, and all 40 up to 0.9: 1.5 and 1.11, and never above one.
-        assert found.share == 1.0
-        shares[:30] = np.linspace(0.9, 0.95, 30)
-        shares[30:] = 0.99
-        assert most_by_chance(shares).share == pytest.approx(30 / (40 * 0.95))
-        assert most_by_chance(shares).stderr == pytest.approx(30 / (40 * 0.95) / math.sqrt(30))
+        assert most_by_chance(shares).share == 1.0
+        found = most_by_chance(np.concatenate([np.linspace(0.9, 0.95, 30), np.full(10, 0.99)]))
+        assert found.share == pytest.approx(30 / (40 * 0.95))
+        assert found.stderr == pytest.approx(30 / (40 * 0.95) / math.sqrt(30))
+        found = most_by_chance(np.array([0.9, 0.99]))
+        assert (found.share, found.stderr) == (1.0, pytest.approx(1 / math.sqrt(2)))
+        found = estimate_contamination(np.array([0.9, 0.99]))
+        assert found.share == pytest.approx(1 / (2 * 0.9))
 
     @pytest.mark.parametrize("eps", [0.05, 0.1])
     def test_a_density_that_falls_to_zero_is_followed_there(self, eps):
         """Of shares at the quantiles of eps t + (1 - eps) t^2 the density up to t is a line."""
-        levels = np.arange(1, 20_001) / 20_000
-        slope = 1 - eps
+        levels, slope = np.arange(1, 20_001) / 20_000, 1 - eps
         shares = (np.sqrt(eps**2 + 4 * slope * levels) - eps) / (2 * slope)
-        least = eps + slope * shares[29]
-        assert least > 1.05 * eps
+        assert eps + slope * shares[29] > 1.05 * eps
         assert estimate_contamination(shares).share == pytest.approx(eps, rel=1e-6)
-
-    def test_a_curve_is_not_followed_below_a_quarter(self):
-        """Up to t the density of the quantiles of t^3 is t^2: a line through it goes below 0."""
+        # Up to t the density of the quantiles of t^3 is t^2: a line through it goes below 0, and
+        # is not followed below a quarter.
         shares = (np.arange(1, 100_001) / 100_000) ** (1 / 3)
         assert estimate_contamination(shares).share == pytest.approx(0.25 * shares[29] ** 2)
 
@@ -167,18 +144,6 @@ class TestContamination:
         counted = sum(shares < min(densities, key=densities.get)) + 1
         assert found.stderr == pytest.approx(found.share / math.sqrt(counted))
 
-    def test_few_rows(self):
-        found = most_by_chance(np.array([0.9, 0.99]))
-        assert found.share == 1.0
-        assert found.stderr == pytest.approx(1 / math.sqrt(2))
-        found = estimate_contamination(np.array([0.9, 0.99]))
-        assert found.share == pytest.approx(1 / (2 * 0.9))
-
-    @settings(deadline=None)
-    @given(shares_of_pairs)
-    def test_it_is_no_more_than_the_most(self, shares):
-        assert 0 < estimate_contamination(shares).share <= most_by_chance(shares).share <= 1
-
 
 def hull_slopes(shares):
     """Slopes of the greatest convex function below the points of the distribution, by hand.
@@ -186,16 +151,10 @@ def hull_slopes(shares):
     The lower convex hull of (0, 0), (t, share of pairs up to t) and (1, 1), corner after corner:
     the next one is where the line from this one rises least.
     """
-    points = [(0.0, 0.0)]
-    points += [(t, float((shares <= t).mean())) for t in sorted(set(shares.tolist()))] + [
-        (1.0, 1.0)
-    ]
-    corners, at = [], 0
+    steps = [(t, float((shares <= t).mean())) for t in sorted(set(shares.tolist()))]
+    points, corners, at = [(0.0, 0.0), *steps, (1.0, 1.0)], [], 0
     while at < len(points) - 1:
-        slopes = [
-            (points[k][1] - points[at][1]) / (points[k][0] - points[at][0])
-            for k in range(at + 1, len(points))
-        ]
+        slopes = [(b - points[at][1]) / (a - points[at][0]) for a, b in points[at + 1 :]]
         least = min(slopes)
         following = max(k for k, s in enumerate(slopes) if s <= least + 1e-12) + at + 1
         corners.append((points[at][0], points[following][0], least))
@@ -203,24 +162,18 @@ def hull_slopes(shares):
     return corners
 
 
-def slope_at(corners, share):
-    return next(slope for first, last, slope in corners if first < share <= last)
-
-
 class TestObservedRatio:
     @settings(deadline=None)
     @given(shares_of_pairs)
     def test_the_hull_by_hand(self, shares):
+        assert 0 < estimate_contamination(shares).share <= most_by_chance(shares).share <= 1
         corners = hull_slopes(shares)
         assert sum((b - a) * slope for a, b, slope in corners) == pytest.approx(1.0)
-        wanted = [slope_at(corners, share) for share in shares]
-        np.testing.assert_allclose(observed_ratio(shares), wanted, rtol=1e-9)
-
-    @settings(deadline=None)
-    @given(shares_of_pairs)
-    def test_it_rises_and_is_a_density(self, shares):
+        wanted = [next(s for a, b, s in corners if a < share <= b) for share in shares]
+        found = observed_ratio(shares)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
         order = np.argsort(shares)
-        ratio = observed_ratio(shares)[order]
+        ratio = found[order]
         assert (np.diff(ratio) >= -1e-12).all()
         assert (ratio >= 0).all()
         widths = np.diff(np.concatenate([[0.0], shares[order]]))
@@ -243,8 +196,7 @@ class TestPosteriors:
     def test_a_probability_that_falls_with_pmi(self, pmi, mismatched, eps):
         pmi, mismatched = 0.5 * pmi, 0.5 * mismatched
         found = posteriors(pmi, mismatched_shares(pmi, mismatched), eps)
-        assert (found >= 0).all()
-        assert (found <= 1).all()
+        assert ((found >= 0) & (found <= 1)).all()
         assert (np.diff(found[np.argsort(pmi)]) <= 1e-12).all()
         above = pmi > 0
         assert (found[above] <= np.minimum(1.0, eps / np.exp(pmi[above])) + 1e-12).all()
@@ -258,26 +210,34 @@ class TestPosteriors:
         doubtful = high < 1
         np.testing.assert_allclose(low[doubtful], 0.1 * high[doubtful])
 
+    def test_a_pair_unlike_all_others_is_acquitted(self):
+        """Its PMI is low with everything, but least low with its partner."""
+        random = np.random.default_rng(0)
+        mismatched, standings = random.normal(-8, 3, 20_000), random.random(20_000)
+        pmi = np.concatenate([random.normal(3, 1, 970), random.normal(-8, 3, 30)])
+        standing = np.concatenate([random.uniform(0.97, 1.0, 970), random.random(30)])
+        pmi[0], standing[0] = -20.0, 1.0
+        shares, beside = mismatched_shares(pmi, mismatched), mismatched_shares(standing, standings)
+        assert posteriors(pmi, shares, 0.03)[0] > 0.5
+        found = posteriors(pmi, shares, 0.03, beside)
+        assert found[0] < 0.01
+        assert found[970:].mean() > 0.6
+
 
 class TestQValues:
     @settings(deadline=None)
     @given(whole, st.integers(0, 2**32 - 1))
     def test_the_running_mean_by_hand(self, pmi, seed):
         """Of all pairs with a higher posterior, or as high a one and at most this PMI."""
-        posterior = np.random.default_rng(seed).integers(0, 5, len(pmi)) / 4
-        found = q_values(pmi, posterior)
-        rows = list(zip(posterior, pmi, strict=True))
-        wanted = [
-            np.mean([1 - p for p, m in rows if p > own or (p == own and m <= value)])
-            for own, value in rows
-        ]
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
-
-    @settings(deadline=None)
-    @given(whole, st.integers(0, 2**32 - 1))
-    def test_rising_as_the_posterior_falls(self, pmi, seed):
-        posterior = np.random.default_rng(seed).random(len(pmi))
-        found = q_values(pmi, posterior)
+        random = np.random.default_rng(seed)
+        for posterior in (random.integers(0, 5, len(pmi)) / 4, random.random(len(pmi))):
+            found = q_values(pmi, posterior)
+            rows = list(zip(posterior, pmi, strict=True))
+            wanted = [
+                np.mean([1 - p for p, m in rows if p > own or (p == own and m <= value)])
+                for own, value in rows
+            ]
+            np.testing.assert_allclose(found, wanted, atol=1e-12)
         assert (np.diff(found[np.argsort(-posterior)]) >= -1e-12).all()
         assert ((found >= 0) & (found <= 1)).all()
 

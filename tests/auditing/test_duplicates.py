@@ -14,8 +14,7 @@ ROWS = 2000
 
 def gaussians(rows, x_dim, y_dim, seed=0):
     random = np.random.default_rng(seed)
-    x = random.normal(size=(rows, x_dim))
-    y = random.normal(size=(rows, y_dim))
+    x, y = (random.normal(size=(rows, dim)) for dim in (x_dim, y_dim))
     y[:, 0] += x[:, 0]
     return torch.from_numpy(x).float(), torch.from_numpy(y).float()
 
@@ -24,10 +23,9 @@ def plant(x, y, copies, *, noise=0.0, sides="xy", seed=1):
     """Write row i, with noise, over row j for each j: i of `copies`."""
     generator = torch.Generator().manual_seed(seed)
     for late, early in copies.items():
-        for side, name in ((x, "x"), (y, "y")):
+        for name, side in zip("xy", (x, y), strict=True):
             if name in sides:
-                drawn = torch.randn(side.shape[1], generator=generator)
-                side[late] = side[early] + noise * drawn
+                side[late] = side[early] + noise * torch.randn(side.shape[1], generator=generator)
 
 
 def found_in(x, y):
@@ -80,12 +78,6 @@ def test_rows_on_a_curve_lie_close_by_chance(columns):
     assert found_in(torch.from_numpy(x).float(), torch.from_numpy(y).float()) == {}
 
 
-def test_a_data_set_stacked_three_times():
-    x, y = gaussians(300, 5, 5)
-    found = found_in(x.repeat(3, 1), y.repeat(3, 1))
-    assert found == {row: row % 300 for row in range(300, 900)}
-
-
 @pytest.mark.usefixtures("way")
 def test_the_same_on_one_side_is_another_pair():
     """As one picture with two captions, or one caption of two pictures."""
@@ -94,34 +86,29 @@ def test_the_same_on_one_side_is_another_pair():
     plant(x, y, {200: 8}, sides="y")
     plant(x, y, {300: 9})
     assert found_in(x, y) == {300: 9}
-
-
-def test_a_narrow_side_that_differs():
-    """One column of y among a hundred: it must be nearly the same too."""
-    x, y = gaussians(ROWS, 99, 1)
+    x, y = gaussians(ROWS, 99, 1)  # one column of y among a hundred: it must be the same too
     plant(x, y, {100: 7, 200: 8})
     y[100] = y[7] + 0.5
     assert found_in(x, y) == {200: 8}
 
 
-def test_an_equal_row_of_a_row_that_is_near():
+def test_an_equal_row_of_a_row_that_is_near(monkeypatch):
     x, y = gaussians(ROWS, 10, 10)
     plant(x, y, {50: 10}, noise=1e-3)
     plant(x, y, {60: 50})
     assert found_in(x, y) == {50: 10, 60: 10}
+    thrice = [side[100:400].repeat(3, 1) for side in (x, y)]
+    assert found_in(*thrice) == {row: row % 300 for row in range(300, 900)}
+    monkeypatch.setattr(module, "_MOST_ROWS", 1000)  # of more rows only equal ones are looked for
+    assert found_in(x, y) == {60: 50}
 
 
-def test_few_distinct_values_repeat_by_nature():
-    random = np.random.default_rng(0)
-    x = torch.from_numpy(np.eye(5, dtype=np.float32)[random.integers(0, 5, ROWS)])
-    y = torch.from_numpy(np.eye(4, dtype=np.float32)[random.integers(0, 4, ROWS)])
-    assert found_in(x, y) == {}
-
-
-def test_numbers_with_a_label():
+def test_values_that_repeat_by_nature():
     """A label ties by nature, the numbers beside it do not."""
+    random = np.random.default_rng(0)
+    few, y, other = (torch.eye(k)[torch.from_numpy(random.integers(0, k, ROWS))] for k in (5, 3, 4))
+    assert found_in(few, other) == {}
     x, _ = gaussians(ROWS, 12, 1)
-    y = torch.from_numpy(np.eye(3, dtype=np.float32)[np.random.default_rng(0).integers(0, 3, ROWS)])
     assert found_in(x, y) == {}
     x[500], y[500] = x[2], y[2]
     x[600], y[600] = x[4], 1 - y[4]  # the same numbers with another label
@@ -136,10 +123,8 @@ def test_few_rows(rows):
     assert found_in(x, y) == {rows - 1: 0}
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_neighbours_leave_the_row_itself_out(monkeypatch, hidden):
-    if hidden:
-        monkeypatch.setitem(sys.modules, "faiss", None)
+@pytest.mark.usefixtures("way")
+def test_neighbours_leave_the_row_itself_out():
     rows = np.random.default_rng(0).normal(size=(300, 9)).astype(np.float32)
     rows[7] = rows[250]  # where the row itself need not come first
     numbers, distances = module._neighbours(rows)
@@ -147,12 +132,3 @@ def test_neighbours_leave_the_row_itself_out(monkeypatch, hidden):
     np.fill_diagonal(exact, np.inf)
     np.testing.assert_allclose(distances, np.sort(exact, 1)[:, :10], atol=2e-3)
     assert (numbers == np.argsort(exact, 1)[:, :10]).mean() > 0.999
-
-
-def test_more_rows_than_are_searched(monkeypatch):
-    """Only equal rows are then looked for."""
-    monkeypatch.setattr(module, "_MOST_ROWS", 1000)
-    x, y = gaussians(ROWS, 10, 10)
-    plant(x, y, {700: 3}, noise=1e-3)
-    plant(x, y, {1700: 12})
-    assert found_in(x, y) == {1700: 12}

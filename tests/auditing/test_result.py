@@ -1,12 +1,12 @@
-"""What an `Audit` gives: tables, words, and what a notebook shows."""
-
-from __future__ import annotations
+"""What an `Audit` gives: tables, words, and what a notebook and a terminal show."""
 
 import re
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
+from pointdep.cli.audit import print_worst
 from pointdep.errors import InputError
 
 from .report.helpers import make_audit, some_pmi
@@ -16,12 +16,6 @@ from .report.helpers import make_audit, some_pmi
 def audit():
     marks = {"better_partner": {3: 7}, "better_partner_pmi": {3: 1.5}, "swapped_with": {3: 7}}
     return make_audit(some_pmi(60), labels=["<b>x</b>"] * 3 + [None] * 57, **marks)
-
-
-def test_suspects_are_the_worst_first(audit):
-    assert list(audit.suspects["rank"]) == list(range(1, len(audit.suspects) + 1))
-    assert audit.suspects["suspect"].all()
-    assert len(audit.suspects) == audit.table["suspect"].sum() > 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -40,16 +34,20 @@ def test_tables(audit, tmp_path, suffix):
 
 
 def test_files_of_another_kind(audit, tmp_path):
-    with pytest.raises(InputError, match=r"unknown suffix '\.txt'.*\.csv"):
-        audit.to_csv(tmp_path / "rows.txt")
-    with pytest.raises(InputError, match=r"unknown suffix '\.csv'.*\.html"):
-        audit.to_html(tmp_path / "rows.csv")
-    with pytest.raises(InputError, match="media=-1 must be at least 0"):
-        audit.to_html(tmp_path / "rows.html", media=-1)
+    for write, name, options, message in (
+        (audit.to_csv, "rows.txt", {}, r"unknown suffix '\.txt'.*\.csv"),
+        (audit.to_html, "rows.csv", {}, r"unknown suffix '\.csv'.*\.html"),
+        (audit.to_html, "rows.html", {"media": -1}, "media=-1 must be at least 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write(tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_words(audit):
+def test_suspects_and_in_words(audit):
+    assert list(audit.suspects["rank"]) == list(range(1, len(audit.suspects) + 1))
+    assert audit.suspects["suspect"].all()
+    assert len(audit.suspects) == audit.table["suspect"].sum() > 0
     first, second, third = str(audit).splitlines()
     assert first.startswith(f"{len(audit.suspects)} of 60 pairs are suspects")
     assert second == f"Mutual information: {audit.mutual_information}"
@@ -57,8 +55,6 @@ def test_in_words(audit):
 
 
 def test_pictures(audit):
-    from matplotlib.figure import Figure
-
     ax = audit.plot_pmi(Figure().subplots())
     words = [text.get_text() for text in ax.get_legend().get_texts()]
     assert f"{len(audit.suspects)} suspects" in words
@@ -74,3 +70,18 @@ def test_in_a_notebook(audit):
     assert shown.count("<tr") == 3 + 11
     assert "<b>" not in shown
     assert not {"None", "NA", "nan"} & set(re.findall(r"\w+", shown))
+
+
+@pytest.mark.parametrize("swapped", [{}, {"swapped_with": {0: 1}}])
+def test_on_the_terminal(capsys, swapped):
+    """Swaps have a column where there is any."""
+    found = make_audit([-3.0, -2.0, 1.0], better_partner={0: 1, 1: 2}, **swapped)
+    print_worst(found, [None, None])
+    head, *rows, legend = capsys.readouterr().out.strip().splitlines()
+    assert legend == "* a suspect"
+    assert ["*" in row for row in rows] == list(found.table["suspect"])
+    more = ["swapped?"] if swapped else []
+    assert head.split() == ["row", "PMI", "chance", "q", "better", *more, "x", "|", "y"]
+    others = [["row", "1"], ["-"], ["-"]] if swapped else [[], [], []]
+    for row, better, other in zip(rows, (["row", "1"], ["row", "2"], ["-"]), others, strict=True):
+        assert row.split()[4:-1] == [*better, *other]

@@ -1,7 +1,5 @@
 """Suspects among the pairs of shards, by a model of other rows."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path
@@ -63,8 +61,12 @@ def read(folder):
     return pd.concat([pd.read_parquet(Path(folder, file)) for file in files], ignore_index=True)
 
 
+def judge(model, output, x="x", y="y", **options):
+    return audit_shards(model, x, y, output=output, progress=False, **options)
+
+
 def test_wrong_pairs_are_found(shards, model):
-    found = audit_shards(model, "x", "y", output="out", progress=False)
+    found = judge(model, "out")
     table = read("out")
     assert table["row"].tolist() == list(range(ROWS))
     suspect = table["suspect"].to_numpy()
@@ -81,80 +83,62 @@ def test_wrong_pairs_are_found(shards, model):
     for name in ("rows", "mean_pmi", "below_zero", "outside", "shards", "found"):
         assert getattr(found, name) == getattr(scored, name)
     with pytest.raises(InputError, match="scores holds results of score, not of suspects"):
-        audit_shards(model, "x", "y", output="scores", progress=False)
+        judge(model, "scores")
+    judge(model, "two", batch_size=333)  # batches do not matter
+    columns = ["posterior", "q_value"]
+    pd.testing.assert_frame_equal(table[columns], read("two")[columns], atol=1e-4)
 
 
 def test_only_what_is_missing(shards, model):
     """Another fdr asks nobody again."""
-    first = audit_shards(model, "x", "y", output="out", progress=False)
+    first = judge(model, "out")
     table = read("out")
     before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
-    second = audit_shards(model, "x", "y", output="out", fdr=0.001, progress=False)
+    second = judge(model, "out", fdr=0.001)
     assert second.found == second.shards == 4
     assert second.suspects < first.suspects
     assert read("out")["suspect"].sum() == second.suspects
     assert {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()} == before
     Path("out/_evidence/part-2.parquet").unlink()
     Path("out/part-3.parquet").unlink()
-    assert audit_shards(model, "x", "y", output="out", progress=False).found == 3
+    assert judge(model, "out").found == 3
     pd.testing.assert_frame_equal(read("out"), table)
 
 
-def test_batches_do_not_matter(shards, model):
-    audit_shards(model, "x", "y", output="one", progress=False)
-    audit_shards(model, "x", "y", output="two", batch_size=333, progress=False)
-    columns = ["posterior", "q_value"]
-    pd.testing.assert_frame_equal(read("one")[columns], read("two")[columns], atol=1e-4)
-
-
-def test_independent_pairs_have_no_suspects(tmp_path, model):
-    for name, seed in (("x", 4), ("y", 5)):
-        write(tmp_path / name, draw(500, seed)[0], (500,))
-    with pytest.warns(DataWarning, match="no suspects are named"):
-        found = audit_shards(
-            model, tmp_path / "x", tmp_path / "y", output=tmp_path / "out", progress=False
-        )
-    assert found.suspects == 0
-
-
-def test_refused(shards, model):
+def test_independent_pairs_and_what_is_refused(shards, model):
+    for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
+        write(Path(name), draw(rows, seed)[0], (rows,))
     with pytest.raises(InputError, match="fdr=2 must lie between 0 and 1"):
-        audit_shards(model, "x", "y", output="out", fdr=2)
-    write(Path("few"), draw(20, 1)[0], (20,))
+        judge(model, "out", fdr=2)
     with pytest.raises(InputError, match="few has 20 rows: an audit of shards needs at least 256"):
-        audit_shards(model, "few", "few", output="out", progress=False)
+        judge(model, "out", "few", "few")
     assert not Path("out").exists()
+    with pytest.warns(DataWarning, match="no suspects are named"):
+        assert judge(model, "out", "a", "b").suspects == 0
 
 
 class TestStanding:
-    """Against a loop over every pair, by a model that can be read."""
-
-    @pytest.fixture
-    def fitted(self, model):
-        return PointwiseDependency.load(model, device="cpu")
-
-    def test_by_hand(self, fitted):
+    def test_against_a_loop_over_every_pair(self, model):
+        fitted = PointwiseDependency.load(model, device="cpu")
         x, y, _, _ = fitted._encode(*draw(300, 6))
         numbers = np.arange(1000, 1090)
         pool = Pool(x[:90], y[:90], numbers)
         found = stand(fitted.model_, x[40:240], y[40:240], 1040, pool)
         for row in (0, 5, 49, 50, 120, 199):
-            block = (1040 + row) // 128
-            one = fitted.model_.select([block % 2])
+            one = fitted.model_.select([(1040 + row) // 128 % 2])
             others = [k for k in range(90) if numbers[k] != 1040 + row]  # fewer than a block: all
 
             def log_ratio(a, b, one=one):
                 return one.log_ratio_pairs(x[None, a : a + 1], y[None, b : b + 1]).item()
 
             own = log_ratio(40 + row, 40 + row)
-            shares = [
-                np.mean([log_ratio(40 + row, k) <= own for k in others]),
-                np.mean([log_ratio(k, 40 + row) <= own for k in others]),
-            ]
-            assert found[row] == pytest.approx(max(shares), abs=1e-6)
+            of_x = np.mean([log_ratio(40 + row, k) <= own for k in others])
+            of_y = np.mean([log_ratio(k, 40 + row) <= own for k in others])
+            assert found[row] == pytest.approx(max(of_x, of_y), abs=1e-6)
 
-    def test_chance_pairs_stand_as_mismatched_ones(self, fitted):
+    def test_chance_pairs_stand_as_mismatched_ones(self, model):
         """Else the one could not be judged by the other."""
+        fitted = PointwiseDependency.load(model, device="cpu")
         x, y, _, _ = fitted._encode(*draw(9_000, 7))
         pool = Pool(x[:4096], y[:4096], np.arange(4096))
         far = stand(fitted.model_, x[5000:8000], y[6000:9000], 5000, pool)
@@ -166,15 +150,14 @@ class TestStanding:
 
 def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
     monkeypatch.setattr(pool_module, "_ROWS", 600)
-    drawn = []
-    draw_pool = pool_module.draw_pool
+    drawn, draw_pool = [], pool_module.draw_pool
 
     def spy(*arguments):
         drawn.append(draw_pool(*arguments))
         return drawn[0]
 
-    monkeypatch.setattr("pointdep.auditing.sharded_audit.draw_pool", spy)
-    audit_shards(model, "x", "y", output="out", progress=False)
+    monkeypatch.setattr(pool_module, "draw_pool", spy)
+    judge(model, "out")
     numbers = drawn[0].numbers
     assert len(np.unique(numbers)) == 600
     counts = np.histogram(numbers, [0, 1000, 1700, 3000])[0]

@@ -1,7 +1,5 @@
 """Run commands in this process, on small data, in a folder of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -50,11 +48,11 @@ def folder(tmp_path, monkeypatch, pairs):
 
 @pytest.fixture
 def pointdep(folder, capsys):
-    """Call it as the command: pointdep("mi", "x.npy", "y.npy")."""
+    """Call it as the command, in strings of words: pointdep("mi x.npy y.npy --folds", 3)."""
 
     def call(*arguments):
         capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
+        code = run(" ".join(map(str, arguments)).split())
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
@@ -64,8 +62,13 @@ def pointdep(folder, capsys):
 @pytest.fixture
 def quick(pointdep):
     """As pointdep, for commands that fit: with options that make it take no time."""
-    fast = ("--hidden", 16, "--folds", 2, "--max-epochs", 3, "--quiet")
-    return lambda command, *arguments: pointdep(command, *fast, *arguments)
+    fast = "--hidden 16 --folds 2 --max-epochs 3 --quiet"
+
+    def call(line, *arguments):
+        command, _, rest = line.partition(" ")
+        return pointdep(command, fast, rest, *arguments)
+
+    return call
 
 
 @pytest.fixture
@@ -86,13 +89,11 @@ def refused(folder, pointdep):
     def check(message, *arguments):
         before = sorted(folder.rglob("*"))
         outcome = pointdep(*arguments)
-        assert outcome.code == 2, outcome
-        assert outcome.out == ""
+        assert (outcome.code, outcome.out) == (2, ""), outcome
         assert outcome.err.startswith("pointdep: ")
         assert outcome.err.count("\n") == 1, outcome.err
         assert re.search(message, outcome.err), outcome.err
         assert sorted(folder.rglob("*")) == before
-        return outcome
 
     return check
 
@@ -101,19 +102,25 @@ def refused(folder, pointdep):
 def saved_model(tmp_path_factory, pairs):
     """A folder with a model of the pairs."""
     place = tmp_path_factory.mktemp("saved") / "model"
-    model = PointwiseDependency(
-        hidden=(16,), folds=2, max_epochs=10, random_state=0, progress=False
-    )
+    options = {"hidden": (16,), "folds": 2, "max_epochs": 10, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(*pairs).save(place)
+        PointwiseDependency(**options, random_state=0).fit(*pairs).save(place)
     return place
 
 
 @pytest.fixture(scope="session")
 def check_json():
     """Check an output of --json against the tables of docs/json.md: every key, and its type."""
-    tables = documented_tables()
+    tables = {}  # section: key: type
+    for line in JSON_PAGE.read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            section = tables.setdefault(line[3:], {})
+        elif line.startswith("| `"):
+            key, kind, meaning = (cell.strip() for cell in line.strip("|").split("|"))
+            assert meaning
+            assert key.strip("`") not in section
+            section[key.strip("`")] = kind
 
     def check(command, content):
         table = {**tables["Every command"], **tables[f"`{command}`"]}
@@ -131,20 +138,6 @@ def check_json():
     return check
 
 
-def documented_tables():
-    """{section: {key: type}}"""
-    tables = {}
-    for line in JSON_PAGE.read_text("utf-8").splitlines():
-        if line.startswith("## "):
-            section = tables.setdefault(line[3:], {})
-        elif line.startswith("| `"):
-            key, kind, meaning = (cell.strip() for cell in line.strip("|").split("|"))
-            assert meaning
-            assert key.strip("`") not in section
-            section[key.strip("`")] = kind
-    return tables
-
-
 def flatten(content, prefix=""):
     for key, value in content.items():
         yield prefix + key, value
@@ -156,15 +149,8 @@ def flatten(content, prefix=""):
 
 
 def is_a(value, kind):
-    types = {
-        "string": str,
-        "number": float,
-        "integer": int,
-        "boolean": bool,
-        "object": dict,
-        "null": type(None),
-    }
+    types = {"string": str, "number": float, "integer": int, "boolean": bool, "object": dict}
     if kind.startswith("list of "):
         inner = kind.removeprefix("list of ").rstrip("s")
         return isinstance(value, list) and all(is_a(item, inner) for item in value)
-    return type(value) is types[kind]
+    return value is None if kind == "null" else type(value) is types[kind]

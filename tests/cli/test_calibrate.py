@@ -1,12 +1,12 @@
 """`pointdep calibrate`: embeddings in, a model for the other commands out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from pointdep import PointwiseDependency, from_embeddings
+
+CALIBRATE = "calibrate a.npy b.npy --loss softmax --scale 5 -o model --quiet"
 
 
 @pytest.fixture
@@ -20,59 +20,51 @@ def towers(folder):
     return x, y
 
 
-OPTIONS = ("--loss", "softmax", "--scale", 5, "-o", "model", "--quiet")
-
-
 def test_as_from_embeddings(pointdep, towers, check_json):
-    found = pointdep("calibrate", "a.npy", "b.npy", *OPTIONS, "--json").json()
+    found = pointdep(CALIBRATE, "--json").json()
     check_json("calibrate", found)
     expected = from_embeddings(*towers, loss="softmax", scale=5.0, progress=False)
     assert found["estimate"]["nats"] == pytest.approx(expected.mutual_information().nats)
     assert found["slope"] == pytest.approx(expected.slope_)
     assert found["check"]["passed"] == expected.check().passed
-    again = PointwiseDependency.load("model")
-    assert np.array_equal(again.pmi(*towers), expected.pmi(*towers))
+    assert np.array_equal(PointwiseDependency.load("model").pmi(*towers), expected.pmi(*towers))
 
 
 def test_score_and_retrieve_take_the_model(pointdep, towers):
-    said = pointdep("calibrate", "a.npy", "b.npy", *OPTIONS)
+    said = pointdep(CALIBRATE)
     assert said.code == 0, said.err
     assert "calibration" in said.out
     assert "log r = " in said.out
-    assert "300, each scored by a calibration that did not see it (5 made, none trained)" in (
-        " ".join(said.out.split())
-    )
-    assert pointdep("score", "model", "a.npy", "b.npy", "-o", "pmi.csv", "--quiet").code == 0
+    told = "300, each scored by a calibration that did not see it (5 made, none trained)"
+    assert told in " ".join(said.out.split())
+    assert pointdep("score model a.npy b.npy -o pmi.csv --quiet").code == 0
     model = PointwiseDependency.load("model")
     table = pd.read_csv("pmi.csv")
     assert table["pmi"].to_numpy() == pytest.approx(model.pmi(*towers), abs=1e-4)
     assert (table["stderr"] > 0).all()
-    asked = ("retrieve", "model", "a.npy", "b.npy", "-k", 2, "-o", "best.csv", "--quiet")
-    assert pointdep(*asked).code == 0
+    assert pointdep("retrieve model a.npy b.npy -k 2 -o best.csv --quiet").code == 0
     best = pd.read_csv("best.csv")["candidate"].to_numpy().reshape(-1, 2)
     assert np.array_equal(best[:, 0], model.pmi_matrix(*towers).argmax(1))
 
 
-def test_folds_and_the_pmi_of_these_pairs(pointdep, towers):
-    asked = ("calibrate", "a.npy", "b.npy", *OPTIONS, "--folds", 3, "--oof", "oof.csv", "--json")
-    found = pointdep(*asked).json()
-    assert found["folds"] == 3
+def test_folds_the_pmi_of_these_pairs_and_the_other_direction(pointdep, towers):
+    assert pointdep(CALIBRATE, "--folds 3 --oof oof.csv --json").json()["folds"] == 3
     expected = from_embeddings(*towers, loss="softmax", scale=5.0, folds=3, progress=False)
     table = pd.read_csv("oof.csv")
     assert table["row"].tolist() == list(range(300))
     assert table["pmi"].to_numpy() == pytest.approx(expected.oof_pmi_, abs=1e-4)
-
-
-def test_the_other_direction(pointdep, towers):
-    options = ("--loss", "softmax_one_sided", "--queries", "y", "--as-they-are", "-o", "model")
-    assert pointdep("calibrate", "a.npy", "b.npy", *options, "--quiet").code == 0
+    options = "--loss softmax_one_sided --queries y --as-they-are -o model --quiet"
+    assert pointdep("calibrate a.npy b.npy", options).code == 0
     model = PointwiseDependency.load("model")
     assert (model.loss, model.queries, model.normalize) == ("softmax_one_sided", "y", False)
 
 
 def test_mistakes(refused, towers):
-    refused("did you mean 'sigmoid'", "calibrate", "a.npy", "b.npy", "--loss", "sigmoyd", "-o", "m")
-    refused("must be of one space", "calibrate", "x.npy", "y.npy", "-o", "m")
-    refused("folds=1 must be at least 2", "calibrate", "a.npy", "b.npy", "--folds", 1, "-o", "m")
-    refused("pmi.txt", "calibrate", "a.npy", "b.npy", "--oof", "pmi.txt", "-o", "m")
-    refused("is a file", "calibrate", "a.npy", "b.npy", "-o", "a.npy")
+    for message, arguments in (
+        ("did you mean 'sigmoid'", "a.npy b.npy --loss sigmoyd -o m"),
+        ("must be of one space", "x.npy y.npy -o m"),
+        ("folds=1 must be at least 2", "a.npy b.npy --folds 1 -o m"),
+        ("pmi.txt", "a.npy b.npy --oof pmi.txt -o m"),
+        ("is a file", "a.npy b.npy -o a.npy"),
+    ):
+        refused(message, "calibrate", arguments)

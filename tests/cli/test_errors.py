@@ -1,7 +1,5 @@
 """What a user can get wrong: one line on standard error, exit code 2, and nothing written."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -26,52 +24,36 @@ class MakesFile:
         return (Path.touch, (Path("executed"),))
 
 
-@pytest.fixture
-def mi(refused):
-    """Check that `pointdep mi FILE y.npy` is refused."""
-    return lambda message, file, *options: refused(message, "mi", file, "y.npy", *options)
-
-
 class TestFiles:
     """What the readers refuse (tests/data), in one line and before anything is loaded."""
 
-    def test_missing_is_told_before_what_is_wrong_with_the_other(self, refused, folder):
-        (folder / "lists").mkdir()  # a folder whose columns must be named
-        table = pa.table({"id": [1, 2], "e": [[1.0, 2.0], [3.0, 4.0]]})
-        pq.write_table(table, folder / "lists" / "0.parquet")
-        refused(r"nowhere does not exist", "mi", "lists", "nowhere")
-
-    def test_folder(self, mi, folder):
-        (folder / "folder.npy").mkdir()
-        mi(r"folder\.npy is a folder that holds no shards", "folder.npy")
-
     @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".vec", ".safetensors"])
-    def test_empty_and_damaged(self, mi, folder, suffix):
+    def test_empty_and_damaged(self, refused, folder, suffix):
         path = folder / f"bad{suffix}"
         path.touch()
-        mi(rf"bad\{suffix} is empty \(0 bytes\)", path.name)
+        refused(rf"bad\{suffix} is empty \(0 bytes\)", "mi", path.name, "y.npy")
         path.write_bytes(b"\x00\x01 nonsense\n" * 3)
-        options = ("--x-columns", "x") if suffix in (".csv", ".parquet") else ()
-        mi(rf"bad\{suffix}", path.name, *options)
+        options = "--x-columns x" if suffix in (".csv", ".parquet") else ""
+        refused(rf"bad\{suffix}", "mi", path.name, "y.npy", options)
 
     @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".safetensors"])
-    def test_a_pickle_is_never_loaded(self, mi, folder, suffix):
+    def test_a_pickle_is_never_loaded(self, refused, folder, suffix):
         path = folder / f"trap{suffix}"
+        if suffix in (".npy", ".npz"):
+            save = np.save if suffix == ".npy" else np.savez
+            save(path, np.array([MakesFile()] * 200, dtype=object))
+            refused(rf"trap\{suffix} holds Python objects \(a pickle\)", "mi", path.name, "y.npy")
         path.write_bytes(pickle.dumps(MakesFile()))
-        mi(rf"trap\{suffix}", path.name)
+        refused(rf"trap\{suffix}", "mi", path.name, "y.npy")
         assert not (folder / "executed").exists()
         pickle.loads(path.read_bytes())
         assert (folder / "executed").exists()  # the trap would have worked
 
-    @pytest.mark.parametrize("suffix", [".npy", ".npz"])
-    def test_an_object_array_is_never_loaded(self, mi, folder, suffix):
-        path = folder / f"trap{suffix}"
-        save = np.save if suffix == ".npy" else np.savez
-        save(path, np.array([MakesFile()] * 200, dtype=object))
-        mi(rf"trap\{suffix} holds Python objects \(a pickle\)", path.name)
-        assert not (folder / "executed").exists()
-
-    def test_columns(self, refused, pairs):
+    def test_folders_and_columns(self, refused, folder, pairs):
+        for name in ("lists", "folder.npy"):
+            (folder / name).mkdir()
+        table = pa.table({"id": [1, 2], "e": [[1.0, 2.0], [3.0, 4.0]]})  # columns must be named
+        pq.write_table(table, folder / "lists" / "0.parquet")
         pd.DataFrame({"left": pairs[0][:, 0], "right": 1.0}).to_csv("t.csv", index=False)
         np.savez("t.npz", left=pairs[0], right=pairs[1])
         for message, arguments in (
@@ -82,11 +64,13 @@ class TestFiles:
             ("one file with both sides or two files, not 3", "x.npy y.npy x.npy"),
             (r"x\.npy holds one side only", "x.npy"),
             (r"x\.txt", "x.txt y.npy"),
+            ("nowhere does not exist", "lists nowhere"),
+            (r"folder\.npy is a folder that holds no shards", "folder.npy y.npy"),
         ):
-            refused(message, "mi", *arguments.split())
+            refused(message, "mi", arguments)
 
 
-def test_values(mi, refused, pairs):
+def test_values(refused, pairs):
     """What is wrong with numbers is told by column and row."""
     x = pairs[0].copy()
     x[[7, 12], 1] = np.nan
@@ -98,44 +82,38 @@ def test_values(mi, refused, pairs):
         ("cube", np.ones((200, 2, 2)), r"X has 3 dimensions \(shape=\(200, 2, 2\)\)"),
     ):
         np.save(f"{name}.npy", values)
-        mi(message, f"{name}.npy")
+        refused(message, "mi", f"{name}.npy", "y.npy")
     table = pd.DataFrame({"a": pairs[0][:, 0], "b": pairs[1][:, 0]})
     table.loc[3, "a"] = None
     table.to_csv("t.csv", index=False)
-    columns = ("--x-columns", "a", "--y-columns", "b")
-    refused("X column 'a' holds 1 NaN value.*row 3", "mi", "t.csv", *columns)
+    named = "X column 'a' holds 1 NaN value.*row 3"
+    refused(named, "mi t.csv --x-columns a --y-columns b")
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:5])
     refused("5 sample.*more are required.*fewer folds", "mi", "x.npy", "y.npy")
 
 
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        ("unknown method 'pcc': did you mean 'pc'", ["--method", "pcc"]),
-        ("unknown critic 'conct': did you mean 'concat'", ["--critic", "conct"]),
-        ("No such option.*--fold.*--folds.*see pointdep mi --help", ["--fold", "3"]),
-        ("'--folds'.*valid integer", ["--folds", "two"]),
-        ("folds=0 must be at least 1", ["--folds", "0"]),
-        ("max_epochs=0 must be at least 1", ["--max-epochs", "0"]),
-        ("--method-option 'eta' must be NAME=VALUE", ["--method-option", "eta"]),
-        ("--method-option 'eta=' must be NAME=VALUE", ["--method-option", "eta="]),
-        ("eta='two' must be a finite number", ["-m", "dm2", "--method-option", "eta=two"]),
-        ("option.* 'etta': did you mean 'eta'", ["-m", "dm2", "--method-option", "etta=2"]),
-        ("eta=inf must be a finite number", ["-m", "dm2", "--method-option", "eta=1e999"]),
-        ("--hidden 'wide' must be layer widths, as 256,64, or auto", ["--hidden", "wide"]),
-        ("hidden=.* at least one unit", ["--hidden", "0"]),
-        ("--discrete 'z': choose x, y, both or none", ["--discrete", "z"]),
-        ("--confidence 2 must lie between 0 and 1", ["--confidence", "2"]),
-        ("--seed -1 must lie between 0 and 4294967295", ["--seed", "-1"]),
-        ("unknown device 'nonsense'", ["--device", "nonsense"]),
-    ],
-)
-def test_options(refused, message, options):
-    refused(message, "mi", "x.npy", "y.npy", *options)
-
-
-def test_commands(refused):
+def test_options_and_commands(refused):
+    for message, options in (
+        ("unknown method 'pcc': did you mean 'pc'", "--method pcc"),
+        ("unknown critic 'conct': did you mean 'concat'", "--critic conct"),
+        ("No such option.*--fold.*--folds.*see pointdep mi --help", "--fold 3"),
+        ("'--folds'.*valid integer", "--folds two"),
+        ("folds=0 must be at least 1", "--folds 0"),
+        ("max_epochs=0 must be at least 1", "--max-epochs 0"),
+        ("--method-option 'eta' must be NAME=VALUE", "--method-option eta"),
+        ("--method-option 'eta=' must be NAME=VALUE", "--method-option eta="),
+        ("eta='two' must be a finite number", "-m dm2 --method-option eta=two"),
+        ("option.* 'etta': did you mean 'eta'", "-m dm2 --method-option etta=2"),
+        ("eta=inf must be a finite number", "-m dm2 --method-option eta=1e999"),
+        ("--hidden 'wide' must be layer widths, as 256,64, or auto", "--hidden wide"),
+        ("hidden=.* at least one unit", "--hidden 0"),
+        ("--discrete 'z': choose x, y, both or none", "--discrete z"),
+        ("--confidence 2 must lie between 0 and 1", "--confidence 2"),
+        ("--seed -1 must lie between 0 and 4294967295", "--seed -1"),
+        ("unknown device 'nonsense'", "--device nonsense"),
+    ):
+        refused(message, "mi", "x.npy", "y.npy", options)
     refused("No such command 'scor'.*score", "scor", "model")
     refused(r"Missing argument 'X Y'.*see pointdep mi --help", "mi")
 
@@ -175,12 +153,8 @@ def test_warnings_name_options_as_they_are_written_and_are_left_as_they_were(qui
 
 
 def test_exit_code_of_the_process(folder):
-    ended = subprocess.run(
-        [sys.executable, "-m", "pointdep", "mi", "missing.npy", "y.npy"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
+    command = [sys.executable, "-m", "pointdep", "mi", "missing.npy", "y.npy"]
+    strict = {**os.environ, "PYTHONWARNINGS": "error"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=strict)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "pointdep: missing.npy does not exist\n"

@@ -1,7 +1,5 @@
 """`pointdep fit`: the model it saves, where it saves it, and what an interruption leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -13,6 +11,7 @@ import pytest
 from pointdep import PointwiseDependency
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+FIT = "fit x.npy y.npy -o model"
 
 # The command with a SIGINT to itself at the end of epoch 2, after a checkpoint.
 INTERRUPTED = """
@@ -36,7 +35,7 @@ def names(folder):
 
 
 def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, check_json):
-    content = quick("fit", "x.npy", "y.npy", "-o", "model/", "--json").json()
+    content = quick("fit x.npy y.npy -o model/ --json").json()
     check_json("fit", content)
     assert content["output"] == "model"
     assert names(folder / "model") == ["model.json", "weights.safetensors"]
@@ -49,117 +48,92 @@ def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, c
 
 
 def test_what_a_person_reads_and_an_older_model_is_replaced(quick):
-    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "js").code == 0
-    outcome = quick("fit", "x.npy", "y.npy", "-o", "model", "--method", "nwj")
+    assert quick(FIT, "--method js").code == 0
+    outcome = quick(FIT, "--method nwj")
     assert outcome.code == 0
     assert PointwiseDependency.load("model").method == "nwj"
     assert outcome.out.startswith("mutual information  ")
-    assert outcome.out.endswith(
-        "model saved in model; score other pairs with: pointdep score model ...\n"
-    )
+    assert outcome.out.endswith("; score other pairs with: pointdep score model ...\n")
 
 
-def test_places_where_no_model_goes(refused, folder):
-    command = ("fit", "x.npy", "y.npy", "-o")
-    (folder / "full").mkdir()
-    (folder / "full" / "notes.txt").write_text("mine")
-    (folder / "foreign").mkdir()
-    (folder / "foreign" / "model.json").write_text("{}")
-    refused(r"Missing option '--output'", *command[:-1])
-    refused(r"x\.npy is a file; a model is saved as a folder", *command, "x.npy")
-    refused(r"full holds other files, such as notes\.txt", *command, "full")
-    refused(r"foreign holds other files, such as model\.json", *command, "foreign")
-    refused(r"nowhere does not exist: make it first", *command, "nowhere/model")
-    refused(r"x\.npy is a file, not a folder", *command, "x.npy/model")
+def test_what_is_refused(refused, folder):
+    for path, text in (("full/notes.txt", "mine"), ("foreign/model.json", "{}")):
+        (folder / path).parent.mkdir()
+        (folder / path).write_text(text)
+    (folder / "state").write_bytes(b"something else")
+    for message, place in (
+        (r"x\.npy is a file; a model is saved as a folder", "x.npy"),
+        (r"full holds other files, such as notes\.txt", "full"),
+        (r"foreign holds other files, such as model\.json", "foreign"),
+        ("nowhere does not exist: make it first", "nowhere/model"),
+        (r"x\.npy is a file, not a folder", "x.npy/model"),
+    ):
+        refused(message, "fit x.npy y.npy -o", place)
+    refused(r"Missing option '--output'", "fit x.npy y.npy")
+    for message, options in (
+        ("'nowhere/state'.* folder does not exist", "--checkpoint nowhere/state"),
+        ("is a folder", "--checkpoint ."),
+        ("checkpoint state cannot be read", "--checkpoint state"),
+        ("suffix", "--oof pmi.xyz"),
+        ("--method ksg makes no model to save: use pointdep mi -m ksg", "-m ksg"),
+        ("--negatives 'few' must be a whole number or auto", "-m cpc --negatives few"),
+    ):
+        refused(message, FIT, "--quiet", options)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc here")  # noqa: PTH112
 def test_a_place_that_cannot_be_written_is_found_before_the_fit(refused):
     # Permission bits would not stop root, but nobody can make a folder in /proc.
-    refused("nothing can be written in /proc", "fit", "x.npy", "y.npy", "-o", "/proc/model")
-
-
-def test_checkpoints_that_are_none(refused, folder):
-    (folder / "state").write_bytes(b"something else")
-    command = ("fit", "x.npy", "y.npy", "-o", "model", "--quiet", "--checkpoint")
-    refused("'nowhere/state'.* folder does not exist", *command, "nowhere/state")
-    refused(r"is a folder", *command, ".")
-    refused("checkpoint state cannot be read", *command, "state")
+    refused("nothing can be written in /proc", "fit x.npy y.npy -o /proc/model")
 
 
 def test_interrupted_and_resumed(quick, pointdep, folder):
-    options = ["--hidden", "16", "--folds", "2", "--max-epochs", "3", "--quiet", "--json"]
-    command = ["fit", "x.npy", "y.npy", "-o", "model", *options]
-    resumable = [*command, "--checkpoint", "state"]
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *resumable], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 130
-    assert ended.stdout == ""
+    command = f"{FIT} --hidden 16 --folds 2 --max-epochs 3 --json"
+    resumable = f"{command} --checkpoint state"
+    words = [sys.executable, "-c", INTERRUPTED, *resumable.split(), "--quiet"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr.startswith("pointdep: interrupted; training is kept in state: run the same")
     assert ended.stderr.count("\n") == 1
     assert names(folder) == ["state", "x.npy", "y.npy"]
 
     # What was saved is used: with other settings it is refused, and with the same it goes on.
-    other = quick(*[*command, "--seed", "1"], "--checkpoint", "state")
+    other = quick(resumable, "--seed 1")
     assert other.code == 2
     assert "belongs to a fit with random_state=0, not 1" in other.err
-    loud = pointdep(*(option for option in resumable if option != "--quiet"))
+    loud = pointdep(resumable)
     assert "going on from state, after epoch 2" in loud.err
-    resumed = loud.json()
     assert names(folder) == ["model", "x.npy", "y.npy"]
-    assert resumed == quick(*command).json()
+    assert loud.json() == quick(command).json()
 
 
 def test_ctrl_c_while_fitting(folder):
     random = np.random.default_rng(0)
     np.save("x.npy", random.normal(size=(4_000, 10)))
     np.save("y.npy", np.load("x.npy") + random.normal(size=(4_000, 10)))
-    command = [sys.executable, "-m", "pointdep", "fit", "x.npy", "y.npy", "-o", "model", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command, pipe = [sys.executable, "-m", "pointdep", *FIT.split(), "--json"], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         # The first line of progress says that it is at work.
         assert process.stderr.readline().startswith("fitting 5 model(s) of pc: ")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("pointdep: interrupted; no model was written")
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1].startswith("pointdep: interrupted; no model was written")
     assert "Traceback" not in err
     assert names(folder) == ["x.npy", "y.npy"]
 
 
-def test_out_of_fold_pmi_of_the_training_rows(quick, refused):
-    assert quick("fit", "x.npy", "y.npy", "-o", "model", "--oof", "pmi.csv").code == 0
+def test_out_of_fold_pmi_and_options_of_the_model(quick):
+    assert quick(FIT, "--oof pmi.csv").code == 0
     table = np.genfromtxt("pmi.csv", delimiter=",", names=True)
     np.testing.assert_array_equal(table["row"], np.arange(len(table)))
-    np.testing.assert_allclose(
-        table["pmi"], PointwiseDependency.load("model").oof_pmi_, rtol=1e-5, atol=1e-7
-    )
-    refused("the suffix|suffix", "fit", "x.npy", "y.npy", "-o", "other", "--oof", "pmi.xyz")
-
-
-def test_a_method_that_makes_no_model(refused):
-    command = ("fit", "x.npy", "y.npy", "-o", "model", "-m", "ksg")
-    refused("--method ksg makes no model to save: use pointdep mi -m ksg", *command)
-
-
-def test_the_critic(quick):
-    command = ("fit", "x.npy", "y.npy", "-o", "model")
-    assert quick(*command).code == 0
-    assert PointwiseDependency.load("model").critic == "auto"
-    outcome = quick(*command, "--critic", "bilinear")
+    model = PointwiseDependency.load("model")
+    np.testing.assert_allclose(table["pmi"], model.oof_pmi_, rtol=1e-5, atol=1e-7)
+    assert model.critic == "auto"
+    outcome = quick(FIT, "--critic bilinear")
     assert "method              pc, critic bilinear\n" in outcome.out
     assert PointwiseDependency.load("model").critic == "bilinear"
-
-
-def test_negatives_reference_size_and_weight_decay(quick, refused):
-    command = ("fit", "x.npy", "y.npy", "-o", "model", "-m", "cpc")
-    more = ("--negatives", "3", "--reference-size", "50", "--weight-decay", "0.1")
-    assert quick(*command, *more).code == 0
+    more = "--negatives 3 --reference-size 50 --weight-decay 0.1"
+    assert quick(FIT, "-m cpc", more).code == 0
     model = PointwiseDependency.load("model")
-    assert model.model_.reference.shape[1] == 50
-    assert model.weight_decay == 0.1
-    refused("--negatives 'few' must be a whole number or auto", *command, "--negatives", "few")
+    assert (model.model_.reference.shape[1], model.weight_decay) == (50, 0.1)

@@ -1,10 +1,7 @@
 """`pointdep reproduce`: what the options do, what is printed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
-import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,11 +13,7 @@ import pytest
 from pointdep.cli import reproduce
 from pointdep.core.critics import ACTIVATIONS
 from pointdep.core.methods import PAPER_METHODS
-from pointdep.experiments import figure1 as figure1_run
-from pointdep.experiments import figure3 as figure3_run
-from pointdep.experiments import table2 as table2_run
-from pointdep.experiments import theorem1 as theorem1_run
-from pointdep.experiments import words as words_run
+from pointdep.experiments import figure1, figure3, table2, theorem1, words
 from pointdep.experiments.figure1 import CRITICS, PRECISIONS, TASKS, Figure1
 from pointdep.experiments.figure3 import Figure3
 from pointdep.experiments.table2 import Table2
@@ -28,18 +21,10 @@ from pointdep.experiments.theorem1 import CRITICS as THEOREM_CRITICS
 from pointdep.experiments.theorem1 import Theorem1
 from pointdep.fitting.batches import TrainingOptions
 
-TINY_FIGURE = (
-    *("--methods", "cpc,pc", "--dim", 2, "--batch-size", 4, "--iterations", 20, "--hidden", 4),
-    *("--device", "cpu"),
-)
-TINY_WORDS = (
-    *("--batch-size", 16, "--epochs", 2, "--hidden", 8, "--embedding-dim", 4, "--device", "cpu"),
-)
-TINY_THEOREM = (
-    *("--rows", "60,90", "--dim", 2, "--hidden", 4, "--seeds", 2, "--device", "cpu", "--quiet"),
-)
-
-
+TINY_FIGURE = "--methods cpc,pc --dim 2 --batch-size 4 --iterations 20 --hidden 4 --device cpu"
+TINY_WORDS = "--batch-size 16 --epochs 2 --hidden 8 --embedding-dim 4 --device cpu"
+TINY_THEOREM = "--rows 60,90 --dim 2 --hidden 4 --seeds 2 --device cpu --quiet"
+VECTORS = ("--audio", "audio.vec", "--text", "text.vec")
 MEASURING = "measuring how fast this CPU is ...\n"
 STOPPED = "pointdep: interrupted; no result was written\n"
 
@@ -56,46 +41,35 @@ def asked(monkeypatch):
     def stop_words(settings, pairs, progress=None):
         stop(settings)
 
-    monkeypatch.setattr(figure1_run, "run_figure1", stop)
-    monkeypatch.setattr(theorem1_run, "run_theorem1", stop)
-    monkeypatch.setattr(table2_run, "run_table2", stop_words)
-    monkeypatch.setattr(figure3_run, "run_figure3", stop_words)
+    monkeypatch.setattr(figure1, "run_figure1", stop)
+    monkeypatch.setattr(theorem1, "run_theorem1", stop)
+    monkeypatch.setattr(table2, "run_table2", stop_words)
+    monkeypatch.setattr(figure3, "run_figure3", stop_words)
     seconds = {Table2: 337.2, Figure3: 33.0}
-    monkeypatch.setattr(words_run, "expected_seconds", lambda asked, _: seconds[type(asked)])
-    monkeypatch.setattr(
-        figure1_run, "expected_seconds", lambda settings: 1.68 * settings.iterations
-    )
+    monkeypatch.setattr(words, "expected_seconds", lambda asked, _: seconds[type(asked)])
+    monkeypatch.setattr(figure1, "expected_seconds", lambda asked: 1.68 * asked.iterations)
     return found
-
-
-@pytest.fixture
-def short(monkeypatch):
-    """Networks of `theorem1` train for three epochs."""
-    monkeypatch.setattr(theorem1_run, "TrainingOptions", partial(TrainingOptions, max_epochs=3))
 
 
 def as_words(options):
     """Options as words of a command line."""
     words = []
     for name, value in options.items():
-        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        words += [f"--{name.replace('_', '-')}", text]
-    return words
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        words.append(f"--{name.replace('_', '-')} {text}")
+    return " ".join(words)
 
 
 class TestHelp:
     @pytest.mark.parametrize(
-        "arguments",
-        [["bench", "--help"], ["reproduce", "--help"]]
-        + [["reproduce", one.__name__, "--help"] for one in reproduce.COMMANDS],
-        ids=" ".join,
+        "words",
+        ["bench", "reproduce", *(f"reproduce {one.__name__}" for one in reproduce.COMMANDS)],
     )
-    def test_is_quick(self, arguments):
+    def test_is_quick(self, words):
         heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
-        code = (
-            f"import sys; from pointdep.cli.app import run; assert run({arguments!r}) == 0; "
-            f"assert not set({heavy!r}) & set(sys.modules)"
-        )
+        code = "import sys; from pointdep.cli.app import run; "
+        code += f"assert run({[*words.split(), '--help']}) == 0; "
+        code += f"assert not set({heavy!r}) & set(sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
     @pytest.mark.parametrize("settings", [Figure1(), Theorem1(), Table2(), Figure3()])
@@ -126,35 +100,27 @@ class TestHelp:
         quick, fewer, small = Figure1().quick(), Table2().quick(), Theorem1().quick()
         said = f"{quick.iterations:,} iterations on batches of {quick.batch_size}, layers 64,64"
         assert said in text["figure1"]
-        assert quick.hidden == (64, 64)
         assert f"{small.rows[-1]:,} rows, {small.seeds} seeds, layers 32,32" in text["theorem1"]
-        assert small.hidden == (32, 32)
         said = f"{fewer.epochs} epochs on batches of {fewer.batch_size}, layers 128,128"
         assert said in text["table2"]
         assert said in text["figure3"]
-        assert fewer.hidden == (128, 128)
+        assert (quick.hidden, small.hidden, fewer.hidden) == ((64, 64), (32, 32), (128, 128))
 
 
-class TestTable1:
-    def test_printed_and_written(self, pointdep, folder):
-        outcome = pointdep("reproduce", "table1", "-o", "table1.md")
-        assert (outcome.code, outcome.err) == (0, "")
-        assert outcome.out.count("  learning  ") == outcome.out.count("  inference  ") == 10
-        assert outcome.out.endswith("\n\nwritten: table1.md\n")
-        assert (folder / "table1.md").read_text("utf-8").count("\n| `") == 10
-
-    @pytest.mark.parametrize("output", [None, "table1.md"])
-    def test_json(self, pointdep, check_json, output):
-        place = () if output is None else ("-o", output)
-        content = pointdep("reproduce", "table1", "--json", *place).json()
+def test_table1(pointdep, refused, folder, check_json):
+    outcome = pointdep("reproduce table1 -o table1.md")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.count("  learning  ") == outcome.out.count("  inference  ") == 10
+    assert outcome.out.endswith("\n\nwritten: table1.md\n")
+    assert (folder / "table1.md").read_text("utf-8").count("\n| `") == 10
+    for place, output in (("", None), ("-o table1.md", "table1.md")):
+        content = pointdep("reproduce table1 --json", place).json()
         check_json("reproduce table1", content)
         assert [row["key"] for row in content["rows"]] == list(PAPER_METHODS)
         assert content["output"] == output
-
-    def test_refused(self, refused, folder):
-        (folder / "place").mkdir()
-        refused("place is a folder", "reproduce", "table1", "-o", "place")
-        refused("the folder no does not exist", "reproduce", "table1", "-o", "no/table1.md")
+    (folder / "place").mkdir()
+    refused("place is a folder", "reproduce table1 -o place")
+    refused("the folder no does not exist", "reproduce table1 -o no/table1.md")
 
 
 class TestSettings:
@@ -174,38 +140,36 @@ class TestSettings:
     def test_options_and_the_command_that_is_kept(self, pointdep, asked, settings):
         settings, name = replace(settings, device="cpu"), type(settings).__name__.lower()
         given = {k: v for k, v in vars(settings).items() if k not in ("levels", "embedding_dim")}
-        pointdep("reproduce", name, "--quiet", *as_words(given))
-        pointdep(*settings.command.split()[1:], "--quiet")
+        pointdep("reproduce", name, "--quiet", as_words(given))
+        pointdep(settings.command.removeprefix("pointdep "), "--quiet")
         assert asked == [settings, settings]
 
     def test_without_options_it_is_the_papers(self, pointdep, asked):
-        outcome = pointdep("reproduce", "figure1", "--quiet", "--device", "cpu")
+        outcome = pointdep("reproduce figure1 --quiet --device cpu")
         assert (outcome.code, outcome.out, outcome.err) == (130, "", STOPPED)
-        pointdep("reproduce", "theorem1", "--device", "cpu")
+        pointdep("reproduce theorem1 --device cpu")
         assert asked == [Figure1(device="cpu"), Theorem1(device="cpu")]
-
-    def test_what_is_given_wins_over_quick(self, pointdep, asked):
-        for name, given in (
-            ("figure1", {}),
-            ("figure1", {"iterations": 100, "tasks": ("gaussian",)}),
-            ("theorem1", {"seeds": 3, "dim": 4}),
+        # What is given wins over --quick.
+        for settings, given in (
+            (Figure1, {}),
+            (Figure1, {"iterations": 100, "tasks": ("gaussian",)}),
+            (Theorem1, {"seeds": 3, "dim": 4}),
         ):
-            pointdep("reproduce", name, "--quick", "--quiet", "--device", "cpu", *as_words(given))
-            quick = (Figure1 if name == "figure1" else Theorem1)(device="cpu").quick()
-            assert asked.pop() == replace(quick, **given)
+            name = settings.__name__.lower()
+            pointdep("reproduce", name, "--quick --quiet --device cpu", as_words(given))
+            assert asked.pop() == replace(settings(device="cpu").quick(), **given)
 
     def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
-        common = ("reproduce", "figure1", "--device", "cpu")
         for more, said in (
-            ((), "9 h 20 min for 20,000 iterations of 20 networks; with --quick about 2 h 20 min"),
-            (("--quick",), "2 h 20 min for 5,000 iterations of 20 networks"),
-            (("--iterations", 30, "--tasks", "cubic"), "50 s for 30 iterations of 10 networks"),
+            ("", "9 h 20 min for 20,000 iterations of 20 networks; with --quick about 2 h 20 min"),
+            ("--quick", "2 h 20 min for 5,000 iterations of 20 networks"),
+            ("--iterations 30 --tasks cubic", "50 s for 30 iterations of 10 networks"),
         ):
             told = f"{MEASURING}on this CPU about {said}\n{STOPPED}"
-            assert pointdep(*common, *more).err == told
+            assert pointdep("reproduce figure1 --device cpu", more).err == told
 
     def test_results_of_another_run_are_not_overwritten(self, pointdep, asked, tmp_path):
-        common = ("reproduce", "figure1", "--quick", "--quiet", "--device", "cpu", "-o", tmp_path)
+        common = ("reproduce figure1 --quick --quiet --device cpu -o", tmp_path)
         kept = tmp_path / "figure1.json"
         kept.write_text(json.dumps({"command": Figure1(device="cpu").quick().command}))
         assert pointdep(*common).code == 130  # the same run: it went on
@@ -218,66 +182,60 @@ class TestSettings:
         assert "holds the results of another run" in pointdep(*common).err
         assert len(asked) == 1
 
-    @pytest.mark.parametrize(
-        ("command", "arguments", "message"),
-        [
-            ("figure1", ("--methods", "pcc"), "unknown method 'pcc': did you mean 'pc'"),
-            ("figure1", ("--hidden", "wide"), "--hidden 'wide' must be whole numbers"),
-            ("figure1", ("--hidden", "16,0"), "--hidden=0 must be at least 1"),
-            ("figure1", ("--iterations", "3"), "iterations=3 must be at least 20"),
-            ("figure1", ("--seed", "-1"), "--seed -1 must lie between"),
-            ("figure1", ("--device", "gpu"), "unknown device 'gpu'"),
-            ("figure1", ("--method", "pc"), r"--methods.*see pointdep reproduce figure1 --help"),
-            ("figure1", ("-o", "x.npy"), "x.npy is a file"),
-            ("figure1", ("-o", "a/b"), "the folder above it does not exist"),
-            ("theorem1", ("--methods", "cpc"), "'cpc' infers something else"),
-            ("theorem1", ("--rows", "1e3"), "--rows '1e3' must be whole numbers"),
-        ],
-    )
-    def test_refused(self, refused, command, arguments, message):
-        refused(message, "reproduce", command, *arguments)
+    def test_refused(self, refused):
+        for arguments, message in (
+            ("figure1 --methods pcc", "unknown method 'pcc': did you mean 'pc'"),
+            ("figure1 --hidden wide", "--hidden 'wide' must be whole numbers"),
+            ("figure1 --hidden 16,0", "--hidden=0 must be at least 1"),
+            ("figure1 --iterations 3", "iterations=3 must be at least 20"),
+            ("figure1 --seed -1", "--seed -1 must lie between"),
+            ("figure1 --device gpu", "unknown device 'gpu'"),
+            ("figure1 --method pc", r"--methods.*see pointdep reproduce figure1 --help"),
+            ("figure1 -o x.npy", "x.npy is a file"),
+            ("figure1 -o a/b", "the folder above it does not exist"),
+            ("theorem1 --methods cpc", "'cpc' infers something else"),
+            ("theorem1 --rows 1e3", "--rows '1e3' must be whole numbers"),
+            ("figur1", "No such command 'figur1'.*figure1.*see pointdep reproduce"),
+        ):
+            refused(message, "reproduce", arguments)
 
 
 def test_figure1(pointdep, folder, check_json):
-    outcome = pointdep("reproduce", "figure1", *TINY_FIGURE, "-o", "out")
+    outcome = pointdep("reproduce figure1 -o out", TINY_FIGURE)
     assert outcome.code == 0, outcome.err
     assert "iterations of 4 networks" in outcome.err
     assert outcome.out.startswith("gaussian, bias / sd")
     assert outcome.out.endswith("written: out\n")
     content = json.loads((folder / "out" / "figure1.json").read_text())
-    again = content["command"].split()[1:]
-    repeated = pointdep(*again, "--quiet", "--json", "-o", "again").json()
+    again = content["command"].removeprefix("pointdep ")
+    repeated = pointdep(again, "--quiet --json -o again").json()
     check_json("reproduce figure1", repeated)
-    assert repeated["summary"] == content["summary"]
-    assert repeated["output"] == "again"
+    assert (repeated["summary"], repeated["output"]) == (content["summary"], "again")
 
 
-class TestTheorem1:
-    def test_printed_and_written(self, pointdep, folder, short):
-        outcome = pointdep("reproduce", "theorem1", *TINY_THEOREM)
-        assert outcome.code == 0, outcome.err
-        assert outcome.err == ""
-        lines = outcome.out.splitlines()
-        assert max(map(len, lines)) <= 100
-        assert [line.split()[:2] for line in lines[1:5]] == [
-            *(["pc", "60"], ["pc", "90"], ["drf", "60"], ["drf", "90"])
-        ]
-        assert "pc: the held-out RMSE falls like n^" in outcome.out
-        assert lines[-1] == "written: theorem1"
-        assert (folder / "theorem1" / "figure.png").exists()
-
-    def test_json_and_the_command_that_is_kept(self, pointdep, folder, short, check_json):
-        words = ("--methods", "pc", "--critic", "separable", "--mi", 1 / 3, "--json", "-o", "out")
-        content = pointdep("reproduce", "theorem1", *TINY_THEOREM, *words).json()
-        check_json("reproduce theorem1", content)
-        assert (content["methods"], content["rows"], content["mi"]) == (["pc"], [60, 90], 1 / 3)
-        kept = json.loads((folder / "out" / "results.json").read_text())
-        again = pointdep(*kept["command"].split()[1:], "--json", "--quiet").json()
-        assert again["summary"] == content["summary"] == kept["summary"]
+def test_theorem1(pointdep, folder, check_json, monkeypatch):
+    """Networks train for three epochs."""
+    monkeypatch.setattr(theorem1, "TrainingOptions", partial(TrainingOptions, max_epochs=3))
+    outcome = pointdep("reproduce theorem1", TINY_THEOREM)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    first = [["pc", "60"], ["pc", "90"], ["drf", "60"], ["drf", "90"]]
+    assert [line.split()[:2] for line in lines[1:5]] == first
+    assert "pc: the held-out RMSE falls like n^" in outcome.out
+    assert lines[-1] == "written: theorem1"
+    assert (folder / "theorem1" / "figure.png").exists()
+    options = f"--methods pc --critic separable --mi {1 / 3} --json -o out"
+    content = pointdep("reproduce theorem1", TINY_THEOREM, options).json()
+    check_json("reproduce theorem1", content)
+    assert (content["methods"], content["rows"], content["mi"]) == (["pc"], [60, 90], 1 / 3)
+    kept = json.loads((folder / "out" / "results.json").read_text())
+    again = pointdep(kept["command"].removeprefix("pointdep "), "--json --quiet -o again").json()
+    assert again["summary"] == content["summary"] == kept["summary"]
 
 
 @pytest.fixture
-def words(folder):
+def vectors(folder):
     """words.npz, and the same as audio.vec and text.vec: 130 words, sixty-fourths as numbers."""
     random = np.random.default_rng(0)
     audio = np.round(64 * random.normal(size=(130, 3))) / 64
@@ -285,67 +243,52 @@ def words(folder):
     names = [f"w{row}{'ly' if row % 3 else 's'}" for row in range(130)]
     np.savez("words.npz", words=np.array(names), audio=audio, text=text)
     for file, side in (("audio.vec", audio), ("text.vec", text)):
-        lines = [f"130 {side.shape[1]}"]
-        for name, row in zip(names, side, strict=True):
-            lines.append(f"{name} {' '.join(map(str, row))}")
-        (folder / file).write_text("\n".join(lines) + "\n")
+        rows = zip(names, side, strict=True)
+        lines = [f"{name} {' '.join(map(str, row))}\n" for name, row in rows]
+        (folder / file).write_text(f"130 {side.shape[1]}\n" + "".join(lines))
 
 
-@pytest.mark.usefixtures("words")
+@pytest.mark.usefixtures("vectors")
 class TestWords:
     """`table2` and `figure3`, which share their options."""
 
     @pytest.mark.parametrize(
-        ("command", "settings", "said"),
-        [("table2", Table2, "337 s for 3"), ("figure3", Figure3, "33 s for 6")],
+        ("settings", "said"), [(Table2, "337 s for 3"), (Figure3, "33 s for 6")]
     )
-    def test_without_options_it_is_the_papers(self, pointdep, asked, command, settings, said):
+    def test_without_options_it_is_the_papers(self, pointdep, asked, settings, said):
         """But for the batches: of 130 words none has 512."""
-        common = ("reproduce", command, "--data", "words.npz", "--device", "cpu")
-        outcome = pointdep(*common, "--batch-size", 32)
-        files = ("--data", "words.npz")
+        name, files = settings.__name__.lower(), ("--data", "words.npz")
+        command = ("reproduce", name, *files, "--device cpu --batch-size 32")
+        outcome = pointdep(*command)
         assert asked == [settings(files=files, batch_size=32, device="cpu")]
         assert (outcome.code, outcome.out) == (130, "")
         assert outcome.err == f"on this CPU about {said} networks\n{STOPPED}"
-        assert pointdep(*common, "--batch-size", 32, "--quiet").err == STOPPED
+        assert pointdep(*command, "--quiet").err == STOPPED
 
     @pytest.mark.parametrize(
-        ("command", "settings", "own"),
-        [
-            ("table2", Table2, {"methods": ("drf", "js"), "draws": 4}),
-            ("figure3", Figure3, {"folds": 3}),
-        ],
+        ("settings", "own"),
+        [(Table2, {"methods": ("drf", "js"), "draws": 4}), (Figure3, {"folds": 3})],
     )
-    def test_options(self, pointdep, asked, command, settings, own):
-        given = {
-            "test_words": 30,
-            "batch_size": 8,
-            "epochs": 7,
-            "hidden": (9, 8),
-            "embedding_dim": 5,
-            "learning_rate": 0.25,
-            "seed": 3,
-            "device": "cpu",
-            **own,
-        }
-        files = ("--audio", "audio.vec", "--text", "text.vec")
-        pointdep("reproduce", command, *files, *as_words(given), "--quiet")
-        assert asked == [settings(files=files, **given)]
-        pointdep(*shlex.split(asked[0].command)[1:], "--quiet")
+    def test_options(self, pointdep, asked, settings, own):
+        given = {"test_words": 30, "batch_size": 8, "epochs": 7, "hidden": (9, 8), **own}
+        given |= {"embedding_dim": 5, "learning_rate": 0.25, "seed": 3, "device": "cpu"}
+        command = ("reproduce", settings.__name__.lower(), *VECTORS, "--quiet")
+        pointdep(*command, as_words(given))
+        assert asked == [settings(files=VECTORS, **given)]
+        pointdep(asked[0].command.removeprefix("pointdep "), "--quiet")
         assert asked[1] == asked[0]
-        pointdep("reproduce", command, *files, "--quick", "--batch-size", 20, "--quiet")
-        assert asked[2] == settings(**{**vars(settings(files=files).quick()), "batch_size": 20})
+        pointdep(*command, "--quick --batch-size 20")
+        assert asked[2] == settings(**{**vars(settings(files=VECTORS).quick()), "batch_size": 20})
 
     @pytest.mark.parametrize(
         ("command", "own", "head", "numbers"),
         [
-            ("table2", ("--draws", 2), "method ", "matching"),
-            ("figure3", ("--folds", 2), "PMI, nats ", "pmi"),
+            ("table2", "--draws 2", "method ", "matching"),
+            ("figure3", "--folds 2", "PMI, nats ", "pmi"),
         ],
     )
     def test_whole(self, pointdep, folder, check_json, command, own, head, numbers):
-        vectors = ("--audio", "audio.vec", "--text", "text.vec")
-        outcome = pointdep("reproduce", command, *vectors, *TINY_WORDS, *own)
+        outcome = pointdep("reproduce", command, *VECTORS, TINY_WORDS, own)
         assert outcome.code == 0, outcome.err
         assert "s for 3 networks" in outcome.err
         assert outcome.out.startswith("This is not the paper's experiment")
@@ -353,44 +296,38 @@ class TestWords:
         assert "the verdicts are about this run alone" in outcome.out
         assert outcome.out.endswith(f"written: {command}\n")
         kept = json.loads((folder / command / "results.json").read_text())
-        again = shlex.split(kept["command"])[1:]
-        data = ("reproduce", command, "--data", "words.npz", *TINY_WORDS, *own, "-o", "again")
-        for words, place in ((again, command), (data, "again")):
-            repeated = pointdep(*words, "--quiet", "--json").json()
+        again = kept["command"].removeprefix("pointdep ")
+        data = f"reproduce {command} --data words.npz {TINY_WORDS} {own} -o again"
+        for line, place in ((again, command), (data, "again")):
+            repeated = pointdep(line, "--quiet --json").json()
             check_json(f"reproduce {command}", repeated)
             assert repeated[numbers] == kept[numbers]
             assert repeated["output"] == place
 
     @pytest.mark.parametrize("command", ["table2", "figure3"])
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ((), "--audio FILE.vec and --text FILE.vec, or --data"),
-            (("--audio", "audio.vec"), "--audio FILE.vec and --text FILE.vec, or --data"),
-            (("--data", "words.npz", "--text", "text.vec"), "--data stands alone"),
-            (("--data", "words.npz"), "104 of 130 words would train, where batches of 512 need"),
-            (("--data", "words.npz", "--test-words", 7), "test_words=7 must be at least 21"),
-            (("--data", "words.npz", "--batch-size", 8, "-o", "x.npy"), "x.npy is a file"),
-            (("--date", "words.npz"), r"--data.*see pointdep reproduce"),
-        ],
-    )
-    def test_refused(self, refused, command, arguments, message):
-        refused(message, "reproduce", command, *arguments)
+    def test_refused(self, refused, command):
+        for arguments, message in (
+            ("", "--audio FILE.vec and --text FILE.vec, or --data"),
+            ("--audio audio.vec", "--audio FILE.vec and --text FILE.vec, or --data"),
+            ("--data words.npz --text text.vec", "--data stands alone"),
+            ("--data words.npz", "104 of 130 words would train, where batches of 512 need"),
+            ("--data words.npz --test-words 7", "test_words=7 must be at least 21"),
+            ("--data words.npz --batch-size 8 -o x.npy", "x.npy is a file"),
+            ("--date words.npz", r"--data.*see pointdep reproduce"),
+        ):
+            refused(message, "reproduce", command, arguments)
+
+    def test_only_for_one_of_them(self, refused):
+        for message, arguments in (
+            ("unknown method 'pcc'", "table2 --methods pcc"),
+            ("'cpc' needs more than the pair", "table2 --methods cpc"),
+            ("draws=1 must be at least 2", "table2 --draws 1"),
+            ("folds=1 must be at least 2", "figure3 --folds 1"),
+        ):
+            refused(message, "reproduce", arguments, "--data words.npz")
 
     def test_large_files_are_announced(self, pointdep, asked, monkeypatch):
         monkeypatch.setattr(reproduce, "_LARGE", 100)
-        files = ("--audio", "audio.vec", "--text", "text.vec", "--batch-size", 16)
-        common = ("reproduce", "figure3", *files, "--device", "cpu")
-        assert pointdep(*common).err.startswith("reading audio.vec and text.vec ...\n")
-        assert pointdep(*common, "--quiet").err == STOPPED
-
-    def test_only_for_one_of_them(self, refused):
-        data = ("--data", "words.npz")
-        refused("unknown method 'pcc'", "reproduce", "table2", *data, "--methods", "pcc")
-        refused("'cpc' needs more than the pair", "reproduce", "table2", *data, "--methods", "cpc")
-        refused("draws=1 must be at least 2", "reproduce", "table2", *data, "--draws", 1)
-        refused("folds=1 must be at least 2", "reproduce", "figure3", *data, "--folds", 1)
-
-
-def test_what_cannot_be_reproduced(refused):
-    refused("No such command 'figur1'.*figure1.*see pointdep reproduce", "reproduce", "figur1")
+        command = ("reproduce figure3 --batch-size 16 --device cpu", *VECTORS)
+        assert pointdep(*command).err.startswith("reading audio.vec and text.vec ...\n")
+        assert pointdep(*command, "--quiet").err == STOPPED

@@ -1,9 +1,6 @@
 """`pointdep retrieve`: what the library finds, wherever it goes, and what cannot be found."""
 
-from __future__ import annotations
-
 import io
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -18,41 +15,40 @@ def model(saved_model):
 
 
 @pytest.fixture
+def retrieve(pointdep, saved_model):
+    return lambda *words: pointdep("retrieve", saved_model, *words)
+
+
+@pytest.fixture
 def expected(model, pairs):
     """The table by the library, k = 10."""
     return as_table(model.retrieve(*pairs))
 
 
 def as_table(found):
-    rows = [
-        (query, position, candidate, pmi)
-        for query, (numbers, values) in enumerate(zip(found.indices, found.pmi, strict=True))
-        for position, (candidate, pmi) in enumerate(zip(numbers, values, strict=True), 1)
-    ]
-    return pd.DataFrame(rows, columns=["query", "position", "candidate", "pmi"])
+    rows, k = found.indices.shape
+    columns = {"query": np.repeat(np.arange(rows), k), "position": np.tile(np.arange(k) + 1, rows)}
+    return pd.DataFrame({**columns, "candidate": found.indices.ravel(), "pmi": found.pmi.ravel()})
 
 
 def assert_table(found, expected):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-5)
 
 
-def test_tables(pointdep, saved_model, expected, folder):
+def test_tables_and_standard_output(retrieve, expected):
     for path, read in (("best.csv", pd.read_csv), ("best.parquet", pd.read_parquet)):
-        outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy", "-o", path)
+        outcome = retrieve("x.npy y.npy -o", path)
         assert (outcome.code, outcome.err) == (0, "")
         assert_table(read(path), expected)
-
-
-def test_standard_output(pointdep, saved_model, expected):
-    outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy")
+    outcome = retrieve("x.npy y.npy")
     assert outcome.code == 0
     assert_table(pd.read_csv(io.StringIO(outcome.out)), expected)
     assert outcome.err.startswith("queries: 200, the best 10 of 200 candidates for each\n")
-    quiet = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--quiet")
+    quiet = retrieve("x.npy y.npy --quiet")
     assert (quiet.out, quiet.err) == (outcome.out, "")
 
 
-def test_other_files_and_directions(pointdep, saved_model, model, pairs, expected):
+def test_other_files_and_directions(retrieve, model, pairs, expected):
     np.savez("both.npz", x=pairs[0], y=pairs[1])
     table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
     table.to_csv("both.csv", index=False)
@@ -63,15 +59,14 @@ def test_other_files_and_directions(pointdep, saved_model, model, pairs, expecte
         ("x.npy y.npy --save-index index", expected),
         ("x.npy --candidates-index index", expected),
     ):
-        assert pointdep("retrieve", saved_model, *arguments.split(), "-o", "best.csv").code == 0
+        assert retrieve(arguments, "-o best.csv").code == 0
         assert_table(pd.read_csv("best.csv"), wanted)
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-def test_faster_indexes(pointdep, saved_model, expected, kind):
+def test_faster_indexes(retrieve, expected, kind):
     pytest.importorskip("faiss")
-    options = ("--index", kind, "-o", "best.csv", "--json")
-    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", *options).json()
+    content = retrieve("x.npy y.npy -o best.csv --json --index", kind).json()
     assert kind in content["searched"] or content["exact"]
     assert content["exact"] or content["recall_queries"] > 0
     found = pd.read_csv("best.csv").merge(expected, on=["query", "candidate"])
@@ -79,9 +74,9 @@ def test_faster_indexes(pointdep, saved_model, expected, kind):
     assert len(found) / len(expected) == pytest.approx(recall, abs=0.05)
 
 
-@pytest.mark.parametrize("options", [(), ("--paired", "-o", "best.csv", "--save-index", "index")])
-def test_json(pointdep, saved_model, model, pairs, check_json, options):
-    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--json", *options).json()
+@pytest.mark.parametrize("options", ["", "--paired -o best.csv --save-index index"])
+def test_json(retrieve, model, pairs, check_json, options):
+    content = retrieve("x.npy y.npy --json", options).json()
     check_json("retrieve", content)
     found = model.retrieve(*pairs)
     assert (content["queries"], content["candidates"], content["k"]) == (200, 200, 10)
@@ -101,76 +96,57 @@ def test_json(pointdep, saved_model, model, pairs, check_json, options):
     assert content["pairs"]["matching"] == [{"size": 5, "share": metrics.matching[5]}]
 
 
-def test_what_a_person_reads(pointdep, saved_model, model, pairs):
-    options = ("--paired", "--exact", "-k", 2, "-o", "best.csv")
-    outcome = pointdep("retrieve", saved_model, "x.npy", "y.npy", *options)
+def test_what_a_person_reads(retrieve, model, pairs):
+    outcome = retrieve("x.npy y.npy --paired --exact -k 2 -o best.csv")
     found, metrics = model.retrieve(*pairs, 2), model.retrieval_metrics(*pairs)
     lines = outcome.out.splitlines()
     assert lines[0] == "queries     200, the best 2 of 200 candidates for each"
     assert lines[1].startswith("searched    ")
     assert lines[1].endswith(": exact")
-    alone = found.without_partner
-    share = f"{alone / 200:.2%}"
-    assert lines[2] == f"no partner  {alone} ({share}), whose best has PMI of 0 or less"
+    alone = f"{found.without_partner} ({found.without_partner / 200:.2%})"
+    assert lines[2] == f"no partner  {alone}, whose best has PMI of 0 or less"
     told = " ".join(" ".join(lines[3:-1]).split())
     assert told == f"pairs {str(metrics).partition(': ')[2]}"
     assert lines[-1] == "written     best.csv"
 
 
-@pytest.mark.parametrize("options", [(), ("--quiet",)])
-def test_pairs_alone_are_an_answer_and_no_table(pointdep, saved_model, options):
+@pytest.mark.parametrize("options", ["", "--quiet"])
+def test_pairs_alone_are_an_answer_and_no_table(retrieve, pairs, options):
     """As with a file, which is the last line then."""
-    common = ("retrieve", saved_model, "x.npy", "y.npy", "--paired", *options)
-    outcome, filed = pointdep(*common), pointdep(*common, "-o", "best.csv")
+    outcome = retrieve("x.npy y.npy --paired", options)
+    filed = retrieve("x.npy y.npy --paired -o best.csv", options)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == filed.out.removesuffix("written     best.csv\n")
     assert "1:5 matching" in outcome.out
-
-
-def test_few_candidates(pointdep, saved_model, pairs):
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:3])
-    content = pointdep("retrieve", saved_model, "x.npy", "y.npy", "--paired", "--json").json()
+    content = retrieve("x.npy y.npy --paired --json").json()  # of few candidates
     assert (content["k"], content["pairs"]["matching"]) == (3, [])
 
 
-class TestTables:
-    """A model that knows its columns by name takes them from wider files."""
-
-    @pytest.fixture
-    def named(self, pairs, folder, like_quick):
-        """A table of all columns and more, and a model of some of them."""
-        table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
-        table.insert(1, "note", 1.5)
-        table.to_csv("both.csv", index=False)
-        table[["e", "d", "c"]].to_parquet("y.parquet")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = like_quick().fit(table[["a", "b"]], table[["c", "d", "e"]])
-        model.save(folder / "named")
-        return as_table(model.retrieve(table[["a", "b"]], table[["c", "d", "e"]]))
-
-    @pytest.mark.parametrize("files", [("both.csv",), ("both.csv", "y.parquet")])
-    def test_columns_by_name(self, pointdep, named, files):
-        outcome = pointdep("retrieve", "named", *files, "-o", "best.csv")
+@pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning")
+def test_a_model_that_knows_its_columns_takes_them_from_wider_files(
+    pointdep, refused, pairs, like_quick
+):
+    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+    table.insert(1, "note", 1.5)
+    table.to_csv("both.csv", index=False)
+    table[["e", "d", "c"]].to_parquet("y.parquet")
+    sides = table[["a", "b"]], table[["c", "d", "e"]]
+    model = like_quick().fit(*sides)
+    model.save("named")
+    for files in ("both.csv", "both.csv y.parquet"):
+        outcome = pointdep("retrieve named", files, "-o best.csv")
         assert outcome.code == 0, outcome.err
-        assert_table(pd.read_csv("best.csv"), named)
-
-    @pytest.mark.usefixtures("named")
-    def test_columns_that_are_not_there(self, refused):
-        refused(
-            r"y\.parquet has no column 'a': .* columns a, b of x; did you mean --queries y\?$",
-            *("retrieve", "named", "y.parquet", "both.csv"),
-        )
-        refused(
-            r"y\.parquet has no column 'a': the model was fitted on the columns a, b of x$",
-            *("retrieve", "named", "y.parquet", "y.parquet", "--queries", "y"),
-        )
+        assert_table(pd.read_csv("best.csv"), as_table(model.retrieve(*sides)))
+    absent = r"y\.parquet has no column 'a': the model was fitted on the columns a, b of x"
+    refused(rf"{absent}; did you mean --queries y\?$", "retrieve named y.parquet both.csv")
+    refused(f"{absent}$", "retrieve named y.parquet y.parquet --queries y")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_refused(refused, retrieve, saved_model, pairs):
+    np.save("short.npy", pairs[1][:50])
+    for arguments, message in (
         ("x.npy", "CANDIDATES is missing"),
         ("x.npy y.npy -k 201", "-k 201 .* 200 candidates"),
         ("x.npy y.npy --queries z", "unknown --queries 'z'"),
@@ -188,15 +164,9 @@ class TestTables:
         ("x.npy x.npy", "Y has 2 features.*expecting 3 features as input$"),
         ("y.npy x.npy", r"X has 3 features.*; did you mean --queries y\?$"),
         ("y.npy x.npy --save-index i", r"; did you mean --queries y\?$"),
-    ],
-)
-def test_refused(refused, saved_model, pairs, arguments, message):
-    np.save("short.npy", pairs[1][:50])
-    refused(message, "retrieve", saved_model, *arguments.split())
-
-
-def test_an_index_of_the_side_that_asks_and_no_model(refused, pointdep, saved_model):
-    pointdep("retrieve", saved_model, "x.npy", "y.npy", "--save-index", "index", "--quiet")
-    options = ("--candidates-index", "index", "--queries", "y")
-    refused("index holds y, .* set --queries x", "retrieve", saved_model, "y.npy", *options)
-    refused("no model at", "retrieve", "nowhere", "x.npy", "y.npy")
+    ):
+        refused(message, "retrieve", saved_model, arguments)
+    refused("no model at", "retrieve nowhere x.npy y.npy")
+    retrieve("x.npy y.npy --save-index index --quiet")
+    options = "y.npy --candidates-index index --queries y"
+    refused("index holds y, .* set --queries x", "retrieve", saved_model, options)

@@ -1,6 +1,4 @@
-"""`pointdep score`: the same PMI wherever it goes, and models and pairs that do not fit."""
-
-from __future__ import annotations
+"""`pointdep score` of files and folders of shards: the same PMI wherever it goes, and mistakes."""
 
 import io
 import os
@@ -11,9 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency
+from pointdep.auditing.report import wording
+from pointdep.auditing.result import Contamination
+from pointdep.cli.score import _summary
+
+
+@pytest.fixture
+def score(pointdep, saved_model):
+    return lambda *words: pointdep("score", saved_model, *words)
 
 
 @pytest.fixture
@@ -26,16 +34,20 @@ def expected(saved_model, pairs):
     return pd.DataFrame({"row": np.arange(200), "pmi": pmi, "npmi": npmi, **beside})
 
 
-def test_files(pointdep, saved_model, expected, pairs, folder):
+def test_files_and_standard_output(score, expected, pairs, folder):
+    outcome = score("x.npy y.npy")
+    assert (outcome.code, outcome.err) == (0, "")
+    printed = pd.read_csv(io.StringIO(outcome.out))
+    pd.testing.assert_frame_equal(printed, expected, check_dtype=False, rtol=1e-5)
+    assert sorted(p.name for p in folder.iterdir()) == ["x.npy", "y.npy"]
     Path("pmi.npy").write_bytes(b"older")  # is replaced
     for path in ("pmi.csv", "pmi.parquet", "pmi.npy"):
-        outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", path)
+        outcome = score("x.npy y.npy -o", path)
         assert (outcome.code, outcome.err) == (0, "")
     np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
     table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
     table.to_parquet("pairs.parquet")  # both sides in one
-    options = ("--x-columns", "a,b", "--y-columns", "c,d,e", "-o", "pmi.npy")
-    assert pointdep("score", saved_model, "pairs.parquet", *options).code == 0
+    assert score("pairs.parquet --x-columns a,b --y-columns c,d,e -o pmi.npy").code == 0
     np.testing.assert_array_equal(np.load("pmi.npy"), expected["pmi"])
     for found in (pd.read_csv("pmi.csv"), pd.read_parquet("pmi.parquet")):
         pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
@@ -43,47 +55,35 @@ def test_files(pointdep, saved_model, expected, pairs, folder):
     assert {p.name for p in folder.iterdir()} == written
 
 
-def test_rows_that_are_more_than_memory_should_hold(pointdep, saved_model, expected, monkeypatch):
-    from pointdep.estimators import fit_rows, pointwise
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+def test_single_pairs_and_models(score, pointdep, expected, like_quick, pairs):
+    like_quick().set_params(folds=1).fit(*pairs).save("single")
+    outcome = pointdep("score single x.npy y.npy")  # one model has no standard error
+    assert outcome.code == 0
+    assert pd.read_csv(io.StringIO(outcome.out))["stderr"].isna().all()
+    for name, values in zip("xy", pairs, strict=True):
+        np.save(f"{name}.npy", values[17:18])
+    assert score("x.npy y.npy -o one.npy --json").json()["rows"] == 1
+    np.testing.assert_allclose(np.load("one.npy"), expected["pmi"][17:18], rtol=1e-5)
 
-    monkeypatch.setattr(fit_rows, "IN_MEMORY", 0)
-    monkeypatch.setattr(pointwise, "_PART", 5 * 30)
-    assert pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.parquet").code == 0
+
+def test_rows_that_are_more_than_memory_should_hold(score, expected, monkeypatch):
+    monkeypatch.setattr("pointdep.estimators.fit_rows.IN_MEMORY", 0)
+    monkeypatch.setattr("pointdep.estimators.pointwise._PART", 5 * 30)
+    assert score("x.npy y.npy -o pmi.parquet").code == 0
     found = pd.read_parquet("pmi.parquet")
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-4, atol=1e-5)
 
 
-def test_standard_output(pointdep, saved_model, expected, folder):
-    outcome = pointdep("score", saved_model, "x.npy", "y.npy")
-    assert (outcome.code, outcome.err) == (0, "")
-    printed = pd.read_csv(io.StringIO(outcome.out))
-    pd.testing.assert_frame_equal(printed, expected, check_dtype=False, rtol=1e-5)
-    assert sorted(p.name for p in folder.iterdir()) == ["x.npy", "y.npy"]
-
-
-def test_pairs_are_scored_alone(pointdep, saved_model, expected, pairs):
-    for name, values in zip("xy", pairs, strict=True):
-        np.save(f"{name}.npy", values[17:18])
-    outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", "one.npy", "--json")
-    assert outcome.json()["rows"] == 1
-    np.testing.assert_allclose(np.load("one.npy"), expected["pmi"][17:18], rtol=1e-5)
-
-
-@pytest.mark.parametrize("output", [None, "pmi.csv"])
-def test_json(pointdep, saved_model, expected, check_json, output):
-    option = () if output is None else ("-o", output)
-    content = pointdep("score", saved_model, "x.npy", "y.npy", "--json", *option).json()
-    check_json("score", content)
-    assert content["command"] == "score"
-    assert content["rows"] == 200
-    assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
-    assert content["below_zero"] == (expected["pmi"] < 0).sum()
-    assert content["outside"] == 0
-    assert content["output"] == output
-
-
-def test_what_a_person_reads(pointdep, saved_model, expected):
-    outcome = pointdep("score", saved_model, "x.npy", "y.npy", "-o", "pmi.csv")
+def test_for_a_program_and_a_person(score, expected, check_json):
+    for option, output in (("", None), ("-o pmi.csv", "pmi.csv")):
+        content = score("x.npy y.npy --json", option).json()
+        check_json("score", content)
+        assert (content["command"], content["rows"], content["outside"]) == ("score", 200, 0)
+        assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
+        assert content["below_zero"] == (expected["pmi"] < 0).sum()
+        assert content["output"] == output
+    outcome = score("x.npy y.npy -o pmi.csv")
     below = int((expected["pmi"] < 0).sum())
     assert outcome.out.splitlines() == [
         "pairs       200",
@@ -94,34 +94,24 @@ def test_what_a_person_reads(pointdep, saved_model, expected):
     ]
 
 
-def test_pairs_unlike_those_of_the_fit(pointdep, saved_model, pairs):
+def test_pairs_unlike_those_of_the_fit(score, pairs):
     far = pairs[0].copy()
     far[:5] *= 1000
     np.save("far.npy", far)
-    outcome = pointdep("score", saved_model, "far.npy", "y.npy", "-o", "pmi.csv")
-    assert outcome.err == (
-        "warning: 5 of 200 pairs lie outside the data of the fit: their pmi is an extrapolation, "
-        "and the column outside says which they are\n"
-    )
+    outcome = score("far.npy y.npy -o pmi.csv")
+    assert outcome.err.startswith("warning: 5 of 200 pairs lie outside the data of the fit: ")
+    assert "the column outside says which" in outcome.err
     assert "outside     5 (2.50%), unlike any pair of the fit\n" in outcome.out
     assert pd.read_csv("pmi.csv")["outside"].tolist() == [True] * 5 + [False] * 195
     far[1:5] = pairs[0][1:5]  # one in two hundred is no cause for a warning
     np.save("far.npy", far)
-    outcome = pointdep("score", saved_model, "far.npy", "y.npy", "--json")
+    outcome = score("far.npy y.npy --json")
     assert outcome.err == ""
     assert outcome.json()["outside"] == 1
 
 
-@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-def test_a_single_model_has_no_standard_error(pointdep, like_quick, pairs):
-    like_quick().set_params(folds=1).fit(*pairs).save("single")
-    outcome = pointdep("score", "single", "x.npy", "y.npy")
-    assert outcome.code == 0
-    assert pd.read_csv(io.StringIO(outcome.out))["stderr"].isna().all()
-
-
 def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
-    command = ("score", saved_model, "x.npy", "y.npy", "-o")
+    command = ("score", saved_model, "x.npy y.npy -o")
     (folder / "folder.csv").mkdir()
     for place, cause in (
         ("pmi.txt", r"unknown suffix '\.txt': .*\.csv, \.npy, \.parquet"),
@@ -141,19 +131,18 @@ def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs
     np.save("nan.npy", broken)
     np.save("short.npy", pairs[1][:-1])
     for cause, files in (
-        ("X has 3 features, but .* expecting 2 features", ("y.npy", "y.npy")),
-        ("Y has 2 features, but .* expecting 3 features", ("x.npy", "x.npy")),
-        ("X has 200 rows, Y has 199 rows", ("x.npy", "short.npy")),
-        ("X column 1 holds 1 NaN value.* row 3", ("nan.npy", "y.npy")),
+        ("X has 3 features, but .* expecting 2 features", "y.npy y.npy"),
+        ("Y has 2 features, but .* expecting 3 features", "x.npy x.npy"),
+        ("X has 200 rows, Y has 199 rows", "x.npy short.npy"),
+        ("X column 1 holds 1 NaN value.* row 3", "nan.npy y.npy"),
     ):
-        refused(cause, "score", saved_model, *files)
+        refused(cause, "score", saved_model, files)
     table = pd.DataFrame({"word": np.where(pairs[0][:, 0] > 0, "up", "down"), "y": pairs[1][:, 0]})
     like_quick().fit(table[["word"]], table[["y"]]).save("words")
     table.loc[[5, 9], "word"] = "sideways"
     table.assign(term=table["word"]).to_csv("pairs.csv", index=False)
     for column, cause in (("word", "'sideways' in row 5"), ("term", "'term' but was 'word'")):
-        columns = ("--x-columns", column, "--y-columns", "y")
-        refused(cause, "score", "words", "pairs.csv", *columns)
+        refused(cause, "score words pairs.csv --y-columns y --x-columns", column)
 
 
 def test_models_that_are_none(refused, saved_model, folder):
@@ -161,12 +150,9 @@ def test_models_that_are_none(refused, saved_model, folder):
     shutil.copytree(saved_model, folder / "model")
     about = folder / "model" / "model.json"
     about.write_text(about.read_text()[:-10])
-    for name, message in (
-        ("nothing", "no model at nothing"),
-        ("x.npy", r"x\.npy is a file; a model is a folder"),
-        ("model", r"model\.json is truncated or not JSON"),
-    ):
-        refused(message, "score", name, "x.npy", "y.npy")
+    refused("no model at nothing", "score nothing x.npy y.npy")
+    refused(r"x\.npy is a file; a model is a folder", "score x.npy x.npy y.npy")
+    refused(r"model\.json is truncated or not JSON", "score model x.npy y.npy")
 
 
 @pytest.mark.parametrize("rows", [200, 20_000])  # below and above what a pipe holds back
@@ -176,11 +162,121 @@ def test_a_closed_pipe_is_no_error(folder, saved_model, pairs, rows):
     command = [sys.executable, "-m", "pointdep", "score", str(saved_model), "x.npy", "y.npy"]
     # Held back, as is usual: a short output meets the closed pipe only at the end.
     buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
-    ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=buffered) as process:
         if rows > 200:
             assert process.stdout.readline() == b"row,pmi,npmi,stderr,outside\n"
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@pytest.fixture
+def shards(folder, pairs):
+    """x/ and y/, of four shards each."""
+    for name, values in zip("xy", pairs, strict=True):
+        Path(name).mkdir()
+        for part in range(4):
+            rows = values[50 * part : 50 * part + 50]
+            column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+            pq.write_table(pa.table({"e": column}), f"{name}/part-{part}.parquet")
+    return folder
+
+
+def read_parts(count):
+    return pd.concat([pd.read_parquet(f"out/part-{part}.parquet") for part in range(count)])
+
+
+def test_a_folder_of_as_many_shards(score, saved_model, shards, pairs, check_json):
+    outcome = score("x y/ -o out/ --json")
+    content = outcome.json()
+    check_json("score", content)
+    assert (content["rows"], content["output"], outcome.err) == (200, "out/", "")
+    found = read_parts(4)
+    assert found["row"].tolist() == list(range(200))
+    fitted = PointwiseDependency.load(saved_model)
+    assert found["pmi"].to_numpy() == pytest.approx(fitted.pmi(*pairs), rel=1e-5)
+    before = {path: path.stat().st_mtime_ns for path in Path("out").iterdir()}
+    again = score("x y -o out --engine local")
+    assert again.code == 0
+    assert again.out.startswith("pairs       200\n")
+    assert again.out.endswith("written     out, where nothing was missing\n")
+    assert {path: path.stat().st_mtime_ns for path in Path("out").iterdir()} == before
+    Path("out/part-1.parquet").unlink()
+    again = score("x y -o out")
+    assert again.out.endswith("written     out: 1 shards; 3 were there\n")
+    shutil.rmtree("out")
+    assert score("x y -o out").out.endswith("written     out\n")
+
+
+def test_suspects(score, saved_model, shards, check_json, refused):
+    """The pairs are too few for it, and twice as many are enough."""
+    command = "x y -o out/ --suspects --quiet"
+    few = "x has 200 rows: an audit of shards needs at least 256"
+    refused(few, "score", saved_model, command)
+    for name in "xy":
+        for part in range(4):
+            shutil.copy(f"{name}/part-{part}.parquet", f"{name}/part-{4 + part}.parquet")
+    content = score(command, "--json").json()
+    check_json("score", content)
+    assert content["suspects"] == read_parts(8)["suspect"].sum()
+    assert 0 < content["contamination"] <= 1
+    outcome = score(command, "--fdr 0.5")
+    assert outcome.code == 0
+    more = read_parts(8)["suspect"].sum()
+    assert f"suspects    {more}, of which about 50% may be right pairs" in outcome.out
+    assert more >= content["suspects"]
+
+
+def test_bad_shards(refused, saved_model, shards):
+    command = ("score", saved_model, "x y -o out/")
+    shard = Path("y/part-2.parquet")
+    shard.write_bytes(shard.read_bytes()[:-9])
+    refused("y/part-2.parquet is truncated", *command)
+    shutil.copy("x/part-2.parquet", shard)
+    refused("y/part-2.parquet has rows of 2 numbers", *command)
+    pq.write_table(pq.read_table("y/part-0.parquet").slice(3), shard)
+    refused("y/part-2.parquet has 47 rows but its partner x/part-2.parquet has 50", *command)
+    shard.unlink()
+    refused("x has 200 rows .* and y has 150", *command)
+
+
+def test_options_that_do_not_go_together(refused, saved_model, shards):
+    for message, arguments in (
+        ("--engine .* give -o FOLDER", "x y --engine local"),
+        ("unknown engine 'dask'", "x y -o out --engine dask"),
+        ("--batch-size is for an output in shards: give a fold", "x y --batch-size 5"),
+        ("--suspects is for an output in shards", "x y --suspects -o pmi.csv"),
+        ("x.npy is not: .* pointdep audit finds", "x.npy y.npy -o a.csv --suspects"),
+        ("--fdr is for --suspects", "x y -o out --fdr 0.2"),
+        ("nowhere does not exist", "x nowhere -o out/"),
+        ("are for engine 'ray'", "x y -o out --workers 2"),
+        ("not 3", "x y y -o out"),
+        ("x.npy is no .parquet file", "x.npy y.npy -o out/"),
+        ("names a column twice", "x y -o out --x-columns e,e"),
+    ):
+        refused(message, "score", saved_model, arguments)
+    refused("no model at nothing", "score nothing x y -o out/")
+    assert not Path("out").exists()
+
+
+def test_shards_of_other_kinds(refused, score, saved_model, shards, pairs):
+    for name, rows in zip("ab", pairs, strict=True):
+        Path(name).mkdir()
+        np.save(f"{name}/part-0.npy", rows)
+    other = "a/part-0.npy is among the shards of a, but no .parquet file"
+    refused(other, "score", saved_model, "a b -o out")
+    assert score("a b -o pmi.parquet").code == 0
+
+
+@pytest.mark.parametrize(
+    ("suspects", "stderr", "unlisted"), [(54, 0.002, 151), (54, 0.008, 0), (300, None, 0)]
+)
+def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
+    """1.71 % of 12,000 pairs are 205."""
+    share = Contamination(0.0171, given=stderr is None, stderr=stderr)
+    assert wording.unlisted(share, 12_000, suspects) == unlisted
+    counts = dict.fromkeys(("rows", "below_zero", "outside", "shards", "mean_pmi"), 1)
+    found = {**counts, "found": 0, "suspects": 1, "contamination": 0.1, "unlisted": unlisted}
+    told = _summary(found, "out/", 0.1)["by chance"]
+    assert ("about 150 more" in told) == (unlisted > 0)

@@ -1,7 +1,5 @@
 """Folders of shards on the command line, streamed, and shards that are no good."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,7 +9,7 @@ import pytest
 from pointdep.estimators import fit_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-BOTH = ("x", "y", "--x-columns", "e", "--y-columns", "e")
+BOTH = "x y --x-columns e --y-columns e"
 
 
 def write(path, rows):
@@ -35,81 +33,64 @@ def streamed(monkeypatch):
 
 
 def test_small_shards_are_as_the_arrays(quick, shards):
-    found = [quick("mi", *files, "--json").json() for files in (BOTH, ("x.npy", "y.npy"))]
+    found = [quick("mi", files, "--json").json() for files in (BOTH, "x.npy y.npy")]
     assert found[0]["estimate"] == found[1]["estimate"]
 
 
-@pytest.mark.parametrize("files", [BOTH, ("x.npy", "y.npy")])
-def test_streamed_from_fit_to_score(quick, pointdep, shards, streamed, files):
-    fit = quick("fit", *files, "-o", "model", "--oof", "oof.parquet", "--json").json()
+@pytest.mark.parametrize("files", [BOTH, "x.npy y.npy"])
+def test_streamed_from_fit_to_audit(quick, pointdep, shards, streamed, files):
+    fit = quick("fit", files, "-o model --oof oof.parquet --json").json()
     assert fit["estimate"]["rows"] == 200
     assert not pd.read_parquet("oof.parquet")["pmi"].isna().any()
-    assert pointdep("score", "model", *files, "-o", "pmi.parquet").code == 0
+    assert pointdep("score model", files, "-o pmi.parquet").code == 0
     table = pd.read_parquet("pmi.parquet")
     assert table["row"].tolist() == list(range(200))
     assert np.corrcoef(table["pmi"], pd.read_parquet("oof.parquet")["pmi"])[0, 1] > 0.5
+    assert quick("audit", files, "-o page.html --table rows.csv").code == 0
+    assert sorted(pd.read_csv("rows.csv")["row"]) == list(range(200))
 
 
-@pytest.mark.parametrize("command", ["mi", "fit", "audit"])
+@pytest.mark.parametrize("command", ["mi", "fit -o model", "audit"])
 @pytest.mark.parametrize(
     ("option", "limit", "streams"), [("--stream", 1 << 27, 1), ("--no-stream", 0, 0)]
 )
-def test_stream_or_not(quick, monkeypatch, folder, command, option, limit, streams):
+def test_stream_or_not(quick, monkeypatch, command, option, limit, streams):
     monkeypatch.setattr(fit_rows, "IN_MEMORY", limit)
     asked, opened = [], fit_rows.stream_rows
     monkeypatch.setattr(fit_rows, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b))
-    more = {"fit": ("-o", "model")}.get(command, ())
-    assert quick(command, "x.npy", "y.npy", option, *more).code == 0
+    assert quick(command, "x.npy y.npy", option).code == 0
     assert len(asked) == streams
-
-
-def test_streaming_is_of_networks(refused):
-    refused(
-        "trains no networks: leave out --stream", "mi", "x.npy", "y.npy", "-m", "ksg", "--stream"
-    )
 
 
 @pytest.mark.parametrize("how", ["--stream", "--no-stream"])
 def test_the_model_remembers_the_column_of_lists(quick, pointdep, shards, how):
-    quick("fit", *BOTH, how, "-o", "model")
-    assert pointdep("score", "model", "x", "y", "-o", "pmi.parquet").code == 0
-    assert pointdep("score", "model", "x", "y", "-o", "scores").code == 0
+    quick("fit", BOTH, how, "-o model")
+    assert pointdep("score model x y -o pmi.parquet").code == 0
+    assert pointdep("score model x y -o scores").code == 0
     table = pd.read_parquet("pmi.parquet")
     many = pd.read_parquet("scores").sort_values("row", ignore_index=True)
     np.testing.assert_allclose(table["pmi"], many["pmi"], atol=1e-5)
-    assert pointdep("retrieve", "model", "x", "y", "-o", "best.csv").code == 0
-    assert pointdep("retrieve", "model", "x/0.parquet", "y/0.parquet", "-o", "some.csv").code == 0
+    assert pointdep("retrieve model x y -o best.csv").code == 0
+    assert pointdep("retrieve model x/0.parquet y/0.parquet -o some.csv").code == 0
     for name in "xy":  # other names are as before
         rows = pq.read_table(name)["e"].combine_chunks()
         pq.write_table(pa.table({"vector": rows}), f"{name}.parquet")
-    assert pointdep("score", "model", "x.parquet", "y.parquet", "-o", "again.parquet").code == 0
+    assert pointdep("score model x.parquet y.parquet -o again.parquet").code == 0
     assert table.equals(pd.read_parquet("again.parquet"))
 
 
-def test_streamed_audit(quick, shards, streamed):
-    outcome = quick("audit", *BOTH, "-o", "page.html", "--table", "rows.csv")
-    assert outcome.code == 0, outcome.err
-    table = pd.read_csv("rows.csv")
-    assert sorted(table["row"]) == list(range(200))
-
-
-@pytest.mark.parametrize("command", ["fit", "score", "mi", "audit"])
-class TestBadShards:
-    @pytest.fixture
-    def asked(self, command, saved_model, shards, refused, streamed):
-        more = {"fit": ("-o", "model"), "score": ("-o", "pmi.parquet")}.get(command, ())
-        before = (saved_model,) if command == "score" else ()
-        return lambda message: refused(message, command, *before, *BOTH, *more)
-
-    def test_refused(self, asked, shards, pairs):
-        x, y = shards / "x" / "1.parquet", shards / "y" / "2.parquet"
-        write(y, pairs[1][:60])
-        asked(r"y/2.parquet has 60 rows but its partner x/2.parquet has 66")
-        write(y, np.ones((66, 2)))
-        asked(r"y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3")
-        content = x.read_bytes()
-        x.write_bytes(content[:4] + bytes(1496) + content[1500:])
-        write(y, pairs[1][-66:])
-        asked(r"x/1.parquet cannot be read")
-        x.write_bytes(content[:-50])
-        asked(r"x/1.parquet cannot be read, it is truncated")
+@pytest.mark.parametrize("command", ["fit -o model", "score -o pmi.parquet", "mi", "audit"])
+def test_bad_shards(refused, saved_model, shards, streamed, pairs, command):
+    command = command.replace("score", f"score {saved_model}")
+    x, y = shards / "x" / "1.parquet", shards / "y" / "2.parquet"
+    write(y, pairs[1][:60])
+    refused("y/2.parquet has 60 rows but its partner x/2.parquet has 66", command, BOTH)
+    write(y, np.ones((66, 2)))
+    other = "y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3"
+    refused(other, command, BOTH)
+    content = x.read_bytes()
+    x.write_bytes(content[:4] + bytes(1496) + content[1500:])
+    write(y, pairs[1][-66:])
+    refused("x/1.parquet cannot be read", command, BOTH)
+    x.write_bytes(content[:-50])
+    refused("x/1.parquet cannot be read, it is truncated", command, BOTH)

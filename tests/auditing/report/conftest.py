@@ -1,7 +1,5 @@
 """A report in Chromium."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +31,15 @@ class Page:
 
         WebDriverWait(self.driver, 20, 0.05).until(lambda _: self.js(f"return {condition}"))
 
+    def texts(self, selector):
+        found = f"[...document.querySelectorAll('{selector}')]"
+        return self.js(f"return {found}.map(one => one.textContent)")
+
     def column(self, label):
         """The texts of one column, as they stand in the table."""
-        code = (
-            "return [...document.querySelectorAll('#body td')].filter("
-            "c => c.dataset.label === arguments[0]).map(c => c.innerText.trim())"
-        )
-        return self.js(code, label)
+        cells = "[...document.querySelectorAll('#body td')]"
+        own = f"{cells}.filter(c => c.dataset.label === arguments[0])"
+        return self.js(f"return {own}.map(c => c.innerText.trim())", label)
 
     @property
     def rows(self):
@@ -51,13 +51,14 @@ class Page:
         return int(self.at("#count").text.split()[0].replace(",", ""))
 
     def sort(self, name):
-        self.at(f"#head th:nth-child({self.headers.index(name) + 1}) button").click()
+        cells = self.driver.find_elements("css selector", "#head th")
+        headers = [cell.text.split()[0] for cell in cells]
+        self.at(f"#head th:nth-child({headers.index(name) + 1}) button").click()
 
-    @property
-    def headers(self):
-        return [
-            cell.text.split()[0] for cell in self.driver.find_elements("css selector", "#head th")
-        ]
+    def resize(self, width):
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.wait(f"innerWidth === {width}")
 
     def show(self, which):
         self.at(f"input[value={which}]").click()
@@ -71,9 +72,13 @@ class Page:
         return self
 
     def search(self, text):
-        field = self.at("#search")
-        field.clear()
-        field.send_keys(text)
+        self.at("#search").clear()
+        self.at("#search").send_keys(text)
+
+    def number(self, selector, name="value"):
+        """An attribute, None where it is empty."""
+        text = self.at(selector).get_attribute(name)
+        return float(text) if text else None
 
     def data(self):
         """What the page was made of."""

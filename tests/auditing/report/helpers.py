@@ -1,7 +1,5 @@
 """Audits made by hand, as an audit would give them, without the time of a fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import torch
@@ -36,22 +34,11 @@ def make_audit(pmi, *, suspects=None, flags=(), labels=None, check=None, **colum
     q_value = np.empty(rows)
     q_value[order] = np.cumsum(1 - posterior[order]) / np.arange(1, rows + 1)
     missing = pd.array([pd.NA] * rows, dtype="Int64")
-    table = pd.DataFrame(
-        {
-            "row": np.arange(rows),
-            "pmi": pmi,
-            "stderr": np.full(rows, 0.25, dtype=np.float32),
-            "posterior": posterior,
-            "q_value": q_value,
-            "suspect": rank <= count,
-            "below_zero": pmi < 0,
-            "rank": rank,
-            "better_partner": missing,
-            "better_partner_pmi": np.full(rows, np.nan),
-            "swapped_with": missing,
-            "duplicate_of": missing,
-        }
-    )
+    numbers = {"row": np.arange(rows), "pmi": pmi, "stderr": np.full(rows, 0.25, dtype=np.float32)}
+    judged = {"posterior": posterior, "q_value": q_value, "suspect": rank <= count}
+    found = {"better_partner": missing, "better_partner_pmi": np.full(rows, np.nan)}
+    found |= {"swapped_with": missing, "duplicate_of": missing}
+    table = pd.DataFrame({**numbers, **judged, "below_zero": pmi < 0, "rank": rank, **found})
     if labels is not None:
         table["better_label"] = pd.Series(labels, dtype=object)
     for name, values in columns.items():

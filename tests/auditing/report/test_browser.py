@@ -1,7 +1,5 @@
 """The page in Chromium: what a person does with it, by mouse and by keyboard."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
@@ -50,6 +48,12 @@ def test_it_begins_with_the_suspects_worst_first(page, pmi):
     assert page.column("Rank") == [str(rank + 1) for rank in range(len(expected))]
     assert page.column("x")[0] == f"picture number {expected[0]}"
     assert page.column("PMI")[0] == f"{pmi[expected[0]]:.2f} ± 0.25"
+    # Nothing is fetched.
+    assert page.js("return performance.getEntriesByType('resource').map(one => one.name)") == []
+    policy = page.at("meta[http-equiv]").get_attribute("content")
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+    assert "unsafe" not in policy
 
 
 def test_all_rows_in_pages(page, pmi):
@@ -70,7 +74,7 @@ def test_all_rows_in_pages(page, pmi):
     assert page.count == int((pmi < 0).sum())
 
 
-def test_sorting(page, pmi):
+def test_sorting_and_search(page, pmi):
     page.show("all")
     page.sort("Row")
     assert page.rows == list(range(50))
@@ -83,10 +87,6 @@ def test_sorting(page, pmi):
     assert page.rows == lowest(pmi)[::-1][:50]
     page.sort("y")
     assert page.column("y") == sorted(f"cat {ROWS - r:03d}" for r in range(ROWS) if r % 3)[:50]
-
-
-def test_search(page):
-    page.show("all")
     page.search("NUMBER 12")
     page.wait("document.getElementById('count').textContent.startsWith('11 ')")
     assert sorted(page.rows) == [12, *range(120, 130)]
@@ -107,15 +107,18 @@ def test_the_range_by_fields(page, pmi):
     inside = lowest(pmi, (pmi >= 1) & (pmi <= 1.5))
     assert page.rows == inside[:50]
     assert page.count == len(inside) > 0
-    band = page.at("#histogram .band")
     edges, bars = page.data()["histogram"]["edges"], page.bars()
     scale = (bars[-1]["x"] - bars[0]["x"]) / (edges[-2] - edges[0])
-    assert float(band.get_attribute("width")) == pytest.approx(0.5 * scale, abs=0.1)
-    zero = float(page.at("#histogram .zero").get_attribute("x1"))
-    assert float(band.get_attribute("x")) == pytest.approx(zero + scale, abs=0.1)
+    band = page.number("#histogram .band", "width")
+    assert band == pytest.approx(0.5 * scale, abs=0.1)
+    start = page.number("#histogram .zero", "x1") + scale
+    assert page.number("#histogram .band", "x") == pytest.approx(start, abs=0.1)
+    ActionChains(page.driver).click(page.at("#histogram")).perform()  # keeps the range
+    assert page.count == len(inside)
+    assert page.number("#histogram .band", "width") == band
     page.at("#reset").click()
     assert page.count == ROWS
-    assert page.at("#low").get_attribute("value") == ""
+    assert page.number("#low") is None
     page.set_range("2", "")
     assert page.count == int((pmi >= 2).sum())
 
@@ -123,7 +126,7 @@ def test_the_range_by_fields(page, pmi):
 def test_the_range_by_brushing(page, pmi):
     page.show("all")
     pixels = page.brush(-3, 2)
-    low, high = (float(page.at(name).get_attribute("value")) for name in ("#low", "#high"))
+    low, high = page.number("#low"), page.number("#high")
     assert (low, high) == pytest.approx((-3, 2), abs=pixels)
     assert page.count == int(((pmi >= low) & (pmi <= high)).sum())
     assert 0 < page.count < ROWS
@@ -132,29 +135,14 @@ def test_the_range_by_brushing(page, pmi):
     assert page.at("#histogram .band").size["width"] == pytest.approx(band / 5, abs=3)
     ActionChains(page.driver).double_click(page.at("#histogram")).perform()
     assert page.count == ROWS
-    assert page.at("#histogram .band").get_attribute("width") == "0"
-
-
-def test_a_click_on_the_bars_keeps_the_range(page, pmi):
-    page.show("all")
-    page.set_range("1", "1.5")
-    before, band = page.count, page.at("#histogram .band").get_attribute("width")
-    ActionChains(page.driver).click(page.at("#histogram")).perform()
-    assert page.count == before == int(((pmi >= 1) & (pmi <= 1.5)).sum())
-    assert page.at("#histogram .band").get_attribute("width") == band
-
-
-def test_a_brush_over_an_end_means_all_beyond(page, pmi):
-    page.show("all")
-    edges = page.data()["histogram"]["edges"]
+    assert page.number("#histogram .band", "width") == 0
+    edges = page.data()["histogram"]["edges"]  # over an end it means all beyond
     page.brush(1, edges[0] - 0.3)
-    high = float(page.at("#high").get_attribute("value"))
-    assert page.count == int((pmi <= high).sum())
-    assert page.at("#low").get_attribute("value") == ""
+    assert page.count == int((pmi <= page.number("#high")).sum())
+    assert page.number("#low") is None
     page.brush(3, edges[-1] + 0.1)
-    low = float(page.at("#low").get_attribute("value"))
-    assert page.count == int((pmi >= low).sum())
-    assert page.at("#high").get_attribute("value") == ""
+    assert page.count == int((pmi >= page.number("#low")).sum())
+    assert page.number("#high") is None
 
 
 def test_the_bars_are_the_rows(page, pmi):
@@ -166,11 +154,20 @@ def test_the_bars_are_the_rows(page, pmi):
     assert counts[below].sum() == int((pmi < 0).sum())
     lefts, widths = (np.array([bar[name] for bar in bars]) for name in ("x", "width"))
     np.testing.assert_allclose(lefts[:-1] + widths[:-1], lefts[1:], atol=0.01)
-    zero = float(page.at("#histogram .zero").get_attribute("x1"))
-    assert zero == pytest.approx(lefts[~below][0], abs=0.01)
+    assert page.number("#histogram .zero", "x1") == pytest.approx(lefts[~below][0], abs=0.01)
     said = page.js("return document.querySelector('#histogram g g:nth-child(5) title').textContent")
     low, high = histogram["edges"][2:4]
     assert said == f"PMI from {low:.2f} to {high:.2f}: {counts[2]} rows"
+    ticks = page.js(
+        "return [...document.querySelectorAll('#histogram text')].map(t => [t.textContent,"
+        "t.getAttribute('text-anchor') === 'middle' ? Number(t.getAttribute('x')) : null])"
+    )
+    assert [text for text, _ in ticks[-2:]] == ["PMI (nats)", "rows"]
+    assert 0 in [float(text) for text, _ in ticks[:-2]]
+    numbers, places = np.array([(float(t), x) for t, x in ticks[:-2] if x is not None]).T
+    slope, start = np.polyfit(numbers, places, 1)
+    np.testing.assert_allclose(start + slope * numbers, places, atol=0.01)
+    assert start == pytest.approx(page.number("#histogram .zero", "x1"), abs=0.01)
 
 
 def test_the_reliability_curve(page):
@@ -185,28 +182,9 @@ def test_the_reliability_curve(page):
         slope, start = np.polyfit(values, pixels, 1)
         assert np.sign(slope) == sign
         np.testing.assert_allclose(start + slope * values, pixels, atol=0.01)
-    line = page.at("#reliability .equal")
-    ends = [float(line.get_attribute(name)) for name in ("x1", "x2", "y1", "y2")]
-    assert ends[0] < x.min() < x.max() < ends[1]
-    assert ends[3] < y.min() < y.max() < ends[2]
-
-
-def test_ticks_are_round_numbers(page):
-    texts = page.js(
-        "return [...document.querySelectorAll('#histogram text')].map(t => t.textContent)"
-    )
-    assert texts[-2:] == ["PMI (nats)", "rows"]
-    numbers = [float(text) for text in texts[:-2]]
-    assert 0 in numbers
-    places = page.js(
-        "return [...document.querySelectorAll('#histogram text')].slice(0, -2).filter("
-        "t => t.getAttribute('text-anchor') === 'middle').map(t => Number(t.getAttribute('x')))"
-    )
-    slope, start = np.polyfit(numbers[: len(places)], places, 1)
-    np.testing.assert_allclose(start + slope * np.array(numbers[: len(places)]), places, atol=0.01)
-    assert slope * 0 + start == pytest.approx(
-        float(page.at("#histogram .zero").get_attribute("x1")), abs=0.01
-    )
+    x1, x2, y1, y2 = (page.number("#reliability .equal", name) for name in ("x1", "x2", "y1", "y2"))
+    assert x1 < x.min() < x.max() < x2
+    assert y2 < y.min() < y.max() < y1
 
 
 def test_by_keyboard_alone(page):
@@ -217,12 +195,10 @@ def test_by_keyboard_alone(page):
         if focused.text.startswith("Row"):
             break
     assert focused.tag_name == "button"
-    outline = page.js("return getComputedStyle(arguments[0]).outlineStyle", focused)
-    assert outline == "solid"
+    assert page.js("return getComputedStyle(arguments[0]).outlineStyle", focused) == "solid"
     focused.send_keys(Keys.ENTER)
     assert page.rows == sorted(page.rows)
-    focused = page.at("input[value=suspects]")
-    focused.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.at("input[value=suspects]").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert page.count == ROWS
     page.at("[data-go=next]").send_keys(Keys.ENTER)
     assert page.rows == list(range(50, 100))
@@ -247,37 +223,22 @@ def test_the_download_is_what_is_shown(page, pmi):
     assert table["better_partner"].isna().all()
 
 
-def test_nothing_is_fetched(page):
-    asked = page.js("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert asked == []
-    policy = page.at("meta[http-equiv]").get_attribute("content")
-    assert policy.startswith("default-src 'none'")
-    assert "http" not in policy
-    assert "unsafe" not in policy
-
-
 def test_no_sideways_scrolling(page):
     for width in (360, 800, 1600):
-        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        page.wait(f"innerWidth === {width}")
+        page.resize(width)
         page.wait("document.documentElement.scrollWidth <= innerWidth")
         page.sort("Row")
         assert page.at("#body tr").is_displayed()
         for name in ("#histogram", "#reliability"):
-            page.wait(
-                f"document.querySelector('{name} svg').viewBox.baseVal.width === "
-                f"document.querySelector('{name}').clientWidth"
-            )
+            drawn = f"document.querySelector('{name} svg').viewBox.baseVal.width"
+            page.wait(f"{drawn} === document.querySelector('{name}').clientWidth")
     assert page.rows == sorted(page.rows)
 
 
 def test_dark(page):
-    def background():
-        return page.js("return getComputedStyle(document.body).backgroundColor")
-
     def darkness():
-        return sum(int(part) for part in background().strip("rgb()").split(","))
+        colour = page.js("return getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour.strip("rgb()").split(","))
 
     assert darkness() > 700
     scheme = [{"name": "prefers-color-scheme", "value": "dark"}]
@@ -311,16 +272,12 @@ def test_a_check_that_fails_says_what_stands(page, open_page, pmi):
     assert said in other.at(".figures").text
 
 
-def test_a_pmi_beyond_all_rows_is_no_number(open_page):
+def test_notes_labels_and_small_probabilities(open_page):
     marks = {"better_partner": {0: 3, 1: 2}, "better_partner_pmi": {0: 22.79, 1: 1.25}}
     page = open_page(make_audit([-5.0, -4.0, 2.0, 7.4, np.inf, np.nan], **marks))
-    assert page.column("Note") == ["better partner: y of row 3, PMI > 7.40",
-                                   "better partner: y of row 2, PMI 1.25"]  # fmt: skip
-
-
-def test_labels_and_small_probabilities(open_page):
-    labels = ["cat", None, None]
-    audit = make_audit([-9.0, -8.0, 1.0], labels=labels, better_partner={0: 0})
+    notes = ["better partner: y of row 3, PMI > 7.40", "better partner: y of row 2, PMI 1.25"]
+    assert page.column("Note") == notes  # a PMI beyond all rows is no number
+    audit = make_audit([-9.0, -8.0, 1.0], labels=["cat", None, None], better_partner={0: 0})
     audit.table["q_value"] = [0.0, 0.0009, 0.3]
     page = open_page(audit, show_y=["dog", "dog", "cat"])
     page.show("all")

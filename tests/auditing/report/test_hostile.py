@@ -1,7 +1,5 @@
 """Whatever the data hold stays text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -31,41 +29,28 @@ def shown(text):
 
 
 def test_texts_are_shown_as_they_are(open_page):
-    count = len(HOSTILE)
     labels = [*HOSTILE[:-1], None]
-    audit = make_audit(np.arange(count) - 20.0, labels=labels, flags=HOSTILE[:5])
+    audit = make_audit(np.arange(len(HOSTILE)) - 20.0, labels=labels, flags=HOSTILE[:5])
     page = open_page(audit, show_x=HOSTILE, show_y=HOSTILE[::-1], title=HOSTILE[2])
-    found = page.js(
-        "return [...document.querySelectorAll('#body tr')].map("
-        "r => [...r.querySelectorAll('.text')].map(t => t.textContent))"
-    )
-    assert found == [[shown(x), shown(y)] for x, y in zip(HOSTILE, HOSTILE[::-1], strict=True)]
-    better = page.js(
-        "return [...document.querySelectorAll('.notes strong')].map(s => s.textContent)"
-    )
-    assert better == [shown(text) for text in labels[:-1]]
-    assert page.at("h1").text == HOSTILE[2]
-    assert page.driver.title == HOSTILE[2]
+    found = page.texts("#body tr .text")  # x and y of one row after the other
+    assert found[::2] == found[::-2] == [shown(text) for text in HOSTILE]
+    assert page.texts(".notes strong") == [shown(text) for text in labels[:-1]]
+    assert page.at("h1").text == page.driver.title == HOSTILE[2]
     assert HOSTILE[0] in page.at("section.warning").text
     page.search("onerror")
     page.wait("document.getElementById('count').textContent.startsWith('2 ')")
     assert page.js("return window.hacked === undefined")
-    assert (
-        page.js("return document.querySelectorAll('#body img, #body script, #body svg').length")
-        == 0
-    )
+    assert page.texts("#body img, #body script, #body svg") == []
 
 
 def test_a_script_that_got_in_would_not_run(open_page, chromium):
     page = open_page(make_audit([-3.0, 1.0, 2.0]))
-    page.js(
-        "const made = document.createElement('script'); made.textContent = 'window.hacked = 1';"
-        "document.body.append(made)"
-    )
-    page.js(
-        "const made = document.createElement('div'); document.body.append(made);"
-        "made.innerHTML = '<img src=data:, onerror=window.hacked=2>'"
-    )
+    for name, inner in (
+        ("script", "textContent = 'window.hacked = 1'"),
+        ("div", "innerHTML = '<img src=data:, onerror=window.hacked=2>'"),
+    ):
+        made = f"const made = document.createElement('{name}'); made.{inner}"
+        page.js(f"{made}; document.body.append(made)")
     page.wait("document.images.length === 1 && document.images[0].complete")
     assert page.js("return window.hacked === undefined")
     refused = [entry["message"] for entry in chromium.get_log("browser")]
@@ -92,4 +77,4 @@ def test_other_files_are_names_only(open_page, tmp_path):
         Path(name).write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='hacked=1'></svg>")
     page = open_page(make_audit([-3.0, -2.0, -1.5]), show_x=names)
     assert page.column("x") == names
-    assert page.js("return document.querySelectorAll('#body img, #body svg').length") == 0
+    assert page.texts("#body img, #body svg") == []
