@@ -14,11 +14,8 @@ from torch.nn import functional as F
 
 def resized_crop(image, top, left, rows, columns):
     box = image[:, int(top) : int(top + rows), int(left) : int(left + columns)]
-    size = image.shape[1:]
-    enlarged = F.interpolate(
-        torch.from_numpy(box.copy())[None], size=size, mode="bilinear", align_corners=False
-    )
-    return enlarged[0].numpy()
+    one = torch.from_numpy(box.copy())[None]
+    return F.interpolate(one, size=image.shape[1:], mode="bilinear", align_corners=False)[0].numpy()
 
 
 def flip(image, flipped):

@@ -1,7 +1,5 @@
 """Figures without a screen, each closed in the end; models that many tests look at."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The metrics against loops written out by hand, with ties and several right answers."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np
@@ -27,6 +25,10 @@ def ranks_by_hand(scores, right):
         order = sorted(range(len(row)), key=lambda j: (-row[j], j))
         ranks.append(1 + next(at for at, j in enumerate(order) if answers[j]))
     return np.array(ranks)
+
+
+def mrr_by_hand(scores, right):
+    return pytest.approx((1 / ranks_by_hand(scores, right)).mean())
 
 
 def chance_to_win(row, answers, m):
@@ -63,7 +65,7 @@ def test_ranks(seed, levels):
 def test_pairs_are_the_diagonal():
     scores = np.random.default_rng(0).integers(0, 4, (30, 30)).astype(float)
     found = of_matrix(scores)
-    assert found.mrr == pytest.approx((1 / ranks_by_hand(scores, np.eye(30, dtype=bool))).mean())
+    assert found.mrr == mrr_by_hand(scores, np.eye(30, dtype=bool))
     assert found == of_matrix(scores, relevant=(np.arange(30), np.arange(30)))
 
 
@@ -77,8 +79,7 @@ def test_matching_by_chance(seed, m):
 
 
 def test_matching_among_many():
-    random = np.random.default_rng(0)
-    scores = random.normal(size=(40, 3000)).round(1)
+    scores = np.random.default_rng(0).normal(size=(40, 3000)).round(1)
     scores[:, 7] += 2.0
     ids = np.arange(3000)
     found = of_matrix(scores, relevant=(np.full(40, 7), ids), matching=(5, 60), draws=200)
@@ -100,12 +101,12 @@ def test_the_distractors_of_the_papers_code():
 @given(st.integers(0, 2**32 - 1))
 def test_what_does_not_change_them(seed):
     scores, asked, ids, _ = example(seed, levels=10**6)
-    found = of_matrix(scores, relevant=(asked, ids), ks=range(1, 21), matching=())
+    options = {"ks": range(1, 21), "matching": ()}
+    found = of_matrix(scores, relevant=(asked, ids), **options)
     shares = list(found.recall.values())
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     shuffle = np.random.default_rng(seed).permutation(20)
-    options = {"ks": range(1, 21), "matching": ()}
     assert found == of_matrix(scores[:, shuffle], relevant=(asked, ids[shuffle]), **options)
     words = [f"id {i}" for i in asked], [f"id {i}" for i in ids]
     assert found == of_matrix(np.exp(scores / 1e6), relevant=words, **options)
@@ -142,9 +143,8 @@ def test_of_a_model(critic, method, queries):
 
 
 def test_equal_candidates_of_a_model_rank_by_number():
-    found = fitted("pc", "separable").retrieval_metrics(
-        new_pairs(rows=40)[0], np.repeat(new_pairs()[1][:1], 40, 0), matching=()
-    )
+    x, y = new_pairs(rows=40)
+    found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
     assert found.median_rank == 20.5
     assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
 
@@ -152,12 +152,10 @@ def test_equal_candidates_of_a_model_rank_by_number():
 def test_captions_of_one_image():
     model = fitted("pc", "separable")
     x, y = pairs(40, seed=3)
-    ids = np.arange(40) // 4
-    found = model.retrieval_metrics(x[::4], y, relevant=(np.arange(10), ids), matching=(5,))
-    right = np.arange(10)[:, None] == ids
-    ranks = ranks_by_hand(model.pmi_matrix(x[::4], y), right)
-    assert found.mrr == pytest.approx((1 / ranks).mean())
-    options = {"queries": "y", "relevant": (ids, np.arange(10)), "matching": ()}
+    numbers, ids = np.arange(10), np.arange(40) // 4
+    found = model.retrieval_metrics(x[::4], y, relevant=(numbers, ids), matching=(5,))
+    assert found.mrr == mrr_by_hand(model.pmi_matrix(x[::4], y), numbers[:, None] == ids)
+    options = {"queries": "y", "relevant": (ids, numbers), "matching": ()}
     back = model.retrieval_metrics(x[::4], y, **options)
     assert (back.queries, back.candidates) == (40, 10)
 
@@ -168,14 +166,12 @@ def test_categories_of_the_same_value_are_equally_right(queries):
     numbers, kinds = random.normal(size=(90, 2)), random.choice(["a", "b", "c"], size=90)
     data = (numbers, kinds) if queries == "x" else (kinds, numbers)
     model = fit(*data, critic="separable")
-    found = model.retrieval_metrics(*data, queries=queries, ks=(1,))
+    options = {"queries": queries, "ks": (1,)}
+    found = model.retrieval_metrics(*data, **options)
     matrix = model.pmi_matrix(*data)
     matrix = matrix if queries == "x" else matrix.T
-    best = kinds[matrix.argmax(1)]
-    assert found.recall[1] == pytest.approx((best == kinds).mean())
-    ranks = ranks_by_hand(matrix, kinds[:, None] == kinds)
-    assert found.mrr == pytest.approx((1 / ranks).mean())
-    options = {"queries": queries, "ks": (1,)}
+    assert found.recall[1] == pytest.approx((kinds[matrix.argmax(1)] == kinds).mean())
+    assert found.mrr == mrr_by_hand(matrix, kinds[:, None] == kinds)
     assert found == model.retrieval_metrics(*data, **options, relevant=(kinds, kinds))
     options["distractors"] = "shifted"
     refused("use 'random'", model.retrieval_metrics, *data, **options)
@@ -187,8 +183,7 @@ def test_one_side_of_categories():
     numbers, kinds = random.normal(size=(80, 2)), random.choice(["a", "b"], size=(80, 2))
     model = fit(numbers, kinds, critic="separable")
     found = model.retrieval_metrics(numbers, kinds, queries="y", matching=())
-    ranks = ranks_by_hand(model.pmi_matrix(numbers, kinds).T, np.eye(80, dtype=bool))
-    assert found.mrr == pytest.approx((1 / ranks).mean())
+    assert found.mrr == mrr_by_hand(model.pmi_matrix(numbers, kinds).T, np.eye(80, dtype=bool))
     ids = [f"{first} {second}" for first, second in kinds]
     found = model.retrieval_metrics(numbers, kinds)
     assert found == model.retrieval_metrics(numbers, kinds, relevant=(ids, ids))

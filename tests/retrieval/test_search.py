@@ -1,7 +1,5 @@
 """The search against sorting all of `pmi_matrix`, by every critic and in both directions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -102,48 +100,44 @@ def test_one_replica_on_prepared_rows(critic):
     assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
 
 
-class TestTies:
-    """Equal candidates come in the order of their numbers."""
+@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
+@pytest.mark.parametrize("k", [1, 30, 90])
+def test_copies_come_in_the_order_of_their_numbers(critic, k):
+    model = fitted("pc", critic)
+    x, y = new_pairs(critic)
+    kinds = np.random.default_rng(0).permutation(np.repeat(np.arange(4), 25))
+    matrix, _ = sorted_matrix(model, x, y[:4], "x")
+    found = model.retrieve(x, y[kinds], k)
+    for row, numbers in zip(matrix, found.indices, strict=True):
+        best = np.argsort(-row)[np.arange(k) // 25]  # any 25 of a kind, before the next kind
+        np.testing.assert_array_equal(kinds[numbers], best)
+        assert all((np.diff(numbers[best == kind]) > 0).all() for kind in range(4))
 
-    @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
-    @pytest.mark.parametrize("k", [1, 30, 90])
-    def test_copies(self, critic, k):
-        model = fitted("pc", critic)
-        x, y = new_pairs(critic)
-        kinds = np.random.default_rng(0).permutation(np.repeat(np.arange(4), 25))
-        matrix, _ = sorted_matrix(model, x, y[:4], "x")
-        found = model.retrieve(x, y[kinds], k)
-        for row, numbers in zip(matrix, found.indices, strict=True):
-            best = np.argsort(-row)[np.arange(k) // 25]  # any 25 of a kind, before the next kind
-            np.testing.assert_array_equal(kinds[numbers], best)
-            assert all((np.diff(numbers[best == kind]) > 0).all() for kind in range(4))
 
-    def test_categories(self):
-        x, _ = pairs()
-        model = fit(x, np.where(x[:, 0] > 0, "right", "left"), critic="separable")
-        labels = np.array(["left", "right"] * 50)
-        found = model.retrieve(x[:20], labels, 3)
-        first = model.pmi_matrix(x[:20], ["left", "right"]).argmax(1)
-        np.testing.assert_array_equal(found.indices % 2, first[:, None] + [0, 0, 0])
-        back = model.retrieve(["left", "right"], x, 10, queries="y")
-        matrix, order = sorted_matrix(model, x, ["left", "right"], "y")
-        assert_best(back, matrix, order, k=10)
+def test_categories():
+    x, _ = pairs()
+    model = fit(x, np.where(x[:, 0] > 0, "right", "left"), critic="separable")
+    found = model.retrieve(x[:20], np.array(["left", "right"] * 50), 3)
+    first = model.pmi_matrix(x[:20], ["left", "right"]).argmax(1)
+    np.testing.assert_array_equal(found.indices % 2, first[:, None] + [0, 0, 0])
+    back = model.retrieve(["left", "right"], x, 10, queries="y")
+    assert_best(back, *sorted_matrix(model, x, ["left", "right"], "y"), k=10)
 
-    @settings(max_examples=25, deadline=None)
-    @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
-    def test_of_blocks(self, seed, k):
-        """The values of a sort; of all candidates, its order too."""
-        random = np.random.default_rng(seed)
-        values = torch.from_numpy(random.integers(0, 6, (4, 60)))
-        wanted = (-values).argsort(dim=1, stable=True)
-        blocks = torch.split(values, int(random.integers(1, 61)), 1)
-        top, numbers = pairwise.topk_of_blocks(blocks, k)
-        assert torch.equal(top, values.gather(1, wanted[:, :k]))
-        assert torch.equal(top, values.gather(1, numbers))
-        shuffled = torch.from_numpy(random.permuted(np.tile(np.arange(60), (4, 1)), axis=1))
-        found = pairwise.best_first(values.gather(1, shuffled), shuffled, k)
-        assert torch.equal(found[1], wanted[:, :k])
-        assert torch.equal(found[0], top)
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_ties_of_blocks(seed, k):
+    """The values of a sort; of all candidates, its order too."""
+    random = np.random.default_rng(seed)
+    values = torch.from_numpy(random.integers(0, 6, (4, 60)))
+    wanted = (-values).argsort(dim=1, stable=True)
+    top, numbers = pairwise.topk_of_blocks(values.split(int(random.integers(1, 61)), 1), k)
+    assert torch.equal(top, values.gather(1, wanted[:, :k]))
+    assert torch.equal(top, values.gather(1, numbers))
+    shuffled = torch.from_numpy(random.permuted(np.tile(np.arange(60), (4, 1)), axis=1))
+    found = pairwise.best_first(values.gather(1, shuffled), shuffled, k)
+    assert torch.equal(found[1], wanted[:, :k])
+    assert torch.equal(found[0], top)
 
 
 @settings(max_examples=20, deadline=None)
@@ -260,13 +254,19 @@ def test_k_where_nobody_says(candidates, shortlist, k):
 )
 def test_options_that_are_refused(options, message):
     refused(message, fitted("pc", "separable").retrieve, *new_pairs(), **options)
+    graph = {"index": "hnsw"}
+    refused(
+        "index='hnsw' .* this critic is none",
+        fitted("pc", "concat").retrieve,
+        *new_pairs(),
+        **graph,
+    )
 
 
 def test_searches_that_cannot_be(without_faiss):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
-    refused("", model.retrieve, x[:0], y)
-    refused("index='ivf' needs FAISS", model.retrieve, x, y, index="ivf")
     for message, call, *rows in (
+        ("", model.retrieve, x[:0], y),
         ("Y has 2 features.*expecting 3 features as input$", model.retrieve, x, x),
         (r"X has 3 .*; did you mean queries='y'\?$", model.retrieve, y, x),
         (r"Y has 2 features.*; did you mean side='x'\?$", model.index, x),
@@ -275,11 +275,7 @@ def test_searches_that_cannot_be(without_faiss):
         refused(message, call, *rows)
     refused("X has 3 features.*as input$", model.retrieve, y, y, queries="y")
     refused(r"did you mean queries='x'\?$", model.retrieve, x, y, queries="y")
-
-
-def test_a_graph_of_what_is_no_inner_product():
-    model = fitted("pc", "concat")
-    refused("index='hnsw' .* this critic is none", model.retrieve, *new_pairs(), index="hnsw")
+    refused("index='ivf' needs FAISS", model.retrieve, x, y, index="ivf")
 
 
 def test_what_a_person_reads():
