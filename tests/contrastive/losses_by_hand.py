@@ -26,7 +26,7 @@ OBJECTIVES = {"pcc": objectives.js, "variational": objectives.js, "drfc": object
 DEFAULTS = {"cpc": 1 / 0.5, "drfc": 10.0, "rpc": 10.0}  # multipliers of the inner product
 
 
-def loss_by_hand(
+def by_hand(
     name: str,
     loss: losses.ContrastiveLoss,
     critic: str,
@@ -37,8 +37,7 @@ def loss_by_hand(
     """Minus the objective of the matrix of scores under weights written out."""
     n, both = len(z1), loss.negatives == "all"
     ids = torch.arange(n) if groups is None else torch.tensor(groups)
-    joint = torch.eye(n, dtype=torch.float64)
-    x, y = z1, z2
+    joint, x, y = torch.eye(n, dtype=torch.float64), z1, z2
     if both:
         joint = torch.eye(2 * n, dtype=torch.float64).roll(n, 0)
         x = y = torch.cat([z1, z2])
