@@ -1,7 +1,4 @@
-"""Each operation on one image at a time, written as plainly as can be: the tests' reference.
-
-An image is a (c, h, w) numpy array of float64; the rows drawn for it come as floats.
-"""
+"""Each operation on one image, (c, h, w) in float64, as plainly as can be: the reference."""
 
 import colorsys
 import itertools

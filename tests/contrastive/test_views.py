@@ -72,8 +72,7 @@ def test_operation_is_the_slow_one(operation, height, width):
     before = images.clone()
     drawn = operation.draw(len(images), height, width, generator())
     seen = operation.apply(images, drawn)
-    assert seen.dtype == torch.float32
-    assert seen.shape == images.shape
+    assert (seen.dtype, seen.shape) == (torch.float32, images.shape)
     close(seen, slow_batch([operation], images, [drawn]))
     assert torch.equal(images, before)
     assert not torch.equal(seen, images)
@@ -110,13 +109,11 @@ def test_any_box_is_the_interpolated_box(data):
 
 
 def test_hue_at_the_corners_of_the_circle():
-    jitter = views.ColourJitter(0, 0, 0, 0.5, p=1.0)
-    steps = torch.linspace(0, 1, 5)
+    jitter, steps = views.ColourJitter(0, 0, 0, 0.5, p=1.0), torch.linspace(0, 1, 5)
     cube = torch.cartesian_prod(steps, steps, steps).T.reshape(1, 3, 5, 25)
     for shift in (-0.5, -1 / 3, -1 / 6, 0.0, 1 / 12, 1 / 6, 1 / 3, 0.5):
         drawn = torch.tensor([[1, 1, 1, 1, shift]])
-        expected = slow.hue_shifted(cube[0].double().numpy(), shift)
-        close(jitter.apply(cube, drawn)[0], expected)
+        close(jitter.apply(cube, drawn)[0], slow.hue_shifted(cube[0].double().numpy(), shift))
 
 
 def test_never_applied_or_without_effect():
@@ -151,7 +148,6 @@ def test_bytes_are_scaled():
 @settings(max_examples=10, deadline=None)
 @given(st.permutations(range(6)), st.integers(0, 5))
 def test_an_image_s_view_is_its_own(order, which):
-    """Views follow their images in any order, and do not see the others' pixels."""
     recipe = views.Views(*OPERATIONS)
     images, drawn = some_images(6), recipe.draw(6, 20, 20, generator())
     together = recipe.apply(images, drawn)
@@ -180,8 +176,7 @@ def test_halves_are_those_of_the_flat_image(channels):
 def test_small_images_are_enlarged_and_framed(shape, size, factor):
     images = torch.randint(1, 256, shape, dtype=torch.uint8)
     channels = images.numpy() if len(shape) == 4 else images[:, None].numpy()
-    copies = np.ones((1, 3 // channels.shape[1], factor, factor), np.uint8)
-    enlarged = np.kron(channels, copies)
+    enlarged = np.kron(channels, np.ones((1, 3 // channels.shape[1], factor, factor), np.uint8))
     rest = size - enlarged.shape[-1]
     around = (rest // 2, rest - rest // 2)
     colour = views.as_rgb(images, size)
@@ -189,14 +184,11 @@ def test_small_images_are_enlarged_and_framed(shape, size, factor):
     assert colour.is_contiguous()
 
 
-def test_an_oblong_image_is_set_in_the_middle():
+def test_an_oblong_image_is_set_in_the_middle_and_others_are_refused():
     colour = views.as_rgb(torch.ones(1, 1, 3, 8), size=17)
     expected = torch.zeros(17, 17)
     expected[5:11, :16] = 1
     assert torch.equal(colour[0, 0], expected)
-
-
-def test_refused():
     refused("33 x 20 do not fit", views.as_rgb, torch.zeros(2, 1, 33, 20))
     for shape in ((2, 2, 8, 8), (8, 8)):
         refused("1 or 3", views.as_rgb, torch.zeros(shape))
