@@ -57,7 +57,7 @@ def test_without_a_box_that_fits_the_crop_is_central(height, width):
     assert (drawn_by(crop, 50, height, width) == expected).all()
 
 
-def test_shifts_are_whole_and_equally_frequent():
+def test_laws_of_shifts_jitter_blur_and_coins():
     shifts = drawn_by(views.ReflectTranslate(4, p=1.0))
     for axis in (0, 1):
         values, counts = np.unique(shifts[:, axis], return_counts=True)
@@ -66,9 +66,6 @@ def test_shifts_are_whole_and_equally_frequent():
     assert abs(np.corrcoef(shifts.T)[0, 1]) < 4 / np.sqrt(N)
     stays = (drawn_by(views.ReflectTranslate(4, p=0.8)) == 0).all(1)
     assert is_share(stays, 0.2 + 0.8 / 81)
-
-
-def test_jitter_and_blur_are_uniform_in_their_ranges():
     applied, sigma = drawn_by(views.Blur(p=0.5)).T
     assert is_share(applied, 0.5)
     assert stats.kstest(sigma, stats.uniform(0.1, 1.9).cdf).pvalue > 1e-3
@@ -80,9 +77,6 @@ def test_jitter_and_blur_are_uniform_in_their_ranges():
         assert level.max() <= high + 1e-6
         assert stats.kstest(level, stats.uniform(low, high - low).cdf).pvalue > 1e-3
     assert np.abs(np.corrcoef([applied, *levels]) - np.eye(5)).max() < 4.5 / np.sqrt(N)
-
-
-def test_coins():
     for operation, p in ((views.Flip(), 0.5), (views.Flip(0.1), 0.1), (views.Grey(), 0.2)):
         flags = drawn_by(operation)[:, 0]
         assert set(np.unique(flags)) == {0.0, 1.0}

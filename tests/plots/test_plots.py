@@ -41,7 +41,7 @@ def test_an_axis_in_and_out(model, call):
     own.figure.draw_without_rendering()
 
 
-def test_histogram_of_the_rows_of_the_fit(model):
+def test_histogram_of_pairs_and_mismatched_ones_below(model, data):
     ax = model.plot_pmi(ax=axis())
     heights, edges = bars(ax)[BLUE.lower()]
     pmi = model.oof_pmi_
@@ -50,16 +50,11 @@ def test_histogram_of_the_rows_of_the_fit(model):
     # One number may fall on the other side of an edge by rounding.
     assert np.abs(heights * len(pmi) * np.diff(edges) - expected).sum() <= 2.01
     assert f"mean of pairs, {pmi.mean():.2f}" in words(ax)
-
-
-def test_mismatched_pairs_lie_below(model, data):
     for rows in ((), (data[0][:150], data[1][:150])):
         drawn = bars(model.plot_pmi(*rows, ax=axis()))
-        grey, blue = (
-            np.average((edges[1:] + edges[:-1]) / 2, weights=heights)
-            for heights, edges in (drawn[GREY.lower()], drawn[BLUE.lower()])
-        )
-        assert grey < 0 < blue
+        for colour, sign in ((GREY, -1), (BLUE, 1)):
+            heights, edges = drawn[colour.lower()]
+            assert sign * np.average(edges[1:] + edges[:-1], weights=heights) > 0
 
 
 @settings(max_examples=25, deadline=None)
@@ -74,7 +69,7 @@ def test_histogram_of_any_numbers(values, others):
             assert heights @ np.diff(edges) == pytest.approx(inside)
 
 
-def test_the_legend_stays_clear_of_the_bars():
+def test_the_legend_stays_clear_of_the_bars_and_suspects_are_marked():
     random = np.random.default_rng(0)
     pairs, apart = random.normal(2, 1, 800), random.normal(-6, 6, 4000)
     ax = plot_pmi(pairs, apart, pairs < -0.5, ax=Figure(figsize=(5, 3.5)).subplots())
@@ -83,9 +78,6 @@ def test_the_legend_stays_clear_of_the_bars():
     for heights, edges in bars(ax).values():
         under = (edges[1:] > box.x0) & (edges[:-1] < box.x1)
         assert heights[under].max(initial=0.0) < box.y0
-
-
-def test_suspects_are_marked():
     pmi = np.array([-3.0, 1.0, 2.0, 1.5])
     ax = plot_pmi(pmi, np.r_[np.full(3, -50.0), np.zeros(7)], pmi < 0, ax=axis())
     assert {"mismatched pairs, 30 % off to the left", "1 suspect"} <= set(words(ax))
@@ -102,8 +94,7 @@ def test_a_saved_model_needs_rows(model, data, tmp_path):
 
 
 def test_the_history(model):
-    ax = model.plot_training(ax=axis())
-    folds = model.n_replicas_
+    ax, folds = model.plot_training(ax=axis()), model.n_replicas_
     curves = [line.get_ydata() for line in ax.lines]
     for replica in range(folds):
         for part, curve in (("train", curves[replica]), ("stop", curves[folds + replica])):
@@ -141,13 +132,10 @@ def test_highest_above_lowest_below(model, data):
     np.testing.assert_allclose(found, [*expected[:3], *expected[-3:]], rtol=1e-6)
 
 
-def test_labels_are_cut_and_plain():
+def test_labels_and_mistakes():
     assert short("costs $5\nor $6") == r"costs \$5 or \$6"
     assert len(short("long " * 50)) == 40
     plot_pairs(np.ones(2), labels=["$", "$x$ $"], ax=axis()).figure.draw_without_rendering()
-
-
-def test_mistakes():
     refused("k=0", plot_pairs, PMI, k=0)
     refused("labels has 1 entries for 6 pairs", plot_pairs, PMI, labels=["a"])
     for plot in (plot_pairs, plot_pmi):
