@@ -142,8 +142,7 @@ def test_one_large_group_and_one_alone(monkeypatch):
     z1, z2 = pairs(4)
     groups = torch.tensor([0, 0, 0, 1])
     for name in LOSSES:
-        value = made(name)(z1, z2, groups)
-        assert all(g.isfinite().all() for g in gradients(value, z1, z2))
+        assert all(g.isfinite().all() for g in gradients(made(name)(z1, z2, groups), z1, z2))
         with pytest.raises(InputError, match="one group"):
             made(name)(z1, z2, torch.zeros(4, dtype=torch.int64))
     # As on a device, where the groups are not looked at.
@@ -155,16 +154,14 @@ def test_one_large_group_and_one_alone(monkeypatch):
 
 
 def test_infinite_score_of_a_pair_is_not_hidden():
-    z = torch.eye(3)
-
     class Infinite(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return (x * y).sum(-1) / 0.0 if len(x) == 3 else (x * y).sum(-1)
 
-    assert not losses.CPCLoss(critic=Infinite())(z, z).isfinite()
+    assert not losses.CPCLoss(critic=Infinite())(torch.eye(3), torch.eye(3)).isfinite()
 
 
-def test_learned_scale():
+def test_learned_scale_and_users_critics():
     z1, z2 = pairs(6)
     loss = losses.CPCLoss(temperature=0.25, learn_scale=True).double()
     assert loss.temperature == pytest.approx(0.25)
@@ -176,17 +173,12 @@ def test_learned_scale():
     assert gradient.item() == pytest.approx((up - down).item() / (2 * step), rel=1e-6)
     assert losses.DRFCLoss(scale=3.0, learn_scale=True).scale == pytest.approx(3.0)
     assert losses.DRFCLoss(scale=3.0).state_dict().keys() == set()
-
-
-def test_users_critics():
-    z1, z2 = pairs(6)
     critic = Distance()
     scores = -critic.rate * torch.cdist(z1, z2).square()
     value = losses.PCCLoss(critic=critic)(z1, z2)
     assert_same(value, -objectives.js(scores), [z1, z2, critic.rate])
     first, second = nn.Linear(3, 2).double(), nn.Linear(3, 2).double()
-    loss = losses.DRFCLoss(critic=(first, second))
-    scores = first(z1) @ second(z2).T
+    loss, scores = losses.DRFCLoss(critic=(first, second)), first(z1) @ second(z2).T
     assert_same(loss(z1, z2), -objectives.drf(scores), [z1, z2, first.weight, second.bias])
     assert {id(p) for p in loss.parameters()} >= {id(first.weight), id(second.weight)}
 

@@ -87,7 +87,7 @@ def test_half_critic_counts_all_cells(critic):
             torch.testing.assert_close(value, loss(z1, z2), atol=0.03, rtol=0.03)
 
 
-def test_shown():
+def test_names_of_options():
     shown = repr(losses.DRFCLoss(alpha=0.1, scale=3.0, clip=20.0, negatives="all"))
     assert "alpha=0.1, scale=3.0, normalize=True, clip=20.0, negatives='all', symmetric=T" in shown
     shown = repr(losses.CPCLoss(temperature=0.07, learn_scale=True, symmetric=False))
@@ -98,9 +98,6 @@ def test_shown():
     assert "scale" not in options
     assert (options["negatives"].default, options["lam"].default) == ("cross", 1.0)
     assert {name: loss.method_key for name, loss in losses.LOSSES.items()} == METHOD_OF
-
-
-def test_misspelt_option_names_the_nearest():
     for kind, given, nearest in (
         (losses.PCCLoss, "temprature", "'temperature'"),
         (losses.DRFCLoss, "alfa", "'alpha'"),
@@ -115,7 +112,7 @@ def test_misspelt_option_names_the_nearest():
             kind(**{given: 0.1})
 
 
-def test_bad_options():
+def test_bad_options_inputs_and_critics():
     for message, options in (
         ("temperature=0.0.*positive", {"temperature": 0.0}),
         ("clip=-1.*positive", {"clip": -1}),
@@ -130,9 +127,6 @@ def test_bad_options():
     ):
         refused(message, losses.CPCLoss, **options)
     refused("lam=0", losses.DM1Loss, lam=0)
-
-
-def test_bad_inputs():
     z = torch.zeros(4, 3)
     for message, *rows in (
         (r"z1.*\(rows, columns\)", z[0], z),
@@ -149,9 +143,6 @@ def test_bad_inputs():
     refused("z2 has 3 columns", loss, z, z)
     for reference, message in ((z, "3 columns"), (torch.zeros(0, 5), "empty"), (z[0], "columns")):
         refused(f"reference.*{message}", loss.set_reference, reference)
-
-
-def test_bad_critics():
     z = torch.randn(4, 3)
     for name, negatives in itertools.product(("drfc", "pcc"), ("cross", "all")):
         loss = made(name, critic=(nn.Linear(3, 4), nn.Linear(3, 2)), negatives=negatives).float()
