@@ -40,15 +40,11 @@ def test_constant_representations(name):
     assert names(loss, zeros, torch.randn(6, 3)) == ["collapsed"]
 
 
-def test_one_direction_is_collapse_only_under_unit_length():
+def test_direction_scale_divergence_and_spread():
     rows = torch.linspace(1, 3, 32).unsqueeze(1) * torch.randn(1, 8)
     assert names(losses.CPCLoss(), rows, rows) == ["collapsed"]
     assert names(losses.CPCLoss(critic="bilinear", dims=8), rows, rows) == []
-
-
-def test_scale_and_large_means():
-    rows = torch.randn(64, 8)
-    loss = losses.PCCLoss(normalize=False, temperature=1e30)
+    rows, loss = torch.randn(64, 8), losses.PCCLoss(normalize=False, temperature=1e30)
     for factor in (1e-12, 1.0, 1e12):
         assert names(loss, factor * rows, factor * rows) == []
     loss = losses.PCCLoss(critic="concat", dims=8)
@@ -56,14 +52,8 @@ def test_scale_and_large_means():
     assert names(loss, far, far) == []
     rounded = torch.full((64, 8), 0.1) * (1 + 1e-7 * torch.randn(64, 8))
     assert names(loss, rounded, rounded) == ["collapsed"]
-
-
-def test_divergence_is_named():
     rows, loss = torch.randn(8, 3), losses.DM1Loss(normalize=False)
     assert names(loss, rows, rows) == []
     assert names(loss, 1e3 * rows, 1e3 * rows) == ["diverged"]
-
-
-def test_spread_is_relative_variance():
     assert spread(torch.tensor([[1.0, 2.0], [3.0, 2.0]])).item() == pytest.approx(2 / 18)
     assert spread(torch.tensor([[1.0, -1.0], [-1.0, 1.0]])).item() == pytest.approx(1.0)  # centred

@@ -37,16 +37,13 @@ def test_groups_and_no_identity(name):
         assert gradgradcheck(lambda a, b: loss(a, b, groups), pairs(4, columns))
 
 
-def test_third_derivative():
+def test_third_derivative_parts_and_low_temperature():
     loss = made("rpc")
 
     def slope(a: Tensor, b: Tensor) -> Tensor:
         return torch.autograd.grad(loss(a, b), a, create_graph=True)[0]
 
     assert gradgradcheck(slope, pairs(4, 2))
-
-
-def test_parts():
     rows, other = pairs(6, 3)
     for linear, square in ((0.0, -0.5), (-0.2, 0.0), (0.3, 0.7)):
         function = Quadratic(linear, square)
@@ -66,12 +63,7 @@ def test_parts():
     (second,) = torch.autograd.grad(gradient[1].sum() + 1e-12 * gradient[0].sum(), rows)
     assert second[0].tolist() == [0.0, 0.0]
     assert second[1].abs().max() > 0
-
-
-def test_second_derivative_at_a_low_temperature():
-    """exp(s_ij - s_ii) overflows in float32; the derivative of a saturated softmax is zero."""
-    z1 = torch.eye(3).requires_grad_()
-    loss = losses.CPCLoss(temperature=0.01)
+    z1, loss = torch.eye(3).requires_grad_(), losses.CPCLoss(temperature=0.01)
     (gradient,) = torch.autograd.grad(loss(z1, -torch.eye(3)), z1, create_graph=True)
     (second,) = torch.autograd.grad(gradient.square().sum(), z1)
     assert second.isfinite().all()

@@ -1,7 +1,6 @@
 """What must not change a loss, and how its read-out behaves."""
 
 import doctest
-import math
 
 import pytest
 import torch
@@ -29,7 +28,8 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
 @given(names, layouts, seeds, st.integers(4, 12), st.floats(1e-3, 1e3))
 def test_what_does_not_change_the_value(name, layout, seed, n, factor):
     z1, z2 = pairs(n, 4, seed=seed)
-    loss = made(name, negatives=layout[0], symmetric=layout[1])
+    options = {"negatives": layout[0], "symmetric": layout[1]}
+    loss, free = made(name, **options), made(name, **options, normalize=False)
     groups, order = torch.arange(n) // 2, torch.randperm(n)
     value = loss(z1, z2, groups)
     close(value, loss(z1[order], z2[order], groups[order]))  # the order of the pairs
@@ -38,18 +38,9 @@ def test_what_does_not_change_the_value(name, layout, seed, n, factor):
     close(value, loss(z1 @ turn, z2 @ turn, groups))  # a rotation of both sides
     lengths = torch.linspace(1, 3, n, dtype=torch.float64).unsqueeze(1)
     close(value, loss(factor * z1, lengths * z2, groups))  # the lengths of rows
-    free = made(name, negatives=layout[0], symmetric=layout[1], normalize=False)
     assert not torch.equal(free(z1, z2), free(z1, 2 * z2))
     if layout[1]:  # both ways, the inner product knows no first side
         close(value, loss(z2, z1, groups))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seeds, st.integers(2, 30))
-def test_cpc_is_bounded(seed, n):
-    z1, z2 = pairs(n, 4, seed)
-    assert -made("cpc", temperature=0.01)(z1, z2) <= math.log(n) + 1e-9
-    assert -made("cpc", temperature=0.01, negatives="all")(z1, z2) <= math.log(2 * n - 1) + 1e-9
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name != "cpc"])
