@@ -64,12 +64,8 @@ def write_shards(folder, columns, sizes, group=7):
     folder = Path(folder)
     folder.mkdir(parents=True)
     for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
-        table = pa.table(
-            {
-                name: lists(values[a:b]) if values.ndim == 2 else pa.array(values[a:b])
-                for name, values in columns.items()
-            }
-        )
+        cut = {name: values[a:b] for name, values in columns.items()}
+        table = pa.table({k: lists(v) if v.ndim == 2 else pa.array(v) for k, v in cut.items()})
         # As many bytes whatever the numbers are.
         plain = {"compression": "none", "use_dictionary": False, "row_group_size": group}
         pq.write_table(table, folder / f"part-{number}.parquet", **plain)
@@ -77,11 +73,9 @@ def write_shards(folder, columns, sizes, group=7):
 
 
 def read_scores(folder, names=None):
-    """The output shards one after the other, as a data frame."""
     names = names or sorted(path.name for path in Path(folder).glob("*.parquet"))
-    return pa.concat_tables(
-        [pq.read_table(Path(folder) / name).replace_schema_metadata() for name in names]
-    ).to_pandas()
+    tables = [pq.read_table(Path(folder) / name).replace_schema_metadata() for name in names]
+    return pa.concat_tables(tables).to_pandas()
 
 
 def kill_a_worker(owner, seconds=120):
@@ -96,7 +90,6 @@ def kill_a_worker(owner, seconds=120):
 
 
 def workers_of(owner):
-    """Process ids of the scoring actors below a process."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and b"MapWorker(MapBatches(_Actor))" in _read(entry / "cmdline"):

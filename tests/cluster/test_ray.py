@@ -18,7 +18,7 @@ from pointdep.cluster.engines import How, Scores, read_model
 from pointdep.cluster.filesystem import storage_path
 from pointdep.cluster.manifest import Work
 from pointdep.cluster.shard_scoring import score_shards
-from pointdep.errors import InputError
+from refusals import refused
 
 from .conftest import kill_a_worker, read_scores, write_shards
 
@@ -41,30 +41,26 @@ def test_killed_workers_lose_nothing(tmp_path, make_model):
     bad.write_bytes(whole[:100] + bytes(len(whole) // 2) + whole[100 + len(whole) // 2 :])
     command = [sys.executable, "-m", "pointdep", "score", model, "x", "y", "-o", "out", "--quiet"]
     options = ["--engine", "ray", "--workers", "2", "--batch-size", "1000"]
+    out = tmp_path / "out"
     with (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(
-            [*command, *options], cwd=tmp_path, stdout=subprocess.PIPE, stderr=err
-        )
-        out = tmp_path / "out"
+        how = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": err}
+        process = subprocess.Popen([*command, *options], **how)
         while process.poll() is None and len(list(out.glob("*.parquet"))) < 3:
             time.sleep(0.02)
         killed = kill_a_worker(process.pid)
         assert len(list(out.glob("*.parquet"))) < 19, "too late"
         printed, _ = process.communicate(timeout=120)
     said = (tmp_path / "err").read_text()
-    assert process.returncode == 2, said
-    assert printed == b""
+    assert (process.returncode, printed) == (2, b""), said
     assert "pointdep: x/part-7.parquet cannot be read" in said.splitlines()[-1]
     assert f"Worker PID: {killed}" in said
-    names = {path.name for path in out.iterdir()}
     wanted = [f"part-{number}.parquet" for number in range(20)]
-    assert names == {"_pointdep.json", *wanted} - {"part-7.parquet"}
+    there = {path.name for path in out.iterdir()}
+    assert there == {"_pointdep.json", *wanted} - {"part-7.parquet"}
     bad.write_bytes(whole)
-    options = {"batch_size": 1000, "progress": False}
-    again = {"output": tmp_path / "out", **options}
-    assert score_shards(model, tmp_path / "x", tmp_path / "y", **again).found == 19
-    local = {"output": tmp_path / "local", **options}
-    score_shards(model, tmp_path / "x", tmp_path / "y", **local)
+    for name, there in (("out", 19), ("local", 0)):
+        again = {"output": tmp_path / name, "batch_size": 1000, "progress": False}
+        assert score_shards(model, tmp_path / "x", tmp_path / "y", **again).found == there
     found, expected = (read_scores(tmp_path / name, wanted) for name in ("out", "local"))
     pd.testing.assert_frame_equal(found, expected, rtol=1e-5, atol=1e-5)
     assert found["row"].tolist() == list(range(60_000))
@@ -72,7 +68,6 @@ def test_killed_workers_lose_nothing(tmp_path, make_model):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """One Ray for the tests below."""
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
@@ -81,7 +76,6 @@ def cluster():
 @pytest.mark.usefixtures("cluster")
 class TestCluster:
     def test_the_same_table(self, folders, model, capfd):
-        """Of which three shards are there already."""
         local = score_shards(model, "x", "y", output="local", **BOTH)
         shutil.copytree("local", "out")
         for name in ("part-0.parquet", "part-4.parquet"):
@@ -101,12 +95,10 @@ class TestCluster:
         model = make_model(x[600:], y[600:])
         for name, side in (("x", x), ("y", y)):
             write_shards(tmp_path / name, {"e": side[:600]}, (300, 300))
-        sides = tmp_path / "x", tmp_path / "y"
-        by_ray = audit_shards(
-            model, *sides, output=tmp_path / "ray", engine="ray", workers=2, progress=False
-        )
-        local = audit_shards(model, *sides, output=tmp_path / "local", progress=False)
-        assert by_ray == local
+        places = {"x": tmp_path / "x", "y": tmp_path / "y", "progress": False}
+        local = audit_shards(model, output=tmp_path / "local", **places)
+        how = {"engine": "ray", "workers": 2}
+        assert audit_shards(model, output=tmp_path / "ray", **places, **how) == local
         found, expected = (read_scores(tmp_path / name) for name in ("ray", "local"))
         pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
 
@@ -126,11 +118,12 @@ class TestCluster:
     def test_no_gpu(self, folders, model):
         if ray.cluster_resources().get("GPU"):
             pytest.skip("there is a GPU")
-        with pytest.raises(InputError, match="0 GPUs and 2 CPUs"):
-            score_shards(model, "x", "y", output="out", engine="ray", gpus_per_worker=1, **BOTH)
+        how = {"output": "out", "engine": "ray", "gpus_per_worker": 1}
+        refused("0 GPUs and 2 CPUs", score_shards, model, "x", "y", **how, **BOTH)
 
 
 def test_without_ray(folders, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"needs Ray .*pip install 'pointdep\[ray\]'"):
-        score_shards(model, "x", "y", output="out", engine="ray", **BOTH)
+    how = {"output": "out", "engine": "ray"}
+    needed = r"needs Ray .*pip install 'pointdep\[ray\]'"
+    refused(needed, score_shards, model, "x", "y", **how, **BOTH)

@@ -1,22 +1,13 @@
 """Whether this machine can compile what torch asks it to."""
 
-import functools
-
 import pytest
 import torch
 
 
 def needs_compiler() -> None:
     """Skip the test where torch.compile has nothing to compile with, such as a C++ compiler."""
-    if reason := _why_not():
-        pytest.skip(f"torch.compile does not run here: {reason}")
-
-
-@functools.cache
-def _why_not() -> str:
-    """What it says of the smallest function, or ""."""
     try:
         torch.compile(lambda x: x.sin() + 1.0)(torch.zeros(2))
     except Exception as error:
-        return f"{type(error).__name__}: {error}".splitlines()[0]
-    return ""
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        pytest.skip(f"torch.compile does not run here: {reason}")

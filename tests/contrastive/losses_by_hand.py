@@ -1,7 +1,4 @@
-"""The losses from whole matrices: scores by the critics' equations, objectives by `core`.
-
-The objectives themselves are held against plain loops in `tests/core`.
-"""
+"""The losses from whole matrices: scores by the critics' equations, objectives by `core`."""
 
 from collections.abc import Sequence
 
@@ -26,7 +23,7 @@ OBJECTIVES = {"pcc": objectives.js, "variational": objectives.js, "drfc": object
 DEFAULTS = {"cpc": 1 / 0.5, "drfc": 10.0, "rpc": 10.0}  # multipliers of the inner product
 
 
-def loss_by_hand(
+def by_hand(
     name: str,
     loss: losses.ContrastiveLoss,
     critic: str,
@@ -37,8 +34,7 @@ def loss_by_hand(
     """Minus the objective of the matrix of scores under weights written out."""
     n, both = len(z1), loss.negatives == "all"
     ids = torch.arange(n) if groups is None else torch.tensor(groups)
-    joint = torch.eye(n, dtype=torch.float64)
-    x, y = z1, z2
+    joint, x, y = torch.eye(n, dtype=torch.float64), z1, z2
     if both:
         joint = torch.eye(2 * n, dtype=torch.float64).roll(n, 0)
         x = y = torch.cat([z1, z2])
@@ -54,9 +50,7 @@ def loss_by_hand(
     return value
 
 
-def matrix_by_hand(
-    name: str, loss: losses.ContrastiveLoss, critic: str, x: Tensor, y: Tensor
-) -> Tensor:
+def matrix_by_hand(name: str, loss: nn.Module, critic: str, x: Tensor, y: Tensor) -> Tensor:
     """The scores of all pairs, from the critic's weights. x: (n, d1), y: (m, d2)."""
     weights = dict(loss.scores.named_parameters())
     if loss.scores.normalize:
@@ -64,14 +58,6 @@ def matrix_by_hand(
     multiplier = DEFAULTS.get(name, 1 / 0.2) if critic == "inner" else 1.0
     value, clip = multiplier * CRITICS[critic](x, y, weights), loss.scores.clip
     return value if clip is None else clip * torch.tanh(value / clip)
-
-
-def inner(x: Tensor, y: Tensor, _: dict[str, Tensor]) -> Tensor:
-    return x @ y.T
-
-
-def bilinear(x: Tensor, y: Tensor, w: dict[str, Tensor]) -> Tensor:
-    return x @ w["critic.product.weight"][0] @ y.T + w["critic.bias"][0, 0]
 
 
 def perceptron(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
@@ -94,7 +80,12 @@ def concat(x: Tensor, y: Tensor, w: dict[str, Tensor]) -> Tensor:
     return perceptron(hidden * torch.sigmoid(hidden), w, "rest").view(len(x), len(y))
 
 
-CRITICS = {"inner": inner, "bilinear": bilinear, "separable": separable, "concat": concat}
+CRITICS = {
+    "inner": lambda x, y, _: x @ y.T,
+    "bilinear": lambda x, y, w: x @ w["critic.product.weight"][0] @ y.T + w["critic.bias"][0, 0],
+    "separable": separable,
+    "concat": concat,
+}
 
 
 def pairs(n: int, d: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -128,13 +119,11 @@ class Distance(nn.Module):
         return -self.rate * (x - y).square().sum(-1)
 
 
-def gradients(value: Tensor, *of: Tensor) -> list[Tensor]:
-    found = torch.autograd.grad(value, of, allow_unused=True)
-    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
+def gradients(value: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(value, of, allow_unused=True, materialize_grads=True)
 
 
 def assert_same(first: Tensor, second: Tensor, of: list[Tensor], tolerance: float = 1e-9) -> None:
-    """Value and gradients agree."""
     torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
     for a, b in zip(gradients(first, *of), gradients(second, *of), strict=True):
         torch.testing.assert_close(a, b, atol=tolerance, rtol=tolerance)

@@ -1,7 +1,4 @@
-"""Each operation on one image at a time, written as plainly as can be: the tests' reference.
-
-An image is a (c, h, w) numpy array of float64; the rows drawn for it come as floats.
-"""
+"""Each operation on one image, (c, h, w) in float64, as plainly as can be: the reference."""
 
 import colorsys
 import itertools
@@ -14,11 +11,8 @@ from torch.nn import functional as F
 
 def resized_crop(image, top, left, rows, columns):
     box = image[:, int(top) : int(top + rows), int(left) : int(left + columns)]
-    size = image.shape[1:]
-    enlarged = F.interpolate(
-        torch.from_numpy(box.copy())[None], size=size, mode="bilinear", align_corners=False
-    )
-    return enlarged[0].numpy()
+    one = torch.from_numpy(box.copy())[None]
+    return F.interpolate(one, size=image.shape[1:], mode="bilinear", align_corners=False)[0].numpy()
 
 
 def flip(image, flipped):

@@ -17,16 +17,7 @@ from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.precision import full_float32
 from pointdep.errors import InputError
 
-from .losses_by_hand import (
-    CRITICS,
-    LOSSES,
-    Distance,
-    assert_same,
-    gradients,
-    loss_by_hand,
-    made,
-    pairs,
-)
+from .losses_by_hand import CRITICS, LOSSES, Distance, assert_same, by_hand, gradients, made, pairs
 
 GROUPS = [0, 1, 0, 2, 3, 1]
 LAYOUTS = list(itertools.product(["cross", "all"], [True, False]))
@@ -41,7 +32,7 @@ def test_by_hand(name, negatives, symmetric, groups):
         z1, z2 = pairs(6, columns)
         options = {"clip": clip, "negatives": negatives, "symmetric": symmetric}
         loss = made(name, critic=critic, dims=columns, **options)
-        expected = loss_by_hand(name, loss, critic, z1, z2, groups)
+        expected = by_hand(name, loss, critic, z1, z2, groups)
         value = loss(z1, z2, None if groups is None else torch.tensor(groups))
         assert_same(value, expected, [z1, z2, *loss.parameters()])
 
@@ -65,15 +56,12 @@ def test_usual_losses_are_cross_entropies():
 @pytest.mark.parametrize("name", LOSSES)
 def test_blocks(name, negatives, rows):
     z1, z2 = pairs(11, 3)
-    groups = torch.arange(11) // 2
-    for critic in ("inner", "concat"):
-        options = {"critic": critic, "dims": 3, "negatives": negatives, "clip": 5.0}
-        loss = made(name, **options)
-        for own in (None, groups):
-            values = []
-            for loss.block_size in (100, rows):
-                values.append(loss(z1, z2, own))
-            assert_same(values[0], values[1], [z1, z2, *loss.parameters()], 1e-10)
+    for critic, own in itertools.product(("inner", "concat"), (None, torch.arange(11) // 2)):
+        loss = made(name, critic=critic, dims=3, negatives=negatives, clip=5.0)
+        values = []
+        for loss.block_size in (100, rows):
+            values.append(loss(z1, z2, own))
+        assert_same(*values, [z1, z2, *loss.parameters()], 1e-10)
 
 
 @pytest.mark.parametrize("critic", ["inner", "concat"])
@@ -81,27 +69,23 @@ def test_auto_blocks(critic, monkeypatch):
     """Above so many numbers, the matrix is walked in blocks; only then is anything made twice."""
     z1, z2 = pairs(50)
     seen = []
-    made_matrix = sums._matmul if critic == "inner" else ConcatCritic.matrix
+    place, name = (sums, "_matmul") if critic == "inner" else (ConcatCritic, "matrix")
+    made_matrix = getattr(place, name)
 
     def watched(*given):
         seen.append(given[-2].shape[-2])
         return made_matrix(*given)
 
-    if critic == "inner":
-        monkeypatch.setattr(sums, "_matmul", watched)
-    else:
-        monkeypatch.setattr(ConcatCritic, "matrix", watched)
-    options = {"critic": critic, "dims": 3}
-    whole = made("cpc", **options)(z1, z2)
+    monkeypatch.setattr(place, name, watched)
+    loss = made("cpc", critic=critic, dims=3)
+    whole = loss(z1, z2)
     assert seen == [50]
-    monkeypatch.setattr(similarity, "_WHOLE", 1000)
-    width = made("cpc", **options).scores.critic.cell_width() if critic == "concat" else 1
-    monkeypatch.setattr(similarity, "_ROWS", 500 * width)
-    monkeypatch.setattr(similarity, "best_cells", lambda _: 500)
-    parts = made("cpc", **options)(z1, z2)
+    width = loss.scores.critic.cell_width() if critic == "concat" else 1
+    for name, value in (("_WHOLE", 1000), ("_ROWS", 500 * width), ("best_cells", lambda _: 500)):
+        monkeypatch.setattr(similarity, name, value)
+    parts = loss(z1, z2)
     count = len(seen) - 1
     assert count >= 5
-    loss = made("cpc", **options)
     assert_same(whole, parts, [z1, z2])
     assert len(seen) == 1 + 2 * count  # computed again in backward
     torch.testing.assert_close(loss(z1.detach(), z2.detach()), whole.detach())
@@ -128,10 +112,9 @@ def test_identity(name, negatives, symmetric, critic, monkeypatch):
 
 def test_identity_in_float32():
     z1, z2 = (z.detach().float().requires_grad_() for z in pairs(600, 16))
-    wide = (z1.detach().double().requires_grad_(), z2.detach().double().requires_grad_())
+    wide = [z.detach().double().requires_grad_() for z in (z1, z2)]
     value = losses.DRFCLoss()(z1, z2)
-    scores = 10 * F.normalize(wide[0], dim=1) @ F.normalize(wide[1], dim=1).T
-    exact = -objectives.drf(scores)
+    exact = -objectives.drf(10 * F.normalize(wide[0], dim=1) @ F.normalize(wide[1], dim=1).T)
     assert abs(value.item() - exact.item()) < 1e-5 * abs(exact.item())
     for a, b in zip(gradients(value, z1, z2), gradients(exact, *wide), strict=True):
         torch.testing.assert_close(a.double(), b, atol=1e-5 * float(b.abs().max()), rtol=0)
@@ -159,8 +142,7 @@ def test_one_large_group_and_one_alone(monkeypatch):
     z1, z2 = pairs(4)
     groups = torch.tensor([0, 0, 0, 1])
     for name in LOSSES:
-        value = made(name)(z1, z2, groups)
-        assert all(g.isfinite().all() for g in gradients(value, z1, z2))
+        assert all(g.isfinite().all() for g in gradients(made(name)(z1, z2, groups), z1, z2))
         with pytest.raises(InputError, match="one group"):
             made(name)(z1, z2, torch.zeros(4, dtype=torch.int64))
     # As on a device, where the groups are not looked at.
@@ -172,16 +154,14 @@ def test_one_large_group_and_one_alone(monkeypatch):
 
 
 def test_infinite_score_of_a_pair_is_not_hidden():
-    z = torch.eye(3)
-
     class Infinite(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return (x * y).sum(-1) / 0.0 if len(x) == 3 else (x * y).sum(-1)
 
-    assert not losses.CPCLoss(critic=Infinite())(z, z).isfinite()
+    assert not losses.CPCLoss(critic=Infinite())(torch.eye(3), torch.eye(3)).isfinite()
 
 
-def test_learned_scale():
+def test_learned_scale_and_users_critics():
     z1, z2 = pairs(6)
     loss = losses.CPCLoss(temperature=0.25, learn_scale=True).double()
     assert loss.temperature == pytest.approx(0.25)
@@ -191,20 +171,14 @@ def test_learned_scale():
     up = losses.CPCLoss(temperature=0.25 * torch.e**-step)(z1, z2)
     down = losses.CPCLoss(temperature=0.25 * torch.e**step)(z1, z2)
     assert gradient.item() == pytest.approx((up - down).item() / (2 * step), rel=1e-6)
-    ratio = losses.DRFCLoss(scale=3.0, learn_scale=True)
-    assert ratio.scale == pytest.approx(3.0)
+    assert losses.DRFCLoss(scale=3.0, learn_scale=True).scale == pytest.approx(3.0)
     assert losses.DRFCLoss(scale=3.0).state_dict().keys() == set()
-
-
-def test_users_critics():
-    z1, z2 = pairs(6)
     critic = Distance()
-    loss = losses.PCCLoss(critic=critic)
     scores = -critic.rate * torch.cdist(z1, z2).square()
-    assert_same(loss(z1, z2), -objectives.js(scores), [z1, z2, critic.rate])
+    value = losses.PCCLoss(critic=critic)(z1, z2)
+    assert_same(value, -objectives.js(scores), [z1, z2, critic.rate])
     first, second = nn.Linear(3, 2).double(), nn.Linear(3, 2).double()
-    loss = losses.DRFCLoss(critic=(first, second))
-    scores = first(z1) @ second(z2).T
+    loss, scores = losses.DRFCLoss(critic=(first, second)), first(z1) @ second(z2).T
     assert_same(loss(z1, z2), -objectives.drf(scores), [z1, z2, first.weight, second.bias])
     assert {id(p) for p in loss.parameters()} >= {id(first.weight), id(second.weight)}
 

@@ -23,9 +23,8 @@ OPTIONS = {
 @pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_against_finite_differences(name, kind):
-    z1, z2 = (z.detach().requires_grad_() for z in pairs(5, 2))
     loss = made(name, **OPTIONS[kind])
-    of = (z1, z2, *loss.parameters())
+    of = (*pairs(5, 2), *loss.parameters())
     # A perturbed parameter is seen by the loss: it is the loss's own.
     assert gradcheck(lambda a, b, *_: loss(a, b), of)
     assert gradgradcheck(lambda a, b, *_: loss(a, b), of)
@@ -35,22 +34,17 @@ def test_against_finite_differences(name, kind):
 def test_groups_and_no_identity(name):
     groups, loss = torch.tensor([0, 1, 0, 2]), made(name)
     for columns in (2, 5):  # with more columns than rows there is no identity
-        rows = [z.detach().requires_grad_() for z in pairs(4, columns)]
-        assert gradgradcheck(lambda a, b: loss(a, b, groups), rows)
+        assert gradgradcheck(lambda a, b: loss(a, b, groups), pairs(4, columns))
 
 
-def test_third_derivative():
-    z1, z2 = (z.detach().requires_grad_() for z in pairs(4, 2))
+def test_third_derivative_parts_and_low_temperature():
     loss = made("rpc")
 
     def slope(a: Tensor, b: Tensor) -> Tensor:
         return torch.autograd.grad(loss(a, b), a, create_graph=True)[0]
 
-    assert gradgradcheck(slope, (z1, z2))
-
-
-def test_parts():
-    rows, other = (z.detach().requires_grad_() for z in pairs(6, 3))
+    assert gradgradcheck(slope, pairs(4, 2))
+    rows, other = pairs(6, 3)
     for linear, square in ((0.0, -0.5), (-0.2, 0.0), (0.3, 0.7)):
         function = Quadratic(linear, square)
 
@@ -62,21 +56,14 @@ def test_parts():
         assert gradgradcheck(total, (rows, other))
     assert gradcheck(_UnitRows.apply, (rows,))
     assert gradgradcheck(_UnitRows.apply, (rows,))
-
-
-def test_rows_of_zeros():
+    # And at a row of zeros.
     rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
     (unit,) = _UnitRows.apply(rows)
     (gradient,) = torch.autograd.grad(unit[:, 0].sum(), rows, create_graph=True)
     (second,) = torch.autograd.grad(gradient[1].sum() + 1e-12 * gradient[0].sum(), rows)
     assert second[0].tolist() == [0.0, 0.0]
     assert second[1].abs().max() > 0
-
-
-def test_second_derivative_at_a_low_temperature():
-    """exp(s_ij - s_ii) overflows in float32; the derivative of a saturated softmax is zero."""
-    z1 = torch.eye(3).requires_grad_()
-    loss = losses.CPCLoss(temperature=0.01)
+    z1, loss = torch.eye(3).requires_grad_(), losses.CPCLoss(temperature=0.01)
     (gradient,) = torch.autograd.grad(loss(z1, -torch.eye(3)), z1, create_graph=True)
     (second,) = torch.autograd.grad(gradient.square().sum(), z1)
     assert second.isfinite().all()
@@ -97,8 +84,7 @@ def test_transforms(name, negatives):
     many = torch.stack([a, b, a + b]), torch.stack([b, a, a - b])
     singly = torch.stack([loss(*part) for part in zip(*many, strict=True)])
     torch.testing.assert_close(torch.func.vmap(loss)(*many), singly)
-    slopes = torch.func.vmap(torch.func.grad(loss))(*many)
-    torch.testing.assert_close(slopes[0], expected)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(*many)[0], expected)
     hessian = torch.func.hessian(loss)(a, b)
     (first,) = torch.autograd.grad(loss(z1, z2), z1, create_graph=True)
     (product,) = torch.autograd.grad((first * b).sum(), z1)
@@ -109,5 +95,4 @@ def test_transforms_in_blocks():
     z1, z2 = pairs(40, 4)
     for loss, own in ((made("cpc", block_size=7), None), (made("rpc"), torch.arange(40) // 3)):
         (expected,) = torch.autograd.grad(loss(z1, z2, own), z1)
-        found = torch.func.grad(loss)(z1.detach(), z2.detach(), own)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.func.grad(loss)(z1.detach(), z2.detach(), own), expected)

@@ -1,7 +1,6 @@
 """What must not change a loss, and how its read-out behaves."""
 
 import doctest
-import math
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from pointdep.contrastive import losses
 from pointdep.contrastive.losses import similarity
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
+from refusals import refused
 
 from .losses_by_hand import LOSSES, made, pairs
 
@@ -29,7 +28,8 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
 @given(names, layouts, seeds, st.integers(4, 12), st.floats(1e-3, 1e3))
 def test_what_does_not_change_the_value(name, layout, seed, n, factor):
     z1, z2 = pairs(n, 4, seed=seed)
-    loss = made(name, negatives=layout[0], symmetric=layout[1])
+    options = {"negatives": layout[0], "symmetric": layout[1]}
+    loss, free = made(name, **options), made(name, **options, normalize=False)
     groups, order = torch.arange(n) // 2, torch.randperm(n)
     value = loss(z1, z2, groups)
     close(value, loss(z1[order], z2[order], groups[order]))  # the order of the pairs
@@ -38,33 +38,20 @@ def test_what_does_not_change_the_value(name, layout, seed, n, factor):
     close(value, loss(z1 @ turn, z2 @ turn, groups))  # a rotation of both sides
     lengths = torch.linspace(1, 3, n, dtype=torch.float64).unsqueeze(1)
     close(value, loss(factor * z1, lengths * z2, groups))  # the lengths of rows
-    free = made(name, negatives=layout[0], symmetric=layout[1], normalize=False)
     assert not torch.equal(free(z1, z2), free(z1, 2 * z2))
     if layout[1]:  # both ways, the inner product knows no first side
         close(value, loss(z2, z1, groups))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seeds, st.integers(2, 30))
-def test_cpc_is_bounded(seed, n):
-    z1, z2 = pairs(n, 4, seed)
-    assert -made("cpc", temperature=0.01)(z1, z2) <= math.log(n) + 1e-9
-    assert -made("cpc", temperature=0.01, negatives="all")(z1, z2) <= math.log(2 * n - 1) + 1e-9
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name != "cpc"])
 def test_pmi_is_the_read_out(name):
     z1, z2 = pairs(9)
     loss = made(name)
-    value = loss.pmi(z1, z2)
-    assert value.shape == (9,)
-    assert not value.requires_grad
+    value, matrix = loss.pmi(z1, z2), loss.pmi_matrix(z1, z2[:4])
+    assert (value.shape, matrix.shape, value.requires_grad) == ((9,), (9, 4), False)
     method = METHODS[LOSSES[name][0].method_key].configure(**LOSSES[name][1])
     multiplier = 10 if name in ("drfc", "rpc") else 5
-    similarity = F.cosine_similarity(z1, z2)
-    close(value, method.read_out(multiplier * similarity).detach())
-    matrix = loss.pmi_matrix(z1, z2[:4])
-    assert matrix.shape == (9, 4)
+    close(value, method.read_out(multiplier * F.cosine_similarity(z1, z2)).detach())
     close(matrix.diagonal(), value[:4])
     close(loss.pmi(z1[:1], z2[:1]), value[:1])  # who sits beside it does not matter
 
@@ -72,21 +59,19 @@ def test_pmi_is_the_read_out(name):
 def test_pmi_of_cpc_is_normalised_over_the_reference():
     z1, z2 = pairs(9)
     loss = losses.CPCLoss()
-    with pytest.raises(InputError, match="set_reference"):
-        loss.pmi(z1, z2)
+    refused("set_reference", loss.pmi, z1, z2)
     _, reference = pairs(40, seed=3)
     scores = F.normalize(z1, dim=1) @ F.normalize(reference, dim=1).T / 0.5
-    expected = F.cosine_similarity(z1, z2) / 0.5 - scores.exp().mean(1).log()
-    close(loss.pmi(z1, z2, reference), expected.detach())
+    expected = F.cosine_similarity(z1, z2).detach() / 0.5 - scores.exp().mean(1).log().detach()
+    close(loss.pmi(z1, z2, reference), expected)
     loss.set_reference(reference)
-    close(loss.pmi(z1, z2), expected.detach())
+    close(loss.pmi(z1, z2), expected)
     close(loss.pmi_matrix(z1, reference).exp().mean(1), torch.ones(9, dtype=torch.float64))
-    close(loss.pmi_matrix(z1, z2).diagonal(), expected.detach())
+    close(loss.pmi_matrix(z1, z2).diagonal(), expected)
     fresh = losses.CPCLoss()
     fresh.load_state_dict(loss.state_dict())
-    close(fresh.pmi(z1, z2), expected.detach())
-    with pytest.raises(InputError, match="reference has 2"):
-        loss.pmi(z1, z2, reference[:, :2])
+    close(fresh.pmi(z1, z2), expected)
+    refused("reference has 2", loss.pmi, z1, z2, reference[:, :2])
 
 
 @pytest.mark.parametrize("critic", ["inner", "concat"])
@@ -94,11 +79,11 @@ def test_read_out_in_blocks(critic, monkeypatch):
     z1, z2 = pairs(9)
     loss = made("cpc", critic=critic, dims=3)
     loss.set_reference(z2)
-    whole = loss.pmi_matrix(z1, z2), loss.pmi(z1, z2)
+    whole, paired = loss.pmi_matrix(z1, z2), loss.pmi(z1, z2)
     for name, value in (("_WHOLE", 1), ("_ROWS", 20), ("best_cells", lambda _: 20)):
         monkeypatch.setattr(similarity, name, value)
-    close(loss.pmi_matrix(z1, z2), whole[0])
-    close(loss.pmi(z1, z2), whole[1])
+    close(loss.pmi_matrix(z1, z2), whole)
+    close(loss.pmi(z1, z2), paired)
 
 
 def test_examples_of_the_docstrings():
@@ -109,27 +94,23 @@ def test_examples_of_the_docstrings():
 
 def test_scores_find_the_ratio():
     """Trained on pairs of known r, each loss reads out log r: two symbols that mostly agree."""
-    agree = 0.9
-    table = torch.tensor([[agree, 1 - agree], [1 - agree, agree]]) * 2  # r, of even margins
+    table = torch.tensor([[0.9, 0.1], [0.1, 0.9]]) * 2  # r, of even margins
     torch.manual_seed(0)
-    n = 4000
-    x = torch.arange(n) % 2
-    y = torch.where(torch.rand(n) < agree, x, 1 - x)
+    x = torch.arange(4000) % 2
+    y = torch.where(torch.rand(4000) < 0.9, x, 1 - x)
     codes = F.one_hot(x, 2).float(), F.one_hot(y, 2).float()
-    for name in LOSSES:
-        loss = losses.CPCLoss if name == "cpc" else LOSSES[name][0]
-        made_loss = loss(critic="bilinear", dims=2, block_size=n)
-        optimiser = torch.optim.LBFGS(made_loss.parameters(), max_iter=40)
+    for name, (kind, _) in LOSSES.items():
+        loss = kind(critic="bilinear", dims=2, block_size=4000)
+        optimiser = torch.optim.LBFGS(loss.parameters(), max_iter=40)
 
-        def closure(loss=made_loss, optimiser=optimiser):
+        def closure(loss=loss, optimiser=optimiser):
             optimiser.zero_grad()
             value = loss(codes[0][:400], codes[1][:400])
             value.backward()
             return value
 
         optimiser.step(closure)
-        symbols = torch.eye(2)
         if name == "cpc":
-            made_loss.set_reference(codes[1])
-        found = made_loss.pmi_matrix(symbols, symbols).exp()
+            loss.set_reference(codes[1])
+        found = loss.pmi_matrix(torch.eye(2), torch.eye(2)).exp()
         torch.testing.assert_close(found, table, atol=0.15, rtol=0)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pointdep.contrastive.encoders.resnet import ProjectionHead, ResNet
-from pointdep.errors import InputError
+from refusals import refused
 
 BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
@@ -65,9 +65,7 @@ def by_hand(state, depth, x):
             strides = (stride, 1) if depth == 18 else (1, stride, 1)
             out = x
             for c, s in enumerate(strides):
-                out = step(
-                    out.clamp(min=0) if c else out, f"{at}.conv{c + 1}", f"{at}.bn{c + 1}", s
-                )
+                out = step(out if c == 0 else out.relu(), f"{at}.conv{c + 1}", f"{at}.bn{c + 1}", s)
             if f"{at}.downsample.0.weight" in state:
                 x = step(x, f"{at}.downsample.0", f"{at}.downsample.1", stride)
             x = (out + x).clamp(min=0)
@@ -86,14 +84,12 @@ def test_forward_against_functional_calls(depth):
     torch.testing.assert_close(features, by_hand(model.state_dict(), depth, x))
 
 
-def test_initial_weights():
+def test_initial_weights_and_head():
+    refused("depth=34 must be 18 or 50", ResNet, 34)
     model = ResNet(18)
     weight = model.layer3[0].conv1.weight
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.02)
     assert model.bn1.weight.min() == model.bn1.weight.max() == 1
-
-
-def test_projection_head():
     head = ProjectionHead(6, out=3).double()
     assert sum(p.numel() for p in head.parameters()) == 36 + 12 + 18 + 3
     x = torch.randn(5, 6, dtype=torch.float64)
@@ -102,11 +98,6 @@ def test_projection_head():
     expected = hidden.clamp(min=0) @ head.linear2.weight.T + head.linear2.bias
     torch.testing.assert_close(head(x), expected)
     assert ProjectionHead(6, 4, 3)(torch.randn(2, 6)).shape == (2, 3)
-
-
-def test_an_unknown_depth():
-    with pytest.raises(InputError, match="depth=34 must be 18 or 50"):
-        ResNet(34)
 
 
 @pytest.mark.parametrize("depth", [18, 50])

@@ -37,7 +37,6 @@ class Launches(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_apply_is_the_same_compiled_in_channels_last_and_under_autocast(name):
-    """It is one graph, and autocast takes no digits."""
     recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
     drawn = recipe.draw(12, 20, 20, generator())
     expected = recipe.apply(images, drawn)
@@ -51,22 +50,18 @@ def test_apply_is_the_same_compiled_in_channels_last_and_under_autocast(name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_apply_looks_at_no_value(name):
-    """Tensors without data give views without data."""
     recipe = RECIPES[name]
-    drawn = torch.utils._pytree.tree_map(
-        lambda rows: rows.to("meta"), recipe.draw(12, 20, 20, generator())
-    )
+    drawn = recipe.draw(12, 20, 20, generator())
+    drawn = torch.utils._pytree.tree_map(lambda rows: rows.to("meta"), drawn)
     views = recipe.apply(torch.empty((12, 3, 20, 20), dtype=torch.uint8, device="meta"), drawn)
-    assert views.device.type == "meta"
-    assert views.shape[-4:] == (12, 3, 20, 20)
+    assert (views.device.type, views.shape[-4:]) == ("meta", (12, 3, 20, 20))
 
 
 @pytest.mark.parametrize(("name", "most"), [("simclr", 145), ("amdim", 100), ("evaluation", 9)])
 def test_few_launches_and_no_waiting(name, most):
-    recipe, images = RECIPES[name], (some_images() * 255).to(torch.uint8)
-    numbers = generator()
+    images, numbers = (some_images() * 255).to(torch.uint8), generator()
     with Launches() as launches:
-        recipe(images, numbers)
+        RECIPES[name](images, numbers)
     assert launches.names.total() <= most
     assert not [seen for seen in launches.names if any(bad in seen for bad in WAITING)]
 

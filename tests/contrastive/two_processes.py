@@ -1,10 +1,6 @@
-"""What one of two gloo processes computes: ``python -m contrastive.two_processes RANK FOLDER``.
-
-Run in a single process, `joined_*` give what the two together must.
-"""
+"""What each of two gloo processes computes, and one alone that holds the joined batch."""
 
 import itertools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +36,6 @@ def share(split: tuple[int, int], rank: int) -> slice:
 
 
 def embeddings(part: slice) -> Result:
-    """Value and the gradients of this part's rows, of every case."""
     found = {}
     for key, name, options, groups in cases():
         z1, z2 = (z.detach()[part].requires_grad_() for z in pairs(16, 4))
@@ -73,7 +68,6 @@ def trained(part: slice, critic: str, wrap: bool) -> Result:
 
 
 def helpers(rank: int) -> Result:
-    """`gather`, `all_sum` and their gradients on tensors of the rank."""
     rows = torch.full((2, 3 + rank), rank + 1.0, requires_grad=True)
     joined = distributed.gather(rows, dim=1)
     weights = torch.arange(14.0).view(2, 7) * (rank + 1)
@@ -95,7 +89,6 @@ def helpers(rank: int) -> Result:
 
 
 def alone(rank: int) -> Result:
-    """Without gathering: the loss of the rank's own rows."""
     z1, z2 = (z.detach()[share(SPLITS["equal"], rank)] for z in pairs(16, 4))
     return {name: made(name, gather=False)(z1, z2) for name in LOSSES}
 
@@ -121,7 +114,6 @@ class NumberOfPairsAlone(nn.Module):
 
 
 def lost(part: slice) -> dict[str, tuple[float, list[str]]]:
-    """Value and flags of every loss whose negatives have become NaN."""
     found = {}
     for name, symmetric in itertools.product(LOSSES, (True, False)):
         loss = made(name, critic=NumberOfPairsAlone(), symmetric=symmetric)
@@ -132,21 +124,16 @@ def lost(part: slice) -> dict[str, tuple[float, list[str]]]:
 
 
 def main(rank: int, folder: Path) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
     found = {
         "helpers": helpers(rank),
         "alone": alone(rank),
         "lost": lost(share(SPLITS["equal"], rank)),
         "penalised": penalised(share(SPLITS["unequal"], rank), 2),
         **{name: embeddings(share(split, rank)) for name, split in SPLITS.items()},
-        **{
-            f"trained {critic}": trained(share(SPLITS["unequal"], rank), critic, wrap=True)
-            for critic in ("inner", "bilinear", "concat")
-        },
     }
+    for critic in ("inner", "bilinear", "concat"):
+        found[f"trained {critic}"] = trained(share(SPLITS["unequal"], rank), critic, wrap=True)
     torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,7 +1,5 @@
 """Figures without a screen, each closed in the end; models that many tests look at."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -28,6 +26,5 @@ def data():
 @pytest.fixture(scope="session")
 def model(data):
     options = {"critic": "concat", "hidden": (16,), "folds": 2, "max_epochs": 40, "patience": 4}
-    return PointwiseDependency(
-        **options, learning_rate=1e-2, random_state=0, device="cpu", progress=False
-    ).fit(*data)
+    options |= {"learning_rate": 1e-2, "random_state": 0, "device": "cpu", "progress": False}
+    return PointwiseDependency(**options).fit(*data)

@@ -12,6 +12,8 @@ from ..compiler import needs_compiler
 
 SHAPES = ((3, 4, 5), (2, 1, 7), (6,), (1,), ())
 STEPS = 20
+EXACT = {"atol": 1e-12, "rtol": 1e-12}
+RATE = torch.tensor(0.05, dtype=torch.float64)  # read at every step, as where steps are recorded
 
 
 def weights():
@@ -34,8 +36,7 @@ def walk(optimizer, own, steps=range(STEPS)):
 
 
 def own_update(made):
-    """The update as it is written; what `compile_update` compiles."""
-    made._update = recipes._update
+    made._update = recipes._update  # as it is written; what `compile_update` compiles
     return made
 
 
@@ -52,27 +53,15 @@ WAYS = [
 ]
 
 
-def assert_same(ours, theirs):
-    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
-
-
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"betas": (0.5, 0.9), "eps": 0.3},
-        # A rate in a tensor is read at every step, as where steps are recorded.
-        {"lr": torch.tensor(0.05, dtype=torch.float64)},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [{"betas": (0.5, 0.9), "eps": 0.3}, {"lr": RATE}], ids=str)
 def test_equals_torch(way, options):
     ours, theirs = weights(), weights()
     optimizer = way(Adam(ours, **{"lr": 0.05, **options}))
     reference = torch.optim.Adam(theirs, **{**options, "lr": 0.05})
     walk(optimizer, ours)
     walk(reference, theirs)
-    assert_same(ours, theirs)
+    torch.testing.assert_close(ours, theirs, **EXACT)
     assert all(not torch.equal(one, start) for one, start in zip(ours, weights(), strict=True))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(dict(optimizer.state[one]), dict(reference.state[other]))
@@ -81,7 +70,6 @@ def test_equals_torch(way, options):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("from_torch", [True, False])
 def test_a_state_goes_on_in_the_other(way, from_torch):
-    """Half the steps by one, the other half by the other, as if by one alone."""
     moving, theirs = weights(), weights()
     walk(torch.optim.Adam(theirs, lr=0.05), theirs)
     made = [torch.optim.Adam(moving, lr=0.05), way(Adam(moving, lr=0.05))]
@@ -89,4 +77,4 @@ def test_a_state_goes_on_in_the_other(way, from_torch):
     walk(first, moving, range(STEPS // 2))
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     walk(second, moving, range(STEPS // 2, STEPS))
-    assert_same(moving, theirs)
+    torch.testing.assert_close(moving, theirs, **EXACT)

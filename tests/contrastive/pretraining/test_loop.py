@@ -1,6 +1,7 @@
 """The loop: its rows, clock, rate, history and evaluations, and what it notices."""
 
 import csv
+import itertools
 import math
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pointdep.contrastive.pretraining.loop import Journal, Order
 from pointdep.contrastive.pretraining.protocols import PROTOCOLS
 from pointdep.contrastive.pretraining.recipes import make_recipe, mix
 from pointdep.errors import FitWarning, InputError
+from refusals import refused
 
 from . import small
 
@@ -36,35 +38,28 @@ def evaluated(done):
     return [" ".join(kind for kind in ("knn", "linear") if kind in e) for e in done.history]
 
 
-class TestOrder:
-    def test_an_epoch_sees_every_row_once(self):
-        whole = order(24, 8, (3, 4))
-        for epoch in range(2):
-            seen = torch.cat([whole.batch(3 * epoch + step) for step in range(3)], 1)
-            assert [sorted(row) for row in seen.tolist()] == [list(range(24))] * 2
-        assert order(25, 8, (0,)).steps == 3  # the incomplete batch is left out
-        parts = [order(24, 8, (3, 4), rank, 2).batch(4) for rank in range(2)]
-        assert torch.equal(torch.cat(parts, 1), whole.batch(4))
-
-    def test_the_order_is_a_function_of_seed_and_step(self):
-        both = order(40, 8, (1, 2))
-        later = both.batch(7)
-        assert torch.equal(both.batch(2), order(40, 8, (1, 2)).batch(2))
-        assert torch.equal(both.batch(7), later)
-        assert torch.equal(order(40, 8, (2,)).batch(7)[0], later[1])
-        assert not torch.equal(later[0], later[1])
-
-    @pytest.mark.parametrize(("batch", "ranks"), [(16, 3), (2, 4)])
-    def test_a_batch_that_cannot_be_shared_out(self, batch, ranks):
-        with pytest.raises(InputError, match=f"batch_size={batch} .* {ranks}"):
-            order(64, batch, (0,), 0, ranks)
-
-    def test_neighbouring_numbers_and_other_purposes_do_not_mix_alike(self):
-        pairs = [(seed, step) for seed in range(20) for step in range(20)]
-        mixed = {mix(name, *pair) for name in ("order", "step") for pair in pairs}
-        mixed |= {mix("step", *pair, rank) for pair in pairs for rank in range(2)}
-        assert len(mixed) == 1600
-        assert max(mixed) < 2**63
+def test_the_order_of_rows():
+    whole = order(24, 8, (3, 4))
+    for epoch in range(2):
+        seen = torch.cat([whole.batch(3 * epoch + step) for step in range(3)], 1)
+        assert [sorted(row) for row in seen.tolist()] == [list(range(24))] * 2
+    assert order(25, 8, (0,)).steps == 3  # the incomplete batch is left out
+    parts = [order(24, 8, (3, 4), rank, 2).batch(4) for rank in range(2)]
+    assert torch.equal(torch.cat(parts, 1), whole.batch(4))
+    for batch, ranks in ((16, 3), (2, 4)):
+        refused(f"batch_size={batch} .* {ranks}", order, 64, batch, (0,), 0, ranks)
+    both = order(40, 8, (1, 2))
+    later = both.batch(7)
+    assert torch.equal(both.batch(2), order(40, 8, (1, 2)).batch(2))
+    assert torch.equal(both.batch(7), later)
+    assert torch.equal(order(40, 8, (2,)).batch(7)[0], later[1])
+    assert not torch.equal(later[0], later[1])
+    # Neighbouring numbers and other purposes do not mix alike.
+    pairs = list(itertools.product(range(20), repeat=2))
+    mixed = {mix(name, *pair) for name in ("order", "step") for pair in pairs}
+    mixed |= {mix("step", *pair, rank) for pair in pairs for rank in range(2)}
+    assert len(mixed) == 1600
+    assert max(mixed) < 2**63
 
 
 class TestJournal:
@@ -76,15 +71,14 @@ class TestJournal:
         journal = Journal(["a", "b"], tmp_path)
         journal.add(self.entry(4, loss=[1.0, 2.0], knn=[0.5, 0.6]))
         journal.add(self.entry(8, loss=[0.5, math.nan]))
-        assert journal.last("loss") == [0.5, None]
-        assert journal.last("knn") == [0.5, 0.6]
+        assert (journal.last("loss"), journal.last("knn")) == ([0.5, None], [0.5, 0.6])
         assert journal.last("linear") == [None, None]
         journal.close()
         with (tmp_path / "history.csv").open() as file:
             lines = list(csv.DictReader(file))
-        found = [(line["run"], line["step"], line["loss"], line["knn"]) for line in lines]
-        assert found == [("a", "4", "1.0", "0.5"), ("b", "4", "2.0", "0.6"), ("a", "8", "0.5", ""),
-                         ("b", "8", "", "")]  # fmt: skip
+        found = [[line[key] for key in ("run", "step", "loss", "knn")] for line in lines]
+        assert found[:2] == [["a", "4", "1.0", "0.5"], ["b", "4", "2.0", "0.6"]]
+        assert found[2:] == [["a", "8", "0.5", ""], ["b", "8", "", ""]]
 
     def test_tensorboard_reads_it_without_the_steps_of_a_killed_run(self, tmp_path):
         reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -103,30 +97,6 @@ class TestJournal:
         assert [event.value for event in events.Scalars("knn/a")] == [0.5, 0.5]
 
 
-class Clock:
-    """Stands in for `time`: a step takes 7 s, an evaluation 1000 s, writing 100 s."""
-
-    def __init__(self, monkeypatch):
-        self.now = 50.0
-        monkeypatch.setattr(loop, "time", self)
-        for place, name, seconds in (
-            (loop.Training, "train_step", 7.0),
-            (pretrained, "knn_accuracy", 1000.0),
-            (loop, "write_checkpoint", 100.0),
-        ):
-            monkeypatch.setattr(place, name, self.taking(seconds, getattr(place, name)))
-
-    def monotonic(self):
-        return self.now
-
-    def taking(self, seconds, function):
-        def slow(*args, **options):
-            self.now += seconds
-            return function(*args, **options)
-
-        return slow
-
-
 def simclr_rate(done):
     """Up in a line over a tenth of the run, then down along half a cosine."""
     warm = 0.1
@@ -135,7 +105,23 @@ def simclr_rate(done):
 
 @pytest.fixture
 def clock(monkeypatch):
-    return Clock(monkeypatch)
+    """Stands in for `time`: a step takes 7 s, an evaluation 1000 s, writing 100 s."""
+    told = SimpleNamespace(now=50.0, monotonic=lambda: told.now)
+    monkeypatch.setattr(loop, "time", told)
+
+    def slow_down(place, name, seconds):
+        original = getattr(place, name)
+
+        def slow(*args, **options):
+            told.now += seconds
+            return original(*args, **options)
+
+        monkeypatch.setattr(place, name, slow)
+
+    slow_down(loop.Training, "train_step", 7.0)
+    slow_down(pretrained, "knn_accuracy", 1000.0)
+    slow_down(loop, "write_checkpoint", 100.0)
+    return told
 
 
 class TestMinutes:
@@ -144,10 +130,10 @@ class TestMinutes:
         # 8 steps take 56 s, the ninth is over the minute; evaluations and writing do not count.
         assert [entry["step"] for entry in done.history] == [4, 8, 9]
         assert [entry["seconds"] for entry in done.history] == [28.0, 56.0, 63.0]
-        assert done.history[-1]["epoch"] == done.outcomes[0].epochs == 9 / STEPS
-        assert done.outcomes[0].seconds == 63.0
+        outcome = done.outcomes[0]
+        assert done.history[-1]["epoch"] == outcome.epochs == 9 / STEPS
+        assert (outcome.seconds, outcome.loss) == (63.0, done.history[-1]["loss"][0])
         assert done.wall_seconds == clock.now - 50.0 > 63.0 + 3 * 1000.0
-        assert done.outcomes[0].loss == done.history[-1]["loss"][0]
         assert evaluated(done) == ["knn", "knn", "knn linear"]
         base = PROTOCOLS["simclr"].learning_rate * 16 / 512
         by_hand = [base * simclr_rate(7 * (step - 1) / 60) for step in (4, 8, 9)]
@@ -177,9 +163,8 @@ class TestMinutes:
 
 def test_rates():
     """AMDIM's over 300 epochs: a rise over 500 steps, a fifth from epoch 250, again from 280."""
-    shallow, amdim, simclr = (
-        make_recipe(small.settings(model), (3, 32, 32), 4) for model in small.SMALL
-    )
+    chosen = map(small.settings, small.SMALL)
+    shallow, amdim, simclr = (make_recipe(settings, (3, 32, 32), 4) for settings in chosen)
     assert {shallow.rate(done, 3) for done in (0.0, 0.5, 1.0)} == {1.0}
     for done in (0.001, 0.02, 0.05, 0.3, 0.9, 1.0):
         assert simclr.rate(done, 7) == pytest.approx(simclr_rate(done), abs=1e-12)
@@ -190,15 +175,20 @@ def test_rates():
 
 class TestEvaluations:
     @pytest.mark.parametrize("model", small.SMALL)
-    def test_evaluating_changes_nothing(self, model):
-        looked, unlooked = small.train(model, evaluate_every=2), small.train(model)
+    def test_evaluating_changes_nothing(self, model, tmp_path):
+        """Neither the weights nor the state of the global generator."""
+        torch.manual_seed(3)
+        expected = torch.rand(4)
+        torch.manual_seed(3)
+        looked, unlooked = small.train(model, tmp_path, evaluate_every=2), small.train(model)
+        load_encoder(tmp_path / "encoder", "cpu")
+        assert torch.equal(torch.rand(4), expected)
         assert torch.equal(weights(looked), weights(unlooked))
         assert evaluated(looked) == ["", "knn", "knn linear"]
         assert evaluated(unlooked) == ["", "", "knn linear"]
         assert looked.outcomes[0].linear == unlooked.outcomes[0].linear
 
     def test_counted_in_iterations(self):
-        """Evaluations and entries every three steps, where an epoch has four, and at the end."""
         looked = small.train("shallow", epochs=None, iterations=10, evaluate_every=3)
         assert [entry["step"] for entry in looked.history] == [3, 6, 9, 10]
         assert [entry["epoch"] for entry in looked.history] == [0.75, 1.5, 2.25, 2.5]
@@ -210,24 +200,14 @@ class TestEvaluations:
         assert torch.equal(weights(whole), weights(small.train("shallow", epochs=3)))
 
     def test_the_linear_monitor_sees_all_images(self, monkeypatch):
-        """Each time what a run that ends there finds at its end."""
-        monkeypatch.setattr(pretrained, "_MONITOR_TRAIN", 10)
-        monkeypatch.setattr(pretrained, "_MONITOR_TEST", 5)
+        for name, rows in (("_MONITOR_TRAIN", 10), ("_MONITOR_TEST", 5)):
+            monkeypatch.setattr(pretrained, name, rows)
         counted = {"epochs": None, "learning_rate": 0.01}
         looked = small.train("shallow", **counted, iterations=9, evaluate_every=3, monitor="linear")
         assert evaluated(looked) == ["linear", "linear", "knn linear"]
         for entry in looked.history[:2]:
             ended = small.train("shallow", **counted, iterations=entry["step"])
             assert entry["linear"] == [outcome.linear for outcome in ended.outcomes]
-
-    @pytest.mark.parametrize("model", small.SMALL)
-    def test_the_global_generator_is_left_alone(self, model, tmp_path):
-        torch.manual_seed(3)
-        expected = torch.rand(4)
-        torch.manual_seed(3)
-        small.train(model, tmp_path, epochs=1)
-        load_encoder(tmp_path / "encoder", "cpu")
-        assert torch.equal(torch.rand(4), expected)
 
     def test_loss_of_an_epoch_is_the_mean_of_its_steps(self, monkeypatch):
         seen, step = [], loop.Training.train_step
@@ -244,38 +224,30 @@ class TestEvaluations:
 def test_black_images_are_noticed(model):
     """Elsewhere no warning is raised of images that differ: it would be an error."""
     images = small.images_for(model)
-    black = replace(
-        images, train=torch.zeros_like(images.train), test=torch.zeros_like(images.test)
-    )
+    parts = {part: torch.zeros_like(getattr(images, part)) for part in ("train", "test")}
     with pytest.warns(FitWarning, match="epoch 1: collapsed") as warned:
-        done = pretrain(black, small.settings(model), device="cpu")
+        done = pretrain(replace(images, **parts), small.settings(model), device="cpu")
     assert sum("collapsed" in str(warning.message) for warning in warned) == 1  # said once
     assert done.outcomes[0].linear == 0.25  # chance among four classes
 
 
 @pytest.mark.parametrize("model", small.SMALL)
 def test_half_precision_on_the_cpu(model):
-    half, full = (
-        small.train(model, precision=precision, epochs=1, batch_size=64)
-        for precision in ("bf16", "32")
-    )
-    # One step: later ones of networks so small go apart at once.
+    one_step = {"epochs": 1, "batch_size": 64}  # later ones of networks so small go apart at once
+    half, full = (small.train(model, precision=kind, **one_step) for kind in ("bf16", "32"))
     assert half.outcomes[0].loss == pytest.approx(full.outcomes[0].loss, rel=0.02, abs=0.02)
     assert not torch.equal(weights(half), weights(full))
     assert all(p.dtype == torch.float32 for p in half.encoder.recipe.parameters())
 
 
 def test_refused(tmp_path):
-    with pytest.raises(InputError, match="simclr trains one objective and seed"):
-        small.train("simclr", seeds=(0, 1))
-    images = small.some_images()
+    refused("simclr trains one objective and seed", small.train, "simclr", seeds=(0, 1))
+    images, chosen = small.some_images(), small.settings("shallow")
     one = replace(images, train_labels=torch.zeros_like(images.train_labels))
-    with pytest.raises(InputError, match="colours are of one class"):
-        pretrain(one, small.settings("shallow"), device="cpu")
-    with pytest.raises(InputError, match=r"batch_size=65 .* 64 training images"):
-        small.train("shallow", tmp_path / "run", batch_size=65)
-    assert not (tmp_path / "run").exists()
+    refused("colours are of one class", pretrain, one, chosen, device="cpu")
+    run = tmp_path / "run"
+    refused(r"batch_size=65 .* 64 training images", small.train, "shallow", run, batch_size=65)
+    assert not run.exists()
     with pytest.raises(InputError, match="images must be an ImageSet"):
-        pretrain(images.train, small.settings("shallow"))
-    with pytest.raises(InputError, match="checkpoint_every=nan"):
-        pretrain(images, small.settings("shallow"), checkpoint_every=math.nan)
+        pretrain(images.train, chosen)
+    refused("checkpoint_every=nan", pretrain, images, chosen, checkpoint_every=math.nan)

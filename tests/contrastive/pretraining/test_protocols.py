@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointdep.contrastive.pretraining.protocols import MODELS, OBJECTIVES, Settings
-from pointdep.errors import InputError
+from refusals import refused
 
 
-def test_what_is_left_out_is_the_protocols():
+def test_what_is_left_out_and_one_replica_per_run():
     shallow, amdim, simclr = (Settings(model) for model in MODELS)
     assert (shallow.batch_size, shallow.learning_rate, shallow.depth) == (128, 1e-4, 30)
     assert shallow.epochs * (60_000 // 128) >= 21_000  # iterations on MNIST
@@ -23,43 +23,36 @@ def test_what_is_left_out_is_the_protocols():
     assert Settings("simclr", depth=50, epochs=3).epochs == 3
     counted = Settings("shallow", iterations=21_000, evaluate_every=1_000)
     assert (counted.epochs, counted.iterations, counted.batch_size) == (None, 21_000, 128)
-
-
-def test_one_replica_per_objective_and_seed():
     runs = Settings("shallow", ("cpc", "dm1"), (4, 2)).runs
     assert runs == (("cpc", 4), ("cpc", 2), ("dm1", 4), ("dm1", 2))
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"model": "Simclr"}, "'Simclr': did you mean 'simclr'"),
-        ({"objectives": ("nce",)}, "objective 'nce'"),
-        ({"objectives": ()}, r"objectives=\(\) .* tuple"),
-        ({"objectives": "cpc"}, "objectives='cpc' .* tuple"),
-        ({"seeds": 3}, "seeds=3 .* tuple"),
-        ({"seeds": (0, 1), "precision": "16"}, "precision='16'"),
-        ({"seeds": (1, 1)}, r"seeds=\(1, 1\) .* twice"),
-        ({"seeds": (-1,)}, "seed=-1"),
-        ({"seeds": (0.5,)}, "seed=0.5"),
-        ({"precision": "64"}, "precision '64'"),
-        ({"epochs": 1.5}, "epochs=1.5"),
-        ({"iterations": 0}, "iterations=0"),
-        ({"iterations": 9, "epochs": 1}, "epochs or iterations"),
-        ({"monitor": "knm"}, "did you mean 'knn'"),
-        ({"batch_size": 1}, "batch_size=1"),
-        ({"minutes": float("inf")}, "minutes=inf"),
-        ({"minutes": "a"}, "minutes='a'"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0"),
-        ({"learning_rate": True}, "learning_rate=True"),
-        ({"evaluate_every": -1}, "evaluate_every=-1"),
-        ({"depth": 34, "model": "simclr"}, "depth=34"),
-        ({"loss": {"critic": object()}}, "loss option critic="),
-    ],
-)
-def test_refused(changed, message):
-    with pytest.raises(InputError, match=message):
-        Settings(**{"model": "shallow", **changed})
+def test_refused():
+    for message, changed in (
+        ("'Simclr': did you mean 'simclr'", {"model": "Simclr"}),
+        ("objective 'nce'", {"objectives": ("nce",)}),
+        (r"objectives=\(\) .* tuple", {"objectives": ()}),
+        ("objectives='cpc' .* tuple", {"objectives": "cpc"}),
+        ("seeds=3 .* tuple", {"seeds": 3}),
+        ("precision='16'", {"seeds": (0, 1), "precision": "16"}),
+        (r"seeds=\(1, 1\) .* twice", {"seeds": (1, 1)}),
+        ("seed=-1", {"seeds": (-1,)}),
+        ("seed=0.5", {"seeds": (0.5,)}),
+        ("precision '64'", {"precision": "64"}),
+        ("epochs or iterations", {"iterations": 9, "epochs": 1}),
+        ("did you mean 'knn'", {"monitor": "knm"}),
+        ("depth=34", {"depth": 34, "model": "simclr"}),
+        ("loss option critic=", {"loss": {"critic": object()}}),
+        ("epochs=1.5", {"epochs": 1.5}),
+        ("iterations=0", {"iterations": 0}),
+        ("batch_size=1", {"batch_size": 1}),
+        ("minutes=inf", {"minutes": float("inf")}),
+        ("minutes='a'", {"minutes": "a"}),
+        ("learning_rate=0.0", {"learning_rate": 0.0}),
+        ("learning_rate=True", {"learning_rate": True}),
+        ("evaluate_every=-1", {"evaluate_every": -1}),
+    ):
+        refused(message, Settings, **{"model": "shallow", **changed})
 
 
 @given(

@@ -56,14 +56,11 @@ def test_an_option_reaches_the_objectives_that_have_it():
 def test_the_linear_accuracy_is_that_of_scikit_learn():
     """Codes of pixels that are always black are almost constant, and far from zero for that."""
     images = load_images("digits").head(128, 360)
-    settings = Settings(
-        "shallow", ("cpc", "drfc", "dm1"), epochs=2, width=16, depth=3, batch_size=32
-    )
-    done = pretrain(images, settings, device="cpu")
+    sizes = {"epochs": 2, "width": 16, "depth": 3, "batch_size": 32}
+    done = pretrain(images, Settings("shallow", ("cpc", "drfc", "dm1"), **sizes), device="cpu")
     train, test = (done.encoder.encode(part).double() for part in (images.train, images.test))
     for outcome, rows, asked in zip(done.outcomes, train, test, strict=True):
-        width = rows.amax(0) - rows.amin(0)
-        assert (rows.mean(0).abs() > 1e4 * width).any()
+        assert (rows.mean(0).abs() > 1e4 * (rows.amax(0) - rows.amin(0))).any()
         model = make_pipeline(MinMaxScaler(), LogisticRegression(C=10.0, tol=1e-6, max_iter=5000))
         model.fit(rows.numpy(), images.train_labels.numpy())
         share = model.score(asked.numpy(), images.test_labels.numpy())
@@ -91,7 +88,6 @@ class TestDivergence:
             assert (lost.objective, lost.loss, lost.knn, lost.linear) == ("dm1", None, None, None)
 
     def test_weights_lost_in_the_very_last_step(self, monkeypatch):
-        """The loss is finite, and what is left of the network is not."""
         step = loop.Training.train_step
 
         def spoiling(self):

@@ -9,7 +9,7 @@ from torch import nn
 
 from pointdep.contrastive.pretraining.loop import Order, Step, make_fabric, share_statistics
 from pointdep.contrastive.pretraining.recipes import make_recipe
-from pointdep.errors import InputError
+from refusals import refused
 
 from . import small
 
@@ -27,7 +27,7 @@ def test_batch_norm_is_shared_by_several_gpus(ranks, device):
     assert module[1][0].weight is weight
 
 
-def test_what_others_log_is_left_as_it_was():
+def test_a_fabric_leaves_what_others_log_and_half_precision_needs_a_gpu():
     loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
     make_fabric("cpu", "32")
     before = [logger.level for logger in loggers]
@@ -37,11 +37,7 @@ def test_what_others_log_is_left_as_it_was():
     assert [logger.level for logger in loggers] == [logging.DEBUG] * 2
     for logger, level in zip(loggers, before, strict=True):
         logger.setLevel(level)
-
-
-def test_half_precision_needs_a_gpu():
-    with pytest.raises(InputError, match="needs a GPU"):
-        make_fabric("cpu", "16")
+    refused("needs a GPU", make_fabric, "cpu", "16")
 
 
 @pytest.mark.parametrize("model", ["simclr", "amdim"])
@@ -49,11 +45,9 @@ def test_a_state_is_laid_out_as_its_weights(model):
     """As a checkpoint does not keep it, and as the fused steps of a GPU ask for it."""
     images, fabric = small.images_for(model), make_fabric("cpu", "32")
     order = Order(64, 16, (0,), fabric)
-    recipes = (make_recipe(small.settings(model), images.shape, 4) for _ in range(2))
-    step, again = (
-        Step(recipe.to(memory_format=torch.channels_last), images, fabric, 0.1)
-        for recipe in recipes
-    )
+    last = {"memory_format": torch.channels_last}
+    recipes = (make_recipe(small.settings(model), images.shape, 4).to(**last) for _ in range(2))
+    step, again = (Step(recipe, images, fabric, 0.1) for recipe in recipes)
     assert not step.recorded
     step(order.batch(0), 0, 1.0, clip=False)
     state = step.state_dict()
