@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
+from refusals import refused
 
 N = 60
 RANDOM = torch.Generator().manual_seed(0)
@@ -67,9 +67,12 @@ def test_coverage_of_the_interval():
     assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
 
 
-def test_no_product_pairs():
-    with pytest.raises(InputError, match=r"'dv' infers from pairs of different rows"):
-        pseudo_values(METHODS["dv"], LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
+def test_what_is_refused():
+    said = "'dv' infers from pairs of different rows"
+    refused(said, pseudo_values, METHODS["dv"], LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
+    for confidence in (0.0, 1.0, -0.5, 95, math.nan):
+        said = "confidence=.* must lie between 0 and 1"
+        refused(said, estimate, np.zeros(3), METHODS["pc"], confidence=confidence)
 
 
 def test_estimate():
@@ -85,12 +88,6 @@ def test_estimate():
     assert (alone.nats, alone.stderr, alone.ci) == (1.5, math.inf, (0.0, math.inf))
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 95, math.nan])
-def test_confidence(confidence):
-    with pytest.raises(InputError, match=r"confidence=.* must lie between 0 and 1"):
-        estimate(np.zeros(3), METHODS["pc"], confidence=confidence)
-
-
 def test_as_plain_data_and_as_text():
     found = estimate(np.array([1.0, 2.0, 4.0]), METHODS["smi"], warnings=("a", "b"))
     plain = json.loads(json.dumps(found.to_dict()))
@@ -102,6 +99,10 @@ def test_as_plain_data_and_as_text():
     assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
     squared = dataclasses.replace(found, estimates="squared-loss mutual information")
     assert str(squared) == "squared-loss mutual information 1.000, 95% interval 0.804 to 1.196"
+    least = dataclasses.replace(found, null_p=0.04, shuffles=24)
+    assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(least)
+    more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
+    assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
 
 
 VALUES = np.random.default_rng(3).normal(0.02, 0.5, 400)
@@ -136,11 +137,3 @@ def test_other_quantities_keep_their_interval_and_bits_have_one():
     assert found.ci[0] < 0
     found = estimate(VALUES + 1, METHODS["pc"])
     assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
-
-
-def test_the_p_value_is_passed_on():
-    found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
-    assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(found)
-    more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
-    assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
-    assert "independence" not in str(estimate(VALUES, METHODS["pc"]))
