@@ -1,7 +1,5 @@
 """Pairs of which log r is known, and logits that lack something of it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of three variables whose conditional dependency is known exactly."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cache
