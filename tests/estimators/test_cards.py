@@ -1,7 +1,5 @@
 """What a notebook shows: every value escaped, no scripts, no colours of its own, small."""
 
-from __future__ import annotations
-
 import warnings
 from html.parser import HTMLParser
 
@@ -10,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from estimators.pointwise.helpers import small
 from pointdep import (
     ClassicalDependency,
     ConditionalDependency,
-    PointwiseDependency,
     compare,
     from_embeddings,
     mi_against_n,
@@ -22,51 +20,35 @@ from pointdep.display.html_repr import card, columns
 from pointdep.errors import PointdepWarning
 from pointdep.inference.mutual_information import MIEstimate
 
-VOID = {"br", "img", "progress"}
-
 
 class Reader(HTMLParser):
-    """Tags as they open and close, and the text in between."""
+    """What a browser makes of it: tags and the text in between; all that was opened is closed."""
 
-    def __init__(self):
+    def __init__(self, html):
         super().__init__(convert_charrefs=True)
         self.tags, self.open, self.text, self.styles = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
+        self.open.append(tag)
         self.styles += [value for name, value in attrs if name == "style"]
         assert all(not name.startswith("on") for name, _ in attrs)
-        if tag not in VOID:
-            self.open.append(tag)
 
     def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
+        assert self.open.pop() == tag
 
     def handle_data(self, data):
         self.text.append(data)
 
 
-def read(html):
-    """What a browser makes of it; everything that was opened is closed."""
-    reader = Reader()
-    reader.feed(html)
-    reader.close()
-    assert reader.open == []
-    return reader
-
-
-def small(**options):
-    settings = {"critic": "concat", "hidden": (8,), "folds": 2, "max_epochs": 3, "device": "cpu"}
-    return PointwiseDependency(**settings, random_state=0, progress=False, **options)
-
-
 @pytest.fixture(scope="module")
 def shown():
     """Something of each kind, by its name."""
-    random = np.random.default_rng(0)
-    x = random.standard_normal((80, 3))
-    y = x + random.standard_normal((80, 3))
+    x, noise = np.random.default_rng(0).standard_normal((2, 80, 3))
+    y = x + noise
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PointdepWarning)
         model = small().fit(x, y)
@@ -89,7 +71,7 @@ def shown():
 def test_every_kind(shown):
     for name, one in shown.items():
         html = one._repr_html_()
-        reader = read(html)
+        reader = Reader(html)
         assert name in " ".join(reader.text)
         assert set(reader.tags) <= {"div", "table", "tr", "th", "td"}
         assert "color" not in " ".join(reader.styles).replace("border", "")
@@ -97,28 +79,21 @@ def test_every_kind(shown):
         assert len(html) < 6000, name
 
 
-def test_a_model_says_what_it_found(shown):
+def test_models_and_estimates_say_what_was_found(shown):
     model = shown["PointwiseDependency"]
-    text = " ".join(read(model._repr_html_()).text)
+    text = " ".join(Reader(model._repr_html_()).text)
     assert str(model.mutual_information()) in text
     assert f"80 rows, 3 columns of X, {len(model.encoder_y_.names)} of Y" in text
     assert all(str(flag) in text for flag in model.flags_)
     assert "max_epochs=3" in text
     assert "slope of the logits" in shown["CalibratedDependency"]._repr_html_()
-
-
-def test_a_notebook_asks_for_both(shown):
-    model = shown["PointwiseDependency"]
-    bundle = model._repr_mimebundle_(include=None, exclude=None)
-    assert bundle == {"text/plain": repr(model), "text/html": model._repr_html_()}
-
-
-def test_an_estimate_of_something_else():
-    one = MIEstimate(0.5, 0.1, (0.3, 0.7), estimates="squared-loss MI", null_p=0.025, shuffles=39)
-    text = " ".join(read(one._repr_html_()).text)
+    other = MIEstimate(0.5, 0.1, (0.3, 0.7), estimates="squared-loss MI", null_p=0.025, shuffles=39)
+    text = " ".join(Reader(other._repr_html_()).text)
     assert "Squared-loss mi 0.500" in text
     assert "nats" not in text
     assert "p <= 0.025 for independence" in text
+    bundle = model._repr_mimebundle_(include=None, exclude=None)  # a notebook asks for both
+    assert bundle == {"text/plain": repr(model), "text/html": model._repr_html_()}
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
@@ -126,6 +101,6 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_any_text_is_shown_as_it_is(title, name, value, note):
-    reader = read(card(title, [(name, value)], notes=[note], table=columns([name], [[value]])))
+    reader = Reader(card(title, [(name, value)], notes=[note], table=columns([name], [[value]])))
     assert "".join(reader.text) == f"{title}{name}{value}⚠ {note}{name}{value}"
     assert " ".join(reader.tags) == "div div table tr th td div div table tr th tr td"

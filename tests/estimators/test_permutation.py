@@ -1,7 +1,5 @@
 """The permutation null."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,8 +12,12 @@ from pointdep.errors import InputError
 from pointdep.estimators import permutation
 from pointdep.estimators.permutation import p_value, permutation_null
 from pointdep.fitting.progress import Silent
+from refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
+
+
+CROSS = make_task("mixture-cross", 400, seed=0)  # dependent but not correlated
 
 
 @pytest.fixture(autouse=True)
@@ -51,108 +53,89 @@ def test_the_p_value_counts_hits(observed, shuffled, wanted):
     assert p_value([observed, *shuffled]) == pytest.approx(wanted)
 
 
-class TestInAFit:
-    def test_dependent_pairs(self):
-        task = correlated_gaussians(200, 2, 0.5, seed=0)
-        found = fitted(task.x, task.y).mutual_information(shuffles=19)
-        assert found.null_p == pytest.approx(1 / 20)
-        assert found.shuffles == 19
-        assert "p <= 0.05 for independence, by 19 shuffles" in str(found)
-
-    def test_pairs_that_are_dependent_but_not_correlated(self):
-        task = make_task("mixture-cross", 400, seed=0)
-        assert abs(np.corrcoef(task.x[:, 0], task.y[:, 0])[0, 1]) < 0.15
-        model = fitted(task.x, task.y)
-        assert model.mutual_information(shuffles=9).null_p == pytest.approx(0.1)
-
-    def test_it_is_the_count_of_its_statistics(self):
-        task = correlated_gaussians(80, 2, 0.05, seed=3)
-        model = fitted(task.x, task.y)
-        observed, *shuffled = null_of(model, 9)
-        assert len(set(shuffled)) == len(shuffled) == 9
-        hits = sum(value >= observed for value in shuffled)
-        found = model.mutual_information(shuffles=9)
-        assert found.null_p == (1 + hits) / 10
-        assert found.nats == model.mutual_information().nats
-        assert model.mutual_information().null_p is None
-
-    @pytest.mark.slow
-    def test_independent_pairs_give_any_p_value(self):
-        """Uniform on tenths: twelve of them are neither all small nor all large."""
-        found = []
-        for seed in range(12):
-            x, y = np.random.default_rng(seed).standard_normal((2, 50, 2))
-            found.append(fitted(x, y, random_state=seed).mutual_information(shuffles=9).null_p)
-        assert set(np.round(10 * np.array(found))) <= set(range(1, 11))
-        assert len(set(found)) >= 4
-        assert sum(p <= 0.1 for p in found) <= 5  # of 12, with probability over 0.999
-        assert 0.25 < np.mean(found) < 0.85  # 0.55 on average, with a spread of 0.08
-
-    def test_shuffles_do_not_depend_on_how_many_are_asked_for(self, monkeypatch):
-        """Nor on how many models are trained at a time, up to rounding."""
-        task = correlated_gaussians(60, 2, 0.1, seed=0)
-        model = fitted(task.x, task.y)
-        whole = null_of(model, 5)
-        monkeypatch.setattr(permutation, "_TOGETHER", 4)
-        parts = null_of(model, 5)
-        assert parts[0] == pytest.approx(whole[0], abs=1e-5)
-
-    def test_a_plain_critic(self):
-        task = correlated_gaussians(200, 1, 0.7, seed=0)
-        model = fitted(task.x, task.y, critic="separable", hidden=(16,), embedding_dim=8)
-        assert model.mutual_information(shuffles=9).null_p == pytest.approx(0.1)
-
-    def test_labels(self):
-        task = make_task("label", 150, seed=0)
-        assert fitted(task.x, task.y).mutual_information(shuffles=9).null_p == pytest.approx(0.1)
+@pytest.mark.parametrize(
+    ("task", "shuffles", "options"),
+    [
+        (correlated_gaussians(200, 2, 0.5, seed=0), 19, {}),
+        (CROSS, 9, {}),
+        (make_task("label", 150, seed=0), 9, {}),
+        (correlated_gaussians(200, 1, 0.7, seed=0), 9, {"critic": "separable", "hidden": (16,)}),
+    ],
+    ids=["gaussians", "cross", "labels", "plain critic"],
+)
+def test_dependent_pairs(task, shuffles, options):
+    assert abs(np.corrcoef(CROSS.x[:, 0], CROSS.y[:, 0])[0, 1]) < 0.15
+    model = fitted(task.x, task.y, embedding_dim=8, **options)
+    found = model.mutual_information(shuffles=shuffles)
+    assert (found.null_p, found.shuffles) == (pytest.approx(1 / (shuffles + 1)), shuffles)
+    assert f"p <= {1 / (shuffles + 1)} for independence, by {shuffles} shuffles" in str(found)
 
 
-class TestGroups:
-    def test_one_row_of_each(self, monkeypatch):
-        groups = np.arange(200) % 40
-        x, y = np.random.default_rng(0).standard_normal((2, 200, 2))
-        model = fitted(x, y, groups=groups)
-        seen = []
-        statistics = permutation._statistics
-
-        def spy(settings, rows, orders):
-            seen.append(rows)
-            return statistics(settings, rows, orders)
-
-        monkeypatch.setattr(permutation, "_statistics", spy)
-        model.mutual_information(shuffles=3)
-        assert {len(rows.x) for rows in seen} == {40}
-        assert all(rows.codes is None for rows in seen)
-        places = [
-            int(torch.nonzero((model.training_rows_.paired.x == row).all(1))[0, 0])
-            for row in seen[0].x
-        ]
-        assert sorted(groups[places]) == list(range(40))
-        torch.testing.assert_close(seen[0].y, model.training_rows_.paired.y[places])  # still pairs
+def test_it_is_the_count_of_its_statistics():
+    task = correlated_gaussians(80, 2, 0.05, seed=3)
+    model = fitted(task.x, task.y)
+    observed, *shuffled = null_of(model, 9)
+    assert len(set(shuffled)) == len(shuffled) == 9
+    found = model.mutual_information(shuffles=9)
+    assert found.null_p == (1 + sum(value >= observed for value in shuffled)) / 10
+    assert found.nats == model.mutual_information().nats
+    assert model.mutual_information().null_p is None
 
 
-@pytest.mark.parametrize("groups", [None, np.arange(60) % 15])
-def test_too_few_rows(groups):
-    x, y = np.random.default_rng(0).standard_normal((2, 15 if groups is None else 60, 2))
+@pytest.mark.slow
+def test_independent_pairs_give_any_p_value():
+    """Uniform on tenths: twelve of them are neither all small nor all large."""
+    found = []
+    for seed in range(12):
+        x, y = np.random.default_rng(seed).standard_normal((2, 50, 2))
+        found.append(fitted(x, y, random_state=seed).mutual_information(shuffles=9).null_p)
+    assert set(np.round(10 * np.array(found))) <= set(range(1, 11))
+    assert len(set(found)) >= 4
+    assert sum(p <= 0.1 for p in found) <= 5  # of 12, with probability over 0.999
+    assert 0.25 < np.mean(found) < 0.85  # 0.55 on average, with a spread of 0.08
+
+
+def test_shuffles_do_not_depend_on_how_many_are_asked_for(monkeypatch):
+    """Nor on how many models are trained at a time, up to rounding."""
+    task = correlated_gaussians(60, 2, 0.1, seed=0)
+    model = fitted(task.x, task.y)
+    whole = null_of(model, 5)
+    monkeypatch.setattr(permutation, "_TOGETHER", 4)
+    assert null_of(model, 5)[0] == pytest.approx(whole[0], abs=1e-5)
+
+
+def test_one_row_of_each_group(monkeypatch):
+    groups = np.arange(200) % 40
+    x, y = np.random.default_rng(0).standard_normal((2, 200, 2))
     model = fitted(x, y, groups=groups)
-    with pytest.raises(InputError, match="16 rows, one of each group, not 15"):
-        model.mutual_information(shuffles=4)
+    seen, statistics = [], permutation._statistics
+
+    def spy(settings, rows, orders):
+        seen.append(rows)
+        return statistics(settings, rows, orders)
+
+    monkeypatch.setattr(permutation, "_statistics", spy)
+    model.mutual_information(shuffles=3)
+    assert {len(rows.x) for rows in seen} == {40}
+    assert all(rows.codes is None for rows in seen)
+    paired = model.training_rows_.paired
+    places = [int(torch.nonzero((paired.x == row).all(1))[0, 0]) for row in seen[0].x]
+    assert sorted(groups[places]) == list(range(40))
+    torch.testing.assert_close(seen[0].y, paired.y[places])  # still pairs
 
 
-def test_rows_of_the_fit_are_needed(tmp_path):
+def test_what_is_refused(tmp_path):
     task = correlated_gaussians(80, 2, 0.3, seed=0)
     model = fitted(task.x, task.y)
+    few = np.random.default_rng(0).standard_normal((2, 15, 2))
+    for x, y, groups in ((*few, None), (task.x, task.y, np.arange(80) % 15)):
+        said = "16 rows, one of each group, not 15"
+        refused(said, fitted(x, y, groups=groups).mutual_information, shuffles=4)
+    for shuffles in (-1, 2.5, "many", True):
+        refused("shuffles=", model.mutual_information, shuffles=shuffles)
     with pytest.raises(InputError, match="shuffles are of the rows of the fit"):
         model.mutual_information(task.x, task.y, shuffles=5)
     model.save(tmp_path / "model")
     loaded = PointwiseDependency.load(tmp_path / "model")
-    with pytest.raises(InputError, match="which a saved model does not hold"):
-        loaded.mutual_information(shuffles=5)
+    refused("which a saved model does not hold", loaded.mutual_information, shuffles=5)
     assert loaded.mutual_information() == model.mutual_information()
-
-
-@pytest.mark.parametrize("shuffles", [-1, 2.5, "many", True])
-def test_shuffles_must_be_a_whole_number(shuffles):
-    x, y = np.random.default_rng(0).standard_normal((2, 40, 2))
-    with pytest.raises(InputError, match="shuffles="):
-        fitted(x, y).mutual_information(shuffles=shuffles)

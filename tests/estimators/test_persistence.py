@@ -1,12 +1,11 @@
 """Saved models: everything comes back, nothing is executed, nothing half-written shows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,24 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.model_selection import KFold
 from torch import nn
 
+from estimators.pointwise.helpers import small
 from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits
 from pointdep.core.critics import CRITICS
 from pointdep.data import storage
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
+from refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(120, 3)).astype(np.float32)
 Y = X + RANDOM.normal(size=(120, 3)).astype(np.float32)
+fitted = partial(small, max_epochs=2)
+FILES = ["model.json", "weights.safetensors"]
 NEW_X, NEW_Y = X[::-1][:30].copy(), Y[:30]
 
 
@@ -40,11 +44,6 @@ class Bilinear(nn.Module):
 
     def forward(self, x, y):
         return ((x @ self.weight) * y).sum(-1)
-
-
-def fitted(**options):
-    common = {"critic": "concat", "hidden": (8,), "embedding_dim": 4, "folds": 2, "max_epochs": 2}
-    return PointwiseDependency(**{**common, "progress": False, "random_state": 0, **options})
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +78,7 @@ def round_trip(model, path, x=NEW_X, y=NEW_Y, **options):
 class TestRoundTrip:
     @pytest.mark.parametrize("critic", CRITICS)
     def test_critics(self, tmp_path, critic):
-        loaded = round_trip(fitted(critic=critic).fit(X, Y), tmp_path / "model")
-        assert loaded.critic == critic
+        assert round_trip(fitted(critic=critic).fit(X, Y), tmp_path / "model").critic == critic
 
     @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
     def test_the_default_critic(self, tmp_path, method):
@@ -93,10 +91,9 @@ class TestRoundTrip:
         assert (loaded.mutual_information().correction > 0) == (method == "pc")
         assert torch.isfinite(loaded.model_.seen).all()
         assert loaded.model_.critic.correlations.any()
-        np.testing.assert_array_equal(loaded.outside(40 * X, Y), model.outside(40 * X, Y))
-        np.testing.assert_array_equal(
-            loaded.pmi_stderr(NEW_X, NEW_Y), model.pmi_stderr(NEW_X, NEW_Y)
-        )
+        for ask in ("outside", "pmi_stderr"):
+            one, other = (getattr(each, ask)(40 * X, Y) for each in (loaded, model))
+            np.testing.assert_array_equal(one, other)
         with pytest.warns(DataWarning, match="outside the data"):
             far = model.pmi(40 * X, Y)
         with pytest.warns(DataWarning, match="outside the data"):
@@ -104,27 +101,18 @@ class TestRoundTrip:
 
     @pytest.mark.parametrize("method", METHODS)
     def test_methods(self, tmp_path, method):
-        loaded = round_trip(fitted(method=method).fit(X, Y), tmp_path / "model")
-        assert loaded.method == method
+        assert round_trip(fitted(method=method).fit(X, Y), tmp_path / "model").method == method
 
     def test_settings(self, tmp_path):
-        options = {
-            "method": "drf_relative",
-            "method_options": {"alpha": 0.05},
-            "link": "log_ratio",
-            "hidden": [8, 4],
-            "activation": "relu",
-            "batch_size": 16,
-            "weight_decay": 0.01,
-        }
-        loaded = round_trip(fitted(**options).fit(X, Y), tmp_path / "model")
+        options = {"method": "drf_relative", "method_options": {"alpha": 0.05}, "link": "log_ratio"}
+        options |= {"hidden": [8, 4], "activation": "relu", "batch_size": 16, "weight_decay": 0.01}
+        loaded = round_trip(fitted(**options, folds=1).fit(X, Y), tmp_path / "model")
+        assert np.isnan(loaded.oof_pmi_).sum() == 96  # which no model reports
         found = loaded.get_params()
         assert {name: found[name] for name in options} == {**options, "hidden": (8, 4)}
         assert found["random_state"] == 0
 
     def test_options_that_cannot_be_written_are_left_out(self, tmp_path):
-        from sklearn.model_selection import KFold
-
         model = fitted(cv=KFold(3), random_state=np.random.RandomState(0)).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
         assert loaded.n_replicas_ == 3
@@ -139,55 +127,34 @@ class TestRoundTrip:
         with pytest.raises(InputError, match="column 0 is 'term' but was 'word'"):
             loaded.pmi(x[:1].rename(columns={"word": "term"}), y[:1])
 
-    def test_rows_without_an_out_of_fold_value(self, tmp_path):
-        model = fitted(folds=1).fit(X, Y)
-        assert np.isnan(model.oof_pmi_).sum() == 96
-        round_trip(model, tmp_path / "model")
-
-    def test_a_model_that_was_loaded_before(self, model, tmp_path):
-        once = round_trip(model, tmp_path / "once")
-        round_trip(once, tmp_path / "twice")
-        for name in ("model.json", "weights.safetensors"):
-            assert (tmp_path / "once" / name).read_bytes() == (
-                tmp_path / "twice" / name
-            ).read_bytes()
-
-    def test_a_path_as_text_and_relative(self, model, tmp_path, monkeypatch):
+    def test_a_model_that_was_loaded_before(self, model, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        round_trip(model, "model/")
-        assert names(tmp_path) == ["model"]
+        round_trip(round_trip(model, "once/"), "twice")  # paths as text and relative
+        assert names(tmp_path) == ["once", "twice"]
+        for name in FILES:
+            assert Path("once", name).read_bytes() == Path("twice", name).read_bytes()
 
 
-class TestOwnCritic:
-    @pytest.fixture
-    def own(self, tmp_path):
-        model = fitted(critic=Bilinear()).fit(X, Y)
-        round_trip(model, tmp_path / "model", critic=Bilinear())
-        return tmp_path / "model"
-
-    def test_encoders(self, tmp_path):
-        model = fitted(critic=(nn.Linear(3, 2), nn.Linear(3, 2))).fit(X, Y)
-        path = tmp_path / "model"
-        round_trip(model, path, critic=(nn.Linear(3, 2), nn.Linear(3, 2)))
-        with pytest.raises(InputError, match=r"your own encoders: .*load\(path, critic"):
-            PointwiseDependency.load(path)
-
-    def test_must_be_given_again(self, own):
-        with pytest.raises(InputError, match=r"fitted with your own module: .*load\(path, critic"):
-            PointwiseDependency.load(own)
-
-    @pytest.mark.parametrize("wrong", [Bilinear(2), nn.Bilinear(3, 3, 1)])
-    def test_must_be_the_same(self, own, wrong):
+@pytest.mark.parametrize(
+    ("critic", "wrong", "kind"),
+    [
+        (Bilinear(), (Bilinear(2), nn.Bilinear(3, 3, 1)), "module"),
+        ((nn.Linear(3, 2), nn.Linear(3, 2)), (), "encoders"),
+    ],
+)
+def test_own_critics_must_be_given_again_and_be_the_same(critic, wrong, kind, saved, tmp_path):
+    path = tmp_path / "own"
+    round_trip(fitted(critic=critic).fit(X, Y), path, critic=critic)
+    refused(rf"with your own {kind}: .*load\(path, critic", PointwiseDependency.load, path)
+    for other in wrong:
         with pytest.raises(ModelFileError, match="critic does not fit") as caught:
-            PointwiseDependency.load(own, critic=wrong)
+            PointwiseDependency.load(path, critic=other)
         assert "\n" not in str(caught.value)
-
-    def test_is_not_for_a_named_critic(self, saved):
-        with pytest.raises(InputError, match="has a 'concat' critic: leave `critic` out"):
-            PointwiseDependency.load(saved, critic=Bilinear())
+    said = "has a 'concat' critic: leave `critic` out"
+    refused(said, PointwiseDependency.load, saved, critic=critic)
 
 
-def refused(path, message):
+def unreadable(path, message):
     with pytest.raises(ModelFileError, match=message) as caught:
         PointwiseDependency.load(path)
     assert "\n" not in str(caught.value)
@@ -195,65 +162,58 @@ def refused(path, message):
 
 
 class TestDamage:
-    def test_nothing_there(self, tmp_path):
-        refused(tmp_path / "model", "there is no such folder")
+    PARTS = ("encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden")
 
-    def test_a_file(self, tmp_path):
+    def test_nothing_there_and_a_file(self, tmp_path):
+        unreadable(tmp_path / "model", "there is no such folder")
         (tmp_path / "model").write_text("{}")
-        refused(tmp_path / "model", "is a file; a model is a folder")
+        unreadable(tmp_path / "model", "is a file; a model is a folder")
 
-    @pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-    def test_a_file_is_missing(self, saved, name):
-        (saved / name).unlink()
-        refused(saved, name)
-
-    @pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-    @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.999])
-    def test_truncated(self, saved, name, kept):
+    @pytest.mark.parametrize("name", FILES)
+    def test_truncated_and_missing(self, saved, name):
         content = (saved / name).read_bytes()
-        (saved / name).write_bytes(content[: int(kept * len(content))])
-        refused(saved, f"{name} is truncated")
+        for kept in (0.0, 0.1, 0.5, 0.999):
+            (saved / name).write_bytes(content[: int(kept * len(content))])
+            unreadable(saved, f"{name} is truncated")
+        (saved / name).unlink()
+        unreadable(saved, name)
 
-    def test_one_bit_of_the_weights(self, saved):
-        path = saved / "weights.safetensors"
-        content = bytearray(path.read_bytes())
+    def test_other_weights(self, saved, tmp_path):
+        content = bytearray((saved / FILES[1]).read_bytes())
         content[-1] ^= 1
-        path.write_bytes(content)
-        refused(saved, "truncated, edited or of another model")
-
-    def test_weights_of_another_model(self, saved, tmp_path):
+        (saved / FILES[1]).write_bytes(content)
+        unreadable(saved, "truncated, edited or of another model")
         fitted(random_state=1).fit(X, Y).save(tmp_path / "other")
-        shutil.copy(tmp_path / "other" / "weights.safetensors", saved)
-        refused(saved, "of another model")
+        shutil.copy(tmp_path / "other" / FILES[1], saved)
+        unreadable(saved, "of another model")
 
-    @pytest.mark.parametrize(
-        ("old", "new"),
-        [('"rows": 120', '"rows": 121'), ('"method": "pc"', '"method": "js"'), ("}", ', "a": 1}')],
-    )
-    def test_edited_json(self, saved, old, new):
+    def test_edited_json(self, saved):
         path = saved / "model.json"
         text = path.read_text("utf-8")
-        head, _, tail = text.rpartition(old)
-        assert head
-        path.write_text(head + new + tail, "utf-8")
-        refused(saved, "was edited or damaged")
+        rows, method = ('"rows": 120', '"rows": 121'), ('"method": "pc"', '"method": "js"')
+        for old, new in (rows, method, ("}", ', "a": 1}')):
+            head, _, tail = text.rpartition(old)
+            assert head
+            path.write_text(head + new + tail, "utf-8")
+            unreadable(saved, "was edited or damaged")
 
     @pytest.mark.parametrize(
         "text", ["[]", "null", "{}", '{"format": "onnx"}', '{"format": null}', "[" * 100_000]
     )
     def test_foreign_json(self, saved, text):
         (saved / "model.json").write_text(text)
-        refused(saved, r"model\.json is (not a pointdep model|truncated or not JSON)")
+        unreadable(saved, r"model\.json is (not a pointdep model|truncated or not JSON)")
 
     def test_another_format(self, saved):
         path = saved / "model.json"
         about = json.loads(path.read_text("utf-8"))
-        path.write_text(json.dumps({**about, "format_version": 3}))
-        refused(saved, r"newer pointdep \(format 3, this version reads 2\): upgrade")
-        path.write_text(json.dumps({**about, "format_version": 1}))
-        refused(saved, r"earlier pointdep \(format 1, this version reads 2\): fit again")
-        path.write_text(json.dumps({**about, "format_version": "2"}))
-        refused(saved, "names no format version")
+        for version, said in (
+            (3, r"newer pointdep \(format 3, this version reads 2\): upgrade"),
+            (1, r"earlier pointdep \(format 1, this version reads 2\): fit again"),
+            ("2", "names no format version"),
+        ):
+            path.write_text(json.dumps({**about, "format_version": version}))
+            unreadable(saved, said)
 
     def test_a_pickle_for_weights_is_not_loaded(self, saved, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -264,114 +224,96 @@ class TestDamage:
 
         trap = pickle.dumps(Trap())
         (saved / "weights.safetensors").write_bytes(trap)
-        refused(saved, "truncated, edited or of another model")
+        unreadable(saved, "truncated, edited or of another model")
         # Even with digests that say all is well.
         about = json.loads((saved / "model.json").read_text("utf-8"))
         del about["about_sha256"]
         about["weights_sha256"] = hashlib.sha256(trap).hexdigest()
         about["about_sha256"] = storage._digest(about)
         (saved / "model.json").write_text(json.dumps(about), "utf-8")
-        refused(saved, r"weights\.safetensors cannot be read")
+        unreadable(saved, r"weights\.safetensors cannot be read")
         assert not (tmp_path / "executed").exists()
         pickle.loads(trap)
         assert (tmp_path / "executed").exists()  # the trap would have worked
 
-    @pytest.mark.parametrize("lost", ["oof_pmi", "oof_values", "model.constant"])
-    def test_a_tensor_is_missing(self, saved, lost):
-        about, tensors = storage.read_model(saved)
-        shutil.rmtree(saved)
-        storage.write_model(saved, about, {k: t for k, t in tensors.items() if k != lost})
-        refused(saved, lost.removeprefix("model."))
-
-    @pytest.mark.parametrize(
-        "lost", ["encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden"]
-    )
+    @pytest.mark.parametrize("lost", ["oof_pmi", "oof_values", "model.constant", *PARTS])
     def test_a_part_is_missing(self, saved, lost):
-        about, tensors = storage.read_model(saved)
+        parts = storage.read_model(saved)
+        about, tensors = ({k: v for k, v in part.items() if k != lost} for part in parts)
         shutil.rmtree(saved)
-        storage.write_model(saved, {k: v for k, v in about.items() if k != lost}, tensors)
-        refused(saved, lost)
+        storage.write_model(saved, about, tensors)
+        unreadable(saved, lost.removeprefix("model."))
 
 
 class TestPlaces:
-    def test_an_older_model_is_replaced(self, saved):
+    def test_an_older_model_is_replaced_and_a_link_followed(self, saved, model, tmp_path):
         fitted(method="js").fit(X, Y).save(saved)
         assert PointwiseDependency.load(saved).method == "js"
-        assert names(saved) == ["model.json", "weights.safetensors"]
-        assert names(saved.parent) == ["model"]
-
-    def test_a_link_is_followed(self, model, tmp_path):
+        assert (names(saved), names(saved.parent)) == (FILES, ["model"])
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real")
         round_trip(model, tmp_path / "link")
         assert (tmp_path / "link").is_symlink()
-        assert names(tmp_path / "real") == ["model.json", "weights.safetensors"]
+        assert names(tmp_path / "real") == FILES
 
-    def test_a_file(self, model, tmp_path):
-        (tmp_path / "model").write_text("mine")
-        with pytest.raises(InputError, match="is a file; a model is saved as a folder"):
-            model.save(tmp_path / "model")
-        assert (tmp_path / "model").read_text() == "mine"
-
-    @pytest.mark.parametrize("name", ["notes.txt", "model.json", "weights.safetensors"])
+    @pytest.mark.parametrize("name", ["notes.txt", *FILES])
     def test_a_folder_of_other_files(self, model, tmp_path, name):
         (tmp_path / name).write_text('{"format": "mine"}')
-        with pytest.raises(InputError, match=f"holds other files, such as {name}"):
-            model.save(tmp_path)
+        refused(f"holds other files, such as {name}", model.save, tmp_path)
         assert names(tmp_path) == [name]
 
-    def test_no_parent(self, model, tmp_path):
-        with pytest.raises(InputError, match="nowhere does not exist: make it first"):
-            model.save(tmp_path / "nowhere" / "model")
-        (tmp_path / "file").write_text("")
-        with pytest.raises(InputError, match="file is a file, not a folder"):
-            model.save(tmp_path / "file" / "model")
+    def test_places_that_cannot_be(self, model, tmp_path, monkeypatch):
+        (tmp_path / "file").write_text("mine")
+        for place, said in (
+            ("file", "is a file; a model is saved as a folder"),
+            ("nowhere/model", "nowhere does not exist: make it first"),
+            ("file/model", "file is a file, not a folder"),
+        ):
+            refused(said, model.save, tmp_path / place)
         assert names(tmp_path) == ["file"]
+        assert (tmp_path / "file").read_text() == "mine"
 
-    def test_a_parent_that_is_read_only(self, model, tmp_path, monkeypatch):
         # Root may write where the permission bits say no.
         def refuse(*args, **kwargs):
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(os, "mkdir", refuse)
         message = r"nothing can be written in .* \(Permission denied\): choose another place"
-        with pytest.raises(InputError, match=message):
-            model.save(tmp_path / "model")
+        refused(message, model.save, tmp_path / "model")
 
 
-class TestInterruption:
-    STEPS = ("write_bytes", "write_text", "replace")
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left")])
+@pytest.mark.parametrize("step", ["write_bytes", "write_text", "replace"])
+@pytest.mark.parametrize("older", [True, False])
+def test_an_interruption_leaves_things_as_they_were(
+    model, tmp_path, monkeypatch, error, step, older
+):
+    place = tmp_path / "model"
+    if older:
+        model.save(place)
+    before = {path.name: path.read_bytes() for path in place.glob("*")}
+    actual = getattr(Path, step)
 
-    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left")])
-    @pytest.mark.parametrize("step", STEPS)
-    @pytest.mark.parametrize("older", [True, False])
-    def test_leaves_things_as_they_were(self, model, tmp_path, monkeypatch, error, step, older):
-        place = tmp_path / "model"
-        if older:
-            model.save(place)
-        before = {path.name: path.read_bytes() for path in place.glob("*")}
-        actual = getattr(Path, step)
+    def fail(path, *args):
+        # The first move, of the old model aside, goes well: it is the second that counts.
+        if step == "replace" and path.name != "new":
+            return actual(path, *args)
+        raise error
 
-        def fail(path, *args):
-            # The first move, of the old model aside, goes well: it is the second that counts.
-            if step == "replace" and path.name != "new":
-                return actual(path, *args)
-            raise error
-
-        other = fitted(method="js").fit(X, Y)
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, step, fail)
-            raised = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else InputError
-            with pytest.raises(raised) as caught:
-                other.save(place)
-        if raised is InputError:
-            assert str(caught.value) == f"cannot write {place}: No space left"
-        assert names(tmp_path) == (["model"] if older else [])
-        assert {path.name: path.read_bytes() for path in place.glob("*")} == before
-        if older:
-            assert PointwiseDependency.load(place).method == "pc"
-        other.save(place)
-        assert PointwiseDependency.load(place).method == "js"
+    other = fitted(method="js").fit(X, Y)
+    raised = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else InputError
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, step, fail)
+        with pytest.raises(raised) as caught:
+            other.save(place)
+    if raised is InputError:
+        assert str(caught.value) == f"cannot write {place}: No space left"
+    assert names(tmp_path) == (["model"] if older else [])
+    assert {path.name: path.read_bytes() for path in place.glob("*")} == before
+    if older:
+        assert PointwiseDependency.load(place).method == "pc"
+    other.save(place)
+    assert PointwiseDependency.load(place).method == "js"
 
 
 def test_the_folder_is_plain_json_and_safetensors(saved, model):
@@ -404,7 +346,11 @@ def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
     made = KEPT[kind]()
     made.save(tmp_path / "model")
     paired = made.training_rows_.paired
-    rows = torch.cat([paired.x.flatten(), paired.y.flatten(), *_encoded(made)]).unique()
+    values = [paired.x.flatten(), paired.y.flatten()]
+    for encoder, side in ((made.encoder_x_, X[:ODD]), (made.encoder_y_, Y[:ODD])):
+        if side.shape[1] == len(encoder.names):  # as networks get them, before ranks
+            values.append(torch.from_numpy(encoder.encode(as_side(side, encoder.side))).flatten())
+    rows = torch.cat(values).unique()
     found = set()
     for name, tensor in load_file(tmp_path / "model" / "weights.safetensors").items():
         held = torch.isin(tensor.float(), rows[rows.abs() > 1e-3]).float().mean()
@@ -413,10 +359,3 @@ def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
     assert {"default": "x_front.values", "matrix": "logits"}.get(kind, "reference") in found
     assert "oof_pmi" in found
     assert not {name for name in found if f"`{name}`" not in told}
-
-
-def _encoded(made):
-    """The values of both sides as networks get them, before ranks take their place."""
-    for encoder, side in ((made.encoder_x_, X), (made.encoder_y_, Y)):
-        if side.shape[1] == len(encoder.names):
-            yield torch.from_numpy(encoder.encode(as_side(side[:ODD], encoder.side))).flatten()

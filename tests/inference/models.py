@@ -1,7 +1,5 @@
 """Models with drawn weights: nothing is fitted here."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -42,10 +40,8 @@ def log_ratio_by_hand(model: RatioModel, replica: int, x: Tensor, y: Tensor) -> 
     score = one.critic.pairs(x[None, None], y[None, None])
     value = method.read_out(score).item() - one.constant.item()
     if len(one.reference[0]):
-        over = [
-            one.critic.pairs(x[None, None], r[None, None]).exp().item() for r in one.reference[0]
-        ]
-        value -= float(np.log(np.mean(over)))
+        over = [one.critic.pairs(x[None, None], r[None, None]).item() for r in one.reference[0]]
+        value -= float(np.log(np.mean(np.exp(over))))
     return value
 
 
@@ -53,7 +49,5 @@ def check_matrix(log_ratio: object, groups: Tensor | None = None, **options: obj
     """The check of every x with every y, (n, n), pairs on the diagonal; groups: (n,)."""
     scores = torch.as_tensor(log_ratio)[None]
     names = torch.arange(scores.shape[1]) if groups is None else groups
-    product = (names[:, None] != names)[None]
-    return check_log_ratio(
-        scores, torch.eye(len(names))[None], product, groups=names[None], **options
-    )
+    joint, product = torch.eye(len(names))[None], (names[:, None] != names)[None]
+    return check_log_ratio(scores, joint, product, groups=names[None], **options)

@@ -44,18 +44,15 @@ def maximum_likelihood(x, y):
 
 def test_half_of_the_gap_is_the_bias_of_a_closed_form():
     """Maximum likelihood with k parameters: k/2n too high on its own rows, too low on others."""
-    n, runs = 150, 400
-    own, other = [], []
+    n, runs, own, other = 150, 400, [], []
     for seed in range(runs):
         x, y = gaussians(n, seed)
         fitted = maximum_likelihood(x, y)
         own.append(fitted(x, y).mean())
-        # Over many rows: less noise, and the same mean.
-        other.append(fitted(*gaussians(3000, runs + seed)).mean())
+        other.append(fitted(*gaussians(3000, runs + seed)).mean())  # of many rows: less noise
     own, other = np.array(own), np.array(other)
     wanted = DIM**2 / (2 * n)
-    error = (own - TRUTH).std() / math.sqrt(runs)
-    assert own.mean() - TRUTH == pytest.approx(wanted, abs=3 * error)
+    assert own.mean() - TRUTH == pytest.approx(wanted, abs=3 * own.std() / math.sqrt(runs))
     assert TRUTH - other.mean() == pytest.approx(wanted, rel=0.3)
     mended = other + np.array([FittingBias(gap).correction for gap in own - other])
     assert abs(mended.mean() - TRUTH) < 0.5 * wanted
@@ -71,13 +68,9 @@ def test_the_correction_and_its_error():
     assert 0.2 < parts[1].correction < 2 * 0.4
     assert (parts[2].correction, parts[2].stderr) == (0.0, 0.03)
     assert FittingBias().correction == FittingBias().stderr == 0.0
-
-
-def test_a_network_that_proved_nothing_is_set_right_by_half_and_in_full_doubt():
-    bias = FittingBias(0.0, 0.4, 0.0, proven=False)
-    assert bias.correction == pytest.approx(0.2)
-    # What it says of its own rows and of others are both one standard error away.
-    assert bias.stderr == pytest.approx(0.2)
+    # Of one that proved nothing, its own rows and others are both one standard error away.
+    doubtful = FittingBias(0.0, 0.4, 0.0, proven=False)
+    assert (doubtful.correction, doubtful.stderr) == pytest.approx((0.2, 0.2))
 
 
 def default_model(x, y, splits, loud=0.0):
@@ -89,21 +82,16 @@ def default_model(x, y, splits, loud=0.0):
     fit_closed_form(model, SplitRows(x, y, splits))
     with torch.no_grad():
         last = critic.net.rest.layers[-1].weight
-        generator = torch.Generator().manual_seed(0)
-        last += loud * torch.randn(last.shape, generator=generator)
+        last += loud * torch.randn(last.shape, generator=torch.Generator().manual_seed(0))
     return model.requires_grad_(False)
 
 
 def gap_by_hand(model, x, y, splits):
-    gaps = []
-    for r, split in enumerate(splits):
+    def mean(r, part):
         one = model.select([r])
-        own, other = (
-            np.mean([one.log_ratio_pairs(x[None, [i]], y[None, [i]]).item() for i in part])
-            for part in (split.train, split.report)
-        )
-        gaps.append(own - other)
-    return np.mean(gaps)
+        return np.mean([one.log_ratio_pairs(x[None, [i]], y[None, [i]]).item() for i in part])
+
+    return np.mean([mean(r, one.train) - mean(r, one.report) for r, one in enumerate(splits)])
 
 
 @pytest.mark.parametrize("loud", [0.0, 1.0, -1.0])
@@ -118,18 +106,14 @@ def test_the_parts_by_hand(loud):
     assert found.closed_form == pytest.approx(closed, abs=1e-5)
     assert found.network == pytest.approx(max(network, 0.0), abs=1e-5)
     unproven = 0.0 if loud else 30 / 60  # without a network there may be what it did not prove
-    resolution = math.hypot(math.sqrt(DIM * DIM / 2) / 60, unproven)
-    assert found.resolution == pytest.approx(resolution)
-    # The default critic's network was judged before, on rows of its own.
-    assert found.proven
+    assert found.resolution == pytest.approx(math.hypot(math.sqrt(DIM * DIM / 2) / 60, unproven))
+    assert found.proven  # the default critic's network was judged before, on rows of its own
 
 
-@pytest.mark.parametrize("proven", [True, False])
-def test_a_plain_critic_is_all_network(proven):
-    x, y = rows(60)
-    splits = make_splits(60, folds=3, seed=0)
-    model = model_of("pc", 3)
-    found = fitting_bias(model, x, y, splits, proven=proven)
-    assert found.closed_form == 0.0
-    assert found.network == pytest.approx(max(gap_by_hand(model, x, y, splits), 0.0), abs=1e-5)
-    assert found.proven == proven
+def test_a_plain_critic_is_all_network():
+    (x, y), splits, model = rows(60), make_splits(60, folds=3, seed=0), model_of("pc", 3)
+    gap = max(gap_by_hand(model, x, y, splits), 0.0)
+    for proven in (True, False):
+        found = fitting_bias(model, x, y, splits, proven=proven)
+        assert (found.closed_form, found.proven) == (0.0, proven)
+        assert found.network == pytest.approx(gap, abs=1e-5)

@@ -1,5 +1,6 @@
 """Balances of the true ratio, the recalibration of a wrong one, and the reliability curve."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,14 +11,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from pointdep.display.plots import plot_reliability
-from pointdep.errors import InputError
-from pointdep.inference.moment_tests import (
-    arrange,
-    recalibrate,
-    reliability_curve,
-    side_balance,
-    step_balance,
-)
+from pointdep.inference import moment_tests
+from pointdep.inference.moment_tests import arrange, recalibrate, side_balance, step_balance
+from refusals import refused
 
 GENERATOR = torch.Generator().manual_seed(0)
 BLOCKS, SIZE = 3, 7
@@ -39,23 +35,9 @@ def exact_table(seed, size=6):
 def test_every_balance_of_the_true_ratio_is_zero(seed, threshold):
     blocks = arrange(*exact_table(seed))
     part = torch.from_numpy(np.random.default_rng(seed).uniform(size=(1, 6, 6)))
-    found = [
-        step_balance(blocks, threshold),
-        step_balance(blocks, threshold, part),
-        side_balance(blocks, threshold, "x"),
-        side_balance(blocks, threshold, "y"),
-    ]
-    for balance in found:
-        assert balance is not None
+    found = [step_balance(blocks, threshold), step_balance(blocks, threshold, part)]
+    for balance in (*found, *(side_balance(blocks, threshold, side) for side in "xy")):
         assert balance.offset == pytest.approx(0.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("shift", [-2.0, 0.3, 5.0])
-def test_a_constant_is_read_as_that_many_nats(shift):
-    log_ratio, joint, product = exact_table(1)
-    blocks = arrange(log_ratio + shift, joint, product)
-    for threshold in (-1.0, 0.0, 4.0):
-        assert step_balance(blocks, threshold).offset == pytest.approx(shift, abs=1e-12)
 
 
 def offset_of(row_weight, threshold, product_weight, part):
@@ -83,12 +65,17 @@ def test_the_influence_is_the_derivative_with_respect_to_a_row(threshold):
     ones = np.ones((BLOCKS, SIZE))
     assert balance.offset == pytest.approx(offset_of(ones, threshold, product, part), abs=1e-12)
     for unit in range(BLOCKS * SIZE):
-        up, down = ones.copy(), ones.copy()
-        up.flat[unit] += 1e-5
-        down.flat[unit] -= 1e-5
-        slope = offset_of(up, threshold, product, part) - offset_of(down, threshold, product, part)
-        assert balance.influence[unit] == pytest.approx(slope / 2e-5, abs=1e-8)
+        step = 1e-5 * (np.arange(BLOCKS * SIZE) == unit).reshape(BLOCKS, SIZE)
+        up, down = (offset_of(at, threshold, product, part) for at in (ones + step, ones - step))
+        assert balance.influence[unit] == pytest.approx((up - down) / 2e-5, abs=1e-8)
     assert balance.stderr == pytest.approx(math.sqrt((balance.influence**2).sum()))
+
+
+def test_a_constant_is_read_as_that_many_nats():
+    log_ratio, joint, product = exact_table(1)
+    for shift, threshold in itertools.product((-2.0, 0.3, 5.0), (-1.0, 0.0, 4.0)):
+        balance = step_balance(arrange(log_ratio + shift, joint, product), threshold)
+        assert balance.offset == pytest.approx(shift, abs=1e-12)
 
 
 def test_rows_of_a_group_are_summed():
@@ -99,28 +86,15 @@ def test_rows_of_a_group_are_summed():
     np.testing.assert_allclose(grouped.influence, alone.influence.reshape(-1, 3).sum(1))
 
 
-def test_rows_that_were_not_drawn_beyond_the_step_carry_nothing():
+def test_where_there_is_nothing_to_balance():
     separated = torch.where(EYE > 0, 20.0, -20.0).double()
-    assert step_balance(arrange(separated, EYE, 1 - EYE), 20.0).rows == 0
-    assert step_balance(arrange(separated, EYE, 1 - EYE), 0.0).rows == 0
-
-
-def test_a_constant_ratio_has_no_sides_to_split():
-    blocks = arrange(torch.zeros_like(LOG_RATIO), EYE, 1 - EYE)
-    assert side_balance(blocks, 0.0, "x") is None
-    assert step_balance(blocks, 0.0).offset == pytest.approx(0.0, abs=1e-12)
-
-
-def test_an_empty_side_has_no_balance():
+    for threshold in (20.0, 0.0):  # rows that were not drawn beyond the step carry nothing
+        assert step_balance(arrange(separated, EYE, 1 - EYE), threshold).rows == 0
+    constant = arrange(torch.zeros_like(LOG_RATIO), EYE, 1 - EYE)
+    assert side_balance(constant, 0.0, "x") is None
+    assert step_balance(constant, 0.0).offset == pytest.approx(0.0, abs=1e-12)
     assert step_balance(arrange(LOG_RATIO, EYE, 0 * EYE), 0.0) is None
-
-
-def test_nan_is_refused():
-    with pytest.raises(InputError, match="NaN"):
-        arrange(math.nan * LOG_RATIO, EYE, 1 - EYE)
-
-
-# The logistic recalibration of a log-ratio.
+    refused("NaN", arrange, math.nan * LOG_RATIO, EYE, 1 - EYE)
 
 
 @pytest.mark.parametrize("center", [-1.0, 0.0, 2.0])
@@ -168,15 +142,14 @@ def test_the_errors_are_those_of_repeated_draws():
 
 def test_nothing_is_fitted_where_nothing_can_be():
     eye = torch.eye(60, dtype=torch.float64)[None]
-    assert recalibrate(arrange(torch.zeros_like(eye), eye, 1 - eye), 0.0) is None
-    assert recalibrate(arrange(40 * eye - 20, eye, 1 - eye), 0.0) is None
-
-
-# The reliability curve, and its figure.
+    constant, apart = (arrange(ratio, eye, 1 - eye) for ratio in (0 * eye, 40 * eye - 20))
+    assert recalibrate(constant, 0.0) is recalibrate(apart, 0.0) is None
+    assert len(moment_tests.reliability_curve(constant)) == 1
+    assert moment_tests.reliability_curve(apart) == ()
 
 
 def test_on_an_exact_table_what_is_seen_is_what_was_said():
-    curve = reliability_curve(arrange(*exact_table(4, size=30)))
+    curve = moment_tests.reliability_curve(arrange(*exact_table(4, size=30)))
     assert len(curve) > 3
     for point in curve:
         assert point.observed == pytest.approx(point.predicted, abs=1e-12)
@@ -190,12 +163,9 @@ def test_frequencies_weigh_joint_and_product_alike():
     generator = torch.Generator().manual_seed(0)
     eye = torch.eye(200, dtype=torch.float64)[None]
     log_ratio = torch.randn(1, 200, 200, generator=generator, dtype=torch.float64) + eye
-    of_joint = log_ratio[eye > 0].numpy()
-    of_product = log_ratio[eye == 0].numpy()
-    for point in reliability_curve(arrange(log_ratio, eye, 1 - eye)):
-        joint, product = (
-            np.sum((part >= point.low) & (part < point.high)) for part in (of_joint, of_product)
-        )
+    parts = log_ratio[eye > 0].numpy(), log_ratio[eye == 0].numpy()
+    for point in moment_tests.reliability_curve(arrange(log_ratio, eye, 1 - eye)):
+        joint, product = (np.sum((one >= point.low) & (one < point.high)) for one in parts)
         assert (point.joint, point.product) == (joint, product)
         share = joint / 200 / (joint / 200 + product / (200 * 199))
         assert point.observed_frequency == pytest.approx(share)
@@ -203,17 +173,11 @@ def test_frequencies_weigh_joint_and_product_alike():
         assert point.stderr == pytest.approx(math.sqrt(1 / joint - 1 / 200), rel=0.25)
 
 
-def test_without_overlap_there_is_no_curve():
-    eye = torch.eye(60, dtype=torch.float64)[None]
-    assert reliability_curve(arrange(40 * eye - 20, eye, 1 - eye)) == ()
-    assert len(reliability_curve(arrange(0 * eye, eye, 1 - eye))) == 1
-
-
 def test_the_figure_shows_the_points_and_the_verdict():
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
 
-    curve = reliability_curve(arrange(*exact_table(4, size=30)))
+    curve = moment_tests.reliability_curve(arrange(*exact_table(4, size=30)))
     _, given = pyplot.subplots()
     ax = plot_reliability(curve, "Passes: a verdict that is long enough to be broken once", given)
     assert ax is given

@@ -10,28 +10,19 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
+from refusals import refused
 
 N = 60
 RANDOM = torch.Generator().manual_seed(0)
-LOG_RATIO = 0.6 * torch.randn(N, N, generator=RANDOM, dtype=torch.float64)
-LOG_RATIO += torch.eye(N, dtype=torch.float64)
 JOINT = torch.eye(N, dtype=torch.float64)
 PRODUCT = 1.0 - JOINT
+LOG_RATIO = 0.6 * torch.randn(N, N, generator=RANDOM, dtype=torch.float64) + JOINT
 COLUMNS = torch.arange(N).expand(N, N)
-every_method = pytest.mark.parametrize("key", METHODS)
 
 
-def values_of(key, log_ratio=LOG_RATIO):
-    return pseudo_values(METHODS[key], log_ratio, JOINT, PRODUCT, COLUMNS)
-
-
-@every_method
-def test_their_mean_is_the_inference(key):
-    method = METHODS[key]
-    wanted = method.inference(method.inverse(LOG_RATIO), joint=JOINT, product=PRODUCT)
-    assert values_of(key).mean() == pytest.approx(wanted.item(), rel=1e-12)
+def values_of(key):
+    return pseudo_values(METHODS[key], LOG_RATIO, JOINT, PRODUCT, COLUMNS)
 
 
 @pytest.mark.parametrize("key", ["pc", "variational", "dm1", "dm2"])
@@ -42,21 +33,20 @@ def test_a_plug_in_is_the_mean_of_pmi(key):
     assert found.stderr == pytest.approx(pmi.std(ddof=1) / math.sqrt(N))
 
 
-def delete_one(key):
+def delete_one(method):
     """Leave each row out, as x and as y, and look at the spread: Tukey's jackknife."""
-    method, found = METHODS[key], []
-    for row in range(N):
-        kept = [i for i in range(N) if i != row]
-        part = LOG_RATIO[kept][:, kept]
-        found.append(method.inference(method.inverse(part)).item())
-    found = np.array(found)
-    return math.sqrt((N - 1) / N * np.square(found - found.mean()).sum())
+    kept = [[i for i in range(N) if i != row] for row in range(N)]
+    found = [method.inference(method.inverse(LOG_RATIO[k][:, k])).item() for k in kept]
+    return math.sqrt((N - 1) / N * np.square(found - np.mean(found)).sum())
 
 
-@every_method
-def test_the_error_is_that_of_the_jackknife(key):
-    found = estimate(values_of(key), METHODS[key])
-    assert found.stderr == pytest.approx(delete_one(key), rel=0.04)
+@pytest.mark.parametrize("key", METHODS)
+def test_the_mean_is_the_inference_and_the_error_that_of_the_jackknife(key):
+    method = METHODS[key]
+    wanted = method.inference(method.inverse(LOG_RATIO), joint=JOINT, product=PRODUCT)
+    assert values_of(key).mean() == pytest.approx(wanted.item(), rel=1e-12)
+    found = estimate(values_of(key), method)
+    assert found.stderr == pytest.approx(delete_one(method), rel=0.04)
 
 
 def test_coverage_of_the_interval():
@@ -70,59 +60,49 @@ def test_coverage_of_the_interval():
         pmi = truth - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))
         column = torch.from_numpy(pmi)[:, None]
         ones = torch.ones_like(column)
-        method = METHODS["pc"]
-        values = pseudo_values(method, column, ones, 0 * ones, torch.arange(200)[:, None])
-        low, high = estimate(values, method, confidence=0.9).ci
+        rows = torch.arange(200)[:, None]
+        values = pseudo_values(METHODS["pc"], column, ones, 0 * ones, rows)
+        low, high = estimate(values, METHODS["pc"], confidence=0.9).ci
         hits += low <= truth <= high
     assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
 
 
-def test_no_product_pairs():
-    method = METHODS["dv"]
-    with pytest.raises(InputError, match=r"'dv' infers from pairs of different rows"):
-        pseudo_values(method, LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
+def test_what_is_refused():
+    said = "'dv' infers from pairs of different rows"
+    refused(said, pseudo_values, METHODS["dv"], LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
+    for confidence in (0.0, 1.0, -0.5, 95, math.nan):
+        said = "confidence=.* must lie between 0 and 1"
+        refused(said, estimate, np.zeros(3), METHODS["pc"], confidence=confidence)
 
 
 def test_estimate():
     values = np.random.default_rng(0).normal(2.0, 1.0, 50)
     found = estimate(values, METHODS["js"], confidence=0.8, warnings=("a note",))
     spread = stats.sem(values)
-    assert found.nats == pytest.approx(values.mean())
-    assert found.stderr == pytest.approx(spread)
+    assert (found.nats, found.stderr) == pytest.approx((values.mean(), spread))
     assert found.ci == pytest.approx(stats.norm.interval(0.8, values.mean(), spread))
-    assert (found.confidence, found.rows, found.method) == (0.8, 50, "js")
-    assert found.warnings == ("a note",)
+    about = (found.confidence, found.rows, found.method, found.warnings)
+    assert about == (0.8, 50, "js", ("a note",))
     assert found.bits == pytest.approx(values.mean() / math.log(2))
+    alone = estimate(np.array([1.5]), METHODS["pc"])
+    assert (alone.nats, alone.stderr, alone.ci) == (1.5, math.inf, (0.0, math.inf))
 
 
-def test_one_row_has_no_error():
-    found = estimate(np.array([1.5]), METHODS["pc"])
-    assert (found.nats, found.stderr) == (1.5, math.inf)
-    assert found.ci == (0.0, math.inf)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 95, math.nan])
-def test_confidence(confidence):
-    with pytest.raises(InputError, match=r"confidence=.* must lie between 0 and 1"):
-        estimate(np.zeros(3), METHODS["pc"], confidence=confidence)
-
-
-def test_as_plain_data():
+def test_as_plain_data_and_as_text():
     found = estimate(np.array([1.0, 2.0, 4.0]), METHODS["smi"], warnings=("a", "b"))
     plain = json.loads(json.dumps(found.to_dict()))
-    assert plain["nats"] == found.nats
-    assert plain["bits"] == found.bits
-    assert plain["ci"] == list(found.ci)
+    assert (plain["nats"], plain["bits"], plain["ci"]) == (found.nats, found.bits, list(found.ci))
     assert plain["warnings"] == ["a", "b"]
     assert plain["estimates"] == "squared-loss mutual information"
     assert set(plain) == {f.name for f in dataclasses.fields(MIEstimate)} | {"bits"}
-
-
-def test_as_text():
     found = MIEstimate(1.0, 0.1, (0.804, 1.196))
     assert str(found) == "1.000 nats (1.443 bits), 95% interval 0.804 to 1.196"
     squared = dataclasses.replace(found, estimates="squared-loss mutual information")
     assert str(squared) == "squared-loss mutual information 1.000, 95% interval 0.804 to 1.196"
+    least = dataclasses.replace(found, null_p=0.04, shuffles=24)
+    assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(least)
+    more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
+    assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
 
 
 VALUES = np.random.default_rng(3).normal(0.02, 0.5, 400)
@@ -131,8 +111,7 @@ VALUES = np.random.default_rng(3).normal(0.02, 0.5, 400)
 def test_a_correction_moves_it_and_its_doubt_widens_it():
     plain = estimate(VALUES, METHODS["pc"])
     moved = estimate(VALUES, METHODS["pc"], correction=0.3, doubt=0.05)
-    assert plain.correction == 0.0
-    assert moved.correction == 0.3
+    assert (plain.correction, moved.correction) == (0.0, 0.3)
     assert moved.nats == pytest.approx(VALUES.mean() + 0.3)
     assert moved.stderr == pytest.approx(math.hypot(stats.sem(VALUES), 0.05))
     assert moved.ci == pytest.approx(stats.norm.interval(0.95, moved.nats, moved.stderr))
@@ -151,21 +130,10 @@ def test_intervals_of_mutual_information_stop_at_zero(shift):
     assert found.nats == pytest.approx(VALUES.mean() + shift)  # the estimate itself is left
 
 
-def test_other_quantities_keep_their_interval():
+def test_other_quantities_keep_their_interval_and_bits_have_one():
     found = estimate(VALUES - 0.3, METHODS["smi"])
     assert found.estimates != "mutual information"
     assert found.ci == pytest.approx(stats.norm.interval(0.95, found.nats, found.stderr))
     assert found.ci[0] < 0
-
-
-def test_the_interval_in_bits():
     found = estimate(VALUES + 1, METHODS["pc"])
     assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
-
-
-def test_the_p_value_is_passed_on():
-    found = estimate(VALUES, METHODS["pc"], null_p=0.04, shuffles=24)
-    assert "p <= 0.04 for independence, by 24 shuffles, the least" in str(found)
-    more = estimate(VALUES, METHODS["pc"], null_p=0.08, shuffles=24)
-    assert str(more).endswith(", p = 0.08 for independence, by 24 shuffles")
-    assert "independence" not in str(estimate(VALUES, METHODS["pc"]))

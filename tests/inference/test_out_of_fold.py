@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from pointdep.core.critics import ModuleCritic
 from pointdep.core.methods import METHODS
+from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import Standardizer
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference import out_of_fold as module
@@ -35,27 +38,34 @@ def test_each_row_by_the_replica_that_reports_it(key):
 
 
 def test_rows_reported_twice_and_never():
-    splits = [split_of(range(20)), split_of(range(10, 30)), split_of(range(15, 40))]
     model = model_of("pc")
+    splits = [split_of(range(20)), split_of(range(10, 30)), split_of(range(15, 40))]
     found = out_of_fold(model, X, Y, splits, seed=0)
     assert np.isnan(found.pmi[40:]).all()
     assert np.isnan(found.pseudo_values[40:]).all()
     for row, replicas in ((5, [0]), (12, [0, 1]), (17, [0, 1, 2]), (22, [1, 2]), (35, [2])):
         wanted = np.mean([log_ratio_by_hand(model, r, X[row], Y[row]) for r in replicas])
-        assert found.pmi[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-        assert found.pseudo_values[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+        for values in (found.pmi, found.pseudo_values):
+            assert values[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
 @every_method
 def test_the_values_average_to_the_inference_on_the_rows(key):
     """60 rows are one block: every row against every other."""
-    model = model_of(key, 1)
+    model, method = model_of(key, 1), METHODS[key]
     values = inference_values(model, X, Y, np.arange(60), seed=0)
     log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
-    method = METHODS[key]
-    assert values.mean() == pytest.approx(
-        method.inference(method.inverse(log_ratio)).item(), rel=1e-5
-    )
+    wanted = method.inference(method.inverse(log_ratio)).item()
+    assert values.mean() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_cells_within_a_group_do_not_count():
+    model, groups = model_of("js", 1), torch.arange(60) // 2
+    values = inference_values(model, X, Y, np.arange(60), seed=0, groups=groups)
+    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
+    apart = (groups[:, None] != groups[None, :]).double()
+    wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
+    assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
 
 
 def test_the_influence_of_each_row_by_hand(monkeypatch):
@@ -75,23 +85,12 @@ def test_the_influence_of_each_row_by_hand(monkeypatch):
         assert found[position] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
 
 
-def test_cells_within_a_group_do_not_count():
-    model = model_of("js", 1)
-    groups = torch.arange(60) // 2
-    values = inference_values(model, X, Y, np.arange(60), seed=0, groups=groups)
-    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
-    apart = (groups[:, None] != groups[None, :]).double()
-    wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
-    assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
-
-
 def test_values_at_the_floor_are_flagged():
-    splits = make_splits(60, folds=3)
-    low = model_of("drf")
-    pmi = out_of_fold(low, X, Y, splits, seed=0).pmi
-    at_floor = np.isclose(pmi, math.log(1e-4), atol=1e-3).mean()
+    low, splits = model_of("drf"), make_splits(60, folds=3)
+    found = out_of_fold(low, X, Y, splits, seed=0)
+    at_floor = np.isclose(found.pmi, math.log(1e-4), atol=1e-3).mean()
     assert at_floor > 0.01
-    (flag,) = out_of_fold(low, X, Y, splits, seed=0).flags
+    (flag,) = found.flags
     assert flag.name == "saturated"
     assert f"{at_floor:.1%}" in flag.message
     assert "method='pc'" in flag.message
@@ -109,16 +108,10 @@ def test_an_estimate_near_the_logarithm_of_the_batch_is_flagged():
 
         weight = torch.nn.Parameter(torch.zeros(()))
 
-    from pointdep.core.critics import ModuleCritic
-    from pointdep.core.ratio import RatioModel
-    from pointdep.core.transforms import Standardizer
-
     number = torch.arange(60.0)[:, None]
-    splits = make_splits(60, folds=3)
-    model = RatioModel(
-        ModuleCritic(3, Sure()), Standardizer(3, 1), Standardizer(3, 1), [METHODS["cpc"]] * 3
-    ).requires_grad_(False)
-    found = out_of_fold(model, number, number, splits, seed=0)
+    maps = Standardizer(3, 1), Standardizer(3, 1)
+    model = RatioModel(ModuleCritic(3, Sure()), *maps, [METHODS["cpc"]] * 3).requires_grad_(False)
+    found = out_of_fold(model, number, number, make_splits(60, folds=3), seed=0)
     assert np.mean(found.pseudo_values) == pytest.approx(math.log(20), abs=1e-3)
     (flag,) = found.flags
     assert flag.name == "saturated"

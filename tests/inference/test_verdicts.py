@@ -27,25 +27,18 @@ def exact(rows=600, wrong=0, columns=1):
     return -0.5 * columns * np.log(0.19) - (0.81 * own - 1.8 * x @ y.T) / 0.38
 
 
-def numbers_of_example(verdict):
-    return [float(value) for value in re.findall(r"of (\S+) should read ([^)]+)\)", verdict)[0]]
-
-
 @pytest.mark.parametrize("factor", [0.6, 1.5, 3.0])
 def test_the_example_lies_where_something_changes_and_goes_the_right_way(factor):
     found = check_matrix(factor * exact())
-    read, right = numbers_of_example(found.verdict)
+    example = re.findall(r"of (\S+) should read ([^)]+)\)", found.verdict)[0]
+    read, right = map(float, example)
     fit = found.recalibration
     line = fit.center + fit.shift + fit.slope * (read - fit.center)
     assert right == pytest.approx(line, abs=0.1)
     assert abs(right - read) > 0.3 * abs(1 - 1 / factor)
     assert right == pytest.approx(read / factor, abs=0.4)
-
-
-def test_an_example_that_would_change_nothing_is_left_out():
-    random = np.random.default_rng(0)
-    true = 0.0005 * random.normal(size=(400, 400))
-    assert "should read" not in check_matrix(true + np.eye(400) * 1e-4).verdict
+    true = 0.0005 * np.random.default_rng(0).normal(size=(400, 400))
+    assert "should read" not in check_matrix(true + np.eye(400) * 1e-4).verdict  # for nothing
 
 
 def test_wrong_pairs_are_named_where_pairs_lie_too_far_below_zero():
@@ -66,38 +59,30 @@ def said(fault, origin, wrong_pairs=False):
     return put_into_words(fault, BALANCES, FIT, rows=500, p_value=0.001, **about)
 
 
-def test_by_default_nothing_is_known_of_where_log_r_comes_from():
-    found = check_matrix(exact() + 0.5)
+def test_what_depends_on_where_log_r_comes_from():
+    found = check_matrix(exact() + 0.5)  # of which nothing is known
     assert found.fault == "offset"
     assert "The constant of the read-out is missing or off" in found.verdict
+    assert "less dependent than those of the fit" in said("stretched", Origin("pc", given=True))
+    assert "less dependent" not in said("stretched", Origin("pc"))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_pc_is_advised_to_nobody_who_has_it(fault):
+def test_nobody_is_advised_of_what_he_has_or_has_not_trained(fault):
     assert "pc" not in said(fault, Origin("pc"))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_read_out_is_missing_only_where_a_method_has_one(method):
-    lacks = METHODS[method].reference
-    depends = said("depends_on_x", Origin(method))
-    assert ("read-out over y" in depends) == ("method='pc'" in depends) == (lacks == "row")
-    constant = said("offset", Origin(method))
-    assert ("constant of the read-out" in constant) == (lacks != "none")
-    assert "read-out over x" in said("depends_on_y", Origin())
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_who_has_trained_nothing_is_told_nothing_of_training(fault):
     for learned_by in ("closed form", "calibrated"):
         verdict = said(fault, Origin("pc", learned_by), wrong_pairs=True)
         assert not TRAINING.search(verdict.replace("critic='concat'", ""))
     assert "critic" not in said(fault, Origin("pc", "calibrated"))
 
 
-def test_of_given_rows_another_cause_is_named():
-    assert "less dependent than those of the fit" in said("stretched", Origin("pc", given=True))
-    assert "less dependent" not in said("stretched", Origin("pc"))
+@pytest.mark.parametrize("method", METHODS)
+def test_a_read_out_is_missing_only_where_a_method_has_one(method):
+    lacks = METHODS[method].reference
+    depends, constant = (said(fault, Origin(method)) for fault in ("depends_on_x", "offset"))
+    assert ("read-out over y" in depends) == ("method='pc'" in depends) == (lacks == "row")
+    assert ("constant of the read-out" in constant) == (lacks != "none")
+    assert "read-out over x" in said("depends_on_y", Origin())
 
 
 def test_the_estimators_say_where_their_log_r_comes_from():

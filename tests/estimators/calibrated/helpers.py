@@ -1,7 +1,5 @@
 """Pairs of which log r is known, and logits that lack something of it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +7,6 @@ import numpy as np
 from core.tables import Table, random_table
 
 TABLE = random_table(6, 8, seed=3, spread=1.2)
-LOSS = {None: "sigmoid", "x": "softmax_one_sided", "y": "softmax_one_sided"}
 
 
 class Drawn(NamedTuple):
@@ -28,6 +25,13 @@ def draw(rows: int, seed: int = 0, table: Table = TABLE) -> Drawn:
     x, y = np.divmod(cells, p.shape[1])
     exact = table.log_ratio.numpy()
     return Drawn(x, y, exact[x[:, None], y[None, :]], exact)
+
+
+def levels_by_hand(logits, heat: float):
+    """The levels of queries over their candidates, the last axis, at each share of the heat."""
+    shares = (1, 0.5, 0.25)
+    found = [np.log(np.mean(np.exp(t * heat * logits), -1)) / (t * heat) for t in shares]
+    return [*found, logits.mean(-1)]
 
 
 def embeddings(rows: int, dim: int = 3, correlation: float = 0.8, seed: int = 0):

@@ -1,7 +1,5 @@
 """Log r that is known exactly, out of logits that hold it but for what a loss leaves open."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -12,22 +10,13 @@ from hypothesis import strategies as st
 
 from core.tables import random_table
 from pointdep import from_embeddings, from_logits
+from pointdep.estimators import calibration
 from pointdep.estimators.calibrated_model import CalibratedCritic
-from pointdep.estimators.calibration import (
-    SHARES,
-    Cells,
-    LogitMatrix,
-    _fit_folds,
-    columns,
-    combine,
-    fit_log_ratio,
-    influence,
-    parts_of,
-)
+from pointdep.estimators.calibration import SHARES, Cells, combine, fit_log_ratio, parts_of
 from pointdep.estimators.embeddings import Embeddings
 from pointdep.inference.mutual_information import standard_error
 
-from .helpers import TABLE, draw, embeddings, gaussian_log_ratio, towers
+from .helpers import TABLE, draw, embeddings, gaussian_log_ratio, levels_by_hand, towers
 
 
 def levels(logits, used, temperature):
@@ -41,59 +30,40 @@ def rmse(found, truth):
     return float(np.sqrt(np.mean(np.square(found - truth))))
 
 
-class TestRegression:
-    @pytest.mark.parametrize("odds", [0.0, 1.5, -1.0])
-    def test_exact_probabilities_give_back_slope_and_shift(self, odds):
-        logits = 3.0 * TABLE.log_ratio.flatten() - 4.0
-        design = torch.stack([logits, torch.ones_like(logits)], 1)
-        found = fit_log_ratio(
-            design,
-            TABLE.joint.flatten(),
-            TABLE.product.flatten(),
-            odds=odds,
-            start=torch.zeros(2).double(),
-        )
+def test_exact_probabilities_give_back_slope_and_shift():
+    logits = 3.0 * TABLE.log_ratio.flatten() - 4.0
+    design = torch.stack([logits, torch.ones_like(logits)], 1)
+    cells, start = (TABLE.joint.flatten(), TABLE.product.flatten()), torch.zeros(2).double()
+    for odds in (0.0, 1.5, -1.0):
+        found = fit_log_ratio(design, *cells, odds=odds, start=start)
         assert found.numpy() == pytest.approx([1 / 3, 4 / 3], abs=1e-5)
-
-    def test_pairs_that_are_told_apart_have_no_fit(self):
-        value = torch.tensor([1.0, 2.0, 3.0, 4.0]).double()
-        design = torch.stack([value, torch.ones_like(value)], 1)
-        joint = (value > 2.5).double()
-        start = torch.zeros(2).double()
-        assert fit_log_ratio(design, joint, 1 - joint, odds=0.0, start=start) is None
+    joint = (logits > logits.median()).double()  # told apart by the logits
+    assert fit_log_ratio(design, joint, 1 - joint, odds=0.0, start=start) is None
 
 
-class TestLevels:
-    LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)))
-    USED = torch.from_numpy(np.random.default_rng(1).random((4, 9)) < 0.7)
+LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)))
+USED = torch.from_numpy(np.random.default_rng(1).random((4, 9)) < 0.7)
 
-    def test_by_hand(self):
-        found = levels(self.LOGITS, self.USED, 2.0)
-        for row, used, level in zip(self.LOGITS, self.USED, found, strict=True):
-            kept = [float(s) for s, u in zip(row, used, strict=True) if u]
-            expected = [
-                math.log(sum(math.exp(t * s) for s in kept) / len(kept)) / t for t in (2.0, 1, 0.5)
-            ]
-            assert level.numpy() == pytest.approx([*expected, sum(kept) / len(kept)])
 
-    def test_parts_make_the_whole(self):
-        parts = [parts_of(self.LOGITS[:, p], self.USED[:, p], 2.0) for p in (slice(4), slice(4, 9))]
-        assert torch.allclose(combine(parts, 2.0), levels(self.LOGITS, self.USED, 2.0))
+def test_levels_by_hand_and_in_parts():
+    found = levels(LOGITS, USED, 2.0)
+    for row, used, level in zip(LOGITS, USED, found, strict=True):
+        assert level.numpy() == pytest.approx(levels_by_hand(row[used].numpy(), 2.0))
+    parts = [parts_of(LOGITS[:, p], USED[:, p], 2.0) for p in (slice(4), slice(4, 9))]
+    assert torch.allclose(combine(parts, 2.0), found)
 
-    def test_the_true_ratio_has_level_zero(self):
-        p_y = TABLE.p_y
-        counts = (p_y / p_y.min() * 500).round().long()
-        logits = TABLE.log_ratio.repeat_interleave(counts, 1)
-        everything = torch.ones_like(logits, dtype=torch.bool)
-        assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
 
-    def test_columns_do_not_see_a_function_of_the_query(self):
-        shift = torch.arange(4.0).double()
-        level, moved = (
-            levels(part, self.USED, 0.7) for part in (self.LOGITS, self.LOGITS + shift[:, None])
-        )
-        before = columns(self.LOGITS[:, 0], level)
-        assert torch.allclose(columns(self.LOGITS[:, 0] + shift, moved), before)
+def test_the_true_ratio_has_level_zero():
+    counts = (TABLE.p_y / TABLE.p_y.min() * 500).round().long()
+    logits = TABLE.log_ratio.repeat_interleave(counts, 1)
+    everything = torch.ones_like(logits, dtype=torch.bool)
+    assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
+
+
+def test_columns_do_not_see_a_function_of_the_query():
+    moved = LOGITS + torch.arange(4.0).double()[:, None]
+    before, after = (calibration.columns(s[:, 0], levels(s, USED, 0.7)) for s in (LOGITS, moved))
+    assert torch.allclose(after, before)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +80,7 @@ def test_a_table_up_to_a_constant(loss, scale, shift):
     assert model.check().passed
 
 
+@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 @pytest.mark.parametrize("queries", ["x", "y"])
 def test_a_table_up_to_a_function_of_the_query(queries):
     drawn = draw(800)
@@ -120,13 +91,8 @@ def test_a_table_up_to_a_function_of_the_query(queries):
     rows = np.arange(40)
     assert rmse(model.pmi_matrix(rows, rows), drawn.log_ratio[:40, :40]) < 2 * NEAR
     assert model.check().passed
-
-
-@pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
-def test_a_function_of_the_query_is_noticed_by_the_check():
-    drawn = draw(800)
-    with pytest.warns(match="check_fails: .* Fails: "):
-        model = from_logits(drawn.log_ratio + 2.0 * np.cos(drawn.x)[:, None], progress=False)
+    with pytest.warns(match="check_fails: .* Fails: "):  # by a loss that does not know of it
+        model = from_logits(logits, progress=False)
     assert rmse(model.oof_pmi_, drawn.log_ratio.diagonal()) > 3 * NEAR
 
 
@@ -138,9 +104,7 @@ def test_many_nats_and_thinned_cells():
     model = from_logits((truth + function[:, None]) / 2, loss="softmax_one_sided", progress=False)
     assert rmse(model.oof_pmi_, truth.diagonal()) < 0.8 < 0.3 * function.std()
     assert model.slope_ == pytest.approx(2.0, rel=0.1)
-
-
-def test_more_nats_than_candidates_is_flagged():
+    # More nats than candidates are flagged.
     x, y = embeddings(300, dim=5, correlation=0.93)
     with pytest.warns(match="reference_too_small: .* Give more pairs"):
         from_logits(gaussian_log_ratio(x, y, 0.93), loss="softmax_one_sided", progress=False)
@@ -183,11 +147,9 @@ def test_rows_of_a_matrix_are_levelled_without_their_group(queries):
     heat, expected = float(critic.temperature), []
     for number, (slope, shift, *mix) in enumerate(critic.weights.double().numpy()):
         used = (critic.part.numpy() != number) & (groups[reference] != groups[7])
-        s = of_row[reference[used]]
-        levels = [np.log(np.mean(np.exp(t * heat * s))) / (t * heat) for t in (1, 0.5, 0.25)]
-        levels.append(s.mean())
-        rest = sum(w * (levels[0] - level) for w, level in zip(mix, levels[1:], strict=True))
-        expected.append(slope * (logits[7, 7] - levels[0]) + shift + rest)
+        first, *others = levels_by_hand(of_row[reference[used]], heat)
+        rest = sum(w * (first - level) for w, level in zip(mix, others, strict=True))
+        expected.append(slope * (logits[7, 7] - first) + shift + rest)
     assert model.pmi([7], [7])[0] == pytest.approx(np.mean(expected), abs=1e-3)
 
 
@@ -199,10 +161,8 @@ def weighted_levels(logits, used, m):
     found = []
     for row, own in zip(logits, used, strict=True):
         s, c = row[own], m[own]
-        means = [
-            torch.log((c * torch.exp(t * TEMPERATURE * s)).sum() / c.sum()) / (t * TEMPERATURE)
-            for t in SHARES
-        ]
+        heats = (t * TEMPERATURE for t in SHARES)
+        means = [torch.log((c * torch.exp(h * s)).sum() / c.sum()) / h for h in heats]
         found.append(torch.stack([*means, (c * s).sum() / c.sum()]))
     return torch.stack(found)
 
@@ -228,26 +188,9 @@ def refitted(matrix, fits, m, fresh):
         reported += float(own[~fit.rows].sum()) / len(m)
         slope, shift, *mix = weights[-1]
         first = fresh_level[:, 0]
-        of_fresh.append(
-            slope * (fresh[0] - first)
-            + shift
-            + sum(w * (first - fresh_level[:, k]) for k, w in enumerate(mix, 1))
-        )
+        rest = sum(w * (first - fresh_level[:, k]) for k, w in enumerate(mix, 1))
+        of_fresh.append(slope * (fresh[0] - first) + shift + rest)
     return torch.stack(weights).mean(0), reported, float(torch.stack(of_fresh).mean())
-
-
-def as_critic(fits, on_weights, candidates, names, levelled):
-    kept = slice(None if levelled else 0)
-    return CalibratedCritic(
-        Embeddings(1.0, normalize=False),
-        torch.stack([fit.weights for fit in fits]),
-        candidates[kept],
-        (names % FOLDS)[kept],
-        on_weights,
-        names,
-        queries="x" if levelled else None,
-        temperature=TEMPERATURE,
-    ).double()
 
 
 @pytest.mark.parametrize("levelled", [False, True])
@@ -258,20 +201,30 @@ def test_influence_is_the_derivative_of_a_weighted_refit(levelled):
         for side in towers(ROWS, seed=seed, dim=2, correlation=0.7)[:2]
     )
     names = torch.arange(ROWS) // 2
-    matrix = LogitMatrix(x @ y.T, names[:, None] != names, levelled)
-    fits = _fit_folds(matrix, names % FOLDS, FOLDS, TEMPERATURE, seed=0)
-    on_weights, on_reported = influence(matrix, fits, TEMPERATURE)
+    matrix = calibration.LogitMatrix(x @ y.T, names[:, None] != names, levelled)
+    fits = calibration._fit_folds(matrix, names % FOLDS, FOLDS, TEMPERATURE, seed=0)
+    on_weights, on_reported = calibration.influence(matrix, fits, TEMPERATURE)
     assert on_reported.sum() == pytest.approx(0.0, abs=1e-9)
-    of_fresh = as_critic(fits, on_weights, y, names, levelled).influence_on_mean(fresh_x, fresh_y)
+    kept = slice(None if levelled else 0)
+    critic = CalibratedCritic(
+        Embeddings(1.0, normalize=False),
+        torch.stack([fit.weights for fit in fits]),
+        y[kept],
+        (names % FOLDS)[kept],
+        on_weights,
+        names,
+        queries="x" if levelled else None,
+        temperature=TEMPERATURE,
+    )
+    of_fresh = critic.double().influence_on_mean(fresh_x, fresh_y)
     fresh = (fresh_x * fresh_y).sum(1), fresh_x @ y.T
     for row in (0, 17, 40):
         step = torch.zeros(ROWS).double()
         step[row] = 1e-3
         up, down = (refitted(matrix, fits, 1 + sign * step, fresh) for sign in (1, -1))
         weights, reported, other = ((a - b) / 2e-3 for a, b in zip(up, down, strict=True))
-        assert on_weights[:, row].mean(0).numpy() == pytest.approx(
-            weights.numpy(), rel=2e-2, abs=1e-4
-        )
+        ours = on_weights[:, row].mean(0).numpy()
+        assert ours == pytest.approx(weights.numpy(), rel=2e-2, abs=1e-4)
         assert float(on_reported[row]) == pytest.approx(reported, rel=2e-2, abs=1e-5)
         assert float(of_fresh[row]) == pytest.approx(other, rel=2e-2, abs=1e-5)
 
@@ -300,8 +253,7 @@ def test_the_interval_of_the_calibration_rows_holds_that_error():
 
 
 def test_logits_that_say_nothing():
-    random = np.random.default_rng(9)
-    model = from_logits(random.normal(size=(400, 400)), progress=False)
+    model = from_logits(np.random.default_rng(9).normal(size=(400, 400)), progress=False)
     low, high = model.mutual_information().ci
     assert low == pytest.approx(0.0, abs=0.01)
     assert high < 0.05

@@ -1,10 +1,9 @@
 """Data whose answer is known, and fits that ask for little."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
+from scipy.stats import multivariate_normal
 
 from pointdep import ClassicalDependency
 
@@ -13,8 +12,6 @@ TABLE = np.array([[0.2, 0.05, 0.05], [0.1, 0.1, 0.1], [0.02, 0.08, 0.3]])
 
 def gaussians(rows: int, correlations=(0.8, 0.5), *, seed: int = 0):
     """x, y: (rows, k), and their PMI by scipy's densities."""
-    from scipy.stats import multivariate_normal
-
     random = np.random.default_rng(seed)
     rho = np.asarray(correlations, dtype=float)
     x, noise = random.standard_normal((2, rows, rho.size))
@@ -39,8 +36,6 @@ def table_rows(rows: int, *, seed: int = 0):
 
 def labelled(rows: int, *, seed: int = 0):
     """Labels (rows,), values (rows, 2) around a centre per label, and their PMI."""
-    from scipy.stats import multivariate_normal
-
     random = np.random.default_rng(seed)
     names, centres, shares = np.array(["a", "b", "c"]), [(0, 0), (2, 0), (0, 2)], [0.5, 0.3, 0.2]
     codes = random.choice(3, size=rows, p=shares)

@@ -1,7 +1,5 @@
 """Rows of three variables whose conditional dependency is known exactly."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -64,19 +62,13 @@ def linear(weights: np.ndarray, dims: tuple[int, int, int]) -> Gaussian:
 CHAIN = linear(np.array([[1, 0, 0], [0.72, 0.54, 0.6], [0.8, 0.6, 0]]), (1, 1, 1))  # x -> z -> y
 CAUSE = linear(np.array([[0.8, 0.6, 0], [0.7, 0, 0.7], [1, 0, 0]]), (1, 1, 1))  # x <- z -> y
 # x - 0.6 z and y - 0.8 z are correlated with 0.7.
-PARTIAL = linear(
-    np.array([[0.6, 0.8, 0], [0.8, 0.6 * 0.7, 0.6 * np.sqrt(0.51)], [1, 0, 0]]), (1, 1, 1)
-)
+MADE_OF = np.array([[0.6, 0.8, 0], [0.8, 0.6 * 0.7, 0.6 * np.sqrt(0.51)], [1, 0, 0]])
+PARTIAL = linear(MADE_OF, (1, 1, 1))
 
 
-def wide() -> Gaussian:
-    """Dimensions 2, 2 and 3 of which each depends on each."""
-    random = np.random.default_rng(3)
-    mixed = np.eye(7) + 0.35 * random.standard_normal((7, 7))
-    return linear(mixed, (2, 2, 3))
-
-
-WIDE = wide()
+# Dimensions 2, 2 and 3 of which each depends on each.
+MIXED = np.eye(7) + 0.35 * np.random.default_rng(3).standard_normal((7, 7))
+WIDE = linear(MIXED, (2, 2, 3))
 
 
 def small(**options: Any) -> PointwiseDependency:

@@ -1,7 +1,5 @@
 """Small data and small fits; a fit asked for twice is done once."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 from typing import Any
@@ -9,15 +7,35 @@ from typing import Any
 import numpy as np
 import sklearn
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import check_estimator
 from torch import Tensor, nn
 
 from pointdep import PointwiseDependency
+from pointdep.data.sides import as_side
 from pointdep.errors import FitWarning
 
 X_DIM, Y_DIM = 2, 3
 
 FAULTY_CHECKS = {"check_positive_only_tag_during_fit"} if sklearn.__version__ == "1.7.0" else set()
 """Checks of scikit-learn that fail by a mistake of their own: it subtracts floats from integers."""
+
+
+def assert_scikit_learn_checks(estimator: BaseEstimator) -> None:
+    """All of scikit-learn's checks pass but for those that ask for something else."""
+    expected = {
+        "check_fit1d": "one-dimensional X is one column, not an error",
+        "check_n_features_in_after_fitting": "calls score(X, y=...) by name; the second array is Y",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            estimator, expected_failed_checks=expected, on_skip=None, on_fail=None
+        )
+    assert len({result["check_name"] for result in results}) > 30
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert set(failed) == FAULTY_CHECKS, failed
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(expected)
 
 
 class PairNet(nn.Module):
@@ -40,15 +58,8 @@ def encoders() -> tuple[nn.Module, nn.Module]:
     return nn.Linear(X_DIM, 4), nn.Sequential(nn.Linear(Y_DIM, 8), nn.Tanh(), nn.Linear(8, 4))
 
 
-CRITICS = {
-    "auto": lambda: "auto",
-    "concat": lambda: "concat",
-    "separable": lambda: "separable",
-    "bilinear": lambda: "bilinear",
-    "inner": lambda: "inner",
-    "module": PairNet,
-    "encoders": encoders,
-}
+OWN = {"module": PairNet, "encoders": encoders}
+CRITICS = ("auto", "concat", "separable", "bilinear", "inner", *OWN)
 
 
 def pairs(rows: int = 120, *, seed: int = 0, x_dim: int = X_DIM, y_dim: int = Y_DIM):
@@ -62,18 +73,9 @@ def pairs(rows: int = 120, *, seed: int = 0, x_dim: int = X_DIM, y_dim: int = Y_
 
 def small(**options: Any) -> PointwiseDependency:
     """A plain critic, unless another one is asked for: the default one has tests of its own."""
-    settings = {
-        "critic": "concat",
-        "hidden": (8,),
-        "embedding_dim": 4,
-        "folds": 2,
-        "max_epochs": 3,
-        "learning_rate": 1e-2,
-        "random_state": 0,
-        "device": "cpu",
-        "progress": False,
-    }
-    return PointwiseDependency(**{**settings, **options})
+    settings = {"critic": "concat", "hidden": (8,), "embedding_dim": 4, "folds": 2, "max_epochs": 3}
+    quiet = {"learning_rate": 1e-2, "random_state": 0, "device": "cpu", "progress": False}
+    return PointwiseDependency(**{**settings, **quiet, **options})
 
 
 def fit(*data: Any, groups: Any = None, **options: Any) -> PointwiseDependency:
@@ -83,11 +85,18 @@ def fit(*data: Any, groups: Any = None, **options: Any) -> PointwiseDependency:
         return small(**options).fit(*(data or pairs()), groups=groups)
 
 
+def encoded(model: PointwiseDependency, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Both sides as the networks get them."""
+    sides = ((model.encoder_x_, x, "X"), (model.encoder_y_, y, "Y"))
+    read = (e.encode(as_side(side, name, discrete=e.discrete)) for e, side, name in sides)
+    return model.model_.prepare(*map(torch.from_numpy, read))
+
+
 @cache
 def fitted(method: str = "pc", critic: str = "concat") -> PointwiseDependency:
     """A fit that nobody changes."""
     data = pairs(y_dim=X_DIM) if critic == "inner" else pairs()
-    return fit(*data, method=method, critic=CRITICS[critic]())
+    return fit(*data, method=method, critic=OWN[critic]() if critic in OWN else critic)
 
 
 def new_pairs(critic: str = "concat", rows: int = 30):

@@ -12,51 +12,41 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit
 
 from pointdep import METHODS, PointwiseDependency
-from pointdep.data.sides import as_side
 from pointdep.data.tasks import correlated_gaussians, discrete_table, make_task, table_pmi
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning
 from pointdep.inference import scoring
 from pointdep.inference.scoring import score_pairs
+from refusals import refused
 
-from .helpers import CRITICS, fit, fitted, new_pairs, pairs
+from .helpers import CRITICS, encoded, fit, fitted, new_pairs, pairs
 
 KINDS = [(method, "concat") for method in METHODS] + [
     (method, critic) for critic in CRITICS if critic != "concat" for method in ("pc", "cpc", "dv")
 ]
-every_kind = pytest.mark.parametrize(("method", "critic"), KINDS)
 
 
 def assert_same(found, wanted):
     np.testing.assert_array_less(np.abs(found - wanted), 1e-5 * (1 + np.abs(wanted)))
 
 
-@every_kind
+@pytest.mark.parametrize(("method", "critic"), KINDS)
 def test_pmi_is_a_function_of_the_pair(method, critic, monkeypatch):
     model, (x, y) = fitted(method, critic), new_pairs(critic)
     wanted = model.pmi(x, y)
-    assert wanted.shape == (30,)
-    assert wanted.dtype == np.float32
+    assert (wanted.shape, wanted.dtype) == ((30,), np.float32)
     assert np.isfinite(wanted).all()
+    rows = np.arange(30)
     order = np.random.default_rng(0).permutation(30)
-    assert_same(model.pmi(x[order], y[order]), wanted[order])
-    assert_same(model.pmi(x[::3], y[::3]), wanted[::3])
-    alone = [model.pmi(x[i : i + 1], y[i : i + 1]).item() for i in range(30)]
-    assert_same(np.array(alone), wanted)
-    repeated = np.repeat(np.arange(30), 7)
-    assert_same(model.pmi(x[repeated], y[repeated]), wanted[repeated])
+    for some in (order, rows[::3], np.repeat(rows, 7), *rows[:, None]):
+        assert_same(model.pmi(x[some], y[some]), wanted[some])
+    matrix = model.pmi_matrix(x, y[:20])
+    assert matrix.shape == (30, 20)
+    assert_same(matrix.diagonal(), wanted[:20])
+    assert_same(matrix[7], model.pmi(np.repeat(x[7:8], 20, 0), y[:20]))
+    np.testing.assert_allclose(model.pd(x, y), np.exp(wanted), rtol=1e-6)
     for budget in (1, 50, 300):
         monkeypatch.setattr(scoring, "_BUDGET", budget)
         assert_same(model.pmi(x, y), wanted)
-
-
-@every_kind
-def test_the_diagonal_of_the_matrix(method, critic):
-    model, (x, y) = fitted(method, critic), new_pairs(critic)
-    matrix = model.pmi_matrix(x, y[:20])
-    assert matrix.shape == (30, 20)
-    assert_same(matrix.diagonal(), model.pmi(x[:20], y[:20]))
-    assert_same(matrix[7], model.pmi(np.repeat(x[7:8], 20, 0), y[:20]))
-    np.testing.assert_allclose(model.pd(x, y), np.exp(model.pmi(x, y)), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +71,6 @@ def test_out_of_fold_pmi(cv, method):
     assert math.isfinite(model.mutual_information().nats)
 
 
-def test_one_fold():
-    model = fit(folds=1)
-    assert model.n_replicas_ == 1
-    assert np.isfinite(model.oof_pmi_).sum() == 24
-    assert model.mutual_information().rows == 24
-
-
 @pytest.mark.parametrize("critic", ["concat", "auto"])
 def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
     model = fitted(critic=critic)
@@ -100,31 +83,27 @@ def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
     assert found.warnings == tuple(map(str, model.flags_))
     narrow = model.mutual_information(confidence=0.5)
     assert narrow.ci[0] > found.ci[0]
-    with pytest.raises(InputError, match=r"confidence=1\.5"):
-        model.mutual_information(confidence=1.5)
+    refused(r"confidence=1\.5", model.mutual_information, confidence=1.5)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_mutual_information_of_given_rows(method):
     model, (x, y) = fitted(method), new_pairs()
     found = model.mutual_information(x, y)
-    log_ratio = torch.from_numpy(model.pmi_matrix(x, y)).double()
-    key = METHODS[method]
+    key, log_ratio = METHODS[method], torch.from_numpy(model.pmi_matrix(x, y)).double()
     wanted = key.inference(key.inverse(log_ratio)).item()
     assert found.nats == pytest.approx(wanted, rel=1e-4, abs=1e-5)
     assert found.rows == 30
-    again = np.arange(30)[::-1]
-    assert model.mutual_information(x[again], y[again]).nats == pytest.approx(found.nats, rel=1e-4)
+    again = model.mutual_information(x[::-1].copy(), y[::-1].copy())
+    assert again.nats == pytest.approx(found.nats, rel=1e-4)
 
 
 def test_score_by_hand():
     model, (x, y) = fitted(), new_pairs(rows=6)
     matrix = model.pmi_matrix(x, y).astype(float)
     # Six rows have five others each, all of which the shuffles meet.
-    joint = np.mean([math.log1p(math.exp(-matrix[i, i])) for i in range(6)])
-    product = np.mean(
-        [math.log1p(math.exp(matrix[i, j])) for i in range(6) for j in range(6) if i != j]
-    )
+    joint = np.log1p(np.exp(-matrix.diagonal())).mean()
+    product = np.log1p(np.exp(matrix))[~np.eye(6, dtype=bool)].mean()
     assert model.score(x, y) == pytest.approx(-(joint + product) / 2, rel=1e-5)
     assert model.score(x, y) == model.score(x, y)
 
@@ -143,19 +122,15 @@ def test_npmi_of_a_table():
     np.testing.assert_allclose(found, pmi / -(pmi + np.log(p_x[x] * p_y[y])), rtol=1e-4)
 
 
-def test_npmi_of_numbers():
-    model, (x, y) = fitted(), new_pairs()
+def test_npmi_of_numbers_is_bounded():
+    model, (x, y) = fit(), new_pairs()
     pmi = model.pmi(x, y)
     np.testing.assert_allclose(model.npmi(x, y), pmi / (2 * math.log(120) - pmi), rtol=1e-4)
-
-
-def test_npmi_is_bounded():
-    model = fit()
     with torch.no_grad():
         model.model_.critic.rest.layers[-1].weight *= 1e4
-    found = model.npmi(*new_pairs())
+    found = model.npmi(x, y)
     with pytest.warns(DataWarning, match="outside the data of the fit"):
-        assert np.abs(model.pmi(*new_pairs())).max() > 2 * math.log(120)
+        assert np.abs(model.pmi(x, y)).max() > 2 * math.log(120)
     assert (np.abs(found) <= 1).all()
     assert found.dtype == np.float32
 
@@ -173,19 +148,8 @@ NEW = correlated_gaussians(300, 3, 1.0, seed=1)
 @cache
 def good(critic="auto"):
     """A fit that nobody changes."""
-    return made(critic=critic)
-
-
-def made(**options):
-    settings = {"critic": "auto", "hidden": (16, 8), "max_epochs": 30, "patience": 4, "folds": 4}
-    return fit(TASK.x, TASK.y, **{**settings, **options})
-
-
-def encoded(model, x, y):
-    sides = ((model.encoder_x_, x, "X"), (model.encoder_y_, y, "Y"))
-    return model.model_.prepare(
-        *(torch.from_numpy(encoder.encode(as_side(side, name))) for encoder, side, name in sides)
-    )
+    settings = {"hidden": (16, 8), "max_epochs": 30, "patience": 4, "folds": 4}
+    return fit(TASK.x, TASK.y, critic=critic, **settings)
 
 
 class TestStandardErrors:
@@ -193,14 +157,11 @@ class TestStandardErrors:
     @pytest.mark.parametrize("folds", [2, 5])
     def test_the_jackknife_by_hand(self, critic, folds):
         model = fit(critic=critic, folds=folds)
-        new = new_pairs()
-        x, y = encoded(model, *new)
-        each = np.stack([score_pairs(model.model_.select([r]), x, y) for r in range(folds)])
-        each = each.astype(np.float64)
+        rows = encoded(model, *new_pairs())
+        each = [score_pairs(model.model_.select([r]), *rows).double() for r in range(folds)]
         # Tukey: (R - 1)/R times the sum of squares around the mean of the R leave-one-out values.
-        squares = np.square(each - each.mean(0)).sum(0)
-        wanted = np.sqrt((folds - 1) / folds * squares)
-        found = model.pmi_stderr(*new)
+        wanted = np.sqrt((folds - 1) * np.var(np.stack(each), axis=0))
+        found = model.pmi_stderr(*new_pairs())
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
         assert found.max() > 0.001
@@ -217,14 +178,13 @@ class TestStandardErrors:
         spread = np.var(np.stack(values), axis=0, ddof=1).mean()
         assert 0.4 < math.sqrt(np.mean(told) / spread) < 2.5
 
-    @pytest.mark.parametrize("ask", ["pmi", "pmi_stderr", "outside", "pmi_matrix"])
-    def test_no_rows(self, ask):
-        with pytest.raises(InputError, match=r"0 sample\(s\)"):
-            getattr(good(), ask)(NEW.x[:0], NEW.y[:0])
-
-    def test_one_fold_has_none(self):
-        with pytest.raises(InputError, match="needs at least two replicas: fit with folds=2"):
-            fit(folds=1, critic="auto").pmi_stderr(*new_pairs())
+    def test_one_fold_has_none_and_no_rows_are_refused(self):
+        model = fit(folds=1)
+        assert (model.n_replicas_, model.mutual_information().rows) == (1, 24)
+        assert np.isfinite(model.oof_pmi_).sum() == 24
+        refused("needs at least two replicas: fit with folds=2", model.pmi_stderr, *new_pairs())
+        for ask in (good().pmi, good().pmi_stderr, good().outside, good().pmi_matrix):
+            refused(r"0 sample\(s\)", ask, NEW.x[:0], NEW.y[:0])
 
 
 class TestOutside:
@@ -234,6 +194,9 @@ class TestOutside:
         assert not model.outside(TASK.x, TASK.y).any()
         assert model.outside(NEW.x, NEW.y).mean() < 0.01
         model.pmi(NEW.x, NEW.y)  # without a warning
+        task = make_task("table", 400)
+        labels = np.arange(3)  # which are never far out
+        assert not fit(task.x, task.y, critic=critic).outside(labels, labels).any()
 
     @pytest.mark.parametrize(("rows", "dim"), [(200, 3), (500, 20)])
     def test_new_rows_of_few_and_wide_data_are_inside(self, rows, dim):
@@ -247,9 +210,8 @@ class TestOutside:
     @pytest.mark.parametrize("critic", ["auto", "concat"])
     @pytest.mark.parametrize("side", ["x", "y"])
     def test_values_far_out(self, critic, side):
-        x = 30 * TASK.x if side == "x" else TASK.x
-        y = 30 * TASK.y if side == "y" else TASK.y
-        far = (np.abs(x if side == "x" else y) > 40).any(1)
+        x, y = (30 * TASK.x, TASK.y) if side == "x" else (TASK.x, 30 * TASK.y)
+        far = (np.abs(np.hstack([x, y])) > 40).any(1)
         assert far.mean() > 0.3
         found = good(critic).outside(x, y)
         assert found[far].all()
@@ -260,38 +222,26 @@ class TestOutside:
         """Each value was there, but never so low an x with so high a y: log r says so."""
         low, high = TASK.x.min(0, keepdims=True), TASK.y.max(0, keepdims=True)
         assert good().outside(low, high).all()
-        lowest = float(good().model_.seen[0])
+        lowest, highest = good().model_.seen.tolist()  # of pairs and of mismatched pairs
         with pytest.warns(DataWarning, match="1 of 1 pair"):
             assert good().pmi(low, high).item() < lowest - 1
-
-    def test_what_was_seen(self):
-        """The lowest and highest log r of pairs and of mismatched pairs."""
-        model = good()
-        low, high = model.model_.seen.tolist()
-        assert low <= model.oof_pmi_.min()
-        assert high >= model.oof_pmi_.max()
-        assert low < np.quantile(model.pmi_matrix(NEW.x[:50], NEW.y[:50]), 0.05)
-        assert math.isfinite(low)
-        assert math.isfinite(high)
-
-    def test_labels_are_never_far_out(self):
-        task = make_task("table", 400)
-        model = fit(task.x, task.y, critic="auto")
-        assert not model.outside(np.arange(3), np.arange(3)).any()
+        assert -math.inf < lowest <= good().oof_pmi_.min()
+        assert good().oof_pmi_.max() <= highest < math.inf
+        assert lowest < np.quantile(good().pmi_matrix(NEW.x[:50], NEW.y[:50]), 0.05)
 
 
 class TestCheck:
-    def test_a_good_fit_passes(self):
-        for found in (good().check(), good().check(NEW.x, NEW.y)):
-            assert found.passed
-            assert found.conclusive
-            assert found.fault == "none"
-        assert good().check().rows == 1000
-        assert good().check(NEW.x, NEW.y).rows == 300
+    def test_a_good_fit_passes_and_pairs_outside_are_mentioned(self):
+        for found, rows in ((good().check(), 1000), (good().check(NEW.x, NEW.y), 300)):
+            assert (found.passed, found.conclusive) == (True, True)
+            assert (found.fault, found.rows) == ("none", rows)
+        found = good().check(30 * NEW.x, NEW.y)
+        assert found.outside == pytest.approx(good().outside(30 * NEW.x, NEW.y).mean())
+        assert "unlike the training rows" in found.verdict
 
     @pytest.mark.parametrize("shift", [0.5, -0.5])
     def test_a_shifted_constant_is_found(self, shift):
-        model = made()
+        model = good.__wrapped__()  # a fit of its own
         model.model_.constant += shift  # log r is less by it
         for found in (model.check(), model.check(NEW.x, NEW.y)):
             assert not found.passed
@@ -300,32 +250,19 @@ class TestCheck:
 
     def test_without_arguments_the_rows_are_out_of_fold(self):
         """A network that knows its rows by heart passes on them, and not on rows left out."""
-        random = np.random.default_rng(0)
-        x, y = random.standard_normal((2, 300, 5))
+        x, y = np.random.default_rng(0).standard_normal((2, 300, 5))
         settings = {"hidden": (128,), "max_epochs": 60, "patience": 60, "stop_fraction": 0.05}
         model = fit(x, y, critic="concat", **settings)
         model.model_.critic.rest.layers[-1].weight *= 8
         assert not model.check().passed
 
-    def test_pairs_outside_are_mentioned(self):
-        found = good().check(30 * NEW.x, NEW.y)
-        assert found.outside == pytest.approx(good().outside(30 * NEW.x, NEW.y).mean())
-        assert "unlike the training rows" in found.verdict
-
-    def test_a_loaded_model_needs_rows(self, tmp_path):
-        model = good()
-        model.save(tmp_path / "model")
+    def test_neither_a_file_nor_a_pickle_carries_the_rows(self, tmp_path):
+        good().save(tmp_path / "model")
         loaded = PointwiseDependency.load(tmp_path / "model")
-        with pytest.raises(InputError, match=r"check\(\) needs the rows of the fit.*check\(X, Y\)"):
-            loaded.check()
-        assert loaded.check(NEW.x, NEW.y) == model.check(NEW.x, NEW.y)
-
-    def test_a_pickle_does_not_carry_the_rows(self):
-        copied = pickle.loads(pickle.dumps(good()))
-        assert copied.mutual_information() == good().mutual_information()
-        assert copied.check(NEW.x, NEW.y) == good().check(NEW.x, NEW.y)
-        with pytest.raises(InputError, match="needs the rows of the fit"):
-            copied.check()
+        for copied in (loaded, pickle.loads(pickle.dumps(good()))):
+            assert copied.mutual_information() == good().mutual_information()
+            assert copied.check(NEW.x, NEW.y) == good().check(NEW.x, NEW.y)
+            refused(r"check\(\) needs the rows of the fit.*\(X, Y\)", copied.check)
         assert good().check().rows == 1000  # the one that was copied has them still
 
     def test_groups_are_the_independent_draws(self):

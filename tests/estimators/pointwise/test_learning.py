@@ -33,18 +33,15 @@ def test_the_cells_of_a_table(method):
 
 @pytest.mark.parametrize("method", MI_TOLERANCE)
 def test_gaussians(method):
-    x, y = GAUSSIANS.x, GAUSSIANS.y
-    model = fit(x, y, method=method, hidden=(32,), max_epochs=25)
-    error = model.mutual_information().nats - GAUSSIANS.pmi.mean()
-    assert abs(error) < MI_TOLERANCE[method]
+    model = fit(GAUSSIANS.x, GAUSSIANS.y, method=method, hidden=(32,), max_epochs=25)
+    assert abs(model.mutual_information().nats - GAUSSIANS.pmi.mean()) < MI_TOLERANCE[method]
     correlation = np.corrcoef(model.oof_pmi_, GAUSSIANS.pmi)[0, 1]
     assert correlation > (0.95 if method in METHODS else 0.6)
 
 
 def test_squared_loss_mutual_information():
     """1/2 E_J[r] - 1/2 of the table, which the method `smi` says it estimates."""
-    ratio = np.exp(table_pmi(TABLE))
-    exact = 0.5 * (TABLE * ratio).sum() - 0.5
+    exact = 0.5 * (TABLE * np.exp(table_pmi(TABLE))).sum() - 0.5
     model = fit(TASK.x, TASK.y, method="smi", hidden=(16,), max_epochs=40)
     found = model.mutual_information()
     assert found.nats == pytest.approx(exact, abs=0.08)
@@ -71,10 +68,9 @@ def test_drf_sits_on_its_floor_and_says_so():
         model.fit(task.x, task.y)
     share = np.isclose(model.oof_pmi_, FLOOR, atol=1e-3).mean()
     assert share > 0.01
-    said = [str(w.message) for w in caught if "saturated" in str(w.message)]
-    assert len(said) == 1
-    assert f"{share:.1%} of the out-of-fold pairs" in said[0]
-    assert said[0] in model.mutual_information().warnings
+    (said,) = (str(w.message) for w in caught if "saturated" in str(w.message))
+    assert f"{share:.1%} of the out-of-fold pairs" in said
+    assert said in model.mutual_information().warnings
 
 
 @pytest.mark.parametrize("link", [link for link in LINKS if link != "score"])
@@ -95,15 +91,11 @@ X, Y = (side.astype(np.float64) for side in pairs())
 @pytest.mark.parametrize("side", ["x", "y"])
 def test_affine_maps(scale, shift, side):
     """The columns are scaled anyway, so the fit is the same up to rounding."""
-    x = scale * X + shift if side == "x" else X
-    y = scale * Y + shift if side == "y" else Y
+    x, y = (scale * X + shift, Y) if side == "x" else (X, scale * Y + shift)
     model = fit(x, y)
     np.testing.assert_allclose(model.oof_pmi_, fitted().oof_pmi_, atol=2e-3)
     np.testing.assert_allclose(model.pmi(x, y), fitted().pmi(X, Y), atol=2e-3)
-
-
-def test_an_exponential_changes_it():
-    """So that the test above could fail: this map is invertible but not affine."""
+    # So that this could fail: another map is invertible but not affine.
     assert np.abs(fit(np.exp(X), Y).oof_pmi_ - fitted().oof_pmi_).max() > 0.05
 
 
@@ -116,8 +108,7 @@ def test_groups_keep_copies_out_of_the_report():
     x, y = random.standard_normal((2, 40, 6))
     number = random.permutation(np.arange(160) % 40)
     settings = {"hidden": (64,), "max_epochs": 30, "patience": 30, "critic": "separable"}
-    leaking = fit(x[number], y[number], **settings)
-    honest = fit(x[number], y[number], groups=number, **settings)
+    leaking, honest = (fit(x[number], y[number], groups=g, **settings) for g in (None, number))
     assert leaking.oof_pmi_.mean() > 1.0
     assert honest.oof_pmi_.mean() < 0.1
     assert leaking.mutual_information().ci[0] > 1.0
@@ -136,11 +127,10 @@ def test_random_state(critic):
 
 
 def test_random_state_of_other_kinds():
-    state = np.random.RandomState(3)
-    first, second = (fit(X, Y, random_state=state).oof_pmi_ for _ in range(2))
+    state, again = np.random.RandomState(3), np.random.RandomState(3)
+    first, second, third = (fit(X, Y, random_state=s).oof_pmi_ for s in (state, state, again))
     assert not np.array_equal(first, second)
-    again = fit(X, Y, random_state=np.random.RandomState(3)).oof_pmi_
-    assert np.array_equal(first, again)
+    assert np.array_equal(first, third)
     assert not np.array_equal(*(fit(X, Y, random_state=None).oof_pmi_ for _ in range(2)))
 
 
