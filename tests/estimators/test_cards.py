@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimators.pointwise.helpers import small
@@ -99,6 +99,7 @@ def test_models_and_estimates_say_what_was_found(shown):
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_any_text_is_shown_as_it_is(title, name, value, note):
     reader = Reader(card(title, [(name, value)], notes=[note], table=columns([name], [[value]])))
