@@ -41,7 +41,17 @@ from pointdep.data.tasks.discrete import (
 )
 from pointdep.errors import unknown_name
 
-__all__ = ["QUICK", "TASKS", "correlated_gaussians", "discrete_table", "make_task", "table_pmi"]
+__all__ = [
+    "QUICK",
+    "TASKS",
+    "Joint",
+    "Task",
+    "TaskKind",
+    "correlated_gaussians",
+    "discrete_table",
+    "make_task",
+    "table_pmi",
+]
 
 
 @dataclass(frozen=True, eq=False)
