@@ -172,7 +172,7 @@ def test_round_trip_through_json(kind):
     ],
 )
 def test_nonsense_is_not_an_encoder(change):
-    refused("", SideEncoder.from_dict, {**fit(mixed_frame()).to_dict(), **change})
+    refused(None, SideEncoder.from_dict, {**fit(mixed_frame()).to_dict(), **change})
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_idx_round_trip_and_no_part_is_the_whole(tmp_path, shape, compress, shar
     path.write_bytes(content)
     np.testing.assert_array_equal(read_idx(path, len(shape)), values)
     path.write_bytes(content[: int(share * len(content))])
-    refused("", read_idx, path, len(shape))
+    refused(None, read_idx, path, len(shape))
 
 
 def test_nothing_found(tmp_path):

@@ -233,7 +233,7 @@ def test_options_that_are_refused():
 
 def test_searches_that_cannot_be(without_faiss):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
-    refused("", model.retrieve, x[:0], y)
+    refused(None, model.retrieve, x[:0], y)
     refused("Y has 2 features.*expecting 3 features as input$", model.retrieve, x, x)
     refused(r"X has 3 .*; did you mean queries='y'\?$", model.retrieve, y, x)
     refused(r"Y has 2 features.*; did you mean side='x'\?$", model.index, x)
