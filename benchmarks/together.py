@@ -49,7 +49,7 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
     )
     model = assembly.make_model(settings, method, len(splits), *width)
     options = made[0]._training_options(settings, FitRows(stacked))
-    trained = assembly.train_model(model, stacked, options, keep_unproven=True)
+    trained = assembly.train_model(model, stacked, options, keep_unproven=True).trained
     for number, (estimator, one, front) in enumerate(zip(made, rows, fronts, strict=True)):
         own = model.select(range(number * folds, (number + 1) * folds))
         own.x_front, own.y_front = front.x_front, front.y_front
@@ -63,5 +63,6 @@ def fit_together(pairs: Sequence[Pair], seeds: Sequence[int]) -> list[PointwiseD
         estimator.oof_pmi_, estimator.oof_values_ = held.pmi, held.pseudo_values
         estimator.flags_, estimator.history_ = held.flags, trained.history
         estimator.groups_, estimator.bias_, estimator.training_rows_ = None, held.bias, FitRows(one)
+        estimator.bound_, estimator.curve_ = held.bound, held.curve
         assert np.isfinite(held.pmi).all()
     return made

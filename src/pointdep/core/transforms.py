@@ -66,51 +66,77 @@ class Standardizer(_ReplicaMap):
 
 
 class CanonicalMap(_ReplicaMap):
-    """Per replica: canonical coordinates u of one side, its size, and u modulated by its size.
+    """Per replica: canonical coordinates u of one side, its size, and canonical features of it.
 
     (R, ..., dim) -> (R, ..., dim + 2 + extra): u = (x - mean) weight, (R, dim, dim), unused
     directions being columns of zeros; two measures of size, q, the centred mean square of u, and t,
     the log-mean of exp(x^2/2), which grows like the logarithm of the norm of heavy-tailed rows that
-    were brought to normal scores x; and canonical coordinates of the features [u, q, t, q u], by
-    `modulated`, (R, 2 dim + 2, extra).
+    were brought to normal scores x; and canonical coordinates of the features [u, q, t, q u, w], by
+    `modulated`, (R, 2 dim + 2 + waves, extra). This class has no waves; see `WaveMap`.
     """
 
-    def __init__(self, replicas: int, dim: int, extra: int = 4) -> None:
+    extra, waves = 4, 0
+
+    def __init__(self, replicas: int, dim: int) -> None:
         super().__init__()
+        features, waves, extra = 2 * dim + 2 + self.waves, self.waves, self.extra
         self.mean: Tensor = nn.Buffer(torch.zeros(replicas, dim))
         self.weight: Tensor = nn.Buffer(torch.eye(dim).repeat(replicas, 1, 1))
-        self.feature_mean: Tensor = nn.Buffer(torch.zeros(replicas, 2 * dim + 2))
-        self.modulated: Tensor = nn.Buffer(torch.zeros(replicas, 2 * dim + 2, extra))
+        self.feature_mean: Tensor = nn.Buffer(torch.zeros(replicas, features))
+        self.modulated: Tensor = nn.Buffer(torch.zeros(replicas, features, extra))
+        if waves:
+            self.frequencies: Tensor = nn.Buffer(torch.zeros(replicas, dim, waves))
+            self.phases: Tensor = nn.Buffer(torch.zeros(replicas, 1, waves))
 
-    @staticmethod
-    def out_dim(dim: int, extra: int = 4) -> int:
+    @classmethod
+    def out_dim(cls, dim: int) -> int:
         """Columns that `dim` columns become."""
-        return dim + 2 + extra
+        return dim + 2 + cls.extra
 
     def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (dim,), weight: (dim, at most dim)."""
         fill(self.mean[replica], mean)
         fill(self.weight[replica], weight)
 
+    def set_waves(self, replica: int, frequencies: Tensor, phases: Tensor) -> None:
+        """frequencies: (dim, any), phases: (any,): the leading ones are kept."""
+        fill(self.frequencies[replica], frequencies[:, : self.waves])
+        fill(self.phases[replica], phases[None, : self.waves])
+
     def set_modulated(self, replica: int, mean: Tensor, weight: Tensor) -> None:
-        """mean: (2 dim + 2,), weight: (2 dim + 2, any): the leading columns are kept."""
+        """mean: (features,), weight: (features, any): the leading columns are kept."""
         fill(self.feature_mean[replica], mean)
         fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
 
     def features(self, x: Tensor) -> Tensor:
-        """[u, q, t, q u] of x: (R, n, dim) -> (R, n, 2 dim + 2)."""
+        """[u, q, t, q u, w] of x: (R, n, dim) -> (R, n, 2 dim + 2 + waves)."""
         u = torch.bmm(x - self.mean.unsqueeze(1), self.weight)
         size = (u.square().mean(-1, keepdim=True) - 1.0) * (u.shape[-1] / 2.0) ** 0.5
         size = 3.0 * torch.tanh(size / 3.0)
         tail = torch.logsumexp(0.5 * x.square().clamp(max=2 * _FAR), -1, keepdim=True)
         tail = tail - math.log(x.shape[-1]) - 1.0
-        return torch.cat([u, size, tail, size * u], -1)
+        found = [u, size, tail, size * u]
+        if self.waves:
+            angle = torch.baddbmm(self.phases, torch.special.ndtr(x), self.frequencies)
+            found.append(torch.cos(math.pi * angle))
+        return torch.cat(found, -1)
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.features(x.reshape(x.shape[0], -1, x.shape[-1]))
         extra = torch.bmm(features - self.feature_mean.unsqueeze(1), self.modulated)
         found = torch.cat([features[..., : x.shape[-1] + 2], extra], -1)
         return found.view(*x.shape[:-1], -1)
+
+
+class WaveMap(CanonicalMap):
+    """A `CanonicalMap` with waves of the ranks p = ndtr(x), each in (0, 1), among its features.
+
+    w = cos(pi (p . frequencies + phase)), (R, dim, waves) and (R, 1, waves), sees what oscillates,
+    what has edges, what only spreads, and products of columns, because
+    cos a cos b = (cos(a + b) + cos(a - b)) / 2.
+    """
+
+    extra, waves = 8, 24
 
 
 def fill(place: Tensor, values: Tensor) -> None:

@@ -24,6 +24,7 @@ from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form,
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
+from pointdep.fitting.splits import Split
 from pointdep.fitting.state import Checkpoint
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
@@ -138,6 +139,18 @@ def batch_shape(
     return batch, block
 
 
+@dataclass(frozen=True)
+class TrainedModel:
+    """What `train_model` gives.
+
+    curve: models that were fitted on a share of the rows, with their splits, smallest share first.
+    """
+
+    model: RatioModel
+    trained: Trained
+    curve: tuple[tuple[RatioModel, Sequence[Split]], ...] = ()
+
+
 def train_model(
     model: RatioModel,
     rows: PairedRows,
@@ -149,16 +162,20 @@ def train_model(
     canonical: Sequence[Canonical] | None = None,
     batches: Batches | None = None,
     processes: Processes = ALONE,
-) -> Trained:
+    curve: Sequence[Sequence[Split]] = (),
+) -> TrainedModel:
     """Draw the initial weights, fit the standardisers on training rows only, and train.
 
     keep_unproven: keep the default critic's network even where it does not help beyond chance.
     canonical, batches: each replica's coordinates, and where training rows come from, where `rows`
     are a sample of the data. processes: that train together; all have the same model in the end.
+    curve: splits of further replicas, which the model has after those of `rows`, for each point of
+    a learning curve. They train in the same run and change nothing about the others.
     """
     device = rows.x.device
+    own = len(rows.splits)
+    rows = replace(rows, splits=[*rows.splits, *(split for part in curve for split in part)])
     model.critic.reset(replica_generators(options.seed, model.replicas))
-    has_closed_form = model.critic.has_closed_form
     if not model.critic.ranked:  # normal scores are left as they are
         for replica, split in enumerate(rows.splits):
             train = torch.from_numpy(split.train).to(device)
@@ -170,7 +187,7 @@ def train_model(
                 numeric = torch.from_numpy(encoder.numeric_mask)
                 standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
-    if has_closed_form:
+    if model.critic.has_closed_form:
         fit_closed_form(model, rows, canonical)
     processes.align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
@@ -184,20 +201,33 @@ def train_model(
             checkpoint=checkpoint,
             batches=batches,
             processes=processes,
+            reported=own,
         ).run()
     model.eval()
     model.requires_grad_(False)
-    if model.critic.is_mixture:
-        fit_mixture(model, rows)
-    judged = has_closed_form and model.methods[0].reference == "none"
-    if judged and not keep_unproven:
-        drop_unproven_network(model, rows)
-    processes.align_(model.state_dict().values())
-    if judged and model.critic.silent and len(trained.history) >= options.patience:
+    parts, first = [], 0
+    for splits in (rows.splits[:own], *(part for part in curve if part)):
+        replicas = range(first, first + len(splits))
+        one = model if len(splits) == model.replicas else model.select(replicas)
+        _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
+        processes.align_(one.state_dict().values())
+        parts.append((one, splits))
+        first += len(splits)
+    model = parts[0][0]
+    if model.answered == "closed form alone" and len(trained.history) >= options.patience:
         # More epochs would have improved what is not used. After fewer nobody knows its use.
         flags = tuple(flag for flag in trained.flags if flag.name != "still_improving")
         trained = replace(trained, flags=flags)
-    return trained
+    return TrainedModel(model, trained, tuple(parts[1:]))
+
+
+def _weigh_parts(model: RatioModel, rows: PairedRows, *, keep_unproven: bool) -> None:
+    """How much of the closed form and of the network the stopping rows bear out."""
+    if model.critic.is_mixture:
+        fit_mixture(model, rows)
+    judged = model.critic.has_closed_form and model.methods[0].reference == "none"
+    if judged and not keep_unproven:
+        drop_unproven_network(model, rows)
 
 
 def open_checkpoint(path: str | Path, identity: str, settings: dict[str, Any]) -> Checkpoint:

@@ -40,7 +40,7 @@ from pointdep.fitting.fold_plan import FoldPlan, make_plan
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.sharing import Sharing
-from pointdep.fitting.splits import Split, make_splits
+from pointdep.fitting.splits import Split, curve_splits, make_splits
 from pointdep.fitting.streamed_batches import StreamedBatches
 from pointdep.fitting.streamed_rows import StreamedRows, StreamedSide
 from pointdep.inference.out_of_fold import Kept, OutOfFold, out_of_fold, streamed_out_of_fold
@@ -169,13 +169,17 @@ class FitRows:
         del model, options, progress
         return {}
 
-    def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
-        """PMI of every row, by replicas that did not train on it."""
+    def curve_splits(self, least: int) -> list[list[Split]]:
+        """Splits of the models of a learning curve; least: rows that each must train on."""
+        rows = self.paired
+        return curve_splits(rows.splits, groups=rows.codes, seed=rows.seed, least=least)
+
+    def out_of_fold(self, model: RatioModel, progress: Progress, smaller: Any = ()) -> OutOfFold:
+        """PMI of every row, by replicas that did not train on it; smaller: of a learning curve."""
         del progress  # seconds
         rows = self.paired
-        return self.processes.first(
-            lambda: out_of_fold(model, *rows.parts[:3], seed=rows.seed, groups=rows.groups)
-        )
+        how: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups, "smaller": smaller}
+        return self.processes.first(lambda: out_of_fold(model, *rows.parts[:3], **how))
 
     def kept(self) -> FitRows:
         """The same after the fit: for one process, without memory of a device."""
@@ -259,7 +263,13 @@ class StreamedFitRows(FitRows):
             sharing=Sharing(self.processes, model.critic) if self.processes.several else None,
         )
 
-    def out_of_fold(self, model: RatioModel, progress: Progress) -> OutOfFold:
+    def curve_splits(self, least: int) -> list[list[Split]]:
+        """None: rows that are streamed are many, and each model reads them all."""
+        del least
+        return []
+
+    def out_of_fold(self, model: RatioModel, progress: Progress, smaller: Any = ()) -> OutOfFold:
+        del smaller  # there is no curve
         rows = self.paired
         return streamed_out_of_fold(
             model, self.mapped, self.plan, rows.parts, seed=rows.seed, progress=progress

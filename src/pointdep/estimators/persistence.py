@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.critics import CRITICS
+from pointdep.core.critics.auto import EarlyResidualCritic, ResidualCritic
 from pointdep.core.methods import METHODS, get_method
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
@@ -20,6 +21,8 @@ from pointdep.errors import Flag, InputError, ModelFileError
 from pointdep.estimators import assembly
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
+from pointdep.inference.learning_curve import LearningCurve
+from pointdep.inference.mutual_information import HeldOutBound
 
 
 def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -31,6 +34,8 @@ def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "flags": [[f.name, list(f.replicas), f.message] for f in estimator.flags_],
         "bias": asdict(estimator.bias_),
         "jackknife": estimator.jackknife_,
+        "bound": None if estimator.bound_ is None else asdict(estimator.bound_),
+        "curve": None if estimator.curve_ is None else estimator.curve_.to_dict(),
     }
     arrays = {"oof_pmi": estimator.oof_pmi_, "oof_values": estimator.oof_values_}
     if estimator.groups_ is not None:
@@ -46,6 +51,11 @@ def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor
     made.n_rows_ = int(about["rows"])
     made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
     made.bias_, made.jackknife_ = FittingBias(**about["bias"]), float(about["jackknife"])
+    bound, curve = about.get("bound"), about.get("curve")  # early models have neither
+    made.bound_ = None if bound is None else HeldOutBound(**bound)
+    made.curve_ = (
+        None if curve is None else LearningCurve(**{k: tuple(v) for k, v in curve.items()})
+    )
     made.oof_pmi_, made.oof_values_ = tensors["oof_pmi"].numpy(), tensors["oof_values"].numpy()
     made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
 
@@ -97,9 +107,11 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
     settings = replace(made._critic_settings(made.n_rows_, 0), hidden=made.hidden_, wide=wide)
+    state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
+    if settings.kind is ResidualCritic and "x_map.frequencies" not in state:
+        settings = replace(settings, critic=EarlyResidualCritic)
     widths = made.encoder_x_.dim, made.encoder_y_.dim
     model = assembly.make_model(settings, method, replicas, *widths)
-    state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     if "reference" in state:
         model.reference = torch.zeros_like(state["reference"])
     try:

@@ -190,9 +190,8 @@ class RowBatches(Batches):
         self._orders: dict[int, tuple[int, Rows]] = {}
 
     def steps(self, minimum: int) -> int:
-        """A pass over the average replica's rows, and at least `minimum`."""
-        passes = [len(r) / self.batch_size for r in self.rows]
-        return max(minimum, round(sum(passes) / len(passes)))
+        """A pass over the rows of the replica that has most, and at least `minimum`."""
+        return max(minimum, round(max(len(r) for r in self.rows) / self.batch_size))
 
     def indices(self, first: int, steps: int, replicas: Sequence[int]) -> Tensor:
         """Row numbers (steps, A, batch_size) of steps first, first + 1, ..."""

@@ -14,6 +14,7 @@ from pointdep.core import objectives
 from pointdep.core.linear import Canonical, canonical_correlations
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
+from pointdep.core.waves import find_waves
 from pointdep.fitting.batches import Cells, SplitRows
 from pointdep.fitting.splits import Rows
 
@@ -141,13 +142,16 @@ def _fit_modulated(
     sides: tuple[Tensor, Tensor],
     groups: Tensor | None,
 ) -> None:
-    """Coordinates of the features [u, q, t, q u] that are correlated across the sides.
+    """Coordinates of the features [u, q, t, q u, w] that are correlated across the sides.
 
     They show the network what turns or grows with the size of the other coordinates, which it finds
     late or never when there are many of them. sides: the replica's training rows.
     """
     if max(side.shape[1] for side in sides) > _WIDEST:
         return
+    if x_map.waves:
+        for side_map, waves in zip((x_map, y_map), find_waves(*sides, x_map.waves), strict=True):
+            side_map.set_waves(replica, *waves)
     a, b = (
         side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()
         for side_map, side in zip((x_map, y_map), sides, strict=True)

@@ -48,11 +48,14 @@ class Engine:
         checkpoint: Checkpoint | None = None,
         batches: Batches | None = None,
         processes: Processes = ALONE,
+        reported: int | None = None,
     ) -> None:
         """batches: where training rows come from, if not from the training parts of the splits.
 
         processes: that train together, each with the same arguments; given batches are its share.
+        reported: how many replicas, the first ones, the flags and the history are about.
         """
+        self.reported = model.replicas if reported is None else reported
         self.full, self.options, self.progress = model, options, progress
         self.checkpoint, self.processes = checkpoint, processes
         train = [split.train for split in rows.splits]
@@ -101,7 +104,14 @@ class Engine:
         for row, kept in zip(buffers, state.best_buffers, strict=True):
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
-        return Trained(tuple(self._flags(state)), state.history, state.best_epoch)
+        history = [
+            {name: values[: self.reported] for name, values in entry.items()}
+            for entry in state.history
+        ]
+        # Replicas of a learning curve may train on after the others.
+        while history and all(value is None for value in history[-1]["stop"]):
+            history.pop()
+        return Trained(tuple(self._flags(state)), history, state.best_epoch[: self.reported])
 
     def _agreed(self, values: list[float]) -> list[float]:
         """Those of the first process: what is decided by them is decided alike in all."""
@@ -145,7 +155,7 @@ class Engine:
             self._saved = time.monotonic()
 
     def _require_finite(self, state: TrainingState) -> None:
-        finite = state.best_value.isfinite().tolist()
+        finite = state.best_value[: self.reported].isfinite().tolist()
         if not all(finite):
             key = self.full.methods[finite.index(False)].key
             raise DivergedError(
@@ -157,13 +167,16 @@ class Engine:
     def _flags(self, state: TrainingState) -> list[Flag]:
         ended = [
             r
-            for r, bad in enumerate(state.bad)
+            for r, bad in enumerate(state.bad[: self.reported])
             if bad < self.options.patience and r not in state.diverged
         ]
         improving = [r for r in ended if state.best_epoch[r] == state.epoch]
         limit = f"raise max_epochs (now {self.options.max_epochs})"
         found = {
-            "diverged": (sorted(state.diverged), "try method='pc' or a smaller learning_rate"),
+            "diverged": (
+                sorted(r for r in state.diverged if r < self.reported),
+                "try method='pc' or a smaller learning_rate",
+            ),
             "not_converged": ([r for r in ended if r not in improving], limit),
             "still_improving": (improving, limit),
         }

@@ -52,6 +52,46 @@ def make_splits(
     ]
 
 
+CURVE_SHARES = (0.25, 0.5)
+"""Shares of the rows from which the earlier points of a learning curve are fitted."""
+
+_CURVE_SPLITS = 2  # replicas per share: with fewer, one unlucky draw bends the curve
+_CURVE_ROWS = 40  # to train on, below which there is no point
+
+
+def curve_splits(
+    splits: Sequence[Split], *, groups: NDArray[Any] | None, seed: int, least: int
+) -> list[list[Split]]:
+    """Per share of `CURVE_SHARES` the splits of replicas that see that share of the rows.
+
+    Each takes its share of the training and of the stopping rows of one of the given splits, and
+    reports all other rows. Empty where a replica would train on fewer rows than a batch, `least`,
+    or than tell anything.
+    """
+    found = []
+    for share in CURVE_SHARES:
+        parts = []
+        for number, split in enumerate(splits[:_CURVE_SPLITS]):
+            random = np.random.default_rng([seed, number, round(100 * share), 9])
+            train, stop = (_part(rows, share, groups, random) for rows in (split.train, split.stop))
+            seen = np.concatenate([split.train, split.stop])
+            left = np.setdiff1d(seen, np.concatenate([train, stop]))
+            parts.append(Split(train, stop, np.union1d(split.report, left)))
+        enough = min(len(part.train) for part in parts) >= max(least, _CURVE_ROWS)
+        found.append(parts if enough and min(len(part.stop) for part in parts) > 1 else [])
+    return found
+
+
+def _part(
+    rows: Rows, share: float, groups: NDArray[Any] | None, random: np.random.Generator
+) -> Rows:
+    """A share of the rows, sorted, or of their groups, of which two at least."""
+    codes = rows if groups is None else groups[rows]
+    distinct = np.unique(codes)
+    kept = random.permutation(distinct)[: max(2, round(share * len(distinct)))]
+    return rows[np.isin(codes, kept)]
+
+
 def require_fraction(stop_fraction: float) -> None:
     """Refuse a share of stopping rows that is none."""
     if not isinstance(stop_fraction, numbers.Real) or not 0.0 < stop_fraction < 0.9:

@@ -13,6 +13,7 @@ from torch import Tensor
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.closed_form import closed_form_only
 from pointdep.fitting.splits import Split
+from pointdep.inference.learning_curve import LearningCurve
 from pointdep.inference.scoring import score_pairs, score_replicas
 
 # A ratio with k free parameters reads k/2n too low on other rows and, to first order, k/2n too high
@@ -43,6 +44,9 @@ class FittingBias:
     resolution: float = 0.0
     proven: bool = True
     gain: float | None = None
+    rise: float | None = None
+    earlier: float | None = None
+    rise_stderr: float | None = None
 
     @property
     def learned(self) -> float:
@@ -75,6 +79,7 @@ def fitting_bias(
     proven: bool,
     groups: Tensor | None = None,
     draws: int | None = None,
+    curve: LearningCurve | None = None,
 ) -> FittingBias:
     """Of a cross-fitted model of the pairs x: (n, dx), y: (n, dy).
 
@@ -94,12 +99,14 @@ def fitting_bias(
     resolution = math.sqrt(x.shape[1] * y.shape[1] / 2) / draws
     if model.critic.silent:
         resolution = math.hypot(resolution, _UNPROVEN / draws)
+    rises = () if curve is None else (curve.rise[0], curve.earlier, curve.rise[1])
     own, other = means(model, x, y, splits)
     if not model.critic.has_closed_form:
-        return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other)
+        return FittingBias(0.0, max(own - other, 0.0), resolution, proven, other, *rises)
     own_closed, other_closed = means(closed_form_only(model), x, y, splits)
     closed, gain = own_closed - other_closed, other - other_closed
-    return FittingBias(max(closed, 0.0), max(own - other - closed, 0.0), resolution, gain=gain)
+    network = max(own - other - closed, 0.0)
+    return FittingBias(max(closed, 0.0), network, resolution, True, gain, *rises)
 
 
 def _means(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> tuple[float, float]:

@@ -15,8 +15,25 @@ from torch import Tensor
 from pointdep.core.methods import Method
 from pointdep.display.html_repr import card
 from pointdep.errors import InputError
+from pointdep.inference.learning_curve import LearningCurve
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeldOutBound:
+    """A number that the mutual information exceeds on average, whatever the model: nats, stderr.
+
+    rows: that were set against each other; it never exceeds their logarithm.
+    """
+
+    nats: float
+    stderr: float
+    rows: int
+
+    def at(self, confidence: float) -> float:
+        """The lower limit that holds with this confidence, at least zero."""
+        return max(0.0, self.nats - NormalDist().inv_cdf(confidence) * self.stderr)
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,9 @@ class MIEstimate:
     joins the error of that mean with the doubt about the correction; `ci` is the normal interval at
     `confidence`, cut at zero. `null_p` is the p-value of independence, from `shuffles` shuffled
     copies of the data, where they were asked for. `warnings` are the reasons to trust it less.
+    `lower` is what can be claimed without trusting the model: a one-sided limit at `confidence`,
+    from rows that the model did not see; no upper limit holds for every distribution. `curve` is
+    how the mean over unseen rows has grown with the rows, where that was fitted.
     """
 
     nats: float
@@ -40,6 +60,8 @@ class MIEstimate:
     correction: float = 0.0
     null_p: float | None = None
     shuffles: int = 0
+    lower: float | None = None
+    curve: LearningCurve | None = None
 
     @property
     def bits(self) -> float:
@@ -53,7 +75,8 @@ class MIEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
-        lists = {"ci": list(self.ci), "warnings": list(self.warnings)}
+        lists: dict[str, Any] = {"ci": list(self.ci), "warnings": list(self.warnings)}
+        lists["curve"] = None if self.curve is None else self.curve.to_dict()
         return asdict(self) | {"bits": self.bits} | lists
 
     def __str__(self) -> str:
@@ -163,7 +186,8 @@ class RowValues:
 
     values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
     added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
-    digests: of X and Y, to recognise the rows of a fit by, or None.
+    digests: of X and Y, to recognise the rows of a fit by, or None. bound, curve: of the estimate,
+    where they are known.
     """
 
     values: Array
@@ -171,12 +195,16 @@ class RowValues:
     correction: float = 0.0
     doubt: float = 0.0
     digests: tuple[str, str] | None = None
+    bound: HeldOutBound | None = None
+    curve: LearningCurve | None = None
 
     def estimate(self, method: Any, **options: Any) -> MIEstimate:
         """Their mean, as `estimate` has it, which takes the options."""
         known = ~np.isnan(self.values)
         groups = None if self.groups is None else self.groups[known]
-        about = {"correction": self.correction, "doubt": self.doubt, **options}
+        about = {"correction": self.correction, "doubt": self.doubt, "curve": self.curve, **options}
+        if self.bound is not None:
+            about["lower"] = self.bound.at(options.get("confidence", 0.95))
         return estimate(self.values[known], method, groups=groups, **about)
 
 

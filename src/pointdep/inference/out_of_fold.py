@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +13,31 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pointdep.core.methods import Method
+from pointdep.core.methods import Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import MEANINGS, Flag, InputError
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
-from pointdep.fitting.splits import Rows, Split
+from pointdep.fitting.splits import CURVE_SHARES, Rows, Split
 from pointdep.fitting.streamed_rows import Prepared, StreamedRows
 from pointdep.inference.bias import FittingBias, fitting_bias
-from pointdep.inference.mutual_information import Array, MIEstimate, pseudo_values, standard_error
+from pointdep.inference.learning_curve import LearningCurve, learning_curve
+from pointdep.inference.mutual_information import (
+    Array,
+    HeldOutBound,
+    MIEstimate,
+    pseudo_values,
+    standard_error,
+)
 from pointdep.inference.scoring import score_blocks, score_pairs
 
 _BLOCK = 128
 _BLOCK_BOUNDED = 256  # for a method that cannot exceed the logarithm of this
 _SEEN_ROWS, _SEEN_BLOCK = 2048, 32
 _CHECK_BLOCK, _CHECK_ROWS = 128, 50_000
+_BOUND_ROWS, _BLOCK_LARGE = 4096, 1024
+_NEAR_LOG = 2.0  # nats below the ceiling of a bound where it starts to give way
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
@@ -42,7 +52,8 @@ Kept = tuple[Tensor, Tensor, Sequence[Split], Tensor | None]
 class OutOfFold:
     """pmi and the pseudo-values of the MI, (n,), NaN for rows that no replica reports; flags.
 
-    bias: of the mean of pmi. lowest, highest: log r of pairs and mismatched pairs.
+    bias: of the mean of pmi. lowest, highest: log r of pairs and mismatched pairs. bound: below
+    the mutual information; curve: None where none was fitted.
     """
 
     pmi: NDArray[np.float32]
@@ -51,6 +62,8 @@ class OutOfFold:
     bias: FittingBias
     lowest: float
     highest: float
+    bound: HeldOutBound | None = None
+    curve: LearningCurve | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +116,12 @@ def out_of_fold(
     *,
     seed: int,
     groups: Tensor | None = None,
+    smaller: Sequence[tuple[RatioModel, Sequence[Split]]] = (),
 ) -> OutOfFold:
-    """Score each replica's report rows with that replica; a row reported twice gets the mean."""
+    """Score each replica's report rows with that replica; a row reported twice gets the mean.
+
+    smaller: models of each of the last `CURVE_SHARES` of the rows, for a learning curve.
+    """
     sums, counts = np.zeros((2, len(x))), np.zeros(len(x))
     limited, ranges = 0, []
     for replica, split in enumerate(splits):
@@ -128,6 +145,8 @@ def out_of_fold(
         at_limit=limited / counts.sum(),
         codes=None if groups is None else groups.cpu().numpy(),
         together=max(len(split.report) for split in splits),
+        seed=seed,
+        smaller=smaller,
     )
 
 
@@ -140,26 +159,37 @@ def _concluded(
     at_limit: float,
     codes: NDArray[np.int64] | None,
     together: int,
+    seed: int,
     draws: int | None = None,
+    smaller: Sequence[tuple[RatioModel, Sequence[Split]]] = (),
 ) -> OutOfFold:
     """Flags and bias of PMI and pseudo-values of all rows, whose groups are `codes`.
 
     ranges: of log r; at_limit: share of pairs there; together: rows set against each other;
-    draws: of `fitting_bias`.
+    draws: of `fitting_bias`; smaller: of `out_of_fold`.
     """
     method, (_, values) = model.methods[0], answers
     known = ~np.isnan(values)
     seen = values if known.all() else values[known]
     flags = limit_flags(method, at_limit, float(seen.mean()), together)
-    bias = FittingBias()
+    bias, bound, curve = FittingBias(), None, None
+    x, y, splits, groups = kept
     if method.is_mean_of_pmi:
         own = None if codes is None else codes[known]
-        proven = float(seen.mean()) > _PROOF * standard_error(seen, own)
-        x, y, splits, groups = kept
-        bias = fitting_bias(model, x, y, splits, proven=proven, groups=groups, draws=draws)
+        error = standard_error(seen, own)
+        if smaller:
+            shares = CURVE_SHARES[-len(smaller) :]
+            curve = learning_curve(smaller, x, y, values, shares=shares, stderr=error, codes=codes)
+        proven = float(seen.mean()) > _PROOF * error
+        bias = fitting_bias(
+            model, x, y, splits, proven=proven, groups=groups, draws=draws, curve=curve
+        )
+    if method.estimates == "mutual information":
+        parts = [(model.select([r]), split.report) for r, split in enumerate(splits)]
+        bound = held_out_bound(parts, x, y, seed=seed, groups=groups)
     flags += few_flags(seen.astype(np.float32))
     lowest, highest = zip(*ranges, strict=True)
-    return OutOfFold(*answers, tuple(flags), bias, min(lowest), max(highest))
+    return OutOfFold(*answers, tuple(flags), bias, min(lowest), max(highest), bound, curve)
 
 
 def seen_range(
@@ -183,9 +213,14 @@ def inference_values(
     seed: int,
     groups: Tensor | None = None,
     log_ratio: Tensor | None = None,
+    method: Method | None = None,
+    block: int | None = None,
 ) -> Array:
-    """The method's inference on these rows as pseudo-values, (len(rows),), in their order."""
-    method = model.methods[0]
+    """The method's inference on these rows as pseudo-values, (len(rows),), in their order.
+
+    method: if not that of the model; block: rows set against each other, if not the method's.
+    """
+    method = method or model.methods[0]
     if not method.uses_product:
         if log_ratio is None:
             index = torch.from_numpy(rows)
@@ -194,7 +229,12 @@ def inference_values(
         ones = torch.ones_like(column)
         return pseudo_values(method, column, ones, 0 * ones, torch.arange(len(column))[:, None])
     cells, index_array = held_out_cells(
-        x, y, [rows], block=inference_block(method, len(rows)), seed=seed, groups=groups
+        x,
+        y,
+        [rows],
+        block=block or inference_block(method, len(rows)),
+        seed=seed,
+        groups=groups,
     )
     blocks = score_blocks(model, cells.x[0], cells.y[0])
     valid = torch.from_numpy(index_array[0] >= 0)
@@ -206,6 +246,44 @@ def inference_values(
     values = pseudo_values(method, log_ratio, joint, product, columns.clamp(min=0)[valid])
     position = {row: k for k, row in enumerate(index_array[0][index_array[0] >= 0].tolist())}
     return values[[position[row] for row in rows.tolist()]]
+
+
+def held_out_bound(
+    parts: Sequence[tuple[RatioModel, Rows]],
+    x: Tensor,
+    y: Tensor,
+    *,
+    seed: int,
+    groups: Tensor | None = None,
+) -> HeldOutBound | None:
+    """The bound of InfoNCE on rows that the models did not see; None of fewer than two.
+
+    For K independent pairs and any function s, E[s_ii - log mean_j exp s_ij] <= MI: the scores are
+    normalised on the very rows they are tested on, so that no fault of the model lets it exceed the
+    truth on average. Its error includes that of the normaliser (the infinitesimal jackknife).
+    """
+    share = min(1.0, _BOUND_ROWS / sum(len(rows) for _, rows in parts))
+    method, random = get_method("cpc"), np.random.default_rng([seed, 10])
+    chosen = [(m, random.permutation(r)[: max(2, math.ceil(share * len(r)))]) for m, r in parts]
+    shortest = min(len(rows) for _, rows in chosen)
+    if shortest < 2:
+        return None
+    block = min(_BLOCK, shortest)
+    how: dict[str, Any] = {"seed": seed, "groups": groups, "method": method}
+
+    def values_of(block: int) -> Array:
+        found = [inference_values(m, x, y, rows, block=block, **how) for m, rows in chosen]
+        return np.concatenate(found)
+
+    values = values_of(block)
+    longest = max(len(rows) for _, rows in chosen)
+    if float(values.mean()) > math.log(block) - _NEAR_LOG and longest > block:
+        block = min(_BLOCK_LARGE, longest)  # costs more, and the smaller one is near its ceiling
+        values = values_of(block)
+    codes = None
+    if groups is not None:
+        codes = groups.cpu().numpy()[np.concatenate([rows for _, rows in chosen])]
+    return HeldOutBound(float(values.mean()), standard_error(values, codes), block)
 
 
 def inference_block(method: Method, rows: int) -> int:
@@ -302,6 +380,7 @@ def streamed_out_of_fold(
             at_limit=sum(part.limited for part in scored) / int((~np.isnan(pmi)).sum()),
             codes=plan.codes,
             together=rows.pairs.chunk_rows(),
+            seed=seed,
             draws=rows.rows if plan.codes is None else int(plan.codes.max()) + 1,
         )
 

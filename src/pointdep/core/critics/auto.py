@@ -12,7 +12,7 @@ from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.linear import Canonical, gaussian_terms
-from pointdep.core.transforms import CanonicalMap, fill
+from pointdep.core.transforms import CanonicalMap, WaveMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
@@ -51,7 +51,7 @@ class ResidualCritic(_ClosedFormCritic):
     canonical correlations (R, k), which are given and not trained.
     """
 
-    side_map = CanonicalMap
+    side_map: type[CanonicalMap] = WaveMap
     informed = True
 
     def __init__(
@@ -64,7 +64,7 @@ class ResidualCritic(_ClosedFormCritic):
         activation: str = "silu",
     ) -> None:
         super().__init__(replicas, x_dim, y_dim)
-        widths = [CanonicalMap.out_dim(dim) for dim in (x_dim, y_dim)]
+        widths = [self.side_map.out_dim(dim) for dim in (x_dim, y_dim)]
         self.net = ConcatCritic(replicas, *widths, hidden=hidden, activation=activation)
         self.net.x_half, self.net.y_half = (
             SideNet(replicas, width, hidden[0], sum(widths), activation) for width in widths
@@ -122,6 +122,12 @@ class ResidualCritic(_ClosedFormCritic):
     def _coordinates(self, rows: Tensor, side: str) -> Tensor:
         del side  # a `CanonicalMap` has been there
         return rows[..., : self.correlations.shape[1]]
+
+
+class EarlyResidualCritic(ResidualCritic):
+    """The `ResidualCritic` of models that were saved before it knew waves."""
+
+    side_map = CanonicalMap
 
 
 class TowersCritic(_ClosedFormCritic):

@@ -1,0 +1,98 @@
+"""Which waves of the ranks are worth showing to a network: those the other side answers to."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Set on the tuning half of the further tasks (benchmarks/further.py), where more waves of a column,
+# or products of more columns, cost chance finds without adding to what is seen.
+_SINGLES, _ALL_SINGLES = 16, 64  # frequencies of a column, and of all columns together
+_MOST_PAIRED, _MOST_TRIPLED = 25, 6  # columns a side whose pairs and triples are looked at
+_MOST_WAVES = 400
+_ROWS = 4_000  # enough to tell a correlation of 0.1 from chance among so many
+_MARGIN = 6.0  # above the square that the largest of so many chance correlations reaches
+_LEAST_VARIANCE = 0.2  # of what is left of a wave beyond those already chosen
+
+
+@torch.no_grad()
+def find_waves(
+    x: Tensor, y: Tensor, most: int
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Frequencies (dim, k) and phases (k,) of x's and of y's waves, k <= most, best first.
+
+    x: (n, dx), y: (n, dy), paired rows as normal scores of ranks. A wave is chosen if it is
+    correlated with some wave or column of the other side beyond what chance gives among so many,
+    and each adds to the columns themselves and to those chosen before it.
+    """
+    if len(x) > _ROWS:  # rows are in no order that matters, but ordered files are
+        some = torch.linspace(0, len(x) - 1, _ROWS, device=x.device).round().long()
+        x, y = x[some], y[some]
+    sides = [side.cpu() for side in (x, y)]
+    waves = [_dictionary(side) for side in sides]
+    shown = [_standard(wave_values(side, *wave)) for side, wave in zip(sides, waves, strict=True)]
+    both = [torch.cat([_standard(side), own], 1) for side, own in zip(sides, shown, strict=True)]
+    found = []
+    for side, other in ((0, 1), (1, 0)):
+        chosen = _pursue(shown[side], sides[side], both[other], most)
+        found.append((waves[side][0][:, chosen], waves[side][1][chosen]))
+    return found[0], found[1]
+
+
+def wave_values(x: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
+    """cos(pi (p . frequencies + phases)) of the ranks p = ndtr(x): (n, dim) -> (n, k)."""
+    return torch.cos(math.pi * (torch.special.ndtr(x) @ frequencies + phases))
+
+
+def _dictionary(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The waves to choose from: of single columns, of pairs and of triples of them."""
+    dim = x.shape[1]
+    varied = [c for c in range(dim) if len(torch.unique(x[:, c])) > 2]  # two values are one step
+    rows: list[dict[int, int]] = []
+    if varied:
+        highest = max(2, min(_SINGLES, _ALL_SINGLES // len(varied)))
+        rows += [{c: k} for k in range(1, highest + 1) for c in varied]
+    for size, limit in ((2, _MOST_PAIRED), (3, _MOST_TRIPLED)):
+        if size <= len(varied) <= limit:
+            steps = (1, 2) if size == 2 and len(varied) <= _MOST_TRIPLED else (1,)
+            for ks in product(steps, *[(*steps, *(-k for k in steps))] * (size - 1)):
+                rows += [dict(zip(cs, ks, strict=True)) for cs in combinations(varied, size)]
+    rows = rows[: _MOST_WAVES // 2]
+    frequencies = np.zeros((dim, len(rows)), np.float32)
+    for number, row in enumerate(rows):
+        for column, k in row.items():
+            frequencies[column, number] = k
+    both = torch.from_numpy(frequencies).repeat(1, 2)
+    return both, torch.tensor([0.0, -0.5]).repeat_interleave(len(rows))
+
+
+def _standard(values: Tensor) -> Tensor:
+    centred = values - values.mean(0)
+    return centred / centred.square().mean(0).sqrt().clamp(min=1e-6)
+
+
+def _pursue(waves: Tensor, columns: Tensor, other: Tensor, most: int) -> Tensor:
+    """Orthogonal matching pursuit: numbers of the chosen waves (n, F), best first."""
+    n = len(waves)
+    basis, _ = torch.linalg.qr(_standard(columns))
+    left = waves - basis @ (basis.T @ waves)
+    bar = 2.0 * math.log(max(1, waves.shape[1] * other.shape[1])) + _MARGIN
+    cross = left.T @ other / n
+    chosen: list[int] = []
+    while len(chosen) < min(most, waves.shape[1]):
+        variance = left.square().mean(0)
+        score = cross.square().amax(1) / variance.clamp(min=_LEAST_VARIANCE) * n
+        score[variance < _LEAST_VARIANCE] = 0.0
+        best = int(score.argmax())
+        if float(score[best]) < bar:
+            break
+        chosen.append(best)
+        direction = left[:, best] / left[:, best].norm()
+        share = direction @ left
+        left = left - direction.unsqueeze(1) * share
+        cross = cross - torch.outer(share, direction @ other) / n
+    return torch.tensor(chosen, dtype=torch.long)
