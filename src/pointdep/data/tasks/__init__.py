@@ -69,7 +69,7 @@ def make_task(name: str, rows: int, seed: int = 0) -> Task:
     from pointdep.data.tasks.further import FURTHER
 
     if name not in FURTHER:
-        raise unknown_name("task", name, TASKS)
+        raise unknown_name("task", name, (*TASKS, *FURTHER))
     return FURTHER[name].joint().draw(name, rows, seed)
 
 

@@ -396,7 +396,9 @@ def class_columns(classes: int, shift: float) -> Joint:
         x = random.normal(size=(rows, classes)) + shift * np.eye(classes)[y]
         return x, y, log_ratio(x, y)
 
-    (z, weights), g = _NORMAL, np.arange(-40.0, 20.0, 0.05)
+    # From where exp(-u A) is one to where it is zero: log A is within seven deviations of x.
+    (z, weights), reach = _NORMAL, shift * (shift + 7)
+    g = np.arange(-40.0 - reach, 20.0 + reach, 0.05)
     own, other = (
         np.exp(-np.exp(g[:, None] + shift * z + added)) @ weights for added in (shift**2, 0.0)
     )
