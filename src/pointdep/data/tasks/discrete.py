@@ -146,7 +146,8 @@ def _exact(table: npt.ArrayLike) -> tuple[Array, Array, float]:
     with np.errstate(divide="ignore"):
         pmi = np.log(ratio)
     possible = joint > 0
-    return joint, pmi, float((joint[possible] * pmi[possible]).sum())
+    # Rounding must not leave independence a little below zero.
+    return joint, pmi, max(float((joint[possible] * pmi[possible]).sum()), 0.0)
 
 
 # Mixtures: the PMI is exact, and the MI by quadrature to 1e-9 or in closed form.
