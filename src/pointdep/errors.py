@@ -106,6 +106,7 @@ MEANINGS = {
     "wide_interval": "the interval is wide: the rows are too few to say how dependent x and y are",
     "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "duplicated_rows": "rows occur more than once and stand on both sides of the splits",
+    "alarm": "a nearest-neighbour estimate lies clearly above: read this as a lower limit",
     "determined": "part of y is determined by x: the mutual information has no finite value",
     "collapsed": "the representations are all but constant: they tell no pair from another",
     "reference_too_small": "the stored reference of the read-out is too small for the values found",

@@ -52,7 +52,8 @@ def flags_as_json(flags: Sequence[Flag]) -> list[dict[str, str]]:
 def check_as_json(check: RatioCheck, plot: Path | None) -> dict[str, Any]:
     """What a check found, and where its figure is."""
     names = "passed", "conclusive", "fault", "verdict", "p_value", "rows", "at_limit", "outside"
-    return {**{name: getattr(check, name) for name in names}, "plot": plot}
+    told = {name: getattr(check, name) for name in names}
+    return {**told, "missed": flags_as_json(check.missed), "plot": plot}
 
 
 def print_estimate(

@@ -38,7 +38,7 @@ from pointdep.inference import scoring
 from pointdep.inference.checks import RatioCheck, check_log_ratio
 from pointdep.inference.mutual_information import MIEstimate, RowValues
 from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
-from pointdep.inference.verdicts import Origin
+from pointdep.inference.verdicts import MISSED, Origin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,6 +274,7 @@ class PointwiseDependency(DependencyEstimator):
             level=level,
             tolerance=tolerance,
             origin=self._origin(given=X is not None or Y is not None),
+            missed=[flag for flag in self.flags_ if flag.name in MISSED],
         )
 
     def pmi(self, X: Any, Y: Any) -> Array32:

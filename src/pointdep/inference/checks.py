@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pointdep.display.html_repr import card
-from pointdep.errors import InputError
+from pointdep.errors import Flag, InputError
 from pointdep.inference import moment_tests, verdicts
 from pointdep.inference.moment_tests import Balance, Blocks, Recalibration, ReliabilityBin
 from pointdep.inference.verdicts import BalanceResult, Origin
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 50
 _CARRIERS = 30  # rows that must carry a balance for its error to be believed
+_IN_BIN = 8  # the same of a bin, whose offset is one of counts: fewer do
 _QUANTILES = (0.02, 0.1, 0.35, 0.75)  # of log r among the joint pairs: where the steps stand
 _ENDS = (0.05, 0.95)  # of the same: where the verdict takes its example
 _FAR, _EXCESS = -3.0, 10.0  # nats; times as many pairs below as mismatched ones would be
@@ -40,7 +41,9 @@ class RatioCheck:
     it in words. `balances` are the single tests, whose offsets say in nats how far log r is too
     high; `recalibration` what would mend it (None where nothing can be fitted); `reliability` the
     curve that `plot` draws. `at_limit` and `outside` are the shares of pairs at a limit of the
-    read-out and unlike any that were trained on.
+    read-out and unlike any that were trained on. `missed` are the flags of the fit that say that
+    the model missed some of the dependence. The test itself cannot see that, so `passed` does not
+    depend on them.
     """
 
     passed: bool
@@ -56,6 +59,7 @@ class RatioCheck:
     outside: float = 0.0
     level: float = 0.05
     tolerance: float = 0.05
+    missed: tuple[Flag, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
@@ -64,6 +68,7 @@ class RatioCheck:
             "balances": [asdict(one) for one in self.balances],
             "recalibration": None if fit is None else fit.to_dict(),
             "reliability": [point.to_dict() for point in self.reliability],
+            "missed": [{"name": flag.name, "message": flag.message} for flag in self.missed],
         }
 
     def __str__(self) -> str:
@@ -96,15 +101,16 @@ def check_log_ratio(
     level: float = 0.05,
     tolerance: float = 0.05,
     origin: Origin | None = None,
+    missed: Sequence[Flag] = (),
 ) -> RatioCheck:
     """Test log_ratio: (G, b, b), blocks of held-out rows set against each other.
 
     joint and product: (G, b, b) weights of the cells as samples of p(x,y) and of p(x)p(y), zero
     where a cell is neither. groups: (G, b), equal where rows are not independent draws (rows of a
     group, or one row in several blocks). The test errs with probability `level` or less on the
-    true log r; offsets up to about twice `tolerance` nats are not held against an estimate.
-    at_limit, outside: shares of pairs, which the verdict mentions. origin: where log_ratio comes
-    from, so that the advice fits.
+    true log r; offsets up to about twice `tolerance` nats are tolerated. at_limit, outside: shares
+    of pairs, which the verdict mentions. origin: where log_ratio comes from, so that the advice
+    fits. missed: flags of the fit, named in `verdicts.MISSED`, which the verdict joins.
     """
     for name, value, top in (("level", level, 1.0), ("tolerance", tolerance, math.inf)):
         if not isinstance(value, int | float) or not 0.0 < value < top:
@@ -116,12 +122,9 @@ def check_log_ratio(
     fit = None
     if middle is not None:
         fit = moment_tests.recalibrate(blocks, middle.threshold, middle.offset)
-    p_value = combined_p_value(balances, tolerance)
-    if fit is not None:
-        # Are differences of log r too small? Where log r hardly varies the steps of the balances
-        # see the same pairs and cannot tell.
-        above = (fit.slope - 1.0 - _SLOPE_LET_PASS) / max(fit.slope_stderr, 1e-12)
-        p_value = min(1.0, 2.0 * min(p_value, 1.0 - NormalDist().cdf(above)))
+    curve = moment_tests.reliability_balances(blocks) if enough else []
+    bins = [balance for _, balance in curve if balances and balance.rows >= _IN_BIN]
+    p_value = joined_p_value(balances, bins, fit, tolerance)
     results = tuple(_result(balance, tolerance) for balance in balances)
     passed = bool(balances) and p_value >= level
     fault = "none" if balances else "cannot_tell"
@@ -135,13 +138,15 @@ def check_log_ratio(
     many_far_below = ((values < _FAR) & (share > _EXCESS * values.exp()))[1:].any()
     verdict = verdicts.put_into_words(
         fault,
-        results,
+        (*results, *(_result(balance, tolerance) for balance in bins)),
         fit,
         ends=(low, high),
         wrong_pairs=bool(many_far_below),
         origin=origin or Origin(),
         rows=blocks.units,
         p_value=p_value,
+        tolerance=tolerance,
+        missed=[flag.name for flag in missed],
     )
     return RatioCheck(
         passed=passed,
@@ -151,13 +156,34 @@ def check_log_ratio(
         fault=fault,
         balances=results,
         recalibration=fit,
-        reliability=moment_tests.reliability_curve(blocks) if enough else (),
+        reliability=tuple(point for point, _ in curve),
         rows=blocks.units,
         at_limit=float(at_limit),
         outside=float(outside),
         level=float(level),
         tolerance=float(tolerance),
+        missed=tuple(missed),
     )
+
+
+def joined_p_value(
+    balances: Sequence[Balance], bins: Sequence[Balance], fit: Recalibration | None, tolerance: float
+) -> float:
+    """Of three tests, the smallest p-value, raised for having looked at several (Sidak)."""
+    if not balances:
+        return 1.0
+    tests = [combined_p_value(balances, tolerance)]
+    if bins:
+        # Soft steps average over wide ranges of log r, where a fault one way may cancel one the
+        # other way. The bins of the reliability curve are narrow. Their covariance is that of
+        # counts, known well from few rows, so it needs no correction.
+        tests.append(combined_p_value(bins, tolerance, few=False))
+    if fit is not None:
+        # Are differences of log r too small? Where log r hardly varies the steps of the balances
+        # see the same pairs and cannot tell.
+        above = (fit.slope - 1.0 - _SLOPE_LET_PASS) / max(fit.slope_stderr, 1e-12)
+        tests.append(1.0 - NormalDist().cdf(above))
+    return -math.expm1(len(tests) * math.log1p(-min(*tests, 1.0 - 1e-16)))
 
 
 def find_balances(blocks: Blocks) -> list[Balance]:
@@ -172,21 +198,21 @@ def find_balances(blocks: Blocks) -> list[Balance]:
     return steps + [balance for balance in sides if balance and balance.rows >= _CARRIERS]
 
 
-def combined_p_value(balances: Sequence[Balance], tolerance: float) -> float:
+def combined_p_value(
+    balances: Sequence[Balance], tolerance: float, *, few: bool = True
+) -> float:
     """That all balances hold: a Wald test with the covariance of their influences.
 
     The tolerance enters as a variance of its own, which also keeps steps that look at the same
-    pairs (as they do on few outcomes) from being told apart by rounding.
+    pairs (as they do on few outcomes) from being told apart by rounding. few: the covariance is
+    estimated from as few draws as carry a balance.
     """
-    if not balances:
-        return 1.0
     influence = np.stack([balance.influence for balance in balances])
     offsets = np.array([balance.offset for balance in balances])
     covariance = influence @ influence.T + tolerance**2 * np.eye(len(balances))
     statistic = float(offsets @ np.linalg.solve(covariance, offsets))
-    # The covariance is that of few draws where few rows carry a balance: Hotelling's correction.
     rows = min(balance.rows for balance in balances)
-    shrink = max(0.0, 1 - len(balances) / rows)
+    shrink = max(0.0, 1 - len(balances) / rows) if few else 1.0  # Hotelling's correction
     half = torch.tensor([len(balances) / 2, shrink * statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))
 

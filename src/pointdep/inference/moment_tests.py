@@ -318,6 +318,11 @@ class ReliabilityBin:
 
 def reliability_curve(blocks: Blocks) -> tuple[ReliabilityBin, ...]:
     """Bins of equal width in log r over the range where joint and product pairs both occur."""
+    return tuple(point for point, _ in reliability_balances(blocks))
+
+
+def reliability_balances(blocks: Blocks) -> list[tuple[ReliabilityBin, Balance]]:
+    """The same, each with its balance of h = 1 inside the bin: log( E_M[r h] / E_J[h] )."""
     of_pairs, of_others = (blocks.log_ratio[mask].numpy() for mask in (blocks.pairs, blocks.others))
     curve = []
     for low, high in itertools.pairwise(_edges(of_pairs, of_others).tolist()):
@@ -328,12 +333,31 @@ def reliability_curve(blocks: Blocks) -> tuple[ReliabilityBin, ...]:
         joint, of_joint = blocks.of_joint(inside.double()[blocks.pairs])
         product, of_product = blocks.of_product(inside.double())
         # The distance to the lower edge is small, where exp of log r itself may be out of range.
-        ratio = (blocks.log_ratio[inside] - low).exp()
-        predicted = low + math.log(blocks.product[inside].dot(ratio).item() / product)
+        ratio = torch.where(inside, (blocks.log_ratio - low).exp(), 0.0)
+        wanted, of_wanted = blocks.of_product(ratio)
+        of_joint, of_product, of_wanted = of_joint / joint, of_product / product, of_wanted / wanted
+        predicted = low + math.log(wanted / product)
         observed = math.log(joint) - math.log(product)
-        stderr = float(np.sqrt(np.square(of_joint / joint - of_product / product).sum()))
-        curve.append(ReliabilityBin(low, high, predicted, observed, stderr, *counts))
-    return tuple(curve)
+        stderr = float(np.sqrt(np.square(of_joint - of_product).sum()))
+        point = ReliabilityBin(low, high, predicted, observed, stderr, *counts)
+        spreads = [float(np.square(part).sum()) for part in (of_joint, of_wanted)]
+        offset = _as_of_counts(predicted - observed, spreads[0] / max(sum(spreads), 1e-300))
+        rows = min(*counts, 1 / max(*spreads, 1e-300))
+        curve.append((point, Balance("bin", predicted, offset, of_wanted - of_joint, rows)))
+    return curve
+
+
+def _as_of_counts(offset: float, joint_share: float) -> float:
+    """The logarithm of two counts' ratio, made as symmetric as a normal variable.
+
+    The square root of a Poisson count's deviance, 2 (e^d - 1 - d) per count, is close to normal
+    from few counts on, unlike its logarithm. joint_share: how much of the variance comes from the
+    joint pairs; the rest comes from the product pairs, of which too many raise the offset.
+    """
+    few_joint, few_product = (
+        math.copysign(math.sqrt(2.0 * max(0.0, math.expm1(d) - d)), d) for d in (offset, -offset)
+    )
+    return joint_share * few_joint - (1.0 - joint_share) * few_product
 
 
 def _edges(joint: Array, product: Array) -> Array:

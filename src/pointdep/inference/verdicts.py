@@ -108,6 +108,15 @@ class BalanceResult:
     rows: float
 
 
+# Flags of a fit that tell of dependence which the model missed. A ratio that is right as far as it
+# goes, r' = E[r | what the model sees], holds every balance, so that the test cannot tell.
+MISSED = {
+    "rises_with_rows": "more rows would find more",
+    "alarm": "a nearest-neighbour estimate lies clearly above the model's",
+}
+_LOWER = "read the mutual information as a lower limit"
+
+
 def name_fault(balances: Sequence[BalanceResult], fit: Recalibration | None) -> str:
     """The simplest account of a rejected log r: one of `FAULTS`."""
     sides = {one.name: one for one in balances if one.name != "all"}
@@ -133,23 +142,45 @@ def put_into_words(
     origin: Origin,
     rows: int,
     p_value: float,
+    tolerance: float = 0.05,
+    missed: Sequence[str] = (),
 ) -> str:
     """A few sentences: whether log r passes; if not, what is wrong, how large, what to do.
 
     ends: log r of a low and of a high pair. wrong_pairs: many more pairs lie far below zero than
-    log r allows. origin: where log r comes from.
+    log r allows. origin: where log r comes from. missed: keys of `MISSED`.
     """
-    if fault == "cannot_tell":
-        return (
-            f"Cannot tell: the {rows} held-out rows leave too few pairs of either kind where joint "
-            "and product pairs overlap. Give more rows."
-        )
+    reasons = " and ".join(MISSED[name] for name in missed)
     if fault == "none":
         size = ""
         if fit is not None:
             size = f", offset {-fit.shift:.2f} +- {fit.shift_stderr:.2f} nats"
             size += f", slope {fit.slope:.2f} +- {fit.slope_stderr:.2f}"
-        return f"Passes: {rows} held-out rows show no fault in log r (p = {p_value:.2g}{size})."
+        found = f"{rows} held-out rows show no fault above {2 * tolerance:g} nats in log r"
+        found += f" (p = {p_value:.2g}{size})."
+        if reasons:
+            return f"Passes as far as it can see, but {reasons}: {_LOWER}. The {found}"
+        return f"Passes: {found} It cannot see dependence that the model missed."
+    words = _fault_in_words(fault, balances, fit, ends, wrong_pairs, origin, rows)
+    return f"{words} Also, {reasons}: {_LOWER}." if reasons else words
+
+
+def _fault_in_words(
+    fault: str,
+    balances: Sequence[BalanceResult],
+    fit: Recalibration | None,
+    ends: tuple[float, float],
+    wrong_pairs: bool,
+    origin: Origin,
+    rows: int,
+) -> str:
+    """Of a log r that does not pass."""
+    if fault == "cannot_tell":
+        return (
+            f"Cannot tell: among the {rows} held-out rows, too few shuffled pairs look like real "
+            "ones, or real ones like shuffled ones. That is no sign of a fault: with many nats of "
+            "mutual information it takes more rows to tell."
+        )
     if fault.startswith("depends_on"):
         side = fault[-1]
         found = next(one for one in balances if one.name == side)
@@ -157,7 +188,7 @@ def put_into_words(
         words = f"log r is off by an amount that depends on {side}, {size}."
         return f"Fails: {words} {_advice('depends', origin, side)}"
     if fault == "uneven":
-        worst = max(balances, key=lambda one: abs(one.offset))
+        worst = min(balances, key=lambda one: (one.p_value, -abs(one.offset)))
         way = "high" if worst.offset > 0 else "low"
         words = (
             f"log r is off in a way that no constant or factor mends, most around log r = "

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+import torch
 
-from pointdep.errors import InputError
+from pointdep.errors import MEANINGS, Flag, InputError
 from pointdep.estimators.classical.prepared import Array, Codes, Side
-from pointdep.fitting.progress import Progress
+from pointdep.fitting.data_flags import duplicate_flags
+from pointdep.fitting.progress import Progress, Silent
+from pointdep.inference.mutual_information import MIEstimate, decimals, standard_error
 
 _NOISE = 1e-10  # breaks ties among columns of variance 1
 _MOST_TIES = 0.5
@@ -150,3 +154,56 @@ def _without_ties(values: Array, name: str, seed: int) -> Array:
 def _spread(side: Side) -> Array:
     """(n, d) coordinates of a side, any two labels of which lie far apart."""
     return side.values if side.codes is None else _FAR * side.codes[:, None].astype(np.float64)
+
+
+# An alarm: nearest neighbours find dependence of any shape among few columns, if too little of it
+# where it is strong. An estimate clearly below theirs has missed some.
+
+_ALARM_COLUMNS, _ALARM_ROWS, _FEWEST_ROWS = 3, 5000, 100
+_ALARM_K = 5
+_CLEAR = 2.5  # standard errors of the difference
+_LEAST, _LEAST_SHARE = 0.05, 0.05  # nats, and of the upper end of the interval
+
+
+def ksg_alarm(x: Array, y: Array, estimate: MIEstimate, seed: int) -> Flag | None:
+    """The flag of an estimate that lies clearly below KSG's, or None.
+
+    x: (n, dx) and y: (n, dy), the rows of the estimate, columns of numbers; None is also the answer
+    for over three columns on a side, for under 100 rows, and for rows that occur in copies, which
+    KSG takes for dependence. Of many rows a random 5,000 are used. Columns are replaced by their
+    ranks, which leaves MI as it is, and ties are broken at random, which never raises it.
+    """
+    sides = [np.asarray(side, dtype=np.float64).reshape(len(side), -1) for side in (x, y)]
+    rows = len(sides[0])
+    if estimate.estimates != "mutual information" or rows < _FEWEST_ROWS:
+        return None
+    if max(side.shape[1] for side in sides) > _ALARM_COLUMNS:
+        return None
+    random = np.random.default_rng([seed, 11])
+    chosen = np.sort(random.permutation(rows)[:_ALARM_ROWS])
+    sides = [side[chosen] for side in sides]
+    if duplicate_flags(torch.from_numpy(sides[0]), torch.from_numpy(sides[1])):
+        return None
+    ranks = [_ranks(side, random) for side in sides]
+    values = _neighbours(ranks[0], ranks[1], _ALARM_K, Silent())
+    nats, stderr = float(values.mean()), standard_error(values, None)
+    top = estimate.ci[1]
+    if nats <= top + max(_LEAST, _LEAST_SHARE * top):
+        return None
+    if nats - estimate.nats <= _CLEAR * math.hypot(stderr, estimate.stderr):
+        return None
+    message = (
+        f"{MEANINGS['alarm']} ({decimals(nats)} +- {decimals(stderr)} nats). Give more rows, or try "
+        "another critic"
+    )
+    return Flag("alarm", (), message)
+
+
+def _ranks(values: Array, random: np.random.Generator) -> Array:
+    """(n, d) -> (n, d) from 0 to 1, by column, ties in random order."""
+    by_chance = random.random(values.shape)
+    places = np.empty(values.shape)
+    for column in range(values.shape[1]):
+        order = np.lexsort((by_chance[:, column], values[:, column]))
+        places[order, column] = (np.arange(len(values)) + 0.5) / len(values)
+    return places
