@@ -269,3 +269,31 @@ def test_terms_make_the_log_ratio_of_all_pairs(lead):
     for r, i, j in itertools.product(range(2), range(3), range(5)):
         wanted = gaussian_log_ratio(u[r, ..., i, :], v[r, ..., j, :], correlations[r])
         torch.testing.assert_close(got[r, ..., i, j], wanted)
+
+
+@pytest.mark.parametrize(("dx", "dy", "rows"), [(1, 1, 60), (3, 4, 40), (20, 10, 80)])
+def test_excess_and_error_of_independent_samples(dx, dy, rows):
+    """Against the Gaussian MI of 400 samples; sqrt(dx dy / 2) / rows to first order."""
+    random = np.random.default_rng(0)
+    draws = (random.standard_normal((2, rows, max(dx, dy))) for _ in range(400))
+    found = [-0.5 * np.log1p(-(by_numpy(x[:, :dx], y[:, :dy]) ** 2)).sum() for x, y in draws]
+    spread = linear.wishart_stderr(dx, dy, rows)
+    assert np.mean(found) == pytest.approx(linear.wishart_excess(dx, dy, rows), abs=spread / 5)
+    assert np.std(found) == pytest.approx(spread, rel=0.15)
+    many = 10**6 * rows
+    assert linear.wishart_stderr(dx, dy, many) == pytest.approx(
+        (dx * dy / 2) ** 0.5 / many, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_group_of_copies_is_one_draw_and_one_of_other_rows_is_several(copies):
+    x, y = (torch.from_numpy(side) for side in population(300))
+    rows = torch.arange(300).repeat_interleave(copies)
+    alone = linear.gaussian_sample(x, y)
+    found = linear.gaussian_sample(x[rows], y[rows], rows)
+    assert found.draws == pytest.approx(300)
+    assert found.excess == pytest.approx(alone.excess)
+    apart = linear.gaussian_sample(x, y, torch.arange(300) % 150)
+    assert apart.draws == pytest.approx(300, rel=0.15)
+    assert linear.gaussian_sample(x[:8], y[:8]) is None  # 7 columns take 9 rows

@@ -108,6 +108,21 @@ class TestRankMap:
         for column in range(2):
             np.testing.assert_allclose(found[:, column], normal_scores(rows[:, column]), atol=2e-6)
 
+    def test_plain_values_are_standardised_and_drawn_in_like_ranks(self):
+        rows = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=(500, 3))).float()
+        rows[0, 1] = 1e5  # more than 10 standard deviations from all others
+        rank_map = RankMap(3).fit_plain(rows, torch.tensor([True, True, False]))
+        found, (mean, spread) = rank_map(rows).numpy(), (rows.mean(0), rows.std(0, correction=0))
+        np.testing.assert_allclose(found[:, 0], (rows[:, 0] - mean[0]) / spread[0], atol=2e-5)
+        np.testing.assert_array_equal(found[:, 2], rows[:, 2])
+        z = float((rows[0, 1] - mean[1]) / spread[1])
+        assert found[0, 1] == pytest.approx(10 + np.log1p(z - 10), rel=1e-4)
+        line = torch.linspace(-1e6, 1e6, 2001)[:, None].expand(-1, 3)
+        assert (rank_map(line).diff(dim=0) > 0).all()
+        assert rank_map(line)[:, :2].abs().max() < 30
+        assert not rank_map.beyond(rank_map(rows[1:]), 0.75).any()
+        assert rank_map.beyond(rank_map(rows[:1] + spread * 20), 0.75).all()
+
     def test_linear_between_kept_values_and_like_a_logarithm_past_the_ends(self):
         values, scores = np.array([0.0, 1.0, 3.0]), stats.norm.ppf([1 / 6, 3 / 6, 5 / 6])
         rank_map = fitted(values[:, None])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
+from pointdep.core.transforms import RankMap
 from pointdep.fitting import closed_form as residual
 from pointdep.fitting.batches import SplitRows, held_out_cells
 from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
@@ -158,3 +159,21 @@ def test_rows_of_one_group_are_one_draw():
     assert residual._error_of_mean(copies, torch.arange(60)) < 0.5 * plain
     assert residual._error_of_mean(gain[:1], torch.zeros(1)) == math.inf
     assert residual._error_of_mean(gain, torch.zeros(12)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("bent", "wanted"),
+    [((False, False), (True, True)), ((True, True), (False, False))],
+    ids=["Gaussian", "cubes"],
+)
+def test_values_stand_in_for_ranks_of_pairs_that_hardly_differ(bent, wanted):
+    x, y = (
+        side**3 if cube else side
+        for side, cube in zip(gaussians(1500, dim=1, rho=0.9998), bent, strict=True)
+    )
+    numeric = torch.ones(1, dtype=torch.bool)
+    ranked = [RankMap(1).fit(side, numeric)(side.float()) for side in (x, y)]
+    plain = [RankMap(1).fit_plain(side, numeric)(side.float()) for side in (x, y)]
+    splits = [split_of(900, 400, 200)]
+    found = residual.plain_sides(SplitRows(*ranked, splits), SplitRows(*plain, splits))
+    assert found == wanted

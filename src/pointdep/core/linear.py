@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -142,11 +143,11 @@ def _parts(rows: int, parts: int, groups: Tensor | None) -> tuple[Tensor, int]:
     return order[codes] % parts, draws
 
 
-def _analyse(x: Tensor, y: Tensor) -> Canonical:
+def _analyse(x: Tensor, y: Tensor, share: float = _LARGEST_SHARE) -> Canonical:
     """The textbook analysis: whiten both sides, then the singular values of their covariance."""
     means = x.mean(0), y.mean(0)
     x, y = x - means[0], y - means[1]
-    x_white, y_white = (whitening(side.T @ side / len(side), len(side)) for side in (x, y))
+    x_white, y_white = (whitening(side.T @ side / len(side), len(side), share) for side in (x, y))
     return _rotated(*means, x_white, y_white, x_white.T @ (x.T @ (y @ y_white)) / len(x))
 
 
@@ -158,19 +159,121 @@ def _rotated(
     return Canonical(x_mean, y_mean, x_white @ u, y_white @ vt.T, correlations)
 
 
-def whitening(covariance: Tensor, n: int) -> Tensor:
+def whitening(covariance: Tensor, n: int, share: float = _LARGEST_SHARE) -> Tensor:
     """(d, p): n centred rows with this covariance times it have unit covariance.
 
-    Directions without variance are left out, and with few rows all but the widest.
+    Directions without variance are left out, and with few rows all but the widest n * share.
     """
     variances, directions = torch.linalg.eigh(covariance)
     variances, directions = variances.flip(0), directions.flip(1)
     least = max(_SMALLEST_VARIANCE * float(variances[0]), _NO_VARIANCE)
-    kept = max(1, min(int((variances > least).sum()), int(n * _LARGEST_SHARE)))
+    kept = max(1, min(int((variances > least).sum()), int(n * share)))
     # A side that does not vary in these rows is mapped to zero.
     scale = torch.where(variances > _NO_VARIANCE, variances.clamp(min=_NO_VARIANCE).rsqrt(), 0.0)
     white: Tensor = directions[:, :kept] * scale[:kept]
     return white
+
+
+# The Gaussian MI of a sample: its correlations are too large by a known amount.
+
+_LARGEST_OF_SAMPLE = 1 - 1e-7  # columns have 32 bits: nothing closer to 1 can be told from it
+_PROBES = 64  # random directions, by which the effective number of draws is known within 5 % or so
+
+
+@dataclass(frozen=True)
+class GaussianSample:
+    """The textbook analysis of n rows as an estimate of their mutual information.
+
+    ranks: the dimensions in which x and y vary. draws: how many independent rows the n are worth.
+    """
+
+    found: Canonical
+    ranks: tuple[int, int]
+    draws: float
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether y is, in some direction, a linear function of x."""
+        return bool((self.found.correlations >= _LARGEST_OF_SAMPLE).any())
+
+    @property
+    def excess(self) -> float:
+        """By how much the mean of `values` over the rows of the fit is too large on average."""
+        return wishart_excess(*self.ranks, self.draws)
+
+    def coordinates(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Canonical coordinates (n, k) of x: (n, dx) and y: (m, dy), float64."""
+        found, kept = self.found, len(self.found.correlations)
+        u = (x.double() - found.x_mean) @ found.x_weight[:, :kept]
+        return u, (y.double() - found.y_mean) @ found.y_weight[:, :kept]
+
+    def values(self, x: Tensor, y: Tensor) -> Tensor:
+        """(n,) log r of pairs; over the rows of the fit, its mean is -1/2 sum log(1-rho^2)."""
+        return gaussian_log_ratio(*self.coordinates(x, y), self.found.correlations)
+
+
+@torch.no_grad()
+def gaussian_sample(x: Tensor, y: Tensor, groups: Tensor | None = None) -> GaussianSample | None:
+    """Of paired rows x: (n, dx), y: (n, dy); None where they are too few for so many columns.
+
+    groups: (n,), for rows that are not independent draws.
+    """
+    x, y = x.double(), y.double()
+    found = _analyse(x, y, 1.0)
+    ranks = found.x_weight.shape[1], found.y_weight.shape[1]
+    found = replace(found, correlations=found.correlations.clamp(max=_LARGEST_OF_SAMPLE))
+    draws = float(len(x)) if groups is None else _effective_draws(found, x, y, groups)
+    return GaussianSample(found, ranks, draws) if draws >= sum(ranks) + 2 else None
+
+
+def _effective_draws(found: Canonical, x: Tensor, y: Tensor, groups: Tensor) -> float:
+    """How many independent rows would make the sample covariance of x and y as uncertain.
+
+    Its variance grows with the squared sums over groups of the products u v of coordinates, which
+    random directions of both sides stand for here.
+    """
+    random = torch.Generator().manual_seed(0)
+    products = x.new_ones(len(x), _PROBES)
+    means, weights = (found.x_mean, found.y_mean), (found.x_weight, found.y_weight)
+    for side, mean, weight in zip((x, y), means, weights, strict=True):
+        probes = torch.randn(weight.shape[1], _PROBES, generator=random, dtype=x.dtype)
+        products *= (side - mean) @ (weight @ probes.to(x.device))
+    products -= products.mean(0)
+    codes = torch.unique(groups, return_inverse=True)[1].to(x.device)
+    sums = products.new_zeros(int(codes.max()) + 1, _PROBES).index_add(0, codes, products)
+    ratio = float(sums.square().sum() / products.square().sum().clamp(min=1e-300))
+    return len(x) / max(1.0, ratio)
+
+
+def wishart_excess(dx: int, dy: int, rows: float) -> float:
+    """By how much -1/2 sum log(1 - rho^2) of a Gaussian sample exceeds its true value, on average.
+
+    From E log det of a Wishart matrix with rows - 1 degrees of freedom; dx dy / (2 rows) to first
+    order, and exact for every correlation.
+    """
+    return 0.5 * _log_det_terms(dx, dy, rows, 0)
+
+
+def wishart_stderr(dx: int, dy: int, rows: float) -> float:
+    """The standard deviation of the same for independent sides: sqrt(dx dy / 2) / rows or more.
+
+    The error of rows that depend on each other has this part too, which the spread of log r over
+    the rows does not show.
+    """
+    # Var log det of a Wishart matrix is a sum of trigammas. Of independent sides, the log
+    # determinant of both is that of each plus the logarithm of Wilks' lambda, which does not
+    # depend on them.
+    return 0.5 * math.sqrt(_log_det_terms(dx, dy, rows, 1, -1.0))
+
+
+def _log_det_terms(dx: int, dy: int, rows: float, order: int, sign: float = 1.0) -> float:
+    """Polygamma sums of log det S_x + log det S_y - log det S, times sign."""
+
+    def log_det(dimensions: int) -> float:
+        of = (rows - torch.arange(1, dimensions + 1, dtype=torch.float64)) / 2
+        return float(torch.special.polygamma(order, of).sum())
+
+    return max(0.0, sign * (log_det(dx) + log_det(dy) - log_det(dx + dy)))
 
 
 # Canonical coordinates from running sums: what the analysis of rows needs to know of them.

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from typing import Self
 
+_NO_SPREAD = 1e-12
 _FAR = 10.0  # standard deviations beyond which values are drawn in
 KNOTS = 1024
 """Points kept of each column's map; columns with fewer distinct values keep them all."""
@@ -44,7 +45,7 @@ class Standardizer(_ReplicaMap):
         """Fit replica r on rows: (n, dim); columns where `numeric` is false stay as they are."""
         rows64 = rows.double()
         spread = rows64.std(0, correction=0)
-        usable = numeric.to(rows.device) & (spread > 1e-12)
+        usable = numeric.to(rows.device) & (spread > _NO_SPREAD)
         self.mean[replica] = torch.where(usable, rows64.mean(0), 0.0).to(self.mean.dtype)
         self.far[replica] = torch.where(usable, _FAR, torch.inf).to(self.far.dtype)
         self.scale[replica] = torch.where(usable, spread, 1.0).to(self.scale.dtype)
@@ -184,6 +185,25 @@ class RankMap(nn.Module):
             self.scores[column, :size] = normal[kept].float()
             self.count[column] = size
             self.reach[column] = column_rows.std(correction=0).clamp(min=1e-30)
+        return self
+
+    @torch.no_grad()
+    def fit_plain(self, rows: Tensor, numeric: Tensor) -> RankMap:
+        """The same, with standardised values instead of scores: straight from end to end.
+
+        Values farther than 10 standard deviations out are drawn in like those past the ends.
+        """
+        rows64 = rows.double()
+        mean, spread = rows64.mean(0), rows64.std(0, correction=0)
+        usable = numeric.to(rows.device) & (spread > _NO_SPREAD)
+        spread = torch.where(usable, spread, 1.0)
+        ends = torch.stack([rows64.amin(0), rows64.amax(0)], 1)
+        scores = ((ends - mean.unsqueeze(1)) / spread.unsqueeze(1)).clamp(-_FAR, _FAR)
+        self.values.fill_(torch.inf)
+        self.values[:, :2] = (mean.unsqueeze(1) + scores * spread.unsqueeze(1)).to(self.values)
+        self.scores[:, :2] = scores.to(self.scores)
+        self.count.copy_(torch.where(usable, 2, 0))
+        self.reach.copy_(spread)
         return self
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ closed form comes from the moments of all rows or of 1,048,576.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from pointdep.errors import Flag, InputError
 from pointdep.estimators.base import read_pairs
 from pointdep.fitting import streamed_rows
 from pointdep.fitting.batches import SplitRows, TrainingOptions
+from pointdep.fitting.closed_form import plain_sides
 from pointdep.fitting.data_flags import CopyCount, duplicate_flags, shared_column
 from pointdep.fitting.engine import is_lean
 from pointdep.fitting.fold_plan import FoldPlan, make_plan
@@ -290,14 +292,25 @@ def prepare(
     extremes: the lowest and highest values of each side, where the rows are a sample.
     """
     model.to(rows.x.device)
+    fronts, plain = (model.x_front, model.y_front), []
     for number, (front, values, encoder) in enumerate(
-        ((model.x_front, rows.x, rows.encoder_x), (model.y_front, rows.y, rows.encoder_y))
+        zip(fronts, (rows.x, rows.y), (rows.encoder_x, rows.encoder_y), strict=True)
     ):
         if isinstance(front, RankMap):
             more = values[:0] if extremes is None else extremes[number].to(values.device)
-            front.fit(torch.cat([values, more]), torch.from_numpy(encoder.numeric_mask))
+            seen, numeric = torch.cat([values, more]), torch.from_numpy(encoder.numeric_mask)
+            front.fit(seen, numeric)
+            plain.append(copy.deepcopy(front).fit_plain(seen, numeric))
     x, y = model.prepare(rows.x, rows.y)
-    return replace(rows, x=x, y=y)
+    ranked = replace(rows, x=x, y=y)
+    if not plain:
+        return ranked
+    x, y = (front(values) for front, values in zip(plain, (rows.x, rows.y), strict=True))
+    chosen = plain_sides(ranked, replace(rows, x=x, y=y))
+    for side, front, other in zip(chosen, fronts, plain, strict=True):
+        if side:
+            front.load_state_dict(other.state_dict())
+    return replace(rows, x=x if chosen[0] else ranked.x, y=y if chosen[1] else ranked.y)
 
 
 def _streamed_side(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core import objectives
-from pointdep.core.linear import Canonical, canonical_correlations
+from pointdep.core.linear import Canonical, canonical_correlations, gaussian_terms
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
 from pointdep.core.waves import find_waves
@@ -53,13 +54,14 @@ def drop_unproven_network(model: RatioModel, rows: SplitRows) -> bool:
     return kept
 
 
-def proven(gain: Tensor, rows: Tensor, groups: Tensor | None) -> bool:
+def proven(gain: Tensor, rows: Tensor, groups: Tensor | None, errors: float = _PROOF) -> bool:
     """Whether the mean of gain (n,), of the rows numbered (n,), is above zero beyond chance.
 
-    A row that stops several replicas, or a group of rows, is still one draw.
+    A row that stops several replicas, or a group of rows, is still one draw. errors: the standard
+    errors that it takes.
     """
-    error = _error_of_mean(gain, rows if groups is None else groups[rows])
-    return float(gain.mean()) > _PROOF * error
+    error = _error_of_mean(gain, rows if groups is None else groups[rows.to(groups.device)])
+    return float(gain.mean()) > errors * error
 
 
 def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
@@ -86,6 +88,54 @@ def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
     own = (F.softplus(shift - scores) * joint).sum(1)
     loss = own + (F.softplus(scores - shift) * product).sum(1)
     return loss[joint.sum(1) > 0]
+
+
+# Whether ranks or the values themselves are nearer to Gaussian.
+
+
+@torch.no_grad()
+def plain_sides(ranked: SplitRows, plain: SplitRows) -> tuple[bool, bool]:
+    """Of the normal scores of ranks and of standardised values, which x and which y should have.
+
+    Normal scores suit columns of any shape, but they take the exact distances out of pairs that
+    hardly differ. Compared is the closed form on the stopping rows: values stand in for scores if
+    log r of the pairs is larger beyond chance. Heavy tails can make it larger and wrong, so the
+    log-loss must be better too, by its standard error. Returns whether it is, for x and y.
+    """
+    chosen, most = (False, False), 0.0
+    if max(ranked.x.shape[1], ranked.y.shape[1]) > _WIDEST:
+        return chosen  # the analyses would take long, and a rank map costs little of each column
+    usual, numbers = _closed_form_answers(ranked)
+    for combination in ((True, True), (True, False), (False, True)):
+        x = (plain if combination[0] else ranked).x
+        y = (plain if combination[1] else ranked).y
+        gain = _closed_form_answers(replace(ranked, x=x, y=y))[0] - usual
+        better = (
+            proven(one, numbers, ranked.groups, errors)
+            for one, errors in zip(gain, (_PROOF, 1.0), strict=True)
+        )
+        if float(gain[0].mean()) > most and all(better):
+            chosen, most = combination, float(gain[0].mean())
+    return chosen
+
+
+def _closed_form_answers(rows: SplitRows) -> tuple[Tensor, Tensor]:
+    """log r and minus the log-loss, (2, n), of all replicas' stopping rows, and their numbers."""
+    answers, numbers = [], []
+    for replica, split in enumerate(rows.splits):
+        x, y, groups = rows.training(replica)
+        found = canonical_correlations(x.cpu(), y.cpu(), groups)
+        cells, index = rows.held_out([split.stop], _SHRINK_BLOCK)
+        kept = len(found.correlations)
+        u = (cells.x.cpu().double() - found.x_mean) @ found.x_weight[:, :kept]
+        v = (cells.y.cpu().double() - found.y_mean) @ found.y_weight[:, :kept]
+        own_x, own_y, cross = gaussian_terms(u, v, found.correlations.unsqueeze(0))
+        scores = own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.mT
+        scores, joint = scores.flatten(0, 2), cells.joint[0].cpu()
+        own = (scores * joint).sum(1)[joint.sum(1) > 0]
+        answers.append(torch.stack([own, -row_losses(scores, joint, cells.product[0].cpu())]))
+        numbers.append(torch.from_numpy(index[index >= 0]))
+    return torch.cat(answers, 1), torch.cat(numbers)
 
 
 _SCALES = (0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
@@ -117,13 +167,19 @@ def fit_closed_form(
             x_map.set_linear(replica, found.x_mean, found.x_weight)
             y_map.set_linear(replica, found.y_mean, found.y_weight)
             _fit_modulated(x_map, y_map, replica, (x, y), groups)
-    cells, _ = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
+    cells, index = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
     u, v = x_map(cells.x), y_map(cells.y)
 
-    def value_of(correlations: Tensor) -> Tensor:
+    def scores_of(correlations: Tensor) -> Tensor:
         critic.correlations = correlations
-        scores = critic.closed_form(u, v).flatten(1, 2)
-        return objectives.pc(scores, joint=cells.joint, product=cells.product)
+        return critic.closed_form(u, v).flatten(1, 2)
+
+    def value_of(correlations: Tensor) -> Tensor:
+        return objectives.pc(scores_of(correlations), joint=cells.joint, product=cells.product)
+
+    def losses_of(correlations: Tensor) -> Tensor:
+        weights = cells.joint.flatten(0, 1), cells.product.flatten(0, 1)
+        return row_losses(scores_of(correlations).flatten(0, 1), *weights)
 
     best = full = critic.correlations.clone()
     best_value = value_of(full)
@@ -132,6 +188,8 @@ def fit_closed_form(
         better = value > best_value + _SMALLEST_GAIN * best_value.abs()
         best = torch.where(better.unsqueeze(1), critic.correlations, best)
         best_value = torch.where(better, value, best_value)
+    numbers = torch.from_numpy(index[index >= 0]).to(rows.x.device)
+    critic.shrunk = proven(losses_of(full) - losses_of(best), numbers, rows.groups)
     critic.correlations = best
 
 

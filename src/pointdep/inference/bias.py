@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.linear import gaussian_sample, wishart_stderr
 from pointdep.core.ratio import RatioModel
 from pointdep.fitting.closed_form import closed_form_only
 from pointdep.fitting.splits import Split
@@ -36,7 +38,8 @@ class FittingBias:
 
     closed_form, network: the parts of it. resolution: what independent pairs would show by chance.
     proven: whether the network has found something that unseen rows show beyond chance. gain: how
-    much it adds to log r of unseen rows; None for no less than the gap.
+    much it adds to log r of unseen rows; None for no less than the gap. known: the correction, if
+    the closed form alone answers: its estimate from all rows is unbiased.
     """
 
     closed_form: float = 0.0
@@ -47,6 +50,7 @@ class FittingBias:
     rise: float | None = None
     earlier: float | None = None
     rise_stderr: float | None = None
+    known: float | None = None
 
     @property
     def learned(self) -> float:
@@ -58,6 +62,8 @@ class FittingBias:
     @property
     def correction(self) -> float:
         """What to add to the mean over unseen rows."""
+        if self.known is not None:
+            return self.known
         share = _NOISE_SHARE + (_NETWORK_SHARE - _NOISE_SHARE) * self.learned
         return _CLOSED_FORM_SHARE * self.closed_form + share * self.network
 
@@ -107,6 +113,30 @@ def fitting_bias(
     closed, gain = own_closed - other_closed, other - other_closed
     network = max(own - other - closed, 0.0)
     return FittingBias(max(closed, 0.0), network, resolution, True, gain, *rises)
+
+
+@torch.no_grad()
+def closed_form_estimate(
+    model: RatioModel, x: Tensor, y: Tensor, groups: Tensor | None, mean: float
+) -> tuple[NDArray[np.float64], FittingBias] | None:
+    """Pseudo-values (n,) and bias, if the closed form alone answers and the rows bear it out.
+
+    x: (n, dx), y: (n, dy), prepared. mean: of log r over unseen rows, which the pseudo-values have
+    too. The estimate is the Gaussian MI of all rows less its known excess. Its error is the spread
+    of log r over the rows, and what the estimate has for independent sides too. None for critics
+    without a closed form or with more than that, and where the rows are too few for their columns.
+    """
+    critic = model.critic
+    if not (critic.has_closed_form and critic.silent) or critic.shrunk:
+        return None
+    sample = gaussian_sample(x.cpu(), y.cpu(), groups)
+    if sample is None:
+        return None
+    values = sample.values(x.cpu(), y.cpu()).numpy()
+    doubt = wishart_stderr(*sample.ranks, sample.draws)
+    resolution = math.hypot(doubt, _UNPROVEN / sample.draws)
+    exact = float(values.mean()) - sample.excess
+    return values - values.mean() + mean, FittingBias(0.0, 0.0, resolution, known=exact - mean)
 
 
 def _means(model: RatioModel, x: Tensor, y: Tensor, splits: Sequence[Split]) -> tuple[float, float]:

@@ -40,7 +40,8 @@ class HeldOutBound:
 class MIEstimate:
     """An estimate of mutual information (or what the method estimates) in nats.
 
-    `correction` is what was added to the mean over unseen rows for the bias of fitting. `stderr`
+    `correction` is what was added to the mean over unseen rows for the bias of fitting; if the
+    closed form alone answers, `nats` is the Gaussian MI of all rows less its known bias. `stderr`
     joins the error of that mean with the doubt about the correction; `ci` is the normal interval at
     `confidence`, cut at zero. `null_p` is the p-value of independence, from `shuffles` shuffled
     copies of the data, where they were asked for. `warnings` are the reasons to trust it less.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from pointdep.fitting.fold_plan import FoldPlan
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import CURVE_SHARES, Rows, Split
 from pointdep.fitting.streamed_rows import Prepared, StreamedRows
-from pointdep.inference.bias import FittingBias, fitting_bias
+from pointdep.inference.bias import FittingBias, closed_form_estimate, fitting_bias
 from pointdep.inference.learning_curve import LearningCurve, learning_curve
 from pointdep.inference.mutual_information import (
     Array,
@@ -137,7 +137,7 @@ def out_of_fold(
         ranges.append(seen_range(one, x, y, split.report, seed=seed, replica=replica))
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
-    return _concluded(
+    found = _concluded(
         model,
         (x, y, splits, groups),
         (pmi.astype(np.float32), values),
@@ -148,6 +148,10 @@ def out_of_fold(
         seed=seed,
         smaller=smaller,
     )
+    exact = None
+    if model.methods[0].is_mean_of_pmi:
+        exact = closed_form_estimate(model, x, y, groups, float(np.nanmean(values)))
+    return found if exact is None else replace(found, pseudo_values=exact[0], bias=exact[1])
 
 
 def _concluded(

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.metrics import mutual_info_score
 
+from pointdep.core.linear import wishart_excess
 from pointdep.errors import FitWarning, InputError
-from pointdep.estimators.classical.plug_in import wishart_excess
 from refusals import refused
 
 from .helpers import TABLE, fit, gaussian_mi, gaussians, table_rows
@@ -144,7 +144,7 @@ def test_pmi_is_that_of_three_fitted_gaussians_with_redundant_columns():
     np.testing.assert_allclose(model.pmi(x, y), wanted, atol=1e-3)
     np.testing.assert_allclose(model.pmi_matrix(x, y).diagonal(), wanted, atol=1e-3)
     redundant = fit("cca", np.column_stack([x, x[:, 0] - x[:, 1], x[:, 2]]), y)
-    assert redundant.model_.ranks == (4, 3)
+    assert redundant.model_.sample.ranks == (4, 3)
     np.testing.assert_allclose(redundant.oof_pmi_, model.oof_pmi_, atol=2e-3)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit
 
-from pointdep import METHODS, PointwiseDependency
+from pointdep import METHODS, ClassicalDependency, PointwiseDependency
 from pointdep.data.tasks import correlated_gaussians, discrete_table, make_task, table_pmi
 from pointdep.errors import DataWarning
 from pointdep.inference import scoring
@@ -77,13 +77,30 @@ def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
     found, bias = model.mutual_information(), model.bias_
     assert found.correction == bias.correction
     assert found.nats == pytest.approx(model.oof_pmi_.mean() + bias.correction, rel=1e-5)
-    wanted = math.hypot(stats.sem(model.oof_pmi_), bias.stderr)
+    wanted = math.hypot(stats.sem(model.oof_values_), bias.stderr)
     assert found.stderr == pytest.approx(wanted, rel=1e-5)
+    if critic != "auto":
+        np.testing.assert_allclose(model.oof_values_, model.oof_pmi_, rtol=1e-5)
     assert (found.rows, found.method, found.confidence) == (120, "pc", 0.95)
     assert found.warnings == tuple(map(str, model.flags_))
     narrow = model.mutual_information(confidence=0.5)
     assert narrow.ci[0] > found.ci[0]
     refused(r"confidence=1\.5", model.mutual_information, confidence=1.5)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_closed_form_alone_gives_the_estimate_of_all_rows(grouped):
+    """Two columns of 4 nats: their ranks have lost a part of it, and the rows have not."""
+    rho = math.sqrt(1 - math.exp(-8.0))
+    x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, rho], [rho, 1]], 600).T
+    cca = ClassicalDependency("cca", progress=False, random_state=0).fit(x, y).mutual_information()
+    rows = np.repeat(np.arange(600), 1 + grouped)  # copies add nothing to a group
+    model = fit(x[rows], y[rows], groups=rows if grouped else None, critic="auto", max_epochs=1)
+    found = model.mutual_information()
+    assert model.model_.answered == "closed form alone"
+    assert found.nats == pytest.approx(cca.nats, abs=2e-3)
+    assert cca.stderr < found.stderr < 2 * cca.stderr
+    assert model.outside([1e6], [0.0]).all()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -23,6 +23,7 @@ class _ClosedFormCritic(Critic):
     """A critic of log r that holds the closed form of Gaussian pairs, and a network beside it.
 
     correlations: (R, k), the canonical correlations of the closed form, given and not trained.
+    shrunk: whether they are smaller than those of the data because these are not Gaussian.
     """
 
     ranked = True
@@ -33,6 +34,7 @@ class _ClosedFormCritic(Critic):
     def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
         super().__init__(replicas)
         self.correlations = nn.Buffer(torch.zeros(replicas, min(x_dim, y_dim)))
+        self.shrunk = False
 
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")

@@ -73,6 +73,7 @@ class Critic(nn.Module):
     has_inner = False  # `inner_x` and `inner_y` are there: it can be searched
     separable = False  # `factors` are there, in training too: all pairs cost one matrix product
     has_closed_form = False  # `closed_form`, `silence`, `set_canonical` and `correlations` are
+    shrunk = False  # its correlations are smaller than those of the data, which are not Gaussian
     is_mixture = False  # `set_mixture` weighs closed form and network after training
     fusable = False  # `pair_dtype` sets the type of the matrix products of `matrix`
     pair_dtype: torch.dtype | None = None
