@@ -13,10 +13,12 @@ import torch
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.build import build_critic, critic_class, replica_generators
+from pointdep.core.critics.table import TableCritic
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import RankMap, Standardizer
+from pointdep.core.transforms import CodeMap, RankMap, Standardizer
+from pointdep.data.encoder import SideEncoder
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
@@ -25,6 +27,7 @@ from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.state import Checkpoint
+from pointdep.fitting.tables import fit_tables
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -46,11 +49,12 @@ class CriticSettings:
     activation: str
     link: str
     wide: bool = False
+    table: bool = False
 
     @property
     def kind(self) -> type[Critic]:
         """The class of the critic, which declares what it can do."""
-        return critic_class(self.critic, wide=self.wide)
+        return critic_class(self.critic, wide=self.wide, table=self.table)
 
     @property
     def critic_link(self) -> str:
@@ -68,6 +72,22 @@ def is_wide(method: Method, columns: int) -> bool:
     Methods that learn r up to a constant or a function of x cannot be mixed with a closed form.
     """
     return columns > _WIDE and method.reference == "none"
+
+
+def is_table(
+    critic: Any, hidden: Sequence[int] | str, method: Method, sides: Sequence[SideEncoder]
+) -> bool:
+    """Whether "auto" stands for the default critic of two columns of many categories.
+
+    Layers that were asked for are those of a network.
+    """
+    categories = [0 if side.numeric_at else len(side.categories) for side in sides]
+    return (
+        categories == [1, 1]
+        and is_wide(method, max(side.dim for side in sides))
+        and isinstance(hidden, str)
+        and critic_class(critic, table=True).is_table
+    )
 
 
 def choose_hidden(
@@ -90,9 +110,12 @@ def make_model(
     if activation == "auto":
         activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
     how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
-    how |= {"activation": activation, "wide": settings.wide}
+    how |= {"activation": activation, "wide": settings.wide, "table": settings.table}
     critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
     kind, methods = settings.kind, [method] * replicas
+    if kind.is_table:
+        maps = kind.side_map(replicas, 1), kind.side_map(replicas, 1)
+        return RatioModel(critic, *maps, methods, settings.critic_link, (CodeMap(), CodeMap()))
     maps = kind.side_map(replicas, x_dim), kind.side_map(replicas, y_dim)
     fronts = (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None
     return RatioModel(critic, *maps, methods, settings.critic_link, fronts)
@@ -157,6 +180,11 @@ def train_model(
     are a sample of the data. processes: that train together; all have the same model in the end.
     """
     device = rows.x.device
+    if isinstance(model.critic, TableCritic):
+        fit_tables(model.critic, rows)
+        model.to(device).eval()
+        processes.align_(model.state_dict().values())
+        return Trained((), [], [])
     model.critic.reset(replica_generators(options.seed, model.replicas))
     has_closed_form = model.critic.has_closed_form
     if not model.critic.ranked:  # normal scores are left as they are
