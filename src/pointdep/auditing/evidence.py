@@ -110,6 +110,9 @@ class HeldRows:
         return Searched(rows.x, rows.y, self.fold, pmi, doubtful, rows.codes, every, len(pmi))
 
     def duplicates(self) -> Rows:
+        if self.model.critic.is_table:  # numbers of categories, which are equal or not
+            keys = (side[:, 0].double().cpu().numpy() for side in (self.rows.x, self.rows.y))
+            return copies_by_key(*keys)
         return duplicates(self.rows.x, self.rows.y)
 
 

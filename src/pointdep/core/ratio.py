@@ -63,7 +63,7 @@ class RatioModel(nn.Module):
     def answered(self) -> str:
         """What of a default critic gives log r, in words; "" for other critics."""
         if not self.critic.has_closed_form:
-            return ""
+            return "low-rank table" if self.critic.is_table else ""
         return "closed form alone" if self.critic.silent else "closed form and network"
 
     @torch.no_grad()

@@ -146,6 +146,13 @@ def fill(place: Tensor, values: Tensor) -> None:
     place[..., : values.shape[-1]] = values.to(place)
 
 
+class CodeMap(nn.Module):
+    """One-hot rows (n, categories) as the number of each row's category, (n, 1)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.argmax(-1, keepdim=True).to(x.dtype)
+
+
 class RankMap(nn.Module):
     """Per column: the normal score of a value's rank, linear between the kept values.
 

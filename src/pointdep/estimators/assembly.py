@@ -13,10 +13,12 @@ import torch
 
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.build import build_critic, critic_class, replica_generators
+from pointdep.core.critics.table import TableCritic
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import RankMap, Standardizer
+from pointdep.core.transforms import CodeMap, RankMap, Standardizer
+from pointdep.data.encoder import SideEncoder
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
@@ -26,6 +28,7 @@ from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Split
 from pointdep.fitting.state import Checkpoint
+from pointdep.fitting.tables import fit_tables
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -47,11 +50,12 @@ class CriticSettings:
     activation: str
     link: str
     wide: bool = False
+    table: bool = False
 
     @property
     def kind(self) -> type[Critic]:
         """The class of the critic, which declares what it can do."""
-        return critic_class(self.critic, wide=self.wide)
+        return critic_class(self.critic, wide=self.wide, table=self.table)
 
     @property
     def critic_link(self) -> str:
@@ -69,6 +73,22 @@ def is_wide(method: Method, columns: int) -> bool:
     Methods that learn r up to a constant or a function of x cannot be mixed with a closed form.
     """
     return columns > _WIDE and method.reference == "none"
+
+
+def is_table(
+    critic: Any, hidden: Sequence[int] | str, method: Method, sides: Sequence[SideEncoder]
+) -> bool:
+    """Whether "auto" stands for the default critic of two columns of many categories.
+
+    Layers that were asked for are those of a network.
+    """
+    categories = [0 if side.numeric_at else len(side.categories) for side in sides]
+    return (
+        categories == [1, 1]
+        and is_wide(method, max(side.dim for side in sides))
+        and isinstance(hidden, str)
+        and critic_class(critic, table=True).is_table
+    )
 
 
 def choose_hidden(
@@ -91,9 +111,12 @@ def make_model(
     if activation == "auto":
         activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
     how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
-    how |= {"activation": activation, "wide": settings.wide}
+    how |= {"activation": activation, "wide": settings.wide, "table": settings.table}
     critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
     kind, methods = settings.kind, [method] * replicas
+    if kind.is_table:
+        maps = kind.side_map(replicas, 1), kind.side_map(replicas, 1)
+        return RatioModel(critic, *maps, methods, settings.critic_link, (CodeMap(), CodeMap()))
     maps = kind.side_map(replicas, x_dim), kind.side_map(replicas, y_dim)
     fronts = (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None
     return RatioModel(critic, *maps, methods, settings.critic_link, fronts)
@@ -175,6 +198,48 @@ def train_model(
     device = rows.x.device
     own = len(rows.splits)
     rows = replace(rows, splits=[*rows.splits, *(split for part in curve for split in part)])
+    trained = Trained((), [], [])
+    if not isinstance(model.critic, TableCritic):
+        trained = _train(
+            model,
+            rows,
+            options,
+            canonical,
+            progress=progress or Silent(),
+            checkpoint=checkpoint,
+            batches=batches,
+            processes=processes,
+            reported=own,
+        )
+    model.to(device).eval()
+    model.requires_grad_(False)
+    parts, first = [], 0
+    for splits in (rows.splits[:own], *(part for part in curve if part)):
+        replicas = range(first, first + len(splits))
+        one = model if len(splits) == model.replicas else model.select(replicas)
+        if isinstance(one.critic, TableCritic):
+            fit_tables(one.critic, replace(rows, splits=splits))
+        _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
+        processes.align_(one.state_dict().values())
+        parts.append((one, splits))
+        first += len(splits)
+    model = parts[0][0]
+    if model.answered == "closed form alone" and len(trained.history) >= options.patience:
+        # More epochs would have improved what is not used. After fewer nobody knows its use.
+        flags = tuple(flag for flag in trained.flags if flag.name != "still_improving")
+        trained = replace(trained, flags=flags)
+    return TrainedModel(model, trained, tuple(parts[1:]))
+
+
+def _train(
+    model: RatioModel,
+    rows: PairedRows,
+    options: TrainingOptions,
+    canonical: Sequence[Canonical] | None,
+    **how: Any,
+) -> Trained:
+    """Fit what is not trained, and train the rest; how: of the `Engine`."""
+    device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
     if not model.critic.ranked:  # normal scores are left as they are
         for replica, split in enumerate(rows.splits):
@@ -189,36 +254,11 @@ def train_model(
     model.to(device)
     if model.critic.has_closed_form:
         fit_closed_form(model, rows, canonical)
-    processes.align_(model.state_dict().values())
+    how["processes"].align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
-        trained = Engine(
-            model,
-            rows,
-            options,
-            progress=progress or Silent(),
-            checkpoint=checkpoint,
-            batches=batches,
-            processes=processes,
-            reported=own,
-        ).run()
-    model.eval()
-    model.requires_grad_(False)
-    parts, first = [], 0
-    for splits in (rows.splits[:own], *(part for part in curve if part)):
-        replicas = range(first, first + len(splits))
-        one = model if len(splits) == model.replicas else model.select(replicas)
-        _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
-        processes.align_(one.state_dict().values())
-        parts.append((one, splits))
-        first += len(splits)
-    model = parts[0][0]
-    if model.answered == "closed form alone" and len(trained.history) >= options.patience:
-        # More epochs would have improved what is not used. After fewer nobody knows its use.
-        flags = tuple(flag for flag in trained.flags if flag.name != "still_improving")
-        trained = replace(trained, flags=flags)
-    return TrainedModel(model, trained, tuple(parts[1:]))
+        return Engine(model, rows, options, **how).run()
 
 
 def _weigh_parts(model: RatioModel, rows: PairedRows, *, keep_unproven: bool) -> None:

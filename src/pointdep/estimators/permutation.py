@@ -85,7 +85,7 @@ def _statistics(
     if settings.kind.has_closed_form:
         settings = replace(settings, hidden=_HIDDEN, wide=False)
     model = assembly.make_model(
-        replace(settings, link="auto"), method, len(shifted), rows.x.shape[1], rows.y.shape[1]
+        replace(settings, link="auto"), method, len(shifted), rows.encoder_x.dim, rows.encoder_y.dim
     )
     smallest = min(len(split.train) for split in splits)
     batch, block = assembly.batch_shape(settings, method, smallest, "auto", "auto")
@@ -104,6 +104,8 @@ def _statistic(model: RatioModel, copies: PairedRows, first: int) -> float:
         for replica, report in zip(replicas, reports, strict=True)
     ]
     mean = sum(float(part.sum()) for part in values) / sum(map(len, values))
+    if model.critic.is_table:  # the numbers of categories have no order
+        return mean
     own = torch.cat(reports)
     correlations = sample_correlations(copies.x[own].cpu(), copies.y[own].cpu())
     linear = gaussian_mutual_information(correlations.clamp(max=_LARGEST))

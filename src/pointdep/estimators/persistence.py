@@ -76,6 +76,7 @@ def save(estimator: Any, path: Path) -> None:
         "params": estimator.fit_params_,
         "hidden": estimator.hidden_,
         "wide": estimator.model_.critic.wide,
+        "table": estimator.model_.critic.is_table,
         "replicas": estimator.n_replicas_,
         "history": estimator.history_,
         "digests": estimator.digests_,
@@ -100,13 +101,14 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
         set_fitted_parts(made, about, tensors)
         made.hidden_, replicas = _hidden(about["hidden"]), int(about["replicas"])
-        wide = bool(about.get("wide", False))  # early models have no such entry
+        # Early models have no such entries.
+        shape = {name: bool(about.get(name, False)) for name in ("wide", "table")}
         made.history_, made.fit_params_ = about["history"], about["params"]
         digests = about.get("digests")  # early models and streamed fits have none
         made.digests_ = None if digests is None else tuple(digests)
     made.critic = _critic(made.critic, critic, path)
     method = get_method(made.method, made.method_options)
-    settings = replace(made._critic_settings(made.n_rows_, 0), hidden=made.hidden_, wide=wide)
+    settings = replace(made._critic_settings(made.n_rows_, 0), hidden=made.hidden_, **shape)
     state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     if settings.kind is ResidualCritic and "x_map.frequencies" not in state:
         settings = replace(settings, critic=EarlyResidualCritic)

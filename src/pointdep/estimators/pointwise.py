@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,10 @@ class PointwiseDependency(DependencyEstimator):
             require_product_rows(paired.splits, paired.codes, method.key)
         widths = paired.x.shape[1], paired.y.shape[1]
         settings = self._critic_settings(rows.count, max(widths))
+        if not isinstance(rows, fit_rows.StreamedFitRows):
+            sides = paired.encoder_x, paired.encoder_y
+            table = assembly.is_table(self.critic, self.hidden, method, sides)
+            settings = replace(settings, table=table, hidden="auto") if table else settings
         options = self._training_options(settings, rows)
         curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
@@ -617,7 +621,7 @@ class PointwiseDependency(DependencyEstimator):
     def _origin(self, *, given: bool) -> Origin:
         """Where log r comes from, for the advice of a check."""
         learned_by = "network" if self.history_ else "calibrated"  # nothing was trained here
-        if self.model_.answered == "closed form alone":
+        if self.model_.answered in {"closed form alone", "low-rank table"}:
             learned_by = "closed form"
         return Origin(self.model_.methods[0].key, learned_by, given)
 

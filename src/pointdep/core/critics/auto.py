@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
+from pointdep.core.critics.table import TableCritic
 from pointdep.core.linear import Canonical, gaussian_terms
 from pointdep.core.transforms import CanonicalMap, WaveMap, fill
 
@@ -75,6 +76,10 @@ class ResidualCritic(_ClosedFormCritic):
     @classmethod
     def for_data(cls, *, wide: bool) -> type[Critic]:
         return TowersCritic if wide else cls
+
+    @classmethod
+    def for_table(cls) -> type[Critic]:
+        return TableCritic
 
     @classmethod
     def hidden_for(cls, rows: int, columns: int) -> Sequence[int] | str:

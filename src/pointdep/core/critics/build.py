@@ -140,10 +140,10 @@ class EncoderCritic(_Copies):
         return torch.stack(out)
 
 
-def critic_class(critic: Any, *, wide: bool = False) -> type[Critic]:
+def critic_class(critic: Any, *, wide: bool = False, table: bool = False) -> type[Critic]:
     """The class of a critic as users choose it: by name, import path, class or modules.
 
-    wide: whether the data have many columns.
+    wide: whether the data have many columns. table: whether they are two columns of categories.
     """
     if isinstance(critic, Critic):
         raise InputError(f"give the class, critic={type(critic).__name__}, not an object of it")
@@ -154,12 +154,13 @@ def critic_class(critic: Any, *, wide: bool = False) -> type[Critic]:
             raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
         return EncoderCritic
     if isinstance(critic, type) and issubclass(critic, Critic):
-        return critic.for_data(wide=wide)
+        return critic.for_table() if table else critic.for_data(wide=wide)
     if callable(critic):
         raise InputError(
             "a critic of your own must be a torch.nn.Module or a subclass of pointdep.Critic"
         )
-    return CRITICS.find(critic).for_data(wide=wide)
+    found = CRITICS.find(critic)
+    return found.for_table() if table else found.for_data(wide=wide)
 
 
 def build_critic(
@@ -172,12 +173,13 @@ def build_critic(
     embedding_dim: int = 64,
     activation: str = "silu",
     wide: bool = False,
+    table: bool = False,
 ) -> Critic:
     """A critic by name or class, the user's module, or the product of the user's two encoders.
 
-    wide: make "auto" the default critic of data with many columns.
+    wide, table: make "auto" the default critic of data with many columns, of many categories.
     """
-    kind: Any = critic_class(critic, wide=wide)
+    kind: Any = critic_class(critic, wide=wide, table=table)
     if not isinstance(critic, str | type):
         modules = (critic,) if isinstance(critic, nn.Module) else critic
         own: Critic = kind(replicas, *modules).float()
