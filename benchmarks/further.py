@@ -1,4 +1,4 @@
-"""Intervals, lower bounds and flags on the further tasks (`pointdep.data.tasks.further`).
+"""Intervals, lower bounds and flags on the further tasks (`further_tasks.py`).
 
     python benchmarks/further.py --half tune --rows 500 2000 --seeds 20 --jobs 2 --output tune.json
     python benchmarks/further.py --again tune.jsonl --against older.jsonl
@@ -84,8 +84,7 @@ def _lower(model: Any, found: Any) -> float | None:
 
 def runs(args: argparse.Namespace, lines: list[Line]) -> Iterator[Line]:
     """The lines of the runs that are still missing, as they finish."""
-    from pointdep.data.tasks import make_task
-    from pointdep.data.tasks.further import FURTHER
+    from further_tasks import FURTHER, make_task
 
     done = {tuple(line[key] for key in KEY) for line in lines if "failed" not in line}
     missing: list[Line] = []

@@ -64,13 +64,9 @@ class TaskKind:
 
 def make_task(name: str, rows: int, seed: int = 0) -> Task:
     """Independent rows of the task of this name; the same seed gives the same rows."""
-    if name in TASKS:
-        return TASKS[name].joint().draw(name, rows, seed)
-    from pointdep.data.tasks.further import FURTHER
-
-    if name not in FURTHER:
-        raise unknown_name("task", name, (*TASKS, *FURTHER))
-    return FURTHER[name].joint().draw(name, rows, seed)
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    return TASKS[name].joint().draw(name, rows, seed)
 
 
 def _gaussians(dim: int, nats: float) -> TaskKind:

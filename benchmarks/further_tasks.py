@@ -22,6 +22,7 @@ from pointdep.data.tasks.continuous import (
     NORMAL_CDF,
     Joint,
     Map,
+    Task,
     correlated,
     dense_covariance,
     mapped,
@@ -29,6 +30,7 @@ from pointdep.data.tasks.continuous import (
     uniform_noise,
 )
 from pointdep.data.tasks.discrete import blocks, labelled_gaussians, outcomes
+from pointdep.errors import unknown_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -536,3 +538,10 @@ FURTHER: Mapping[str, FurtherTask] = MappingProxyType(
         for name, kind, description, make, *arguments in rows
     }
 )
+
+
+def make_task(name: str, rows: int, seed: int = 0) -> Task:
+    """Independent rows of the further task of this name; the same seed gives the same rows."""
+    if name not in FURTHER:
+        raise unknown_name("task", name, FURTHER)
+    return FURTHER[name].joint().draw(name, rows, seed)
