@@ -21,9 +21,10 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
 from pointdep.data.stored_pairs import paired_parts, sampled
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, Flag, InputError
 from pointdep.estimators import assembly, fit_rows, persistence
 from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.classical.ksg import ksg_alarm
 from pointdep.estimators.fit_rows import FitRows, PairedRows, is_large
 from pointdep.estimators.permutation import p_value, permutation_null
 from pointdep.fitting.batches import TrainingOptions
@@ -209,7 +210,8 @@ class PointwiseDependency(DependencyEstimator):
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
-        self.flags_ = (*self.flags_, *wide_flags(self.mutual_information()))
+        estimate = self.mutual_information()
+        self.flags_ = (*self.flags_, *wide_flags(estimate), *self._alarm(estimate))
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -741,6 +743,15 @@ class PointwiseDependency(DependencyEstimator):
         return assembly.CriticSettings(
             self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
         )
+
+    def _alarm(self, estimate: MIEstimate) -> list[Flag]:
+        """The flag of an estimate clearly below that of nearest neighbours, of few columns."""
+        rows = self.training_rows_.paired
+        numbers = all(e.numeric_mask.all() for e in (rows.encoder_x, rows.encoder_y))
+        if rows.numbers is not None or self.groups_ is not None or not numbers:
+            return []  # rows that are streamed, or not independent draws, or categories
+        found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), estimate, rows.seed)
+        return [] if found is None else [found]
 
     def _curve_splits(
         self, rows: FitRows, options: TrainingOptions, method: Method
