@@ -376,7 +376,7 @@ def table() -> str:
             f"exact value in {total['covered']} of {total['runs']} fits, and the check passes in "
             f"{total['check_passed']}; RMSE of PMI {total['median_pmi_rmse']:.3f} nats in the "
             f"median; {total['median_cpu_seconds']:.0f} s of processor time per fit "
-            f"(`{found['command']}`)."
+            f"(`public_{name}.json`)."
         )
         parts += [f"### {name}. {benchmark.title}", "", text, "", *our_rows(name, runs), ""]
         if name == "A":
