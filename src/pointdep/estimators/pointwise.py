@@ -37,6 +37,7 @@ from pointdep.fitting.splits import Split, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
 from pointdep.inference import scoring
 from pointdep.inference.checks import RatioCheck, check_log_ratio
+from pointdep.inference.learning_curve import rise_flags
 from pointdep.inference.mutual_information import MIEstimate, RowValues
 from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
 from pointdep.inference.verdicts import MISSED, Origin
@@ -210,8 +211,9 @@ class PointwiseDependency(DependencyEstimator):
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
+        alarm = self._alarm()
         estimate = self.mutual_information()
-        self.flags_ = (*self.flags_, *wide_flags(estimate), *self._alarm(estimate))
+        self.flags_ = (*self.flags_, *wide_flags(estimate), *rise_flags(estimate), *alarm)
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -744,14 +746,20 @@ class PointwiseDependency(DependencyEstimator):
             self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
         )
 
-    def _alarm(self, estimate: MIEstimate) -> list[Flag]:
+    def _alarm(self) -> list[Flag]:
         """The flag of an estimate clearly below that of nearest neighbours, of few columns."""
         rows = self.training_rows_.paired
         numbers = all(e.numeric_mask.all() for e in (rows.encoder_x, rows.encoder_y))
         if rows.numbers is not None or self.groups_ is not None or not numbers:
             return []  # rows that are streamed, or not independent draws, or categories
-        found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), estimate, rows.seed)
-        return [] if found is None else [found]
+        estimate = self.mutual_information(confidence=0.9)
+        pmi = self.oof_pmi_.astype(np.float64)
+        found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), pmi, estimate, rows.seed)
+        if found is None:
+            return []
+        flag, nats, stderr = found
+        self.bias_ = replace(self.bias_, neighbours=(nats, stderr))
+        return [flag]
 
     def _curve_splits(
         self, rows: FitRows, options: TrainingOptions, method: Method
@@ -858,6 +866,8 @@ def row_values(
             digests,
             bound=model.bound_,
             curve=model.curve_,
+            doubt_above=bias.stderr_above,
+            neighbours=bias.neighbours,
         )
     if groups is not None:  # whose rows may lie in any part
         values = model._inferred(X, Y, groups)

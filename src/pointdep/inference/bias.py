@@ -29,6 +29,10 @@ from pointdep.inference.scoring import score_pairs, score_replicas
 _CLOSED_FORM_SHARE, _CLOSED_FORM_DOUBT = 0.6, 0.1
 _NETWORK_SHARE, _NETWORK_DOUBT = 1.1, 0.32
 _NOISE_SHARE, _NOISE_DOUBT = 0.5, 0.5
+# What a network misses that has edges or jumps is two to three times its gap, and the last doubling
+# of the rows has still added to it: the doubt reaches farther up than down. Set on the tuning half
+# of the further tasks (benchmarks/further.py).
+_ABOVE_GAP, _ABOVE_RISE = 0.8, 0.8
 _UNPROVEN = 30.0  # nats times rows: the dependence a network must show to be left in, or so
 
 
@@ -38,8 +42,11 @@ class FittingBias:
 
     closed_form, network: the parts of it. resolution: what independent pairs would show by chance.
     proven: whether the network has found something that unseen rows show beyond chance. gain: how
-    much it adds to log r of unseen rows; None for no less than the gap. known: the correction, if
-    the closed form alone answers: its estimate from all rows is unbiased.
+    much it adds to log r of unseen rows; None for no less than the gap. rise, earlier: what the
+    last doubling of the rows has added, and the one before it, rise_stderr the error of the former,
+    where a learning curve tells. known: the correction, if the closed form alone answers: its
+    estimate from all rows is unbiased. neighbours: nats and standard error of a nearest-neighbour
+    estimate that lies clearly above.
     """
 
     closed_form: float = 0.0
@@ -51,6 +58,7 @@ class FittingBias:
     earlier: float | None = None
     rise_stderr: float | None = None
     known: float | None = None
+    neighbours: tuple[float, float] | None = None
 
     @property
     def learned(self) -> float:
@@ -73,6 +81,17 @@ class FittingBias:
         doubt = _NOISE_DOUBT + (_NETWORK_DOUBT - _NOISE_DOUBT) * self.learned
         return math.hypot(
             _CLOSED_FORM_DOUBT * self.closed_form, doubt * self.network, self.resolution
+        )
+
+    @property
+    def stderr_above(self) -> float:
+        """How far the truth may lie above: `stderr`, or more where the fit may have missed some."""
+        missed = math.hypot(_ABOVE_GAP * self.network, _ABOVE_RISE * max(self.rise or 0.0, 0.0))
+        if self.known is not None or not self.proven:
+            return self.stderr
+        return max(
+            self.stderr,
+            math.hypot(_CLOSED_FORM_DOUBT * self.closed_form, missed, self.resolution),
         )
 
 
