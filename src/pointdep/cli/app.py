@@ -135,9 +135,7 @@ def _common(
     modules: Annotated[
         list[str] | None,
         typer.Option(
-            "--import",
-            metavar="MODULE",
-            help="Import a module with methods or critics of yours.",
+            "--import", metavar="MODULE", help="Import a module with methods or critics of yours."
         ),
     ] = None,
 ) -> None:

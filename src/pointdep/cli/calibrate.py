@@ -38,8 +38,7 @@ def calibrate(
         float, Option(help="Of the inner product: the slope is told in its unit.")
     ] = 1.0,
     normalize: Annotated[
-        bool,
-        Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not."),
+        bool, Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not.")
     ] = True,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,

@@ -128,13 +128,12 @@ _FIGURE1 = {
     "seeds": _whole("1", "How often every curve is drawn."),
     "seed": options.Seed,
     "precision": _text(
-        "auto",
-        "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
+        "auto", "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU."
     ),
     "device": options.Device,
     "quick": _quick(
         "Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
-        "0.002; a minute or two.",
+        "0.002; a minute or two."
     ),
     "output": _FOLDER,
     **_SHOWN,
@@ -396,9 +395,7 @@ _FIGURE2 = _representations(
         None, "Between two evaluations; by default 1000 iterations (shallow) or 10 epochs (deep)."
     ),
     together=_whole(None, "Replicas of the shallow part that train at once; by default all."),
-    quick=_quick(
-        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow).",
-    ),
+    quick=_quick("Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow)."),
 )
 _SIMCLR = _representations(
     dataset=_text("cifar10", "cifar10 or mnist; digits needs no files."),
@@ -412,7 +409,7 @@ _SIMCLR = _representations(
         min=0,
     ),
     quick=_quick(
-        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows.",
+        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows."
     ),
 )
 

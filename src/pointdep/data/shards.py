@@ -359,7 +359,7 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
 
 # From a path to a source of rows.
 
-TABLE_SHARDS = (".parquet", ".arrow", ".feather", ".ipc")
+TABLE_SHARDS = tuple(suffix for suffix, kind in SHARDS.items() if issubclass(kind, TableShard))
 
 
 def open_rows(

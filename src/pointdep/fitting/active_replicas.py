@@ -224,9 +224,7 @@ class Crew:
             state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
 
 
-def _with_samples(
-    product: Tensor | Others,
-) -> tuple[Tensor | Others, Tensor | None]:
+def _with_samples(product: Tensor | Others) -> tuple[Tensor | Others, Tensor | None]:
     """Product weights that are never all zero, and whether they are the given ones, (A,).
 
     Groups may leave a replica's batch without any product sample: it sits this step out.
