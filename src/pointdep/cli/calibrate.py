@@ -20,33 +20,21 @@ from pointdep.cli.show import (
 _EACH = "scored by a calibration that did not see it ({count} made, none trained)"
 
 
+@options.explained
 def calibrate(
     files: options.Files,
     *,
     output: options.SavedModel,
-    oof: Annotated[
-        Path | None,
-        Option(help="File for the PMI of these pairs, each by a calibration that did not see it."),
-    ] = None,
-    loss: Annotated[
-        str, Option(help="How the model was trained: sigmoid, softmax or softmax_one_sided.")
-    ] = "sigmoid",
-    queries: Annotated[
-        str, Option(help="With softmax_one_sided, the side that asks: x or y.")
-    ] = "x",
-    scale: Annotated[
-        float, Option(help="Of the inner product: the slope is told in its unit.")
-    ] = 1.0,
-    normalize: Annotated[
-        bool, Option("--normalize/--as-they-are", help="Bring embeddings to length one, or not.")
-    ] = True,
+    oof: Path | None = None,
+    loss: str = "sigmoid",
+    queries: str = "x",
+    scale: float = 1.0,
+    normalize: Annotated[bool, Option("--normalize/--as-they-are")] = True,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
     groups: options.Groups = None,
     group_column: options.GroupColumn = None,
-    folds: Annotated[
-        int, Option(help="Calibrations made; each scores the rows it did not see.")
-    ] = 5,
+    folds: int = 5,
     confidence: options.Confidence = 0.95,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -60,6 +48,15 @@ def calibrate(
     Row i of both files are embeddings of a pair that the model was not trained on. The folder is
     for pointdep score and pointdep retrieve, with embeddings in their files; --oof tells which of
     these pairs belong together least.
+
+    Options
+    -------
+    oof: File for the PMI of these pairs, each by a calibration that did not see it.
+    loss: How the model was trained: sigmoid, softmax or softmax_one_sided.
+    queries: With softmax_one_sided, the side that asks: x or y.
+    scale: Of the inner product: the slope is told in its unit.
+    normalize: Bring embeddings to length one, or not.
+    folds: Calibrations made; each scores the rows it did not see.
     """
     from pointdep.data.readers import read_pairs
 

@@ -112,6 +112,7 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object, for program
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on standard error.")]
 
 
+_EXPLAINED = re.compile(r"^(\w+): (.+?)(?: \[([^]]+)\])?$")  # name, help, what is shown as default
 Given = dict[str, Any]
 _DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
 _DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
@@ -135,6 +136,31 @@ def takes(
         return spread
 
     return decorate
+
+
+def explained(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer show what the section "Options" of the docstring says of each parameter.
+
+    A text in [] at the end of a line is shown as the default. Switches have no --no- form, a name
+    of one letter is a short option, and --output is -o too.
+    """
+    text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions\n-------\n")
+    lines = (" ".join(line.split()) for line in re.split(r"\n(?=\S)", section))
+    told = {name: how for name, *how in (_EXPLAINED.findall(line)[0] for line in lines)}
+    shown: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind, default = parameter.annotation, parameter.default
+        if name in told:
+            names = [f"-{name}"] if len(name) == 1 else []
+            if default is False or name == "output":
+                names = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else [])]
+            kind = kind if hasattr(kind, "__metadata__") else Annotated[kind, Option(*names)]
+            about = kind.__metadata__[0]
+            about.help, about.show_default = told[name][0], told[name][1] or about.show_default
+        shown[name] = kind, default
+    show(command, shown)
+    command.__doc__ = text
+    return command
 
 
 def show(command: Callable[..., None], shown: Mapping[str, tuple[Any, Any]]) -> None:
