@@ -25,26 +25,16 @@ _KSG_COLUMNS = 2  # a side (docs/choosing.md)
 
 
 @takes_settings
+@options.explained
 def mi(
     files: options.Files,
     *,
     method: options.AnyMethodName = "pc",
     settings: Settings,
-    shuffles: Annotated[
-        int,
-        Option(
-            min=0,
-            help="Test independence against so many copies with y shuffled: 39 allow p = 0.025 and "
-            "take one or two times as long as the fit; 0 for no test.",
-        ),
-    ] = 0,
-    check: Annotated[
-        bool, Option("--check", help="Test the fitted ratio on pairs that it has not seen.")
-    ] = False,
-    check_plot: Annotated[
-        Path | None, Option(help="As --check, and draw it: FILE.png, .svg or .pdf.")
-    ] = None,
-    bits: Annotated[bool, Option("--bits", help="Print bits first, then nats.")] = False,
+    shuffles: Annotated[int, Option(min=0)] = 0,
+    check: bool = False,
+    check_plot: Path | None = None,
+    bits: bool = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -54,6 +44,14 @@ def mi(
     --y-columns c
 
     Are they dependent at all? --shuffles 39. Can the answer be believed? --check.
+
+    Options
+    -------
+    shuffles: Test independence against so many copies with y shuffled: 39 allow p = 0.025 and take
+        one or two times as long as the fit; 0 for no test.
+    check: Test the fitted ratio on pairs that it has not seen.
+    check_plot: As --check, and draw it: FILE.png, .svg or .pdf.
+    bits: Print bits first, then nats.
     """
     from pointdep.data.writers import check_writable
 
