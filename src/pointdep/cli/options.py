@@ -77,9 +77,6 @@ _HOW = ("--method", "-m")
 MethodName = Annotated[str, Option(*_HOW, callback=from_here, help=f"{_NETWORKS}. {_OWN}")]
 _ANY = f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}"
 AnyMethodName = Annotated[str, Option(*_HOW, callback=from_here, help=_ANY)]
-MethodOptions = Annotated[
-    list[str] | None, Option(help="Option of the method as NAME=VALUE, e.g. eta=2.")
-]
 CriticName = Annotated[
     str,
     Option(
@@ -88,24 +85,9 @@ CriticName = Annotated[
         f"what it misses; the others: a network alone. {_OWN}",
     ),
 ]
-Hidden = Annotated[str, Option(help="Widths of the layers, as 256,64, or auto.")]
 Folds = Annotated[int, Option(help="Models trained; each scores the rows it did not see.")]
-Negatives = Annotated[str, Option(help="Counter-examples per row and step, or auto.")]
-ReferenceSize = Annotated[int, Option(help="Rows of y that cpc keeps to normalise by.")]
-MaxEpochs = Annotated[int, Option(help="Limit on the epochs.")]
-WeightDecay = Annotated[float, Option(help="Of the optimiser: pulls weights towards zero.")]
-Stream = Annotated[
-    bool | None,
-    Option(
-        help="Read rows as they are needed, or hold them in memory.",
-        show_default="hold up to 2^27 numbers",
-    ),
-]
 Seed = Annotated[int, Option(callback=check_seed, help="The same seed gives the same numbers.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
-Discrete = Annotated[
-    str | None, Option(help="Sides that are categories: x, y, both or none; by default, by type.")
-]
 Confidence = Annotated[float, Option(callback=check_confidence, help="Confidence of the interval.")]
 ModelFolder = Annotated[str, Argument(help="Folder written by pointdep fit.")]
 SavedModel = Annotated[Path, Option("--output", "-o", help="Folder to save the model in.")]
@@ -123,7 +105,7 @@ _DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
 _DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
 
 
-def _told(command: Callable[..., None]) -> tuple[str, Told]:
+def told_options(command: Callable[..., None]) -> tuple[str, Told]:
     """A docstring without its section "Options", and what that says."""
     text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions\n-------\n")
     lines = (" ".join(line.split()) for line in re.split(r"\n(?=\S)", section) if line)
@@ -132,7 +114,7 @@ def _told(command: Callable[..., None]) -> tuple[str, Told]:
     }
 
 
-def _option(name: str, kind: Any, default: Any, how: str, shown: str) -> Any:
+def option(name: str, kind: Any, default: Any, how: str, shown: str) -> Any:
     """The annotation of an option; kind: its type, or an annotation without help.
 
     Switches have no --no- form, a name of one letter is a short option, and --output is -o too.
@@ -152,11 +134,11 @@ def explained(command: Callable[..., None]) -> Callable[..., None]:
 
     A text in [] at the end is shown as the default.
     """
-    command.__doc__, told = _told(command)
+    command.__doc__, told = told_options(command)
     shown: dict[str, tuple[Any, Any]] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         kind, default = parameter.annotation, parameter.default
-        kind = _option(name, kind, default, *told[name]) if name in told else kind
+        kind = option(name, kind, default, *told[name]) if name in told else kind
         shown[name] = kind, default
     show(command, shown)
     return command
@@ -182,9 +164,9 @@ def takes(
             if isinstance(more, Mapping):
                 table |= more
                 continue
-            for name, how in _told(more)[1].items():
-                table[name] = _option(name, kinds[name], defaults.get(name), *how)
-        spread.__doc__ = _told(command)[0]
+            for name, how in told_options(more)[1].items():
+                table[name] = option(name, kinds[name], defaults.get(name), *how)
+        spread.__doc__ = told_options(command)[0]
         show(spread, {name: (kind, defaults.get(name)) for name, kind in table.items()})
         return spread
 
