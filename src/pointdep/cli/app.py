@@ -1,7 +1,5 @@
 """The commands and what happens when they fail. Heavy packages are imported inside the commands."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

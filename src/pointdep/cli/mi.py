@@ -1,7 +1,5 @@
 """``pointdep mi``."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Options that several commands share, and how their texts are read."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

@@ -1,7 +1,5 @@
 """``pointdep score``."""
 
-from __future__ import annotations
-
 import warnings
 from math import isnan
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of rows that are read in parts: Parquet by row groups, Arrow by record batches, .npy."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The replicas that still train, one step after another."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

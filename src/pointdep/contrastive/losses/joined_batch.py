@@ -4,8 +4,6 @@ Each process walks the rows of its own anchors against all candidates (`core.blo
 left is a few sums, which the processes add up. So the matrix of scores never lives as a whole.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
