@@ -103,7 +103,7 @@ _DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
 _DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
 
 
-def told_options(command: Callable[..., None]) -> tuple[str, Told]:
+def told_options(command: Callable[..., object]) -> tuple[str, Told]:
     """A docstring without its section "Options", and what that says."""
     text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions\n-------\n")
     lines = (" ".join(line.split()) for line in re.split(r"\n(?=\S)", section) if line)
