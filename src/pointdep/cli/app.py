@@ -12,20 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import pointdep
-from pointdep.cli import (
-    audit,
-    bench,
-    calibrate,
-    demo,
-    fit,
-    mi,
-    options,
-    plan,
-    pretrain,
-    reproduce,
-    retrieve,
-    score,
-)
+from pointdep.cli import options, reproduce
 from pointdep.errors import InputError, PointdepError, PointdepWarning
 from pointdep.fitting.rendezvous import process_count
 
@@ -96,12 +83,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Each is in a module of its own name.
 _COMMANDS = (
-    *(demo.demo, mi.mi, fit.fit, calibrate.calibrate, score.score, retrieve.retrieve),
-    *(audit.audit, plan.plan, pretrain.pretrain, bench.bench),
+    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain"),
+    "bench",
 )
-for _command in _COMMANDS:
-    app.command(name=_command.__name__)(_guarded(_command))
+for _name in _COMMANDS:
+    _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
+    app.command(name=_name)(_guarded(_command))
 
 paper = typer.Typer(rich_markup_mode=None)
 for _command in reproduce.COMMANDS:
