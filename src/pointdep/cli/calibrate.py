@@ -5,15 +5,8 @@ from typing import Annotated
 
 from typer import Option
 
-from pointdep.cli import options
+from pointdep.cli import options, show
 from pointdep.cli.fit import check_places, save
-from pointdep.cli.show import (
-    check_as_json,
-    check_rows,
-    estimate_as_json,
-    print_estimate,
-    print_json,
-)
 
 _EACH = "scored by a calibration that did not see it ({count} made, none trained)"
 
@@ -80,10 +73,10 @@ def calibrate(
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:
         told = {name: getattr(model, f"{name}_") for name in ("slope", "slope_stderr", "shift")}
-        told |= {"loss": loss, "output": output, "check": check_as_json(check, None)}
-        print_json("calibrate", {**estimate_as_json(model, found), **told})
+        told |= {"loss": loss, "output": output, "check": show.check_as_json(check, None)}
+        show.print_json("calibrate", {**show.estimate_as_json(model, found), **told})
         return
     calibration = f"log r = {model.slope_:.4g} * logit {model.shift_:+.4g}"
-    more = {"calibration": calibration, **check_rows(check, None)}
-    print_estimate(model, found, each=_EACH, more=more)
+    more = {"calibration": calibration, **show.check_rows(check, None)}
+    show.print_estimate(model, found, each=_EACH, more=more)
     print(f"model saved in {output}; score other pairs with: pointdep score {output} ...")

@@ -6,15 +6,8 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from pointdep.cli import options
+from pointdep.cli import options, show
 from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
-from pointdep.cli.show import (
-    check_as_json,
-    check_rows,
-    estimate_as_json,
-    print_estimate,
-    print_json,
-)
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 
@@ -76,13 +69,13 @@ def mi(
         outcome.plot(figure.subplots())
         figure.savefig(check_plot, dpi=120)
     if json:
-        checked = None if outcome is None else check_as_json(outcome, check_plot)
-        print_json("mi", {**estimate_as_json(model, found), "check": checked})
+        checked = None if outcome is None else show.check_as_json(outcome, check_plot)
+        show.print_json("mi", {**show.estimate_as_json(model, found), "check": checked})
         return
-    more = {} if outcome is None else check_rows(outcome, check_plot)
+    more = {} if outcome is None else show.check_rows(outcome, check_plot)
     if method == "ksg" and max(math.prod(side.shape[1:]) for side in (x, y)) > _KSG_COLUMNS:
         more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
-    print_estimate(model, found, bits=bits, more=more)
+    show.print_estimate(model, found, bits=bits, more=more)
 
 
 def check_unit(method: str, bits: bool) -> None:
