@@ -167,7 +167,10 @@ def check_log_ratio(
 
 
 def joined_p_value(
-    balances: Sequence[Balance], bins: Sequence[Balance], fit: Recalibration | None, tolerance: float
+    balances: Sequence[Balance],
+    bins: Sequence[Balance],
+    fit: Recalibration | None,
+    tolerance: float,
 ) -> float:
     """Of three tests, the smallest p-value, raised for having looked at several (Sidak)."""
     if not balances:
@@ -198,9 +201,7 @@ def find_balances(blocks: Blocks) -> list[Balance]:
     return steps + [balance for balance in sides if balance and balance.rows >= _CARRIERS]
 
 
-def combined_p_value(
-    balances: Sequence[Balance], tolerance: float, *, few: bool = True
-) -> float:
+def combined_p_value(balances: Sequence[Balance], tolerance: float, *, few: bool = True) -> float:
     """That all balances hold: a Wald test with the covariance of their influences.
 
     The tolerance enters as a variance of its own, which also keeps steps that look at the same
