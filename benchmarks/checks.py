@@ -3,8 +3,8 @@
     python benchmarks/checks.py --output benchmarks/results/checks.json
 
 20 + 20 dimensional Gaussians of known PMI, rows set against each other in blocks of 128. Each fault
-is read on rows that no fit has seen. Then the share of false alarms on the exact PMI of other tasks,
-and of the nearest-neighbour alarm next to their true MI.
+is read on rows that no fit has seen. Then the share of false alarms on the exact PMI of other
+tasks, and of the nearest-neighbour alarm next to their true MI.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Repeats(NamedTuple):
 def copies_flag(
     counts: NDArray[np.int64], rows: int, x: Repeats, y: Repeats, scale: float = 1.0
 ) -> list[Flag]:
-    """counts: how often each distinct pair occurs, or each of a sample of one in `scale` of them."""
+    """counts: how often each distinct pair occurs, or each of a sample of one in `scale`."""
     repeated = int((counts > 1).sum())
     one_side = max(x.distinct, y.distinct)
     if repeated <= _REPEATED * len(counts) or by_nature(scale * len(counts), rows, one_side):
@@ -116,7 +116,8 @@ def _by_chance(surplus: float, x: Repeats, y: Repeats) -> bool:
     are copies if they repeat more often than halfway from there to every time.
     """
     rare, other = sorted((x, y), key=lambda side: side.surplus)
-    return surplus <= rare.surplus * (1 + other.meeting**0.25) / 2
+    plausible: float = other.meeting**0.25
+    return surplus <= rare.surplus * (1 + plausible) / 2
 
 
 def _meeting(counts: NDArray[np.int64]) -> float:

@@ -193,8 +193,8 @@ def ksg_alarm(x: Array, y: Array, estimate: MIEstimate, seed: int) -> Flag | Non
     if nats - estimate.nats <= _CLEAR * math.hypot(stderr, estimate.stderr):
         return None
     message = (
-        f"{MEANINGS['alarm']} ({decimals(nats)} +- {decimals(stderr)} nats). Give more rows, or try "
-        "another critic"
+        f"{MEANINGS['alarm']} ({decimals(nats)} +- {decimals(stderr)} nats). Give more rows, "
+        "or try another critic"
     )
     return Flag("alarm", (), message)
 
