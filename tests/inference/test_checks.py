@@ -117,13 +117,11 @@ def test_what_the_model_missed_is_said_and_not_tested():
     assert "cannot see dependence that the model missed" in found.verdict
     assert found.to_dict()["missed"] == []
     flags = [Flag("rises_with_rows", (), "a"), Flag("alarm", (), "b")]
-    for number, names in enumerate((["more rows would find more"], ["nearest-neighbour"])):
-        told = check(half, missed=flags[number : number + 1])
+    for flag, reason in zip(flags, ("more rows would", "a nearest-neighbour"), strict=True):
+        told = check(half, missed=[flag])
         assert told.passed
         assert told.p_value == found.p_value
-        assert told.verdict.startswith(
-            f"Passes as far as it can see, but {'a ' * number}{names[0]}"
-        )
+        assert told.verdict.startswith(f"Passes as far as it can see, but {reason}")
         assert "lower limit" in told.verdict
     both = check(half + 0.5, missed=flags)
     assert both.verdict.startswith("Fails")
