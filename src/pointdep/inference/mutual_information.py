@@ -128,13 +128,14 @@ def estimate(
     groups: NDArray[np.int64] | None = None,
     correction: float = 0.0,
     doubt: float = 0.0,
+    ceiling: float = math.inf,
     **about: Any,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
     method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
-    own. correction: what is added for the bias of fitting; doubt: its standard error. about: other
-    fields of the estimate.
+    own. correction: what is added for the bias of fitting; doubt: its standard error. ceiling: what
+    the mutual information cannot exceed. about: other fields of the estimate.
     """
     nats = float(values.mean()) + correction
     stderr = math.hypot(standard_error(values, groups), doubt)
@@ -144,6 +145,7 @@ def estimate(
         # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
         # An estimate that chance has put below zero stays inside its interval.
         low, high = min(max(low, 0.0), nats), max(high, reach)
+        nats, low, high = (min(value, ceiling) for value in (nats, low, high))
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -163,7 +165,7 @@ class RowValues:
 
     values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
     added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
-    digests: of X and Y, to recognise the rows of a fit by, or None.
+    digests: of X and Y, to recognise the rows of a fit by, or None. ceiling: see `estimate`.
     """
 
     values: Array
@@ -171,12 +173,14 @@ class RowValues:
     correction: float = 0.0
     doubt: float = 0.0
     digests: tuple[str, str] | None = None
+    ceiling: float = math.inf
 
     def estimate(self, method: Any, **options: Any) -> MIEstimate:
         """Their mean, as `estimate` has it, which takes the options."""
         known = ~np.isnan(self.values)
         groups = None if self.groups is None else self.groups[known]
-        about = {"correction": self.correction, "doubt": self.doubt, **options}
+        about = {"correction": self.correction, "doubt": self.doubt, "ceiling": self.ceiling}
+        about |= options
         return estimate(self.values[known], method, groups=groups, **about)
 
 
