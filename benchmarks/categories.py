@@ -25,16 +25,15 @@ from pointdep.errors import PointdepWarning
 Array = NDArray[np.float64]
 
 
-def topics(
-    categories: int, count: int, concentration: float, seed: int, zipf: float = 0.0
-) -> Array:
-    """p(x, y), (categories, categories), of `count` topics."""
+def topics(categories: int, count: int, shape: float, seed: int, zipf: float = 0.0) -> Array:
+    """p(x, y), (categories, categories), of `count` topics; shape: of the gamma distribution."""
     random = np.random.default_rng(seed)
     base = np.arange(1, categories + 1) ** -zipf
-    sides = random.gamma(concentration, size=(2, count, categories)) * base
+    sides = random.gamma(shape, size=(2, count, categories)) * base
     x, y = sides / sides.sum(2, keepdims=True)
     table: Array = np.einsum("t,ti,tj->ij", random.dirichlet(np.full(count, 5.0)), x, y)
-    return table / table.sum()
+    table /= table.sum()
+    return table
 
 
 def partners(categories: int, share: float, zipf: float = 0.0) -> Array:

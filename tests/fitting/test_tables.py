@@ -11,8 +11,6 @@ from pointdep.fitting import tables
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.splits import make_splits
 
-RANKS = len(tables.RANKS)
-
 
 def _rank_two() -> NDArray[np.float64]:
     """p(x, y), (6, 5), of two topics that share no category."""
