@@ -68,7 +68,8 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
+        it misses (two encoders with more than 25 columns on a side; of two columns of categories,
+        with more than 25 in one, a low-rank table and counts); "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
         giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
         product is the score.
@@ -868,9 +869,17 @@ def row_values(
             curve=model.curve_,
             doubt_above=bias.stderr_above,
             neighbours=bias.neighbours,
+            ceiling=_entropy_limit(model),
         )
     if groups is not None:  # whose rows may lie in any part
         values = model._inferred(X, Y, groups)
     else:
         values = model._by_parts(X, Y, lambda x, y, _: model._inferred(x, y, None))
-    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))
+    doubt, ceiling = model._doubt(X, Y), _entropy_limit(model)
+    return RowValues(values, group_codes(groups), doubt=doubt, ceiling=ceiling)
+
+
+def _entropy_limit(model: PointwiseDependency) -> float:
+    """What the MI cannot exceed: the entropy of a side of categories, by its upper estimate."""
+    draws = None if model.groups_ is None else len(np.unique(model.groups_))
+    return min(side.entropy_limit(draws) for side in (model.encoder_x_, model.encoder_y_))

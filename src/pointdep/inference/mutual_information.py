@@ -155,6 +155,7 @@ def estimate(
     doubt: float = 0.0,
     doubt_above: float | None = None,
     neighbours: tuple[float, float] | None = None,
+    ceiling: float = math.inf,
     **about: Any,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
@@ -162,7 +163,8 @@ def estimate(
     method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
     own. correction: what is added for the bias of fitting; doubt: its standard error; doubt_above:
     the same for a truth above the estimate. neighbours: another estimate and its standard error, up
-    to which the interval reaches. about: other fields of the estimate.
+    to which the interval reaches. ceiling: what the mutual information cannot exceed. about: other
+    fields of the estimate.
     """
     nats = float(values.mean()) + correction
     error, quantile = standard_error(values, groups), normal_quantile(confidence)
@@ -175,6 +177,7 @@ def estimate(
         # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
         # An estimate that chance has put below zero stays inside its interval.
         low, high = min(max(low, 0.0), nats), max(high, reach)
+        nats, low, high = (min(value, ceiling) for value in (nats, low, high))
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -195,7 +198,7 @@ class RowValues:
     values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
     added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
     digests: of X and Y, to recognise the rows of a fit by, or None. bound, curve: of the estimate,
-    where they are known.
+    where they are known. The rest: see `estimate`.
     """
 
     values: Array
@@ -207,12 +210,13 @@ class RowValues:
     curve: LearningCurve | None = None
     doubt_above: float | None = None
     neighbours: tuple[float, float] | None = None
+    ceiling: float = math.inf
 
     def estimate(self, method: Any, **options: Any) -> MIEstimate:
         """Their mean, as `estimate` has it, which takes the options."""
         known = ~np.isnan(self.values)
         groups = None if self.groups is None else self.groups[known]
-        names = ("correction", "doubt", "doubt_above", "neighbours", "curve")
+        names = ("correction", "doubt", "doubt_above", "neighbours", "ceiling", "curve")
         about = {name: getattr(self, name) for name in names} | options
         if self.bound is not None:
             about["lower"] = self.bound.at(options.get("confidence", 0.95))
