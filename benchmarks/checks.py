@@ -201,8 +201,8 @@ def false_alarms(name: str, rows: int, draws: int) -> dict[str, Any]:
         failed += check.conclusive and not check.passed
         inconclusive += not check.conclusive
         mi = task.mutual_information
-        found = ksg_alarm(task.x, task.y, task.pmi, MIEstimate(mi, 0.0, (mi, mi)), seed)
-        alarms += found is not None
+        alarm = ksg_alarm(task.x, task.y, task.pmi, MIEstimate(mi, 0.0, (mi, mi)), seed)
+        alarms += alarm is not None
     shares = {"failed": failed, "inconclusive": inconclusive, "ksg_alarms": alarms}
     found = {"task": name, "rows": rows, **{k: round(v / draws, 4) for k, v in shares.items()}}
     print(found, flush=True)
