@@ -101,6 +101,7 @@ bench-data: $(READY_DEV)
 	$(BIN)/python benchmarks/planted.py --words $(WORDS) --mnist $(MNIST)
 	$(BIN)/python benchmarks/labels.py --mnist $(MNIST)
 	$(BIN)/python benchmarks/linear_evaluation.py --mnist $(MNIST)
+	for name in A B C; do $(BIN)/python benchmarks/public_mi.py $$name --data $(MNIST); done
 
 # Other libraries, each in an environment of its own, and ours on the same arrays: hours.
 bench-peers: $(READY_DEV)
@@ -108,6 +109,8 @@ bench-peers: $(READY_DEV)
 	$(BIN)/python benchmarks/peers/run.py
 	$(BIN)/python benchmarks/bmi_tasks.py --rows 10000 1000
 	$(BIN)/python benchmarks/peers/compare.py
+	benchmarks/peers/envs/bmi/bin/python benchmarks/peers/export_bmi.py --version 2
+	$(BIN)/python benchmarks/public_mi.py D --data benchmarks/peers/data/v2 --seeds 0 1 2
 
 format: $(READY_DEV)
 	$(BIN)/ruff check --fix .

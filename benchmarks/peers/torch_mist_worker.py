@@ -1,9 +1,9 @@
 """SMILE and JS of torch-mist through `estimate_mi`, with its defaults.
 
-- `mist-smile` and `mist-js` make the plain call: without `test_data` the library scores its
-  estimator on all the rows it was given, those it trained on included.
-- `mist-smile-heldout` and `mist-js-heldout` train on the first four fifths (a tenth of which the
-  library keeps back for early stopping) and pass the last fifth as `test_data`.
+- `torch-mist-smile` and `torch-mist-js` make the plain call: without `test_data` the library scores
+  its estimator on all the rows it was given, those it trained on included.
+- `torch-mist-smile-heldout` and `torch-mist-js-heldout` train on the first four fifths (a tenth of
+  which the library keeps back for early stopping) and pass the last fifth as `test_data`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     serve(
         {
-            "mist-smile": partial(estimate, name="smile", hold=False),
-            "mist-js": partial(estimate, name="js", hold=False),
-            "mist-smile-heldout": partial(estimate, name="smile", hold=True),
-            "mist-js-heldout": partial(estimate, name="js", hold=True),
+            "torch-mist-smile": partial(estimate, name="smile", hold=False),
+            "torch-mist-js": partial(estimate, name="js", hold=False),
+            "torch-mist-smile-heldout": partial(estimate, name="smile", hold=True),
+            "torch-mist-js-heldout": partial(estimate, name="js", hold=True),
         },
         ["torch-mist", "torch", "numpy"],
     )
