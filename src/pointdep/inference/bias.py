@@ -45,9 +45,9 @@ _UNSEEN_SHARE, _UNSEEN_DOUBT = 1.0, 0.5
 _PROOF = 2.0  # standard errors
 # Towers on many columns memorise rows, and the gap says little about what they missed. What the
 # last doubling of the rows has added says more, beyond its standard error. The truth lay above the
-# mean over unseen rows by the geometric mean of these multiples of both, within 0.1 nats or so, in
-# nine tasks: Gaussian clusters and bits shown by 50 to 400 columns, and noisy images of digits, of
-# 2,000 to 4,000 rows.
+# mean over unseen rows by the geometric mean of these multiples of both, within 0.12 nats, in eight
+# tasks: Gaussian clusters and bits shown by 50 to 400 columns, and noisy images of digits, of 2,000
+# to 4,000 rows.
 _MIXED_SHARE, _MIXED_RISE, _MIXED_DOUBT = 0.6, 4.0, 0.3
 _UNPROVEN = 30.0  # nats times rows: the dependence a network must show to be left in, or so
 
@@ -63,8 +63,8 @@ class FittingBias:
     where a learning curve tells. known: the correction, if the closed form alone answers: its
     estimate from all rows is unbiased. neighbours: nats and standard error of a nearest-neighbour
     estimate that lies clearly above. low_rank, counts: the parts of a table of categories; unseen:
-    what rows of categories that other folds lack would add. mixed: the
-    whole gap of a mixture of closed form and towers, which has no other parts.
+    what rows of categories that other folds lack would add. mixed: the whole gap of a mixture of
+    closed form and towers, which has no other parts.
     """
 
     closed_form: float = 0.0
