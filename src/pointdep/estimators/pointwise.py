@@ -167,6 +167,8 @@ class PointwiseDependency(DependencyEstimator):
             require_product_rows(paired.splits, paired.codes, method.key)
         widths = paired.x.shape[1], paired.y.shape[1]
         settings = self._critic_settings(rows.count, max(widths))
+        label = assembly.label_side(paired.encoder_x, paired.encoder_y)
+        settings = replace(settings, label=label)
         if not isinstance(rows, fit_rows.StreamedFitRows):
             sides = paired.encoder_x, paired.encoder_y
             table = assembly.is_table(self.critic, self.hidden, method, sides)

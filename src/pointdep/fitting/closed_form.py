@@ -167,6 +167,11 @@ def fit_closed_form(
             x_map.set_linear(replica, found.x_mean, found.x_weight)
             y_map.set_linear(replica, found.y_mean, found.y_weight)
             _fit_modulated(x_map, y_map, replica, (x, y), groups)
+    if critic.label:
+        side, side_map = (rows.x, x_map) if critic.label == "x" else (rows.y, y_map)
+        shares = torch.stack([side[torch.from_numpy(s.train)].mean(0) for s in rows.splits])
+        one_hot = torch.diag_embed(torch.ones_like(shares))  # which a rank map leaves as it is
+        critic.set_levels(side_map(one_hot), shares)
     cells, index = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
     u, v = x_map(cells.x), y_map(cells.y)
 
