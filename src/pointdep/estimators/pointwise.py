@@ -67,10 +67,11 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
-        "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
-        giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
-        product is the score.
+        it misses (two encoders with more than 25 columns on a side), together a softmax classifier
+        if one side is a single column of categories and the other has numbers; "concat",
+        "separable", "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired
+        rows and giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``,
+        whose inner product is the score.
     hidden, embedding_dim, activation : layers of the named critics, "auto" for (256, 256), and
         with the critic "auto" (256, 64), (128, 64) below 50,000 rows, or (128, 32) below 5,000;
         its encoders of wide data have (256, 256), or (512, 512) above 128 columns.
