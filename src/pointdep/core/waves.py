@@ -32,7 +32,7 @@ def find_waves(
     if len(x) > _ROWS:  # rows are in no order that matters, but ordered files are
         some = torch.linspace(0, len(x) - 1, _ROWS, device=x.device).round().long()
         x, y = x[some], y[some]
-    sides = [side.cpu() for side in (x, y)]
+    sides = [side.cpu().float() for side in (x, y)]
     waves = [_dictionary(side) for side in sides]
     shown, partners = [], []
     for side, (frequencies, phases) in zip(sides, waves, strict=True):

@@ -112,6 +112,9 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     if settings.kind is ResidualCritic and "x_map.frequencies" not in state:
         settings = replace(settings, critic=EarlyResidualCritic)
+    if "critic.levels" in state:  # early models have none
+        label = assembly.label_side(made.encoder_x_, made.encoder_y_)
+        settings = replace(settings, label=label)
     widths = made.encoder_x_.dim, made.encoder_y_.dim
     model = assembly.make_model(settings, method, replicas, *widths)
     if "reference" in state:

@@ -194,10 +194,11 @@ def closed_form_estimate(
     x: (n, dx), y: (n, dy), prepared. mean: of log r over unseen rows, which the pseudo-values have
     too. The estimate is the Gaussian MI of all rows less its known excess. Its error is the spread
     of log r over the rows, and what the estimate has for independent sides too. None for critics
-    without a closed form or with more than that, and where the rows are too few for their columns.
+    without a closed form or with more than that, where a side is a label, which is not Gaussian,
+    and where the rows are too few for their columns.
     """
     critic = model.critic
-    if not (critic.has_closed_form and critic.silent) or critic.shrunk:
+    if not (critic.has_closed_form and critic.silent) or critic.shrunk or critic.label:
         return None
     x, y = x.cpu(), y.cpu()
     whole = _gaussian_estimate(x, y, groups)
