@@ -115,8 +115,8 @@ def runs(args: argparse.Namespace, lines: list[Line]) -> Iterator[Line]:
                     break
                 job = jobs.popleft()
                 drawn = make_task(job["task"], job["rows"], job["seed"])
-                sides = [_as_words(side) for side in (drawn.x, drawn.y)]
-                under_way.add(pool.submit(run, job, *sides, drawn.pmi, args.options, args.check))
+                x, y = _as_words(drawn.x), _as_words(drawn.y)
+                under_way.add(pool.submit(run, job, x, y, drawn.pmi, args.options, args.check))
             if not under_way:
                 return
             finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
