@@ -216,7 +216,9 @@ class PointwiseDependency(DependencyEstimator):
         )
         alarm = self._alarm()
         estimate = self.mutual_information()
-        self.flags_ = (*self.flags_, *wide_flags(estimate), *rise_flags(estimate), *alarm)
+        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
+        rising = [] if self.bias_.known is not None else rise_flags(estimate)
+        self.flags_ = (*self.flags_, *wide_flags(estimate), *rising, *alarm)
         if not processes.is_first:
             return self
         if checkpoint is not None:
