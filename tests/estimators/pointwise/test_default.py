@@ -97,6 +97,17 @@ def test_sides_of_labels_and_of_many_zeros(name):
     assert np.corrcoef(model.oof_pmi_, task.pmi)[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("rows", [50, 400])
+def test_a_label_that_tells_nothing(rows):
+    """The Gaussian MI of all rows is not for labels, and log r is zero exactly."""
+    random = np.random.default_rng(rows)
+    model = auto(random.standard_normal((rows, 2)), random.integers(3, size=rows))
+    assert model.model_.answered == "closed form alone"
+    assert model.bias_.known is None
+    model.model_.critic.correlations.zero_()
+    assert not model.pmi_matrix(random.standard_normal((9, 2)), [0, 1, 2]).any()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_it(method):
     model, (x, y) = auto(*pairs(150), method=method, max_epochs=3), pairs(40, seed=5)

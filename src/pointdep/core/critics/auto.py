@@ -181,7 +181,9 @@ class ResidualCritic(_ClosedFormCritic):
 
     def _log_mean(self, scores: Tensor) -> Tensor:
         """log of the mean of exp(scores) over the levels: (R, n, L) -> (R, n)."""
-        return torch.logsumexp(scores + self.log_shares.unsqueeze(1), -1)
+        shares = self.log_shares.unsqueeze(1)
+        # Of shares that add up to one but for rounding, so that scores of zero have a mean of zero.
+        return torch.logsumexp(scores + shares, -1) - torch.logsumexp(shares, -1)
 
     def _indicators(self, rows: Tensor) -> Tensor:
         """One-hot levels of rows of the label: (R, ..., n, d) -> (R, ..., n, L)."""
