@@ -214,11 +214,7 @@ class PointwiseDependency(DependencyEstimator):
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
-        alarm = self._alarm()
-        estimate = self.mutual_information()
-        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
-        rising = [] if self.bias_.known is not None else rise_flags(estimate)
-        self.flags_ = (*self.flags_, *wide_flags(estimate), *rising, *alarm)
+        self.flags_ = (*self.flags_, *self._answer_flags())
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -751,6 +747,16 @@ class PointwiseDependency(DependencyEstimator):
             self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
         )
 
+    def _answer_flags(self) -> list[Flag]:
+        """What speaks against the estimate: its width, its rise with the rows, and neighbours."""
+        alarm = self._alarm()
+        estimate = self.mutual_information()
+        rising = rise_flags(estimate)
+        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
+        if self.bias_.known is not None or "rises_with_rows" in {f.name for f in self.flags_}:
+            rising = []
+        return [*wide_flags(estimate), *rising, *alarm]
+
     def _alarm(self) -> list[Flag]:
         """The flag of an estimate clearly below that of nearest neighbours, of few columns."""
         rows = self.training_rows_.paired
@@ -872,6 +878,7 @@ def row_values(
             bound=model.bound_,
             curve=model.curve_,
             doubt_above=bias.stderr_above,
+            inflation=bias.inflation,
             neighbours=bias.neighbours,
             ceiling=_entropy_limit(model),
         )

@@ -154,6 +154,7 @@ def estimate(
     correction: float = 0.0,
     doubt: float = 0.0,
     doubt_above: float | None = None,
+    inflation: float = 1.0,
     neighbours: tuple[float, float] | None = None,
     ceiling: float = math.inf,
     **about: Any,
@@ -162,12 +163,12 @@ def estimate(
 
     method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
     own. correction: what is added for the bias of fitting; doubt: its standard error; doubt_above:
-    the same for a truth above the estimate. neighbours: another estimate and its standard error, up
-    to which the interval reaches. ceiling: what the mutual information cannot exceed. about: other
-    fields of the estimate.
+    the same for a truth above the estimate; inflation: of the error of the mean. neighbours:
+    another estimate and its standard error, up to which the interval reaches. ceiling: what the
+    mutual information cannot exceed. about: other fields of the estimate.
     """
     nats = float(values.mean()) + correction
-    error, quantile = standard_error(values, groups), normal_quantile(confidence)
+    error, quantile = inflation * standard_error(values, groups), normal_quantile(confidence)
     stderr = math.hypot(error, doubt)
     reach = quantile * math.hypot(error, doubt if doubt_above is None else doubt_above)
     low, high = nats - quantile * stderr, nats + reach
@@ -209,6 +210,7 @@ class RowValues:
     bound: HeldOutBound | None = None
     curve: LearningCurve | None = None
     doubt_above: float | None = None
+    inflation: float = 1.0
     neighbours: tuple[float, float] | None = None
     ceiling: float = math.inf
 
@@ -216,7 +218,15 @@ class RowValues:
         """Their mean, as `estimate` has it, which takes the options."""
         known = ~np.isnan(self.values)
         groups = None if self.groups is None else self.groups[known]
-        names = ("correction", "doubt", "doubt_above", "neighbours", "ceiling", "curve")
+        names = (
+            "correction",
+            "doubt",
+            "doubt_above",
+            "inflation",
+            "neighbours",
+            "ceiling",
+            "curve",
+        )
         about = {name: getattr(self, name) for name in names} | options
         if self.bound is not None:
             about["lower"] = self.bound.at(options.get("confidence", 0.95))

@@ -325,9 +325,10 @@ def category_flags(
     if draws >= _OF_CATEGORY * most or mean > bias.correction + bias.resolution:
         return []
     message = (
-        f"{MEANINGS['few_rows']} ({draws}, of {most} categories). Give more, or merge rare ones"
+        f"{MEANINGS['rises_with_rows']} ({draws:,} rows of {most:,} categories show little of what "
+        "rare ones have in common). Give more, or merge rare ones"
     )
-    return [Flag("few_rows", (), message)]
+    return [Flag("rises_with_rows", (), message)]
 
 
 def wide_flags(found: MIEstimate) -> list[Flag]:
