@@ -100,6 +100,13 @@ Stream = Annotated[
         show_default="hold up to 2^27 numbers",
     ),
 ]
+Curve = Annotated[
+    bool | None,
+    Option(
+        help="Also fit a quarter and half of the rows, to see whether more rows would help.",
+        show_default="if the rows are held in memory",
+    ),
+]
 Seed = Annotated[int, Option(callback=check_seed, help="The same seed gives the same numbers.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
 Discrete = Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OF_NETWORKS = (
     *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
-    "stream",
+    *("stream", "curve"),
 )
 
 
@@ -40,6 +40,7 @@ class Settings:
     negatives: options.Negatives = "auto"
     reference_size: options.ReferenceSize = 1024
     stream: options.Stream = None
+    curve: options.Curve = None
     confidence: options.Confidence = 0.95
     seed: options.Seed = 0
     device: options.Device = "auto"

@@ -667,7 +667,7 @@ class PointwiseDependency(DependencyEstimator):
         answered = self.model_.answered
         models = f"{self.n_replicas_}, method {self.method}"
         return [
-            ("mutual information", self.mutual_information()),
+            ("mutual information", self.mutual_information().headline),
             ("models", f"{models}, {answered}" if answered else models),
         ]
 
