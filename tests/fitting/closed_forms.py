@@ -10,7 +10,7 @@ from torch import Tensor
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CanonicalMap
+from pointdep.core.transforms import WaveMap
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import Split
@@ -31,7 +31,7 @@ def split_of(*sizes: int, start: int = 0) -> Split:
 def default_model(replicas: int, x_dim: int, y_dim: int, *, seed: int = 0) -> RatioModel:
     critic = build_critic("auto", replicas, x_dim, y_dim, hidden=(8, 4))
     critic.reset(replica_generators(seed, replicas))
-    maps = CanonicalMap(replicas, x_dim), CanonicalMap(replicas, y_dim)
+    maps = WaveMap(replicas, x_dim), WaveMap(replicas, y_dim)
     return RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio").double()
 
 

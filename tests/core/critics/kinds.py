@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from pointdep.core import critics
 from pointdep.core.critics.auto import ResidualCritic, TowersCritic
-from pointdep.core.transforms import CanonicalMap
+from pointdep.core.transforms import WaveMap
 
 X_DIM, Y_DIM = 3, 5
 
@@ -88,11 +88,11 @@ def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:
 
 def x_dim(kind: str) -> int:
     """The default critic takes canonical coordinates and what goes with them."""
-    return CanonicalMap.out_dim(X_DIM) if kind == "auto" else X_DIM
+    return WaveMap.out_dim(X_DIM) if kind == "auto" else X_DIM
 
 
 def y_dim(kind: str) -> int:
     """The inner product needs x and y in one space."""
     if kind == "auto":
-        return CanonicalMap.out_dim(Y_DIM)
+        return WaveMap.out_dim(Y_DIM)
     return X_DIM if kind == "inner" else Y_DIM
