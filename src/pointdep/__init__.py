@@ -3,8 +3,6 @@
 The names below are imported when they are first used, so that ``import pointdep`` stays fast.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -42,47 +40,6 @@ if TYPE_CHECKING:
     from pointdep.workflow.plan import Plan, plan
     from pointdep.workflow.pmi_features import PMIFeatures
     from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
-
-_HOME = {
-    "Audit": "pointdep.auditing.result",
-    "CLASSICAL": "pointdep.estimators.classical.catalogue",
-    "CalibratedDependency": "pointdep.estimators.calibrated",
-    "ClassicalDependency": "pointdep.estimators.classical.estimator",
-    "ConditionalDependency": "pointdep.estimators.conditional",
-    "Critic": "pointdep.core.critics.base",
-    "DataWarning": "pointdep.errors",
-    "DivergedError": "pointdep.errors",
-    "FitWarning": "pointdep.errors",
-    "InputError": "pointdep.errors",
-    "METHODS": "pointdep.core.methods",
-    "MIAgainstN": "pointdep.workflow.against_n",
-    "MIDifference": "pointdep.workflow.comparison",
-    "MIEstimate": "pointdep.inference.mutual_information",
-    "Method": "pointdep.core.methods",
-    "ModelFileError": "pointdep.errors",
-    "Plan": "pointdep.workflow.plan",
-    "PMIFeatures": "pointdep.workflow.pmi_features",
-    "PointdepError": "pointdep.errors",
-    "PointdepWarning": "pointdep.errors",
-    "PointwiseDependency": "pointdep.estimators.pointwise",
-    "RatioCheck": "pointdep.inference.checks",
-    "Retrieved": "pointdep.retrieval.search",
-    "audit": "pointdep.auditing.audit",
-    "audit_shards": "pointdep.auditing.sharded_audit",
-    "compare": "pointdep.workflow.comparison",
-    "from_embeddings": "pointdep.estimators.calibrated",
-    "from_logits": "pointdep.estimators.calibrated",
-    "mi_against_n": "pointdep.workflow.against_n",
-    "mi_scorer": "pointdep.workflow.sklearn_tools",
-    "mutual_information_features": "pointdep.workflow.sklearn_tools",
-    "objectives": "pointdep.objectives",
-    "open_rows": "pointdep.data.shards",
-    "plan": "pointdep.workflow.plan",
-    "register_critic": "pointdep.core.critics",
-    "register_method": "pointdep.core.methods",
-    "retrieval_metrics": "pointdep.retrieval.metrics",
-    "score_shards": "pointdep.cluster.shard_scoring",
-}
 
 __all__ = [
     "CLASSICAL",
@@ -125,6 +82,35 @@ __all__ = [
     "retrieval_metrics",
     "score_shards",
 ]
+
+# By module, so that a name is looked up without importing the others.
+_NAMES = {
+    "auditing.audit": ["audit"],
+    "auditing.result": ["Audit"],
+    "auditing.sharded_audit": ["audit_shards"],
+    "cluster.shard_scoring": ["score_shards"],
+    "core.critics": ["register_critic"],
+    "core.critics.base": ["Critic"],
+    "core.methods": ["METHODS", "Method", "register_method"],
+    "data.shards": ["open_rows"],
+    "errors": [name for name in __all__ if name.endswith(("Error", "Warning"))],
+    "estimators.calibrated": ["CalibratedDependency", "from_embeddings", "from_logits"],
+    "estimators.classical.catalogue": ["CLASSICAL"],
+    "estimators.classical.estimator": ["ClassicalDependency"],
+    "estimators.conditional": ["ConditionalDependency"],
+    "estimators.pointwise": ["PointwiseDependency"],
+    "inference.checks": ["RatioCheck"],
+    "inference.mutual_information": ["MIEstimate"],
+    "objectives": ["objectives"],
+    "retrieval.metrics": ["retrieval_metrics"],
+    "retrieval.search": ["Retrieved"],
+    "workflow.against_n": ["MIAgainstN", "mi_against_n"],
+    "workflow.comparison": ["MIDifference", "compare"],
+    "workflow.plan": ["Plan", "plan"],
+    "workflow.pmi_features": ["PMIFeatures"],
+    "workflow.sklearn_tools": ["mi_scorer", "mutual_information_features"],
+}
+_HOME = {name: f"pointdep.{home}" for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

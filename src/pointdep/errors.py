@@ -104,6 +104,7 @@ MEANINGS = {
     "saturated": "values sit at a limit of the method, not of the data",
     "few_rows": "so few rows tell little: the interval may miss the truth",
     "wide_interval": "the interval is wide: the rows are too few to say how dependent x and y are",
+    "rises_with_rows": "the answer still rises with the rows: read it as a lower limit",
     "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "duplicated_rows": "rows occur more than once and stand on both sides of the splits",
     "alarm": "a nearest-neighbour estimate lies clearly above: read this as a lower limit",

@@ -297,3 +297,23 @@ def test_a_group_of_copies_is_one_draw_and_one_of_other_rows_is_several(copies):
     apart = linear.gaussian_sample(x, y, torch.arange(300) % 150)
     assert apart.draws == pytest.approx(300, rel=0.15)
     assert linear.gaussian_sample(x[:8], y[:8]) is None  # 7 columns take 9 rows
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_screen_passes_correlated_columns_alone(grouped):
+    random = np.random.default_rng(0)
+    x, y = (torch.from_numpy(side) for side in random.standard_normal((2, 400, 90)))
+    y[:, :3] += x[:, 5:8]
+    x[:, 20] = 1.0  # without variance
+    rows = torch.arange(400).repeat_interleave(1 + grouped)
+    groups = rows if grouped else None
+    own_x, own_y = linear.screened_columns(x[rows], y[rows], groups)
+    assert own_x.nonzero().flatten().tolist() == [5, 6, 7]
+    assert own_y.nonzero().flatten().tolist() == [0, 1, 2]
+    found = linear.screened_correlations(x[rows], y[rows], groups)
+    wanted = canonical_correlations(x[rows][:, 5:8], y[rows][:, :3], groups)
+    torch.testing.assert_close(found.correlations, wanted.correlations)
+    torch.testing.assert_close(found.x_weight[5:8], wanted.x_weight)
+    assert not found.x_weight[:5].any()
+    none = linear.screened_correlations(x[:, 50:], y[:, 50:])
+    assert not none.correlations.any()

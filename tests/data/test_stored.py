@@ -16,6 +16,7 @@ from refusals import refused
 
 RANDOM = np.random.default_rng(0)
 ROWS, WIDTH = 100, 5
+MIXED = pa.schema({"a": pa.float32(), "b": pa.int16()})
 
 
 def lists(values, kind="fixed"):
@@ -194,12 +195,28 @@ class TestBadShards:
         (folder / "notes.txt").write_text("hello")
         refused("notes.txt is among the shards", open_rows, folder, "e")
 
+    def test_other_columns_of_single_numbers(self, tmp_path):
+        write(tmp_path / "1.parquet", pa.table({"a": [1.0], "b": [2.0]}))
+        write(tmp_path / "2.parquet", pa.table({"a": [1.0], "b": [2]}).cast(MIXED))
+        # Of both columns the common type is double; of the second file's it is float.
+        message = r"2\.parquet has the columns a, b \(float32\) where .*1\.parquet has .*float64"
+        refused(message, open_rows, tmp_path)
+
+    def test_arrays_that_are_no_rows(self, tmp_path):
+        path = tmp_path / "x.npy"
+        for bad in (np.zeros((2, 3, 4)), np.array(["a", "b"])):
+            np.save(path, bad)
+            refused(r"x\.npy holds .*: shards are rows of numbers", open_rows, path)
+        np.save(path, np.zeros((2, 3)))
+        refused(r"x\.npy has no named columns: leave out columns=", open_rows, path, "e")
+
     def test_what_rows_cannot_be(self, tmp_path):
         def bad(message, column):
             path = write(tmp_path / "t.parquet", pa.table({"e": column}))
             refused(f"t.parquet.* {message}", lambda: open_rows(path, "e").load())
 
         bad("list of 1 numbers in row 2.* 2", floats([1.0, 2.0], [1.0, 2.0], [1.0]))
+        bad("'e' has an empty list in row 0", floats([], [1.0]))
         for column in (floats([1.0], None), floats([1.0], [None]), pa.array([1.0, None])):
             bad("'e' has a missing value in row 1", column)
         bad("missing value in row 0", floats(None, [1.0, 2.0]))

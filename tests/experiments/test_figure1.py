@@ -272,6 +272,10 @@ def test_batch_means():
 def test_settings():
     Figure1(iterations=20)
     refused("iterations=19 must be at least 20", Figure1, iterations=19)
+    refused("method 'smi' infers squared-loss", Figure1, methods=("smi",))
+    refused("method 'mine' has a running state.*'dv'", Figure1, methods=("mine",))
+    for levels in ((-1.0, 2.0), (2.0, math.inf)):
+        refused("levels=.* must be finite and not negative", Figure1, levels=levels)
     assert Figure1(seeds=3, seed=4, precision="float32", device="cpu").departures == ""
     assert Figure1().quick().departures == (
         "iterations 5000, not 20000; batch size 32, not 128; hidden 64, 64, not 512, 512; "

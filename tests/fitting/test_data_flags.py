@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pointdep.fitting.data_flags import determined_flags, duplicate_flags
+from pointdep.fitting import data_flags
+from pointdep.fitting.data_flags import CopyCount, determined_flags, duplicate_flags
 
 from .closed_forms import closed_form, default_model, gaussians, split_of
 
@@ -38,6 +39,38 @@ def test_what_is_no_copy():
     _, number = gaussians(500, dim=1)
     number[400:], x[400:], y[400:] = number[:100], x[:100], y[:100]
     assert names(duplicate_flags(torch.cat([x, number], 1), y)) == ["duplicated_rows"]
+
+
+def rounded(seed, rows=4000, labels=None):
+    """x: three rounded columns; y: a dependent whole number, or a label."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, 3)).round(1)
+    y = (x @ [1.0, 0.5, 0.2] + 0.6 * random.normal(size=rows)).round()
+    return x, (y > labels if labels is not None else y).astype(float)[:, None]
+
+
+def flags(x, y, streamed):
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+    if not streamed:
+        return duplicate_flags(x, y)
+    parts = [CopyCount(), CopyCount()]
+    for first, (a, b) in enumerate(zip(x.split(300), y.split(300), strict=True)):
+        parts[first % 2].add(a, b, 300 * first)
+    parts[0].merge(parts[1])
+    return parts[0].flags()
+
+
+@pytest.mark.parametrize("labels", [None, 0.0, 1.0])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_rounded_numbers_that_meet_again_are_no_copies(labels, streamed, monkeypatch):
+    monkeypatch.setattr(data_flags, "_DRAWN", 500)
+    x, y = rounded(0, labels=labels)
+    again = len(x) - len(np.unique(np.hstack([x, y]), axis=0))
+    assert again > 0.01 * len(x)
+    assert flags(x, y, streamed) == []
+    # Copies on top of these are found.
+    copied = [np.concatenate([side, side[:1500]]) for side in (x, y)]
+    assert names(flags(*copied, streamed)) == ["duplicated_rows"]
 
 
 def test_determined():

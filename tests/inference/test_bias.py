@@ -117,3 +117,17 @@ def test_a_plain_critic_is_all_network():
         found = fitting_bias(model, x, y, splits, proven=proven)
         assert (found.closed_form, found.proven) == (0.0, proven)
         assert found.network == pytest.approx(gap, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rise", "error", "wanted"),
+    [(0.2, 0.05, np.sqrt(0.6 * 0.5 * 4 * 0.15)), (0.03, 0.05, 0.0), (-0.1, 0.01, 0.0)],
+    ids=["more rows find more", "within chance", "fewer rows find more"],
+)
+def test_towers_are_corrected_by_what_more_rows_have_added(rise, error, wanted):
+    found = FittingBias(0.0, 0.0, 0.01, mixed=0.5, rise=rise, rise_stderr=error)
+    assert found.correction == pytest.approx(wanted)
+    # The doubt reaches at least half-way from what the gap says to what the curve says.
+    assert found.stderr >= abs(0.3 - min(4 * max(rise - error, 0.0), 0.6)) / 2
+    without = FittingBias(mixed=0.5)
+    assert 0.0 < without.correction < 0.3 < without.correction + 2 * without.stderr

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from pointdep.data.tasks import correlated_gaussians
-from pointdep.inference.checks import check_log_ratio
+from pointdep.errors import Flag
+from pointdep.inference.checks import check_log_ratio, combined_p_value, find_balances
+from pointdep.inference.moment_tests import arrange
 from refusals import refused
 
 from .models import check_matrix
@@ -90,6 +92,42 @@ def test_a_missing_read_out_is_found_on_its_side(mi, side):
     found = check(unnormalised if side == "x" else unnormalised.transpose(1, 2))
     assert (found.passed, found.fault) == (False, f"depends_on_{side}")
     assert "read-out" in found.verdict
+
+
+def test_a_fault_that_steps_average_away_is_found_in_the_bins():
+    """Too high here and too low there: soft steps over wide ranges of log r see next to nothing."""
+    exact = gaussian_blocks(2000, 2.0)[1]
+    wavy = exact + 0.4 * torch.sin(2 * exact)
+    found = check(wavy)
+    assert (found.passed, found.fault) == (False, "uneven")
+    assert combined_p_value(find_balances(arrange(wavy, *weights(wavy))), 0.05) > 0.05
+    errors = [abs(p.predicted - p.observed) / p.stderr for p in found.reliability]
+    assert max(errors) > 5
+
+
+def test_what_the_model_missed_is_said_and_not_tested():
+    """The exact log r of half the columns is right as far as it goes."""
+    task = correlated_gaussians(2000, DIM, 2.0, seed=0)
+    x, y = (torch.from_numpy(side[:, :10]).view(-1, BLOCK, 10) for side in (task.x, task.y))
+    square = -math.expm1(-4 / DIM)
+    own = x.square().sum(2)[:, :, None] + y.square().sum(2)[:, None, :]
+    half = 1 + (math.sqrt(square) * (x @ y.transpose(1, 2)) - 0.5 * square * own) / (1 - square)
+    found = check(half)
+    assert found.passed
+    assert "cannot see dependence that the model missed" in found.verdict
+    assert found.to_dict()["missed"] == []
+    flags = [Flag("rises_with_rows", (), "a"), Flag("alarm", (), "b")]
+    for flag, reason in zip(flags, ("more rows would", "a nearest-neighbour"), strict=True):
+        told = check(half, missed=[flag])
+        assert told.passed
+        assert told.p_value == found.p_value
+        assert told.verdict.startswith(f"Passes as far as it can see, but {reason}")
+        assert "lower limit" in told.verdict
+    both = check(half + 0.5, missed=flags)
+    assert both.verdict.startswith("Fails")
+    assert "Also, more rows would find more and a nearest-neighbour" in both.verdict
+    assert [flag["name"] for flag in both.to_dict()["missed"]] == ["rises_with_rows", "alarm"]
+    json.dumps(both.to_dict(), allow_nan=False)
 
 
 def test_a_larger_constant_is_less_likely():

@@ -159,6 +159,25 @@ def test_on_an_exact_table_what_is_seen_is_what_was_said():
         assert point.observed_frequency == pytest.approx(wanted)
 
 
+def test_the_balance_of_a_bin_has_the_spread_of_repeated_draws():
+    """Of the true log r, as z-values: about normal, though a bin may hold ten joint pairs."""
+    scores = []
+    for seed in range(80):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=150)
+        y = 0.8 * x + 0.6 * random.normal(size=150)
+        square = 0.64 / 0.36 * (x[:, None] ** 2 + y**2) - 2 * 0.8 / 0.36 * x[:, None] * y
+        eye = torch.eye(150, dtype=torch.float64)[None]
+        blocks = arrange(torch.from_numpy(-0.5 * np.log(0.36) - 0.5 * square)[None], eye, 1 - eye)
+        for point, balance in moment_tests.reliability_balances(blocks):
+            scores.append(balance.offset / balance.stderr)
+            assert abs(balance.offset - (point.predicted - point.observed)) < 0.2 + balance.stderr
+    assert len(scores) > 200
+    assert np.std(scores) == pytest.approx(1.0, abs=0.25)
+    assert abs(np.mean(scores)) < 0.35
+    assert np.mean(np.abs(scores) > 2.6) < 0.03
+
+
 def test_frequencies_weigh_joint_and_product_alike():
     generator = torch.Generator().manual_seed(0)
     eye = torch.eye(200, dtype=torch.float64)[None]

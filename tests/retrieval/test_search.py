@@ -221,6 +221,7 @@ def test_options_that_are_refused():
     given, retrieve = new_pairs(), fitted("pc", "separable").retrieve
     refused("k=31 .* 30 candidates", retrieve, *given, k=31)
     refused("k=0", retrieve, *given, k=0)
+    refused("0 sample", retrieve, given[0][:0], given[1])
     refused("k=2.5", retrieve, *given, k=2.5)
     refused("queries 'z'", retrieve, *given, queries="z")
     refused("index 'hsnw': did you mean 'hnsw'", retrieve, *given, index="hsnw")

@@ -1,7 +1,5 @@
 """From the PMI of pairs and of mismatched pairs to suspects."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

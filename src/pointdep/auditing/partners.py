@@ -1,7 +1,5 @@
 """Who a doubtful x belongs to instead, and which pairs exchanged their y."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

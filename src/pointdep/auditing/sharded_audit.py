@@ -1,7 +1,5 @@
 """`audit_shards`: which pairs of Parquet shards are wrong, by a model that did not see them."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

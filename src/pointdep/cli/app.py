@@ -1,7 +1,5 @@
 """The commands and what happens when they fail. Heavy packages are imported inside the commands."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os
@@ -14,20 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import pointdep
-from pointdep.cli import (
-    audit,
-    bench,
-    calibrate,
-    demo,
-    fit,
-    mi,
-    options,
-    plan,
-    pretrain,
-    reproduce,
-    retrieve,
-    score,
-)
+from pointdep.cli import options, reproduce
 from pointdep.errors import InputError, PointdepError, PointdepWarning
 from pointdep.fitting.rendezvous import process_count
 
@@ -98,12 +83,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Each is in a module of its own name.
 _COMMANDS = (
-    *(demo.demo, mi.mi, fit.fit, calibrate.calibrate, score.score, retrieve.retrieve),
-    *(audit.audit, plan.plan, pretrain.pretrain, bench.bench),
+    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain"),
+    "bench",
 )
-for _command in _COMMANDS:
-    app.command(name=_command.__name__)(_guarded(_command))
+for _name in _COMMANDS:
+    _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
+    app.command(name=_name)(_guarded(_command))
 
 paper = typer.Typer(rich_markup_mode=None)
 for _command in reproduce.COMMANDS:
@@ -135,9 +122,7 @@ def _common(
     modules: Annotated[
         list[str] | None,
         typer.Option(
-            "--import",
-            metavar="MODULE",
-            help="Import a module with methods or critics of yours.",
+            "--import", metavar="MODULE", help="Import a module with methods or critics of yours."
         ),
     ] = None,
 ) -> None:

@@ -140,38 +140,18 @@ def safe_text(text: str) -> str:
 
 
 @partial(takes_settings, without=("confidence", "curve"))
+@options.explained
 def audit(
     files: options.Files,
     *,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="The report page, .html; or the table, .csv or .parquet."),
-    ] = None,
-    table: Annotated[
-        Path | None,
-        Option(
-            help="The table of all rows, .csv or .parquet, with what --show-x and --show-y name."
-        ),
-    ] = None,
-    fdr: Annotated[
-        float, Option(help="Share of the suspects that may be right pairs: 0.1 is a tenth.")
-    ] = 0.1,
-    contamination: Annotated[
-        float | None, Option(help="Share of pairs that came together by chance; else estimated.")
-    ] = None,
-    show_x: Annotated[
-        str | None,
-        Option(
-            help="What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt "
-            "has a row a line, .npy may hold pictures). Names of picture and sound files show "
-            "these."
-        ),
-    ] = None,
-    show_y: Annotated[str | None, Option(help="The same for y.")] = None,
-    title: Annotated[str | None, Option(help="Title of the page.")] = None,
-    media: Annotated[
-        int, Option(min=0, help="Rows whose pictures and sounds are in the page.")
-    ] = 200,
+    output: Path | None = None,
+    table: Path | None = None,
+    fdr: float = 0.1,
+    contamination: float | None = None,
+    show_x: str | None = None,
+    show_y: str | None = None,
+    title: str | None = None,
+    media: Annotated[int, Option(min=0)] = 200,
     method: options.MethodName = "pc",
     settings: Settings,
     json: options.Json = False,
@@ -183,6 +163,18 @@ def audit(
 
     Every pair is scored by models that did not see it. Suspects are the pairs that look as if x and
     y came together by chance.
+
+    Options
+    -------
+    output: The report page, .html; or the table, .csv or .parquet.
+    table: The table of all rows, .csv or .parquet, with what --show-x and --show-y name.
+    fdr: Share of the suspects that may be right pairs: 0.1 is a tenth.
+    contamination: Share of pairs that came together by chance; else estimated.
+    show_x: What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt has a
+        row a line, .npy may hold pictures). Names of picture and sound files show these.
+    show_y: The same for y.
+    title: Title of the page.
+    media: Rows whose pictures and sounds are in the page.
     """
     from pointdep.auditing.report.content import as_shown, read_shown
     from pointdep.auditing.report.page import SUFFIXES

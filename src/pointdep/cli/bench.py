@@ -1,7 +1,5 @@
 """``pointdep bench``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -12,27 +10,16 @@ from pointdep.cli.show import print_json
 from pointdep.errors import InputError
 
 
+@options.explained
 def bench(
-    tasks: Annotated[
-        str, Option(help="Names, comma separated, or quick or all; see --list.")
-    ] = "quick",
-    estimators: Annotated[
-        str, Option(help="METHOD or METHOD:CRITIC as in pointdep mi, or phsic: pc,pc:concat,ksg.")
-    ] = "pc",
-    rows: Annotated[str, Option(help="Numbers of rows to fit, comma separated.")] = "1000",
-    seeds: Annotated[int, Option(help="Runs of each kind, on draws of their own.")] = 3,
+    tasks: str = "quick",
+    estimators: str = "pc",
+    rows: str = "1000",
+    seeds: int = 3,
     confidence: options.Confidence = 0.9,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            help="Folder for results.csv, summary.csv, results.json and the figure; what is there "
-            "already is not run again.",
-        ),
-    ] = None,
+    output: Path | None = None,
     device: options.Device = "auto",
-    list_tasks: Annotated[bool, Option("--list", help="Print the tasks and leave.")] = False,
+    list_tasks: Annotated[bool, Option("--list")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -41,6 +28,16 @@ def bench(
     The mutual information and the PMI of each task are known exactly; --list names the tasks.
 
     For instance:  pointdep bench --estimators pc,drf,ksg --rows 1000,10000 -o results/
+
+    Options
+    -------
+    tasks: Names, comma separated, or quick or all; see --list.
+    estimators: METHOD or METHOD:CRITIC as in pointdep mi, or phsic: pc,pc:concat,ksg.
+    rows: Numbers of rows to fit, comma separated.
+    seeds: Runs of each kind, on draws of their own.
+    output: Folder for results.csv, summary.csv, results.json and the figure; what is there already
+        is not run again.
+    list_tasks: Print the tasks and leave.
     """
     from pointdep.data.tasks import QUICK, TASKS
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from typer import Option
+from typing import TYPE_CHECKING
 
 from pointdep.cli import options
 from pointdep.cli.audit import check_rows
@@ -21,10 +19,9 @@ _LOWEST = 10
 _SHADES = " .:-=+*#%@"
 
 
+@options.explained
 def demo(
-    output: Annotated[Path, Option("--output", "-o", help="The report page, .html.")] = Path(
-        "pointdep-demo.html"
-    ),
+    output: Path = Path("pointdep-demo.html"),
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -34,6 +31,10 @@ def demo(
     The upper halves of scikit-learn's digit images are paired with their lower halves, but some
     pairs are swapped on purpose. An audit finds them: swapped halves belong together less than
     chance. It ends with a report page, which shows the halves as pictures.
+
+    Options
+    -------
+    output: The report page, .html.
     """
     from pointdep.auditing.audit import audit
     from pointdep.auditing.report.page import SUFFIXES

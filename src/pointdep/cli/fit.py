@@ -1,13 +1,9 @@
 """``pointdep fit``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-from typer import Option
+from typing import Any
 
 from pointdep.cli import options
 from pointdep.cli.settings import Settings, takes_settings
@@ -16,19 +12,15 @@ from pointdep.errors import InputError
 
 
 @takes_settings
+@options.explained
 def fit(
     files: options.Files,
     *,
     output: options.SavedModel,
-    oof: Annotated[
-        Path | None,
-        Option(help="File for the PMI of the training rows, each by models that did not see it."),
-    ] = None,
+    oof: Path | None = None,
     method: options.MethodName = "pc",
     settings: Settings,
-    checkpoint: Annotated[
-        Path | None, Option(help="File that keeps the training state; go on from it.")
-    ] = None,
+    checkpoint: Path | None = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -40,6 +32,11 @@ def fit(
 
     --oof tells which of these pairs belong together least. To score other pairs with the model:
     pointdep score.
+
+    Options
+    -------
+    oof: File for the PMI of the training rows, each by models that did not see it.
+    checkpoint: File that keeps the training state; go on from it.
     """
     from pointdep.fitting.rendezvous import join_processes
 

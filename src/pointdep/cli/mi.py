@@ -1,7 +1,5 @@
 """``pointdep mi``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,15 +7,8 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from pointdep.cli import options
+from pointdep.cli import options, show
 from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
-from pointdep.cli.show import (
-    check_as_json,
-    check_rows,
-    estimate_as_json,
-    print_estimate,
-    print_json,
-)
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 
@@ -26,29 +17,17 @@ _KSG_COLUMNS = 2  # a side (docs/choosing.md)
 
 
 @takes_settings
+@options.explained
 def mi(
     files: options.Files,
     *,
     method: options.AnyMethodName = "pc",
     settings: Settings,
-    shuffles: Annotated[
-        int,
-        Option(
-            min=0,
-            help="Test independence against so many copies with y shuffled: 39 allow p = 0.025 and "
-            "take one or two times as long as the fit; 0 for no test.",
-        ),
-    ] = 0,
-    check: Annotated[
-        bool, Option("--check", help="Test the fitted ratio on pairs that it has not seen.")
-    ] = False,
-    check_plot: Annotated[
-        Path | None, Option(help="As --check, and draw it: FILE.png, .svg or .pdf.")
-    ] = None,
-    curve_plot: Annotated[
-        Path | None, Option(help="Draw the learning curve: FILE.png, .svg or .pdf.")
-    ] = None,
-    bits: Annotated[bool, Option("--bits", help="Print bits first, then nats.")] = False,
+    shuffles: Annotated[int, Option(min=0)] = 0,
+    check: bool = False,
+    check_plot: Path | None = None,
+    curve_plot: Path | None = None,
+    bits: bool = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -58,6 +37,15 @@ def mi(
     --y-columns c
 
     Are they dependent at all? --shuffles 39. Can the answer be believed? --check.
+
+    Options
+    -------
+    shuffles: Test independence against so many copies with y shuffled: 39 allow p = 0.025 and take
+        one or two times as long as the fit; 0 for no test.
+    check: Test the fitted ratio on pairs that it has not seen.
+    check_plot: As --check, and draw it: FILE.png, .svg or .pdf.
+    curve_plot: Draw the learning curve: FILE.png, .svg or .pdf.
+    bits: Print bits first, then nats.
     """
     from pointdep.data.writers import check_writable
 
@@ -90,13 +78,13 @@ def mi(
             raise InputError("--curve-plot: no learning curve was fitted, because the rows are few")
         draw(found.curve.plot, curve_plot, (6.0, 3.8))
     if json:
-        checked = None if outcome is None else check_as_json(outcome, check_plot)
-        print_json("mi", {**estimate_as_json(model, found), "check": checked})
+        checked = None if outcome is None else show.check_as_json(outcome, check_plot)
+        show.print_json("mi", {**show.estimate_as_json(model, found), "check": checked})
         return
-    more = {} if outcome is None else check_rows(outcome, check_plot)
+    more = {} if outcome is None else show.check_rows(outcome, check_plot)
     if method == "ksg" and max(math.prod(side.shape[1:]) for side in (x, y)) > _KSG_COLUMNS:
         more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
-    print_estimate(model, found, bits=bits, more=more)
+    show.print_estimate(model, found, bits=bits, more=more)
 
 
 def draw(plot: Callable[[Any], Any], place: Path, size: tuple[float, float]) -> None:

@@ -1,22 +1,21 @@
 """Options that several commands share, and how their texts are read."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, CallbackParam, Option
 
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.data.files import FORMATS
-from pointdep.errors import InputError
+from pointdep.errors import InputError, require_whole
 
 _NETWORKS = " ".join(METHODS)
 _OWN = "One of yours: package.module:NAME."
@@ -76,9 +75,6 @@ _HOW = ("--method", "-m")
 MethodName = Annotated[str, Option(*_HOW, callback=from_here, help=f"{_NETWORKS}. {_OWN}")]
 _ANY = f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}"
 AnyMethodName = Annotated[str, Option(*_HOW, callback=from_here, help=_ANY)]
-MethodOptions = Annotated[
-    list[str] | None, Option(help="Option of the method as NAME=VALUE, e.g. eta=2.")
-]
 CriticName = Annotated[
     str,
     Option(
@@ -87,31 +83,9 @@ CriticName = Annotated[
         f"what it misses; the others: a network alone. {_OWN}",
     ),
 ]
-Hidden = Annotated[str, Option(help="Widths of the layers, as 256,64, or auto.")]
 Folds = Annotated[int, Option(help="Models trained; each scores the rows it did not see.")]
-Negatives = Annotated[str, Option(help="Counter-examples per row and step, or auto.")]
-ReferenceSize = Annotated[int, Option(help="Rows of y that cpc keeps to normalise by.")]
-MaxEpochs = Annotated[int, Option(help="Limit on the epochs.")]
-WeightDecay = Annotated[float, Option(help="Of the optimiser: pulls weights towards zero.")]
-Stream = Annotated[
-    bool | None,
-    Option(
-        help="Read rows as they are needed, or hold them in memory.",
-        show_default="hold up to 2^27 numbers",
-    ),
-]
-Curve = Annotated[
-    bool | None,
-    Option(
-        help="Also fit a quarter and half of the rows, to see whether more rows would help.",
-        show_default="if the rows are held in memory",
-    ),
-]
 Seed = Annotated[int, Option(callback=check_seed, help="The same seed gives the same numbers.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
-Discrete = Annotated[
-    str | None, Option(help="Sides that are categories: x, y, both or none; by default, by type.")
-]
 Confidence = Annotated[float, Option(callback=check_confidence, help="Confidence of the interval.")]
 ModelFolder = Annotated[str, Argument(help="Folder written by pointdep fit.")]
 SavedModel = Annotated[Path, Option("--output", "-o", help="Folder to save the model in.")]
@@ -119,17 +93,62 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object, for program
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on standard error.")]
 
 
+# Options by their docstrings.
+
+_EXPLAINED = re.compile(r"^(\w+): (.+?)(?: \[([^]]+)\])?$")
 Given = dict[str, Any]
+Told = dict[str, tuple[str, str]]
+"""Name of an option -> its help, and what is shown as its default if that is decided elsewhere."""
 _DEFAULTS: Given = {"seed": 0, "device": "auto", "checkpoint_every": 2.0}
 _DEFAULTS |= dict.fromkeys(("json", "quiet", "quick", "merge", "download"), False)
 
 
-def takes(
-    table: Mapping[str, Any], **defaults: Any
-) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
-    """Show typer an option for each line of the table; the command gets all that was given.
+def told_options(command: Callable[..., object]) -> tuple[str, Told]:
+    """A docstring without its section "Options", and what that says."""
+    text, _, section = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions\n-------\n")
+    lines = (" ".join(line.split()) for line in re.split(r"\n(?=\S)", section) if line)
+    return text, {
+        name: (how, shown) for line in lines for name, how, shown in _EXPLAINED.findall(line)
+    }
 
-    table: from names to annotations. Options that have no default are None unless they are given.
+
+def option(name: str, kind: Any, default: Any, how: str, shown: str) -> Any:
+    """The annotation of an option; kind: its type, or an annotation without help.
+
+    Switches have no --no- form, a name of one letter is a short option, and --output is -o too.
+    """
+    names = [f"-{name}"] if len(name) == 1 else []
+    if default is False or name == "output":
+        names = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else [])]
+    about: Any = Option(*names)
+    if hasattr(kind, "__metadata__"):
+        kind, about = kind.__origin__, copy(kind.__metadata__[0])
+    about.help, about.show_default = how, shown or about.show_default
+    return Annotated[kind | None if default is None else kind, about]
+
+
+def explained(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer show what the section "Options" of the docstring says of each parameter.
+
+    A text in [] at the end is shown as the default.
+    """
+    command.__doc__, told = told_options(command)
+    shown: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind, default = parameter.annotation, parameter.default
+        kind = option(name, kind, default, *told[name]) if name in told else kind
+        shown[name] = kind, default
+    show(command, shown)
+    return command
+
+
+def takes(
+    kinds: Mapping[str, Any], *shared: Callable[..., None] | Mapping[str, Any], **defaults: Any
+) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """Give a command, as one mapping, the options that its docstring explains.
+
+    kinds: their types, by name. shared: functions whose docstrings explain further ones, and
+    tables of annotations. Options that have no default are None unless they are given.
     """
     defaults = {**_DEFAULTS, **defaults}
 
@@ -138,6 +157,14 @@ def takes(
         def spread(**given: Any) -> None:
             command(given)
 
+        table: Given = {}
+        for more in (command, *shared):
+            if isinstance(more, Mapping):
+                table |= more
+                continue
+            for name, how in told_options(more)[1].items():
+                table[name] = option(name, kinds[name], defaults.get(name), *how)
+        spread.__doc__ = told_options(command)[0]
         show(spread, {name: (kind, defaults.get(name)) for name, kind in table.items()})
         return spread
 
@@ -217,6 +244,43 @@ def parse_numbers(
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{option} {text!r} must be {what}") from None
+
+
+def _parsed(parse: Callable[..., Any]) -> Any:
+    """The annotation of an option whose text is a list; parse: option and text -> a tuple."""
+
+    def callback(option: CallbackParam, text: str | None) -> Any:
+        return None if text is None else parse(option.opts[0], text)
+
+    return Annotated[str | None, Option(callback=callback)]
+
+
+def _parse_layers(option: str, text: str) -> tuple[int, ...]:
+    parsed = parse_numbers(option, text, "whole numbers, as 64,64")
+    for width in parsed:
+        require_whole(option, width)
+    return parsed
+
+
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("batch_size", "depth", "dim", "draws", "embedding_dim", "epochs"), int),
+    **dict.fromkeys(("evaluate_every", "folds", "iterations", "seeds", "test_words"), int),
+    **dict.fromkeys(("together", "width"), int),
+    **dict.fromkeys(("learning_rate", "mi", "minutes"), float),
+    **dict.fromkeys(("activation", "critic", "dataset", "model", "monitor", "objective"), str),
+    **dict.fromkeys(("part", "precision"), str),
+    **dict.fromkeys(("audio", "data", "output", "text"), Path),
+    **dict.fromkeys(("download", "merge", "quick"), bool),
+    **dict.fromkeys(("methods", "objectives", "tasks"), _parsed(parse_names)),
+    "rows": _parsed(parse_numbers),
+    "hidden": _parsed(_parse_layers),
+    "loss_option": list[str],
+    "limit": Annotated[int | None, Option(min=2)],
+    "pd_rows": Annotated[int | None, Option(min=0)],
+    "checkpoint_every": Annotated[float, Option(min=0.0)],
+    "compile_networks": Annotated[bool | None, Option("--compile/--no-compile")],
+}
+"""Types of the options of `pretrain` and `reproduce`, whose commands take one mapping."""
 
 
 def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:

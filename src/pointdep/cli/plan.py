@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
@@ -17,31 +17,15 @@ if TYPE_CHECKING:
     from pointdep.workflow.plan import Plan
 
 
+@options.explained
 def plan(
-    rows: Annotated[str, Argument(metavar="ROWS", help="Pairs, as 1e6 or 1_000_000.")],
-    dims: Annotated[
-        str, Argument(metavar="DIMS", help="Columns of both sides, as 512, or of each: 512,64.")
-    ],
-    gpu: Annotated[
-        bool,
-        Option("--gpu", help="Plan for the GPU of this machine; if it has none, for one H200."),
-    ] = False,
-    epochs: Annotated[
-        int | None,
-        Option(
-            help="Epochs of the fit, which early stopping decides.",
-            show_default="20, or 60 with 25 columns or fewer",
-        ),
-    ] = None,
+    rows: Annotated[str, Argument(metavar="ROWS")],
+    dims: Annotated[str, Argument(metavar="DIMS")],
+    gpu: bool = False,
+    epochs: int | None = None,
     folds: options.Folds = 5,
-    queries: Annotated[int, Option(help="Queries of retrieve; the candidates are ROWS.")] = 10_000,
-    cores: Annotated[
-        int | None,
-        Option(
-            help="Cores of the CPU; more than this machine has are extrapolated.",
-            show_default="those of this machine",
-        ),
-    ] = None,
+    queries: int = 10_000,
+    cores: int | None = None,
     json: options.Json = False,
 ) -> None:
     """Expected time and memory of fit, score, audit and retrieve, and what takes longest.
@@ -50,6 +34,15 @@ def plan(
 
     A dry run of up to half a minute measures this machine on a few synthetic rows. The plan is for
     columns of numbers, the default critic, and files that can be read as fast as they are used.
+
+    Options
+    -------
+    rows: Pairs, as 1e6 or 1_000_000.
+    dims: Columns of both sides, as 512, or of each: 512,64.
+    gpu: Plan for the GPU of this machine; if it has none, for one H200.
+    epochs: Epochs of the fit, which early stopping decides. [20, or 60 with 25 columns or fewer]
+    queries: Queries of retrieve; the candidates are ROWS.
+    cores: Cores of the CPU; more than this machine has are extrapolated. [those of this machine]
     """
     from pointdep.workflow.plan import plan as make_plan
 

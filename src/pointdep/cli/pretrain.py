@@ -11,76 +11,59 @@ from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import flags_as_json, print_json
-from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
+from pointdep.contrastive.pretraining.protocols import Settings
 
 if TYPE_CHECKING:
     from pointdep.contrastive.pretraining.pretrained import Pretrained
     from pointdep.data.images import ImageSet
 
 
-OPTIONS: dict[str, Any] = {
-    "dataset": Annotated[str, Argument(metavar="DATASET", help="mnist, cifar10 or digits.")],
-    "model": Annotated[
-        str | None,
-        Option(help="shallow, amdim or simclr; by default simclr for cifar10, else shallow."),
-    ],
-    "objective": Annotated[str, Option(help=f"{', '.join(OBJECTIVES)}; several, with commas.")],
-    "seeds": Annotated[int, Option(min=1, help="Runs per objective; shallow trains them at once.")],
-    "epochs": Annotated[
-        int | None, Option(help="Passes over the images; as in the paper if not given.")
-    ],
-    "iterations": Annotated[int | None, Option(help="Steps in total, instead of --epochs.")],
-    "minutes": Annotated[float | None, Option(help="Training time after which a run ends.")],
-    "batch_size": Annotated[int | None, Option(help="Images per step, of all processes together.")],
-    "learning_rate": Annotated[
-        float | None, Option(help="simclr's default grows with the batch size.")
-    ],
-    "precision": Annotated[str, Option(help="32, bf16, 16, or auto: bf16 on GPUs that have it.")],
-    "width": Annotated[
-        int | None, Option(help="Channels: simclr 64, amdim 192; shallow 512 units.")
-    ],
-    "depth": Annotated[int | None, Option(help="simclr 18 or 50, amdim 8, shallow 30 couplings.")],
-    "loss_option": Annotated[
-        list[str] | None, Option(help="Option of the loss, as temperature=0.2.")
-    ],
-    "data": Annotated[
-        Path | None,
-        Option(help="Folder or archive of images; by default $POINTDEP_DATA or the cache."),
-    ],
-    "download": Annotated[bool, Option("--download", help="Fetch the files that are missing.")],
-    "limit": Annotated[int | None, Option(min=2, help="Use only this many images of each split.")],
-    "evaluate_every": Annotated[
-        int, Option(min=0, help="Epochs (or iterations) between evaluations; 0: at the end.")
-    ],
-    "monitor": Annotated[str, Option(help="What these measure before the end: knn or linear.")],
-    "checkpoint_every": Annotated[float, Option(min=0.0, help="Minutes between two checkpoints.")],
-    "compile_networks": Annotated[
-        bool | None, Option("--compile/--no-compile", help="By default on a GPU, in long runs.")
-    ],
-    "seed": options.Seed,
-    "device": options.Device,
-    "output": Annotated[
-        Path | None,
-        Option("--output", "-o", help="Folder of the run, which the same command continues."),
-    ],
-    "json": options.Json,
-    "quiet": options.Quiet,
+_KINDS = options.KINDS | {
+    "dataset": Annotated[str, Argument(metavar="DATASET")],
+    "seeds": Annotated[int, Option(min=1)],
+    "evaluate_every": Annotated[int, Option(min=0)],
 }
-"""By the names of parameters; `reproduce figure2` and `simclr` share some."""
-
+_SHARED = {
+    **{"seed": options.Seed, "device": options.Device},
+    **{"json": options.Json, "quiet": options.Quiet},
+}
 _DEFAULTS: options.Given = {"dataset": ..., "objective": "cpc", "seeds": 1, "precision": "auto"}
 
 
-@options.takes(OPTIONS, **_DEFAULTS, evaluate_every=0, monitor="knn")
+@options.takes(_KINDS, _SHARED, **_DEFAULTS, evaluate_every=0, monitor="knn")
 def pretrain(given: options.Given) -> None:
     """Pre-train an encoder on unlabelled images, and evaluate it with a linear classifier.
 
     For instance:  pointdep pretrain digits --epochs 20 -o run/
 
     On several GPUs:  torchrun --nproc-per-node 4 -m pointdep pretrain cifar10 -o run/
+
+    Options
+    -------
+    dataset: mnist, cifar10 or digits.
+    model: shallow, amdim or simclr; by default simclr for cifar10, else shallow.
+    objective: cpc, pcc, drfc, variational, dm1, dm2, rpc; several, with commas.
+    seeds: Runs per objective; shallow trains them at once.
+    epochs: Passes over the images; as in the paper if not given.
+    iterations: Steps in total, instead of --epochs.
+    minutes: Training time after which a run ends.
+    batch_size: Images per step, of all processes together.
+    learning_rate: simclr's default grows with the batch size.
+    precision: 32, bf16, 16, or auto: bf16 on GPUs that have it.
+    width: Channels: simclr 64, amdim 192; shallow 512 units.
+    depth: simclr 18 or 50, amdim 8, shallow 30 couplings.
+    loss_option: Option of the loss, as temperature=0.2.
+    data: Folder or archive of images; by default $POINTDEP_DATA or the cache.
+    download: Fetch the files that are missing.
+    limit: Use only this many images of each split.
+    evaluate_every: Epochs (or iterations) between evaluations; 0: at the end.
+    monitor: What these measure before the end: knn or linear.
+    checkpoint_every: Minutes between two checkpoints.
+    compile_networks: By default on a GPU, in long runs.
+    output: Folder of the run, which the same command continues.
     """
     dataset, seed = given["dataset"], given["seed"]
-    named = {field.name: given[field.name] for field in fields(Settings) if field.name in OPTIONS}
+    named = {field.name: given[field.name] for field in fields(Settings) if field.name in given}
     named |= {
         "model": given["model"] or ("simclr" if dataset == "cifar10" else "shallow"),
         "objectives": options.parse_names("--objective", given["objective"]),

@@ -1,8 +1,8 @@
 """``pointdep reproduce``: the figures and tables of the paper, run again.
 
-The options of a command are a table from the name of a setting to how it is given and explained.
-What is given goes into the settings of the experiment, whose defaults are the paper's. The help
-repeats those defaults, because the settings themselves import PyTorch.
+The options of a command are those that its docstring explains. What is given goes into the settings
+of the experiment, whose defaults are the paper's. The help repeats those defaults, because the
+settings themselves import PyTorch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointdep.cli import options, pretrain
 from pointdep.cli.options import Given
 from pointdep.cli.show import print_json
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,51 +28,14 @@ _Settings = TypeVar("_Settings", bound="DataclassInstance")
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
 
 
-def _option(kind: Any, shown: str | None, help_text: str, **how: Any) -> Any:
-    """The annotation of an option; shown: the default of the settings, which is not given here."""
-    how["show_default"] = True if shown is None else shown
-    return Annotated[kind | None, typer.Option(help=help_text, **how)]
-
-
-def _list(parse: Callable[..., Any], shown: str, help_text: str) -> Any:
-    """An option whose text is a list; parse: from the option and the text to a tuple."""
-
-    def callback(option: typer.CallbackParam, text: str | None) -> Any:
-        return None if text is None else parse(option.opts[0], text)
-
-    return _text(shown, help_text, callback=callback)
-
-
-def _widths(option: str, text: str) -> tuple[int, ...]:
-    parsed = options.parse_numbers(option, text, "whole numbers, as 64,64")
-    for width in parsed:
-        require_whole(option, width)
-    return parsed
-
-
-_names = functools.partial(_list, options.parse_names)
-_hidden = functools.partial(_list, _widths)
-_whole = functools.partial(_option, int)
-_real = functools.partial(_option, float)
-_text = functools.partial(_option, str)
-_file = functools.partial(_option, Path, None)
-
-
-def _flag(name: str, help_text: str) -> Any:
-    return Annotated[bool, typer.Option(name, help=help_text)]
-
-
-def _quick(help_text: str) -> Any:
-    return _flag("--quick", f"{help_text} Options that are given win.")
-
-
-def _output(kind: Any, help_text: str) -> Any:
-    return Annotated[kind, typer.Option("--output", "-o", help=help_text)]
-
-
-_CRITIC = _text("concat", "concat or separable.")
 _SHOWN = {"json": options.Json, "quiet": options.Quiet}
-_WHERE = {"seed": options.Seed, "device": options.Device}
+_SHARED = {"seed": options.Seed, "device": options.Device, **_SHOWN}
+_FROM_PRETRAIN = (
+    *("batch_size", "learning_rate", "width", "depth", "data", "download", "limit"),
+    *("checkpoint_every", "compile_networks"),
+)
+_PRETRAINING = {name: pretrain.pretrain.__annotations__[name] for name in _FROM_PRETRAIN}
+_takes = functools.partial(options.takes, options.KINDS)
 
 
 def _chosen(base: _Settings, given: Given) -> _Settings:
@@ -99,13 +60,15 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-@options.takes(
-    {"output": _output(Path | None, "File for the table, in Markdown."), "json": options.Json}
-)
+@_takes({"json": options.Json})
 def table1(given: Given) -> None:
     """Table 1: what each method learns by, and how it infers.
 
     For instance:  pointdep reproduce table1 -o table1.md
+
+    Options
+    -------
+    output: File for the table, in Markdown.
     """
     from pointdep.experiments.table1 import NOTES, table, text_table, write_markdown
 
@@ -115,33 +78,7 @@ def table1(given: Given) -> None:
     _tell("table1", given, text_table() + after, {"rows": table(), "notes": NOTES})
 
 
-_FOLDER = _output(Path, "Folder for figure and numbers.")
-_FIGURE1 = {
-    "methods": _names("the ten of the paper", "Names, comma separated."),
-    "tasks": _names("gaussian,cubic", "gaussian, cubic or both."),
-    "critic": _CRITIC,
-    "dim": _whole("20", "Columns of x and of y."),
-    "batch_size": _whole("128", "Pairs drawn for each iteration."),
-    "iterations": _whole("20000", "In all, shared by the levels of the truth."),
-    "hidden": _hidden("512,512", "Widths of the hidden layers."),
-    "learning_rate": _real("0.001", "Of Adam."),
-    "seeds": _whole("1", "How often every curve is drawn."),
-    "seed": options.Seed,
-    "precision": _text(
-        "auto",
-        "Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU.",
-    ),
-    "device": options.Device,
-    "quick": _quick(
-        "Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate "
-        "0.002; a minute or two.",
-    ),
-    "output": _FOLDER,
-    **_SHOWN,
-}
-
-
-@options.takes(_FIGURE1, output=Path("figure1"))
+@_takes(_SHARED, output=Path("figure1"))
 def figure1(given: Given) -> None:
     """Figure 1: ten estimators while the truth climbs.
 
@@ -150,6 +87,22 @@ def figure1(given: Given) -> None:
     It is made for a GPU: without one, --quick.
 
     For instance:  pointdep reproduce figure1 --quick -o figure1/
+
+    Options
+    -------
+    methods: Names, comma separated. [the ten of the paper]
+    tasks: gaussian, cubic or both. [gaussian,cubic]
+    critic: concat or separable. [concat]
+    dim: Columns of x and of y. [20]
+    batch_size: Pairs drawn for each iteration. [128]
+    iterations: In all, shared by the levels of the truth. [20000]
+    hidden: Widths of the hidden layers. [512,512]
+    learning_rate: Of Adam. [0.001]
+    seeds: How often every curve is drawn. [1]
+    precision: Of matrix products: bf16, tf32, float32, float64, or auto: bf16 on a GPU. [auto]
+    quick: Smaller, for a CPU: 5,000 iterations on batches of 32, layers 64,64, learning rate 0.002;
+        a minute or two. Options that are given win.
+    output: Folder for figure and numbers.
     """
     from pointdep.experiments.figure1 import Figure1, expected_seconds, run_figure1
     from pointdep.experiments.figure1_report import text_claims, text_table, write_report
@@ -184,28 +137,7 @@ def figure1(given: Given) -> None:
     _tell("figure1", given, f"{text_table(lines)}\n{text_claims(claims, settings)}", content)
 
 
-_THEOREM1 = {
-    "methods": _names("pc,drf", "Names, comma separated, of methods that infer the mean of PMI."),
-    "rows": _list(
-        options.parse_numbers,
-        "300,1000,3000,10000,30000,100000",
-        "Numbers of rows, comma separated.",
-    ),
-    "dim": _whole("5", "Columns of x and of y."),
-    "mi": _real("1", "True mutual information, in nats."),
-    "critic": _CRITIC,
-    "hidden": _hidden("64,64", "Widths of the hidden layers."),
-    "activation": _text("relu", "relu, silu, gelu, tanh or elu."),
-    "folds": _whole("2", "Networks of an estimate; each row is new to one."),
-    "seeds": _whole("10", "Estimates of each kind, on new rows."),
-    **_WHERE,
-    "quick": _quick("In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32."),
-    "output": _FOLDER,
-    **_SHOWN,
-}
-
-
-@options.takes(_THEOREM1, output=Path("theorem1"))
+@_takes(_SHARED, output=Path("theorem1"))
 def theorem1(given: Given) -> None:
     """Theorem 1: the error against the number of rows.
 
@@ -214,6 +146,20 @@ def theorem1(given: Given) -> None:
     with which the error falls is set beside -1/2. The largest n takes most of the time.
 
     For instance:  pointdep reproduce theorem1 --quick -o theorem1/
+
+    Options
+    -------
+    methods: Names, comma separated, of methods that infer the mean of PMI. [pc,drf]
+    rows: Numbers of rows, comma separated. [300,1000,3000,10000,30000,100000]
+    dim: Columns of x and of y. [5]
+    mi: True mutual information, in nats. [1]
+    critic: concat or separable. [concat]
+    hidden: Widths of the hidden layers. [64,64]
+    activation: relu, silu, gelu, tanh or elu. [relu]
+    folds: Networks of an estimate; each row is new to one. [2]
+    seeds: Estimates of each kind, on new rows. [10]
+    quick: In under 2 minutes: up to 10,000 rows, 5 seeds, layers 32,32. Options that are given win.
+    output: Folder for figure and numbers.
     """
     from pointdep.experiments import theorem1 as experiment
     from pointdep.experiments.reports import TEXTS, filled, prepare_folder
@@ -241,67 +187,25 @@ def theorem1(given: Given) -> None:
     _tell("theorem1", given, text + "\n", content)
 
 
-def _words(**own: Any) -> Given:
-    """The options of `table2` and `figure3`; own: those of the one."""
-    return {
-        "audio": _file("Vectors of the sounds, as Speech2Vec's .vec file."),
-        "text": _file("Vectors of the texts, a .vec file with the same words in order."),
-        "data": _file("Both in one .npz: arrays words, audio and text."),
-        "test_words": _whole("5000, at most a fifth", "Words kept for the test: at least 21."),
-        **own,
-        "epochs": _whole("100", "Passes over the training words."),
-        "batch_size": _whole("512", "Pairs that are set against each other."),
-        "hidden": _hidden("512,512", "Widths of each side's hidden layers."),
-        "embedding_dim": _whole("128", "Columns of the inner product."),
-        "learning_rate": _real("0.001", "Of Adam."),
-        **_WHERE,
-        "quick": _quick("Smaller: 40 epochs on batches of 128, layers 128,128."),
-        "output": _FOLDER,
-        **_SHOWN,
-    }
-
-
-_TABLE2 = _words(
-    methods=_names("pc,drf,drf_relative", "Names, comma separated."),
-    draws=_whole("20", "Random draws of the other candidates."),
-)
-_FIGURE3 = _words(folds=_whole("5", "Networks for PMI out of sample, each on the other folds."))
-
-
-@options.takes(_TABLE2, output=Path("table2"))
-def table2(given: Given) -> None:
-    """Table 2: match the sounds and texts of words.
-
-    Networks learn from words whose sound and text are given as vectors; then, for each other word,
-    the text that belongs to its sound is looked for among five. The folder receives the shares,
-    examples right and wrong, and the paper's claims judged by them.
-
-    For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
-    """
-    from pointdep.experiments import table2 as experiment
-
-    _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
-
-
-@options.takes(_FIGURE3, output=Path("figure3"))
-def figure3(given: Given) -> None:
-    """Figure 3: PMI of the sound and text of words.
-
-    A network learns from words whose sound and text are given as vectors; drawn is their PMI, by
-    that network and by others that did not see the word, with the words below zero by their
-    endings. The paper's claims are judged by them.
-
-    For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
-    """
-    from pointdep.experiments import figure3 as experiment
-
-    _run_words("Figure 3", experiment, experiment.Figure3(), experiment.run_figure3, given)
-
-
 def _run_words(
     title: str, experiment: Any, paper: Any, run: Callable[..., Any], given: Given
 ) -> None:
-    """Read the words, run the experiment on them, write and tell what it found."""
+    """Read the words, run the experiment on them, write and tell what it found.
+
+    Options
+    -------
+    audio: Vectors of the sounds, as Speech2Vec's .vec file.
+    text: Vectors of the texts, a .vec file with the same words in order.
+    data: Both in one .npz: arrays words, audio and text.
+    test_words: Words kept for the test: at least 21. [5000, at most a fifth]
+    epochs: Passes over the training words. [100]
+    batch_size: Pairs that are set against each other. [512]
+    hidden: Widths of each side's hidden layers. [512,512]
+    embedding_dim: Columns of the inner product. [128]
+    learning_rate: Of Adam. [0.001]
+    quick: Smaller: 40 epochs on batches of 128, layers 128,128. Options that are given win.
+    output: Folder for figure and numbers.
+    """
     from pointdep.data.word_pairs import read_word_pairs
     from pointdep.experiments.reports import prepare_folder
     from pointdep.experiments.words import expected_seconds
@@ -330,127 +234,60 @@ def _run_words(
     _tell(command, given, experiment.text_report(found, claims), content)
 
 
-def _shared(*names: str) -> Given:
-    return {name: pretrain.OPTIONS[name] for name in names}
+@_takes(_run_words, _SHARED, output=Path("table2"))
+def table2(given: Given) -> None:
+    """Table 2: match the sounds and texts of words.
 
+    Networks learn from words whose sound and text are given as vectors; then, for each other word,
+    the text that belongs to its sound is looked for among five. The folder receives the shares,
+    examples right and wrong, and the paper's claims judged by them.
 
-def _representations(**own: Any) -> Given:
-    """The options of `figure2` and `simclr`; own: those that differ, None where one has none."""
-    table = {
-        "part": None,
-        "dataset": None,
-        "objectives": _names(
-            "cpc,pcc,drfc", "Of these and variational, dm1, dm2, rpc; comma separated."
-        ),
-        "seeds": None,
-        "iterations": None,
-        "epochs": None,
-        "minutes": _real(
-            None, "Training time after which a run ends, its learning rate down by then."
-        ),
-        "evaluate_every": None,
-        **_shared("batch_size", "learning_rate", "width", "depth"),
-        "precision": _text(
-            None, "32, bf16, 16 or auto; by default 32 for shallow, auto for the others."
-        ),
-        "loss_option": _option(
-            list[str],
-            None,
-            "Option of an objective's loss as OBJECTIVE.NAME=VALUE: cpc.temperature=0.2, "
-            "drfc.scale=10.",
-        ),
-        "together": None,
-        "pd_rows": None,
-        **_shared("data", "download", "limit", "checkpoint_every", "compile_networks"),
-        **_WHERE,
-        "quick": None,
-        "merge": _flag(
-            "--merge",
-            "Train nothing and read no images: figure and verdicts of the finished runs in the "
-            "folder, whoever ran them.",
-        ),
-        "output": _output(
-            Path | None,
-            "Folder for runs, figure and numbers. The same command goes on from what is there, "
-            "and finished runs of others are merged.",
-        ),
-        **_SHOWN,
-    }
-    return {name: line for name, line in (table | own).items() if line is not None}
+    For instance:  pointdep reproduce table2 --audio speech2vec/100.vec --text word2vec/100.vec
 
-
-_FIGURE2 = _representations(
-    part=Annotated[
-        str,
-        typer.Option(help="shallow (RealNVP on halves of the image) or deep (AMDIM, CIFAR-10)."),
-    ],
-    dataset=_text(
-        None,
-        "mnist or cifar10; by default mnist for shallow and cifar10 for deep. digits needs no "
-        "files.",
-    ),
-    seeds=_whole(None, "Runs of each objective; by default 10 shallow and 1 deep."),
-    iterations=_whole("21000", "Steps of a run of the shallow part."),
-    epochs=_whole("300", "Passes over the images in the deep part."),
-    evaluate_every=_whole(
-        None, "Between two evaluations; by default 1000 iterations (shallow) or 10 epochs (deep)."
-    ),
-    together=_whole(None, "Replicas of the shallow part that train at once; by default all."),
-    quick=_quick(
-        "Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow).",
-    ),
-)
-_SIMCLR = _representations(
-    dataset=_text("cifar10", "cifar10 or mnist; digits needs no files."),
-    seeds=_whole("5", "Runs of each objective."),
-    epochs=_whole("200", "Passes over the images of a run."),
-    evaluate_every=_whole("20", "Epochs between two evaluations."),
-    pd_rows=_whole(
-        "10000",
-        "Test images on which the encoders of drfc and cpc are asked for PMI, retrieval and "
-        "wrong labels; 0: not at all.",
-        min=0,
-    ),
-    quick=_quick(
-        "Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows.",
-    ),
-)
-
-
-@options.takes(_FIGURE2, part="shallow")
-def figure2(given: Given) -> None:
-    """Figure 2: the same encoder by CPC, PCC and D-RFC.
-
-    Encoders are trained without labels by each objective, and a linear classifier on their features
-    is evaluated along the way, beside one on raw pixels. The folder receives the runs, the figure,
-    every curve, and the paper's sentences judged by them. It is made for a GPU: without one,
-    --quick.
-
-    For instance:  pointdep reproduce figure2 --part shallow --quick --data mnist/ -o figure2/
+    Options
+    -------
+    methods: Names, comma separated. [pc,drf,drf_relative]
+    draws: Random draws of the other candidates. [20]
     """
-    if given["part"] not in ("shallow", "deep"):
-        raise unknown_name("part", given["part"], ("shallow", "deep"))
-    _run_representations("figure2", given["part"], given)
+    from pointdep.experiments import table2 as experiment
+
+    _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
 
 
-@options.takes(_SIMCLR)
-def simclr(given: Given) -> None:
-    """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
+@_takes(_run_words, _SHARED, output=Path("figure3"))
+def figure3(given: Given) -> None:
+    """Figure 3: PMI of the sound and text of words.
 
-    A ResNet is trained by each objective, all else the same but the scale of its score, and a
-    linear classifier on its features is evaluated along the way. Then the encoder is asked as a
-    model of point-wise dependency: PMI of two views, retrieval of the second view, wrong labels. It
-    is made for a GPU: without one, --quick.
+    A network learns from words whose sound and text are given as vectors; drawn is their PMI, by
+    that network and by others that did not see the word, with the words below zero by their
+    endings. The paper's claims are judged by them.
 
-    For instance:  pointdep reproduce simclr --seeds 1 --data cifar10/ -o simclr/
+    For instance:  pointdep reproduce figure3 --audio speech2vec/100.vec --text word2vec/100.vec
+
+    Options
+    -------
+    folds: Networks for PMI out of sample, each on the other folds. [5]
     """
-    if given["pd_rows"] is None:
-        given["pd_rows"] = 500 if given["quick"] else 10_000
-    _run_representations("simclr", "simclr", given)
+    from pointdep.experiments import figure3 as experiment
+
+    _run_words("Figure 3", experiment, experiment.Figure3(), experiment.run_figure3, given)
 
 
 def _run_representations(command: str, part: str, given: Given) -> None:
-    """Train what is left, and tell all that the folder holds."""
+    """Train what is left, and tell all that the folder holds.
+
+    Options
+    -------
+    objectives: Of these and variational, dm1, dm2, rpc; comma separated. [cpc,pcc,drfc]
+    minutes: Training time after which a run ends, its learning rate down by then.
+    precision: 32, bf16, 16 or auto; by default 32 for shallow, auto for the others.
+    loss_option: Option of an objective's loss as OBJECTIVE.NAME=VALUE: cpc.temperature=0.2,
+        drfc.scale=10.
+    merge: Train nothing and read no images: figure and verdicts of the finished runs in the folder,
+        whoever ran them.
+    output: Folder for runs, figure and numbers. The same command goes on from what is there, and
+        finished runs of others are merged.
+    """
     from pointdep.experiments import pretraining_runs as experiments
     from pointdep.experiments.figure2 import as_dict, text_report, write_report
     from pointdep.experiments.representations import Experiment
@@ -488,6 +325,63 @@ def _run_representations(command: str, part: str, given: Given) -> None:
     claims = write_report(found, output)
     content = {"part": settings.part, **as_dict(found, claims)}
     _tell(command, given, text_report(found, claims), content)
+
+
+@_takes(_run_representations, _PRETRAINING, _SHARED, part="shallow")
+def figure2(given: Given) -> None:
+    """Figure 2: the same encoder by CPC, PCC and D-RFC.
+
+    Encoders are trained without labels by each objective, and a linear classifier on their features
+    is evaluated along the way, beside one on raw pixels. The folder receives the runs, the figure,
+    every curve, and the paper's sentences judged by them. It is made for a GPU: without one,
+    --quick.
+
+    For instance:  pointdep reproduce figure2 --part shallow --quick --data mnist/ -o figure2/
+
+    Options
+    -------
+    part: shallow (RealNVP on halves of the image) or deep (AMDIM, CIFAR-10).
+    dataset: mnist or cifar10; by default mnist for shallow and cifar10 for deep. digits needs no
+        files.
+    seeds: Runs of each objective; by default 10 shallow and 1 deep.
+    iterations: Steps of a run of the shallow part. [21000]
+    epochs: Passes over the images in the deep part. [300]
+    evaluate_every: Between two evaluations; by default 1000 iterations (shallow) or 10 epochs
+        (deep).
+    together: Replicas of the shallow part that train at once; by default all.
+    quick: Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). Options
+        that are given win.
+    """
+    if given["part"] not in ("shallow", "deep"):
+        raise unknown_name("part", given["part"], ("shallow", "deep"))
+    _run_representations("figure2", given["part"], given)
+
+
+@_takes(_run_representations, _PRETRAINING, _SHARED)
+def simclr(given: Given) -> None:
+    """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
+
+    A ResNet is trained by each objective, all else the same but the scale of its score, and a
+    linear classifier on its features is evaluated along the way. Then the encoder is asked as a
+    model of point-wise dependency: PMI of two views, retrieval of the second view, wrong labels. It
+    is made for a GPU: without one, --quick.
+
+    For instance:  pointdep reproduce simclr --seeds 1 --data cifar10/ -o simclr/
+
+    Options
+    -------
+    dataset: cifar10 or mnist; digits needs no files. [cifar10]
+    seeds: Runs of each objective. [5]
+    epochs: Passes over the images of a run. [200]
+    evaluate_every: Epochs between two evaluations. [20]
+    pd_rows: Test images on which the encoders of drfc and cpc are asked for PMI, retrieval and
+        wrong labels; 0: not at all. [10000]
+    quick: Smaller, for a CPU: 2,000 images, 3 epochs, one seed, width 16, 500 images as --pd-rows.
+        Options that are given win.
+    """
+    if given["pd_rows"] is None:
+        given["pd_rows"] = 500 if given["quick"] else 10_000
+    _run_representations("simclr", "simclr", given)
 
 
 def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
@@ -28,58 +28,25 @@ _WRITTEN = (
     (r"\bunknown index\b", "unknown --index"),
 )
 
-_COLUMNS = "Columns of the {} in a table, or a key of .npz; by default those of the fit."
 
-
+@options.explained
 def retrieve(
     model: options.ModelFolder,
-    queries_file: Annotated[Path, Argument(metavar="QUERIES", help="File of the queries' rows.")],
+    queries_file: Annotated[Path, Argument(metavar="QUERIES")],
     candidates_file: Annotated[
-        Path | None,
-        Argument(
-            metavar="CANDIDATES",
-            help="File of the candidates' rows, unless QUERIES holds both sides.",
-            show_default=False,
-        ),
+        Path | None, Argument(metavar="CANDIDATES", show_default=False)
     ] = None,
-    k: Annotated[
-        int | None, Option("-k", help="Candidates per query.", show_default="10, or all if fewer")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            help=".csv or .parquet (query, position, candidate, pmi); by default CSV on standard "
-            "output (with --paired only the answer).",
-        ),
-    ] = None,
-    queries: Annotated[str, Option(help="The side of the queries: x or y.")] = "x",
-    exact: Annotated[
-        bool, Option("--exact", help="Score every pair, however many there are.")
-    ] = False,
-    index: Annotated[
-        str, Option(help="flat looks at all vectors; hnsw and ivf at some: faster for very many.")
-    ] = "flat",
-    shortlist: Annotated[
-        int | None,
-        Option(
-            help="Candidates per query to score if the search is by a part of PMI; by default as "
-            "many as a sample of the queries needs."
-        ),
-    ] = None,
-    save_index: Annotated[
-        Path | None, Option(help="Folder to keep the candidates' index in.")
-    ] = None,
-    candidates_index: Annotated[
-        Path | None, Option(help="Folder of --save-index, instead of CANDIDATES.")
-    ] = None,
-    paired: Annotated[
-        bool,
-        Option("--paired", help="Row i of both files is a pair: report how often it is found."),
-    ] = False,
-    query_columns: Annotated[str | None, Option(help=_COLUMNS.format("queries"))] = None,
-    candidate_columns: Annotated[str | None, Option(help=_COLUMNS.format("candidates"))] = None,
+    k: int | None = None,
+    output: Path | None = None,
+    queries: str = "x",
+    exact: bool = False,
+    index: str = "flat",
+    shortlist: int | None = None,
+    save_index: Path | None = None,
+    candidates_index: Path | None = None,
+    paired: bool = False,
+    query_columns: str | None = None,
+    candidate_columns: str | None = None,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -91,6 +58,25 @@ def retrieve(
     Rows count from 0. pmi is above 0 for pairs that come together more often than chance: a query
     whose best candidate has pmi below 0 has no partner among them. With --paired and candidates
     that are categories, all candidates of the same value are right.
+
+    Options
+    -------
+    queries_file: File of the queries' rows.
+    candidates_file: File of the candidates' rows, unless QUERIES holds both sides.
+    k: Candidates per query. [10, or all if fewer]
+    output: .csv or .parquet (query, position, candidate, pmi); by default CSV on standard output
+        (with --paired only the answer).
+    queries: The side of the queries: x or y.
+    exact: Score every pair, however many there are.
+    index: flat looks at all vectors; hnsw and ivf at some: faster for very many.
+    shortlist: Candidates per query to score if the search is by a part of PMI; by default as many
+        as a sample of the queries needs.
+    save_index: Folder to keep the candidates' index in.
+    candidates_index: Folder of --save-index, instead of CANDIDATES.
+    paired: Row i of both files is a pair: report how often it is found.
+    query_columns: Columns of the queries in a table, or a key of .npz; by default those of the fit.
+    candidate_columns: Columns of the candidates in a table, or a key of .npz; by default those of
+        the fit.
     """
     import numpy as np
 

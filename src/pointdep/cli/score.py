@@ -1,7 +1,5 @@
 """``pointdep score``."""
 
-from __future__ import annotations
-
 import warnings
 from math import isnan
 from pathlib import Path
@@ -16,49 +14,19 @@ from pointdep.errors import DataWarning, InputError
 _MANY_OUTSIDE = 0.01
 
 
+@options.explained
 def score(
     model: options.ModelFolder,
-    files: Annotated[
-        list[str],
-        Argument(
-            metavar="X Y",
-            help="Two files of paired rows, or one with both sides: .npy .npz .csv .parquet "
-            ".arrow .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of "
-            ".parquet ones, also by URI (s3://...).",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        str | None,
-        Option(
-            "--output",
-            "-o",
-            help=".parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV "
-            "on standard output. For folders of shards a folder, with one shard per shard of x.",
-        ),
-    ] = None,
+    files: Annotated[list[str], Argument(metavar="X Y", show_default=False)],
+    output: str | None = None,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
-    engine: Annotated[
-        str | None,
-        Option(help="For folders: local, or ray, on a Ray cluster (pip install pointdep[ray])."),
-    ] = None,
-    workers: Annotated[
-        int | None, Option(min=1, help="Ray workers, with one CPU each; else as many as fit.")
-    ] = None,
-    gpus_per_worker: Annotated[
-        float, Option(min=0, help="GPUs of each Ray worker, as 1 or 0.5.")
-    ] = 0.0,
-    batch_size: Annotated[
-        int | None, Option(min=1, help="For folders: rows at a time; else by their width.")
-    ] = None,
-    suspects: Annotated[
-        bool, Option("--suspects", help="For folders: find likely wrong pairs, as audit does.")
-    ] = False,
-    fdr: Annotated[
-        float | None,
-        Option(help="Share of the suspects that may be right pairs.", show_default="0.1, a tenth"),
-    ] = None,
+    engine: str | None = None,
+    workers: Annotated[int | None, Option(min=1)] = None,
+    gpus_per_worker: Annotated[float, Option(min=0)] = 0.0,
+    batch_size: Annotated[int | None, Option(min=1)] = None,
+    suspects: bool = False,
+    fdr: float | None = None,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -78,6 +46,20 @@ def score(
 
     Output shard k has the name and the rows of shard k of x. The same command again does what is
     missing after a crash. --suspects is for pairs that the model was not fitted on.
+
+    Options
+    -------
+    files: Two files of paired rows, or one with both sides: .npy .npz .csv .parquet .arrow .feather
+        .ipc .vec .safetensors; or folders of shards: for -o FOLDER of .parquet ones, also by URI
+        (s3://...).
+    output: .parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV on
+        standard output. For folders of shards a folder, with one shard per shard of x.
+    engine: For folders: local, or ray, on a Ray cluster (pip install pointdep[ray]).
+    workers: Ray workers, with one CPU each; else as many as fit.
+    gpus_per_worker: GPUs of each Ray worker, as 1 or 0.5.
+    batch_size: For folders: rows at a time; else by their width.
+    suspects: For folders: find likely wrong pairs, as audit does.
+    fdr: Share of the suspects that may be right pairs. [0.1, a tenth]
     """
     if fdr is not None and not suspects:
         raise InputError("--fdr is for --suspects: give both")

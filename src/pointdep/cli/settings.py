@@ -24,23 +24,37 @@ _OF_NETWORKS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Which rows to read, and how to fit them."""
+    """Which rows to read, and how to fit them.
+
+    Options
+    -------
+    discrete: Sides that are categories: x, y, both or none; by default, by type.
+    method_option: Option of the method as NAME=VALUE, e.g. eta=2.
+    hidden: Widths of the layers, as 256,64, or auto.
+    max_epochs: Limit on the epochs.
+    weight_decay: Of the optimiser: pulls weights towards zero.
+    negatives: Counter-examples per row and step, or auto.
+    reference_size: Rows of y that cpc keeps to normalise by.
+    stream: Read rows as they are needed, or hold them in memory. [hold up to 2^27 numbers]
+    curve: Also fit a quarter and half of the rows, to see whether more rows would help. [if the
+        rows are held in memory]
+    """
 
     x_columns: options.XColumns = None
     y_columns: options.YColumns = None
     groups: options.Groups = None
     group_column: options.GroupColumn = None
-    discrete: options.Discrete = None
-    method_option: options.MethodOptions = None
+    discrete: str | None = None
+    method_option: list[str] | None = None
     critic: options.CriticName = "auto"
-    hidden: options.Hidden = "auto"
+    hidden: str = "auto"
     folds: options.Folds = 5
-    max_epochs: options.MaxEpochs = 200
-    weight_decay: options.WeightDecay = 0.0
-    negatives: options.Negatives = "auto"
-    reference_size: options.ReferenceSize = 1024
-    stream: options.Stream = None
-    curve: options.Curve = None
+    max_epochs: int = 200
+    weight_decay: float = 0.0
+    negatives: str = "auto"
+    reference_size: int = 1024
+    stream: bool | None = None
+    curve: bool | None = None
     confidence: options.Confidence = 0.95
     seed: options.Seed = 0
     device: options.Device = "auto"
@@ -102,8 +116,10 @@ def takes_settings(
 
     without: fields that mean nothing to the command, and keep their defaults.
     """
-    hints = get_type_hints(Settings, include_extras=True)
+    hints, told = get_type_hints(Settings, include_extras=True), options.told_options(Settings)[1]
     own = {field.name: (hints[field.name], field.default) for field in fields(Settings)}
+    for name, how in told.items():
+        own[name] = options.option(name, *own[name], *how), own[name][1]
     own = {name: how for name, how in own.items() if name not in without}
     shown: dict[str, tuple[Any, Any]] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():

@@ -1,7 +1,5 @@
 """Workers that score shards: in this process, one after the other, or on a Ray cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib

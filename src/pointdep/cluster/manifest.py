@@ -17,16 +17,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from pointdep.cluster.filesystem import BadShardError, StoragePath, is_temporary
-from pointdep.data.shards import (
-    PARQUET_BUFFER,
-    Layout,
-    by_numbers,
-    find_layout,
-    is_numeric,
-    parquet_batches,
-    require_equal_rows,
-    to_matrix,
-)
+from pointdep.data import shards
 from pointdep.data.stored_pairs import side_by_side
 from pointdep.errors import InputError, PointdepError, unknown_name
 from pointdep.fitting.progress import Progress
@@ -67,7 +58,7 @@ class Columns:
 
     names: tuple[str, ...]
     types: tuple[str, ...]
-    layout: Layout | None
+    layout: shards.Layout | None
 
 
 @dataclass(frozen=True)
@@ -126,7 +117,7 @@ def survey(
 def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
     """For each shard of x the rows of y that belong to it: row i of all x with row i of all y."""
     sizes = [(s.place, [(shard.place, shard.rows) for shard in s.shards]) for s in (x, y)]
-    require_equal_rows(*sizes)
+    shards.require_equal_rows(*sizes)
     found, number, start = [], 0, 0
     for shard in x.shards:
         missing, spans = shard.rows, []
@@ -170,7 +161,7 @@ def _shard_places(place: StoragePath) -> list[StoragePath]:
             raise InputError(f"{place / name} is among the shards of {place}, but no .parquet file")
     if not names:
         raise InputError(f"{place} holds no .parquet files")
-    return [place / name for name in sorted(names, key=by_numbers)]
+    return [place / name for name in sorted(names, key=shards.by_numbers)]
 
 
 def _open_footer(place: StoragePath) -> tuple[Shard, Any]:
@@ -197,7 +188,7 @@ def _columns(shard: Shard, schema: Any, wanted: Names, option: str) -> Columns:
         if name not in known:
             raise BadShardError(f"{shard.place}: {unknown_name('column', name, known)}")
     types = tuple(str(schema.field(name).type) for name in names)
-    if not is_numeric(schema, names):
+    if not shards.is_numeric(schema, names):
         return Columns(names, types, None)
 
     def first() -> Any:
@@ -206,7 +197,7 @@ def _columns(shard: Shard, schema: Any, wanted: Names, option: str) -> Columns:
         with reading(shard.place), shard.place.open() as file:
             return next(pq.ParquetFile(file).iter_batches(batch_size=1, columns=list(names)))
 
-    return Columns(names, types, find_layout(str(shard.place), schema, names, first, option))
+    return Columns(names, types, shards.find_layout(str(shard.place), schema, names, first, option))
 
 
 def _described(columns: Columns) -> str:
@@ -237,7 +228,7 @@ def _read_side(spans: Sequence[Span], columns: Columns, step: int) -> Iterator[A
             if columns.layout is None:
                 yield batch.select(list(columns.names)).to_pandas()
                 continue
-            matrix = to_matrix(batch, columns.layout, str(span.shard.place), row)
+            matrix = shards.to_matrix(batch, columns.layout, str(span.shard.place), row)
             lists = columns.layout.lists
             yield matrix if lists else pd.DataFrame(matrix, columns=list(columns.names))
 
@@ -252,11 +243,13 @@ def _batches(span: Span, columns: Columns, step: int) -> Iterator[tuple[int, Any
     with (
         reading(place),
         place.open() as raw,
-        pq.ParquetFile(raw, pre_buffer=ahead, buffer_size=0 if ahead else PARQUET_BUFFER) as file,
+        pq.ParquetFile(
+            raw, pre_buffer=ahead, buffer_size=0 if ahead else shards.PARQUET_BUFFER
+        ) as file,
     ):
         if (file.metadata.num_rows, raw.size()) != (span.shard.rows, span.shard.bytes):
             raise BadShardError(f"{place} was changed while it was being scored")
-        for row, batch in parquet_batches(file, span.start, span.stop, step, columns.names):
+        for row, batch in shards.parquet_batches(file, span.start, span.stop, step, columns.names):
             yield row, batch
             end = row + batch.num_rows
         if end < span.stop:

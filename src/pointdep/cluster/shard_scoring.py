@@ -1,7 +1,5 @@
 """`score_shards`: PMI of the pairs in folders of Parquet shards, written as shards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

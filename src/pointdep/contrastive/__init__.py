@@ -3,8 +3,6 @@
 The names below are imported when they are first used.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 Every operation keeps its random part, `draw`, apart from its deterministic one, `apply`.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 from abc import ABC, abstractmethod

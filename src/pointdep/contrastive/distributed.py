@@ -18,8 +18,6 @@ Ranks may hold different numbers of rows on gloo, where the sizes are exchanged 
 the same number on every rank: an exchange of sizes would stall the GPU at each step.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """How good frozen features are: linear classifiers and nearest neighbours on them."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -4,8 +4,6 @@ scikit-learn's fits one replica at a time on the CPU; this one fits all of them 
 an L-BFGS in which each replica has its own steps, memory and end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

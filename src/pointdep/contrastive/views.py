@@ -1,7 +1,5 @@
 """Views of images: augmentations in a row, two views of each image, layouts for encoders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from statistics import NormalDist
 
 import torch
 import torch.nn.functional as F
@@ -126,6 +127,40 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
         *weights,
         outer.minimum(found.correlations).clamp(0.0, _LARGEST),
     )
+
+
+_FALSE_ALARM = 0.05  # probability that independent sides have a column that passes the screen
+
+
+@torch.no_grad()
+def screened_columns(x: Tensor, y: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Which columns of x, (dx,), and of y, (dy,), are correlated with one of the other side.
+
+    Correlated beyond chance, of dx dy pairs of columns; a group of rows counts as one draw.
+    """
+    draws = len(x) if groups is None else len(torch.unique(groups))
+    scaled = []
+    for side in (x.double(), y.double()):
+        centred = side - side.mean(0)
+        scaled.append(centred / centred.norm(dim=0).clamp(min=_NO_VARIANCE**0.5))
+    found = (scaled[0].T @ scaled[1]).abs()
+    least = NormalDist().inv_cdf(1.0 - _FALSE_ALARM / (2 * found.numel()))
+    passed = found > math.tanh(least / max(1.0, draws - 3.0) ** 0.5)
+    return passed.any(1), passed.any(0)
+
+
+def screened_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -> Canonical:
+    """`canonical_correlations` of the screened columns alone; the others have weights of zero."""
+    columns = screened_columns(x, y, groups)
+    means = x.double().mean(0), y.double().mean(0)
+    weights = [mean.new_zeros(len(mean), 1) for mean in means]
+    if not bool(columns[0].any()):
+        return Canonical(means[0], means[1], weights[0], weights[1], weights[0].new_zeros(1))
+    found = canonical_correlations(x[:, columns[0]], y[:, columns[1]], groups)
+    for number, weight in enumerate((found.x_weight, found.y_weight)):
+        weights[number] = weight.new_zeros(len(means[number]), weight.shape[1])
+        weights[number][columns[number]] = weight
+    return Canonical(means[0], means[1], weights[0], weights[1], found.correlations)
 
 
 def sample_correlations(x: Tensor, y: Tensor) -> Tensor:

@@ -19,8 +19,6 @@ Everything is computed from logits, softplus and logsumexp, so that scores of +-
 finite values and right gradients wherever the true value is finite.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import wraps

@@ -1,7 +1,5 @@
 """The type and precision of numbers: half precision, autocast, TF32, and torch's transforms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ What a score still lacks after its read-out - a constant for `dv`, a function of
 named by `Method.reference` and removed by the estimator with what it stored at fitting.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Tables of methods and critics: the built-in entries, and those that users register."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -47,6 +48,20 @@ class CategoryColumn:
             found = f"{column[row].item()!r} in row {row}, a category unseen in training"
             raise InputError(f"{label} holds {found} ({unseen.sum()} such row(s)): drop these rows")
         return codes
+
+    def entropy_limit(self, draws: int | None = None) -> float:
+        """An upper estimate of the entropy in nats; draws: independent ones, all rows by default.
+
+        Two standard errors above Miller and Madow's estimate, for which the number of categories
+        that can come is Chao's (1984), from those that came once and twice.
+        """
+        rows = int(self.counts.sum())
+        share, draws = self.counts / rows, draws or rows
+        once, twice = (int((self.counts == times).sum()) for times in (1, 2))
+        categories = len(share) + once * (once - 1) / (2 * (twice + 1))
+        entropy = -float(share @ np.log(share))
+        variance = float(share @ np.square(np.log(share))) - entropy**2
+        return entropy + (categories - 1) / (2 * draws) + 2 * math.sqrt(max(variance, 0.0) / draws)
 
     def to_dict(self) -> dict[str, Any]:
         """The column in JSON's types."""
@@ -216,6 +231,15 @@ class SideEncoder:
         codes = column.codes(self._category(raw, self.category_at[0], column), self.side)
         frequency: Array = np.log(column.counts / column.counts.sum())[codes]
         return frequency
+
+    def entropy_limit(self, draws: int | None = None) -> float:
+        """An upper estimate of the side's entropy; infinite for a side with numbers.
+
+        draws: see `CategoryColumn.entropy_limit`. Several columns have at most the sum of theirs.
+        """
+        if self.numeric_at:
+            return math.inf
+        return sum(column.entropy_limit(draws) for column in self.categories)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to encode again, in JSON's types."""

@@ -1,7 +1,5 @@
 """One side of the data after reading and before encoding, and the checks every side shares."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Users' files for the command line: pairs and single columns from arrays, tables and vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

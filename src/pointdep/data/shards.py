@@ -1,7 +1,5 @@
 """Files of rows that are read in parts: Parquet by row groups, Arrow by record batches, .npy."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -359,7 +357,7 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
 
 # From a path to a source of rows.
 
-TABLE_SHARDS = (".parquet", ".arrow", ".feather", ".ipc")
+TABLE_SHARDS = tuple(suffix for suffix, kind in SHARDS.items() if issubclass(kind, TableShard))
 
 
 def open_rows(

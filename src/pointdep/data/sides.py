@@ -1,7 +1,5 @@
 """What a user passes as X or Y, turned into columns of numbers and columns of categories."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass, replace

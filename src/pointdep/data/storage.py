@@ -1,7 +1,5 @@
 """Models on disk: a folder with ``model.json`` and ``weights.safetensors``. Nothing is executed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

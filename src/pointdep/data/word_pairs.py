@@ -1,7 +1,5 @@
 """Words with a vector of their sound and one of their text: two .vec files, or one .npz."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results to files: all of a table or nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

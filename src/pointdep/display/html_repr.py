@@ -3,8 +3,6 @@
 Nothing here sets a colour of text or background, so that a card reads on light and dark pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 

@@ -253,7 +253,7 @@ def _train(
                 standardizer.fit_replica(replica, values[train].cpu(), numeric)
     model.to(device)
     if model.critic.has_closed_form:
-        fit_closed_form(model, rows, canonical)
+        fit_closed_form(model, rows, canonical, judged=how["reported"])
     how["processes"].align_(model.state_dict().values())
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():

@@ -37,6 +37,7 @@ from pointdep.fitting.splits import Split, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
 from pointdep.inference import scoring
 from pointdep.inference.checks import RatioCheck, check_log_ratio
+from pointdep.inference.learning_curve import rise_flags
 from pointdep.inference.mutual_information import MIEstimate, RowValues
 from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
 from pointdep.inference.verdicts import MISSED, Origin
@@ -67,7 +68,8 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side); "concat", "separable",
+        it misses (two encoders with more than 25 columns on a side; of two columns of categories,
+        with more than 25 in one, a low-rank table and counts); "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
         giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
         product is the score.
@@ -210,8 +212,9 @@ class PointwiseDependency(DependencyEstimator):
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
+        alarm = self._alarm()
         estimate = self.mutual_information()
-        self.flags_ = (*self.flags_, *wide_flags(estimate), *self._alarm(estimate))
+        self.flags_ = (*self.flags_, *wide_flags(estimate), *rise_flags(estimate), *alarm)
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -744,14 +747,20 @@ class PointwiseDependency(DependencyEstimator):
             self.critic, hidden, self.embedding_dim, self.activation, self.link, wide
         )
 
-    def _alarm(self, estimate: MIEstimate) -> list[Flag]:
+    def _alarm(self) -> list[Flag]:
         """The flag of an estimate clearly below that of nearest neighbours, of few columns."""
         rows = self.training_rows_.paired
         numbers = all(e.numeric_mask.all() for e in (rows.encoder_x, rows.encoder_y))
         if rows.numbers is not None or self.groups_ is not None or not numbers:
             return []  # rows that are streamed, or not independent draws, or categories
-        found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), estimate, rows.seed)
-        return [] if found is None else [found]
+        estimate = self.mutual_information(confidence=0.9)
+        pmi = self.oof_pmi_.astype(np.float64)
+        found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), pmi, estimate, rows.seed)
+        if found is None:
+            return []
+        flag, nats, stderr = found
+        self.bias_ = replace(self.bias_, neighbours=(nats, stderr))
+        return [flag]
 
     def _curve_splits(
         self, rows: FitRows, options: TrainingOptions, method: Method
@@ -858,9 +867,19 @@ def row_values(
             digests,
             bound=model.bound_,
             curve=model.curve_,
+            doubt_above=bias.stderr_above,
+            neighbours=bias.neighbours,
+            ceiling=_entropy_limit(model),
         )
     if groups is not None:  # whose rows may lie in any part
         values = model._inferred(X, Y, groups)
     else:
         values = model._by_parts(X, Y, lambda x, y, _: model._inferred(x, y, None))
-    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))
+    doubt, ceiling = model._doubt(X, Y), _entropy_limit(model)
+    return RowValues(values, group_codes(groups), doubt=doubt, ceiling=ceiling)
+
+
+def _entropy_limit(model: PointwiseDependency) -> float:
+    """What the MI cannot exceed: the entropy of a side of categories, by its upper estimate."""
+    draws = None if model.groups_ is None else len(np.unique(model.groups_))
+    return min(side.entropy_limit(draws) for side in (model.encoder_x_, model.encoder_y_))

@@ -7,8 +7,6 @@ shown in a terminal (`text_claims`), on a page (`markdown_claims`) or to a progr
 (`claims_as_dicts`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar

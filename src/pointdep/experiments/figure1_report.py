@@ -28,10 +28,8 @@ Floats = NDArray[np.float64]
 
 _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
-_TASK_COLOURS = {
-    "gaussian": reports.COLOURS[0],
-    "cubic": reports.COLOURS[4],
-}  # one is lighter than the other
+# One is lighter than the other.
+_TASK_COLOURS = {"gaussian": reports.COLOURS[0], "cubic": reports.COLOURS[4]}
 _COLUMNS = 5
 _MANY = 0.02  # of the values: worth a word when off the axis
 _VECTOR_POINTS = 40_000  # of all smooth curves together: keeps the vector files small

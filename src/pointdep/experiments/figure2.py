@@ -517,19 +517,17 @@ def mean_curve(curves: Sequence[Curve], quantity: str) -> tuple[Floats, Floats, 
     them at slightly different steps. Those that are not finite are left out of the mean, and so are
     runs that ended because they diverged, if others did not.
     """
+    import pandas as pd
+
     started = [curve for curve in curves if curve.steps]
     whole = [curve for curve in started if not curve.cut] or started
     if not whole:
         return np.empty(0), np.empty(0), np.empty(0)
     kept = [*range(min(len(curve.steps) for curve in whole) - 1), -1]
     where = np.array([[getattr(c, quantity)[k] for k in kept] for c in whole], np.float64)
-    values = np.array([[c.accuracy[k] for k in kept] for c in whole], np.float64)
-    finite = np.isfinite(values)
-    seen = finite.sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = 100 * np.where(finite, values, 0.0).sum(0) / seen
-        squares = np.where(finite, 100 * values - mean, 0.0) ** 2
-        sd = np.sqrt(squares.sum(0) / np.maximum(seen - 1, 1))
+    # pandas leaves out what is not known; a single value has no spread.
+    values = 100 * pd.DataFrame([[c.accuracy[k] for k in kept] for c in whole], dtype=float)
+    mean, sd = values.mean().to_numpy(), values.std().fillna(0.0).to_numpy()
     return where.mean(0) / (60 if quantity == "seconds" else 1), mean, sd
 
 

@@ -4,8 +4,6 @@ Each job is one call of `pretrain` in a folder of its own, so that an ended comm
 runs of several commands can be merged.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -141,20 +142,13 @@ def command_line(*words: str, **options: Any) -> str:
 
 def environment(device: str) -> dict[str, Any]:
     """What results depend on besides their settings: versions, device, threads."""
-    import scipy
-    import sklearn
     import torch
 
     on_gpu = device.startswith("cuda")
+    own = {"pointdep": pointdep.__version__, "python": platform.python_version()}
+    others = {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
     return {
-        "versions": {
-            "pointdep": pointdep.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
+        "versions": own | others,
         "device": torch.cuda.get_device_name(device) if on_gpu else platform.machine(),
         "threads": torch.get_num_threads(),
     }

@@ -1,7 +1,5 @@
 """Table 1 of the paper: what each of the ten methods learns by, and how it infers MI."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pointdep.core.methods import LOWER_BOUNDS, METHODS, PAPER_METHODS

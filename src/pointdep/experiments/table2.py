@@ -1,7 +1,5 @@
 """Table 2: 1:5 matching, the text of a word among those of four others, asked for by its sound."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The replicas that still train, one step after another."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -224,9 +222,7 @@ class Crew:
             state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
 
 
-def _with_samples(
-    product: Tensor | Others,
-) -> tuple[Tensor | Others, Tensor | None]:
+def _with_samples(product: Tensor | Others) -> tuple[Tensor | Others, Tensor | None]:
     """Product weights that are never all zero, and whether they are the given ones, (A,).
 
     Groups may leave a replica's batch without any product sample: it sits this step out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pointdep.core import objectives
-from pointdep.core.linear import Canonical, canonical_correlations, gaussian_terms
+from pointdep.core.linear import (
+    Canonical,
+    canonical_correlations,
+    gaussian_terms,
+    screened_correlations,
+)
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap
 from pointdep.core.waves import find_waves
@@ -147,28 +153,54 @@ _WORTHWHILE = 0.1  # correlation
 
 @torch.no_grad()
 def fit_closed_form(
-    model: RatioModel, rows: SplitRows, canonical: Sequence[Canonical] | None = None
+    model: RatioModel,
+    rows: SplitRows,
+    canonical: Sequence[Canonical] | None = None,
+    *,
+    judged: int | None = None,
 ) -> None:
     """Fit each replica's coordinates and correlations on its training rows.
 
-    How far the correlations are to be trusted is decided on the stopping rows: they are all scaled
-    down together as long as that makes the implied classifier better there, to zero where the data
-    are nothing like Gaussian. canonical: the coordinates of each replica, where they are known.
+    With many columns there are two analyses: of all columns, and of those that are correlated with
+    a column of the other side. The one that does better on the stopping rows of the first `judged`
+    replicas stays in all. canonical: the coordinates of each replica, where they are known.
     """
     critic, x_map, y_map = model.critic, model.x_map, model.y_map
-    for replica in range(model.replicas):
-        x, y, groups = rows.training(replica)
-        if canonical is None:
-            found = canonical_correlations(x.cpu(), y.cpu(), groups)
-        else:
-            found = canonical[replica]
-        critic.set_canonical(replica, found)
-        if isinstance(x_map, CanonicalMap) and isinstance(y_map, CanonicalMap):
+    training = [rows.training(replica) for replica in range(model.replicas)]
+    analyses = [canonical] if canonical is not None else []
+    if canonical is None:
+        kinds = (canonical_correlations, screened_correlations)
+        for kind in kinds if critic.wide else kinds[:1]:
+            analyses.append([kind(x.cpu(), y.cpu(), groups) for x, y, groups in training])
+    if isinstance(x_map, CanonicalMap) and isinstance(y_map, CanonicalMap):
+        for replica, found in enumerate(analyses[0]):
             x_map.set_linear(replica, found.x_mean, found.x_weight)
             y_map.set_linear(replica, found.y_mean, found.y_weight)
+            x, y, groups = training[replica]
             _fit_modulated(x_map, y_map, replica, (x, y), groups)
+    least = math.inf
+    for number, analysis in enumerate(analyses):
+        before = copy.deepcopy(critic.state_dict()), critic.shrunk
+        for replica, found in enumerate(analysis):
+            critic.set_canonical(replica, found)
+        loss = _scale_down(model, rows, judged)
+        if number and loss >= least:
+            critic.load_state_dict(before[0])
+            critic.shrunk = before[1]
+        else:
+            least, critic.screened = loss, number == 1
+
+
+def _scale_down(model: RatioModel, rows: SplitRows, judged: int | None) -> float:
+    """Decide how far the correlations are to be trusted.
+
+    They are all scaled down together as long as that makes the implied classifier better on the
+    stopping rows, to zero where the data are nothing like Gaussian. Returns the mean log-loss of
+    these rows, of the first `judged` replicas.
+    """
+    critic = model.critic
     cells, index = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
-    u, v = x_map(cells.x), y_map(cells.y)
+    u, v = model.x_map(cells.x), model.y_map(cells.y)
 
     def scores_of(correlations: Tensor) -> Tensor:
         critic.correlations = correlations
@@ -178,8 +210,9 @@ def fit_closed_form(
         return objectives.pc(scores_of(correlations), joint=cells.joint, product=cells.product)
 
     def losses_of(correlations: Tensor) -> Tensor:
-        weights = cells.joint.flatten(0, 1), cells.product.flatten(0, 1)
-        return row_losses(scores_of(correlations).flatten(0, 1), *weights)
+        scores = scores_of(correlations)[:judged].flatten(0, 1)
+        weights = (part[:judged].flatten(0, 1) for part in (cells.joint, cells.product))
+        return row_losses(scores, *weights)
 
     best = full = critic.correlations.clone()
     best_value = value_of(full)
@@ -188,9 +221,12 @@ def fit_closed_form(
         better = value > best_value + _SMALLEST_GAIN * best_value.abs()
         best = torch.where(better.unsqueeze(1), critic.correlations, best)
         best_value = torch.where(better, value, best_value)
-    numbers = torch.from_numpy(index[index >= 0]).to(rows.x.device)
-    critic.shrunk = proven(losses_of(full) - losses_of(best), numbers, rows.groups)
+    own = index[:judged]
+    numbers = torch.from_numpy(own[own >= 0]).to(rows.x.device)
+    before, after = losses_of(full), losses_of(best)
+    critic.shrunk = proven(before - after, numbers, rows.groups)
     critic.correlations = best
+    return float(after.mean())
 
 
 def _fit_modulated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,24 +66,38 @@ def shared_column(x: Tensor, y: Tensor, encoders: tuple[SideEncoder, SideEncoder
 def duplicate_flags(x: Tensor, y: Tensor) -> list[Flag]:
     """Whether equal pairs leak from training rows into the rows that report.
 
-    Pairs of few distinct values repeat by nature, and so do pairs of categories that meet again by
-    chance; pairs of numbers that are otherwise all distinct do not.
+    Pairs of few distinct values repeat by nature, and so do pairs of categories or of rounded
+    numbers that meet again by chance; pairs of numbers that are otherwise all distinct do not.
     """
     counts = _occurrences(torch.cat([x, y], 1))
     if int((counts > 1).sum()) <= _REPEATED * len(counts):
         return []
-    return copies_flag(counts, len(x), max(len(_occurrences(x)), len(_occurrences(y))))
+    of_x, of_y = (_occurrences(side) for side in (x, y))
+    sides = [Repeats(len(c), 1 - len(c) / len(x), _meeting(c)) for c in (of_x, of_y)]
+    return copies_flag(counts, len(x), sides[0], sides[1])
+
+
+class Repeats(NamedTuple):
+    """How values of a side repeat.
+
+    distinct: how many there are; surplus: share of rows that are not the first of their value;
+    meeting: probability that two rows have the same one.
+    """
+
+    distinct: float
+    surplus: float
+    meeting: float
 
 
 def copies_flag(
-    counts: NDArray[np.int64], rows: int, one_side: float, scale: float = 1.0
+    counts: NDArray[np.int64], rows: int, x: Repeats, y: Repeats, scale: float = 1.0
 ) -> list[Flag]:
-    """counts: how often each distinct pair occurs, or each of a sample of one in `scale` of them.
-
-    one_side: distinct values of x or of y, whichever has more.
-    """
+    """counts: how often each distinct pair occurs, or each of a sample of one in `scale`."""
     repeated = int((counts > 1).sum())
+    one_side = max(x.distinct, y.distinct)
     if repeated <= _REPEATED * len(counts) or by_nature(scale * len(counts), rows, one_side):
+        return []
+    if _by_chance(1 - len(counts) / int(counts.sum()), x, y):
         return []
     number = f"{repeated}" if scale == 1.0 else f"about {scale * repeated:.0f}"
     message = (
@@ -90,6 +105,25 @@ def copies_flag(
         "models have seen rows they report on. Drop the copies, or give groups="
     )
     return [Flag("duplicated_rows", (), message)]
+
+
+def _by_chance(surplus: float, x: Repeats, y: Repeats) -> bool:
+    """Whether values of both sides repeat so often that this surplus of pairs is no surprise.
+
+    A copied row repeats on both sides at once. Rows that only happen to share the value of the side
+    that repeats less share the other one with probability `meeting` if the sides are independent,
+    and more often if they are not: its fourth root is taken as the most that is plausible. Pairs
+    are copies if they repeat more often than halfway from there to every time.
+    """
+    rare, other = sorted((x, y), key=lambda side: side.surplus)
+    plausible: float = other.meeting**0.25
+    return surplus <= rare.surplus * (1 + plausible) / 2
+
+
+def _meeting(counts: NDArray[np.int64]) -> float:
+    """The probability that two different rows have the same value, by how often each occurs."""
+    rows = float(counts.sum())
+    return float((counts * (counts - 1.0)).sum() / max(rows * (rows - 1), 1.0))
 
 
 def repeat_by_nature(x: Tensor, y: Tensor) -> bool:
@@ -121,6 +155,7 @@ def _occurrences(rows: Tensor) -> NDArray[np.int64]:
 # Whether pairs occur more than once, by a sample of the distinct ones.
 
 _MOST = 1 << 18  # rows of sampled values
+_DRAWN = 1 << 12  # rows drawn to learn how often two of them meet
 Keys = NDArray[np.uint64]
 
 
@@ -154,6 +189,10 @@ class DistinctSample:
         """Distinct values in all rows, about."""
         return len(np.unique(self.keys)) * (2.0**64 / self.limit)
 
+    def surplus(self) -> float:
+        """Share of rows that are not the first of their value; 1 if no value is in the sample."""
+        return 1.0 - len(np.unique(self.keys)) / max(1, len(self.keys))
+
 
 class CopyCount:
     """Fed with the rows piece by piece, says what `duplicate_flags` says of all of them."""
@@ -162,6 +201,7 @@ class CopyCount:
         self.rows = 0
         self.x, self.y, self.pairs = DistinctSample(), DistinctSample(), DistinctSample()
         self.digest = np.uint64(0)  # of all rows, each in its place
+        self.drawn = np.empty((3, 0), np.uint64)  # scrambled places, x and y of rows at random
 
     def add(self, x: Tensor, y: Tensor, first: int = 0) -> None:
         """x: (n, dx), y: (n, dy), float64; first: the number of the first of them."""
@@ -171,17 +211,30 @@ class CopyCount:
         for sample, keys in ((self.x, x_keys), (self.y, y_keys), (self.pairs, both)):
             sample.add(keys)
         places = np.arange(first, first + len(both), dtype=np.uint64)
-        self.digest = self.digest ^ np.bitwise_xor.reduce(scrambled(both ^ scrambled(places)))
+        places = scrambled(places)
+        self.digest = self.digest ^ np.bitwise_xor.reduce(scrambled(both ^ places))
+        self._draw(np.stack([places, x_keys, y_keys]))
+
+    def _draw(self, rows: Keys) -> None:
+        """(3, n): of all that were given, those of the lowest scrambled places are kept."""
+        rows = np.concatenate([self.drawn, rows], 1)
+        if rows.shape[1] > _DRAWN:
+            rows = rows[:, np.argpartition(rows[0], _DRAWN)[:_DRAWN]]
+        self.drawn = rows
 
     def merge(self, other: CopyCount) -> None:
         """Take in what another has seen."""
         self.rows += other.rows
         self.digest = self.digest ^ other.digest
+        self._draw(other.drawn)
         for own, more in ((self.x, other.x), (self.y, other.y), (self.pairs, other.pairs)):
             own.merge(more)
 
     def flags(self) -> list[Flag]:
         """The flag of pairs that occur more than once where they should not, or none."""
-        one_side = max(self.x.distinct(), self.y.distinct())
+        x, y = (
+            Repeats(side.distinct(), side.surplus(), _meeting(np.unique(k, return_counts=True)[1]))
+            for side, k in ((self.x, self.drawn[1]), (self.y, self.drawn[2]))
+        )
         counts = np.unique(self.pairs.keys, return_counts=True)[1]
-        return copies_flag(counts, self.rows, one_side, 2.0**64 / self.pairs.limit)
+        return copies_flag(counts, self.rows, x, y, 2.0**64 / self.pairs.limit)

@@ -1,7 +1,5 @@
 """The training loop: R replicas at once, each with its own rows, objective and early stop."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass

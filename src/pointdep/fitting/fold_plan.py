@@ -1,7 +1,5 @@
 """Which rows train, stop and report, where a list of them for each replica would be too long."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CUDA graphs: a training step that the host asks for once, and the device repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """What `dv` and `cpc` must store to finish their read-out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ R replicas train at once, each with its own network, objective and samples. Ther
 out: the value of a batch, taken before its step, is an honest one.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ the gradient of the objective by everything that was exchanged, and goes on with
 from its own rows: the sum of the processes' gradients is that of the whole batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

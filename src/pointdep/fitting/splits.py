@@ -1,7 +1,5 @@
 """Which rows train, which stop and which report, for every replica."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass

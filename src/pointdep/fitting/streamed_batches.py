@@ -1,7 +1,5 @@
 """Batches from chunks of stored rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Pairs that are read, encoded and mapped chunk by chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce

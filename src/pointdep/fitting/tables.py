@@ -2,8 +2,9 @@
 
 Every part of the mixture is a ratio that sums to one under the product of the marginals: r = 1; low
 rank, r(x, y) = sum over k of p(k) a_k(x) b_k(y), for several ranks; the relative frequency of a
-cell, n N_xy / (N_x N_y); and the same of the rows that repeat a cell, N_xy - 1. The weights of the
-parts maximise the likelihood of rows that none of them was fitted on, which is a concave problem.
+cell, n N_xy / (N_x N_y); and the same of the rows that a cell has in excess of what it would have
+by chance if x and y were independent. The weights of the parts maximise the likelihood of rows that
+none of them was fitted on, which is a concave problem.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from pointdep.core.critics.table import Table, TableCritic
 from pointdep.fitting.batches import SplitRows
+from pointdep.fitting.closed_form import proven
 from pointdep.fitting.splits import Rows
 
 RANKS = (4, 8, 16, 32)
@@ -26,6 +28,7 @@ _STARTS, _TRIAL_STARTS = 5, 2
 _STEPS = 60
 # Rows of strength with which p(k | x) is held to p(k): rare categories stay near independence.
 _PRIOR = 1.0
+_ERRORS = 2.0  # above what independence lets one expect, from which rows of a cell are in excess
 _LEAST_SHARE = 0.01  # parts of less weight are left out
 _INDEPENDENT_ROWS = 3.0  # that speak for r = 1 before any row is seen
 _STACKING_STEPS = 300
@@ -65,8 +68,9 @@ class _Counts:
 
 @torch.no_grad()
 def fit_tables(critic: TableCritic, rows: SplitRows) -> None:
-    """Weigh the parts by the stopping rows of all replicas, then fit them on all rows but those
-    that a replica reports.
+    """Weigh the parts by the stopping rows of all replicas, then fit each replica again.
+
+    The second time it has its stopping rows too: all but those that it reports.
     """
     x, y = (side.squeeze(1).long().cpu().numpy() for side in (rows.x, rows.y))
     shape = critic.x_factors.shape[1], critic.y_factors.shape[1]
@@ -76,8 +80,12 @@ def fit_tables(critic: TableCritic, rows: SplitRows) -> None:
         held = x[split.stop], y[split.stop]
         seed = rows.seed + replica
         found.append(_part_ratios(counts, *held, starts=_TRIAL_STARTS, seed=seed))
-    shares = stacked(torch.cat(found))
+    ratios = torch.cat(found)
+    shares = stacked(ratios)
     kept = torch.where(shares >= _LEAST_SHARE, shares, 0.0)
+    stop = torch.from_numpy(np.concatenate([split.stop for split in rows.splits]))
+    if not proven((ratios.double() @ shares).log(), stop, _on_cpu(rows.groups)):
+        kept.zero_()  # nothing that other rows show beyond chance: independent
     kept[0] += 1.0 - kept.sum()  # r = 1 takes what the others leave
     critic.shares = kept.expand(len(rows.splits), -1).to(critic.shares)
     used = [np.concatenate([split.train, split.stop]) for split in rows.splits]
@@ -86,13 +94,17 @@ def fit_tables(critic: TableCritic, rows: SplitRows) -> None:
     )
 
 
+def _on_cpu(groups: Tensor | None) -> Tensor | None:
+    return None if groups is None else groups.cpu()
+
+
 def fitted_table(
     x: Codes, y: Codes, rows: Rows, shares: Tensor, shape: tuple[int, int], seed: int
 ) -> Table:
     """The mixture of the parts with these shares, fitted on these rows of x and y, (n,) each."""
     rows = np.sort(rows)
     counts = _Counts.of(x[rows], y[rows], shape)
-    independent, frequent, repeated, *of_ranks = shares.tolist()
+    independent, frequent, excess, *of_ranks = shares.tolist()
     columns = [
         (a, b * share)
         for rank, share in zip(RANKS, of_ranks, strict=True)
@@ -102,15 +114,15 @@ def fitted_table(
     # The frequency of a category that did not come says nothing: those pairs keep r = 1.
     new_x, new_y = ((side == 0).float().unsqueeze(1) for side in (counts.of_x, counts.of_y))
     ones_x, ones_y = torch.ones_like(new_x), torch.ones_like(new_y)
-    by_count = frequent + repeated
+    by_count = frequent + excess
     columns += [(ones_x, independent * ones_y), (new_x, by_count * ones_y)]
     columns += [(1 - new_x, by_count * new_y)]
-    plain, again = _count_ratios(counts)
+    plain, above = _count_ratios(counts)
     return Table(
         torch.cat([a for a, _ in columns], 1),
         torch.cat([b for _, b in columns], 1),
         counts.cells,
-        frequent * plain + repeated * again,
+        frequent * plain + excess * above,
     )
 
 
@@ -145,11 +157,15 @@ def low_rank(counts: _Counts, rank: int, starts: int, seed: int) -> tuple[Tensor
 
 
 def _count_ratios(counts: _Counts) -> tuple[Tensor, Tensor]:
-    """n N_xy / (N_x N_y) of the cells that came, (c,), and the same of the rows that repeat one."""
+    """n N_xy / (N_x N_y) of the cells that came, (c,), and the same of the rows in excess."""
     i, j = counts.places
-    product = counts.of_x[i] * counts.of_y[j]
-    n, again = counts.of_cells.sum(), counts.of_cells - 1
-    return n * counts.of_cells / product, n * n / again.sum().clamp(min=1.0) * again / product
+    product, n = counts.of_x[i] * counts.of_y[j], counts.of_cells.sum()
+    expected = product / n
+    excess = (counts.of_cells - 1 - expected - _ERRORS * expected.sqrt()).clamp(min=0.0)
+    whole = excess.sum()
+    if whole == 0:  # nothing is in excess: the same part twice
+        excess, whole = counts.of_cells, n
+    return n * counts.of_cells / product, n * n / whole * excess / product
 
 
 def _part_ratios(counts: _Counts, x: Codes, y: Codes, *, starts: int, seed: int) -> Tensor:

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
+from pointdep.errors import MEANINGS, Flag
 from pointdep.fitting.splits import Split
 from pointdep.inference.scoring import score_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from pointdep.inference.mutual_information import MIEstimate
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,26 @@ class LearningCurve:
         intervals = [(mean - 2 * error, mean + 2 * error) for mean, error in both]
         told = {"what": "held-out mean of log r in nats", "name": "mean, with two standard errors"}
         return plot_mi_against_n(self.rows, self.mean, intervals, ax=ax, **told)
+
+
+# A rise that the correction for fitting and its doubt do not cover; set on the tuning half of the
+# further tasks (benchmarks/further.py).
+_CLEAR, _LEAST_RISE, _LEAST_SHARE = 2.0, 0.03, 0.06
+
+
+def rise_flags(found: MIEstimate) -> list[Flag]:
+    """Whether the last doubling of the rows has added so much that the next may add more."""
+    if found.curve is None or found.estimates != "mutual information":
+        return []
+    rise, stderr = found.curve.rise
+    if rise <= max(_CLEAR * stderr, _LEAST_RISE, _LEAST_SHARE * found.curve.mean[-1]):
+        return []
+    (*_, half, rows), (*_, before, now) = found.curve.rows, found.curve.mean
+    message = (
+        f"{MEANINGS['rises_with_rows']} ({now:.2f} nats of held-out rows at {rows:,} rows, "
+        f"{before:.2f} at {half:,}: more rows would find more)"
+    )
+    return [Flag("rises_with_rows", (), message)]
 
 
 def learning_curve(

@@ -40,14 +40,15 @@ class HeldOutBound:
 class MIEstimate:
     """An estimate of mutual information (or what the method estimates) in nats.
 
-    `correction` is what was added to the mean over unseen rows for the bias of fitting; if the
-    closed form alone answers, `nats` is the Gaussian MI of all rows less its known bias. `stderr`
-    joins the error of that mean with the doubt about the correction; `ci` is the normal interval at
-    `confidence`, cut at zero. `null_p` is the p-value of independence, from `shuffles` shuffled
-    copies of the data, where they were asked for. `warnings` are the reasons to trust it less.
-    `lower` is what can be claimed without trusting the model: a one-sided limit at `confidence`,
-    from rows that the model did not see; no upper limit holds for every distribution. `curve` is
-    how the mean over unseen rows has grown with the rows, where that was fitted.
+    `correction` is what was added to the mean over unseen rows for the bias of fitting, or, if the
+    closed form alone answers, how far the mean lies below the estimate from all rows less its known
+    bias. `stderr` joins the error of that mean with the doubt about the correction; `ci` is the
+    normal interval at `confidence`, cut at zero; it reaches farther up if the models may have
+    missed some. `null_p` is the p-value of independence, from `shuffles` shuffled copies of the
+    data, where they were asked for. `warnings` are the reasons to trust it less. `lower` is what
+    can be claimed without trusting the model: a one-sided limit at `confidence`, from rows that the
+    model did not see; no upper limit holds for every distribution. `curve` is how the mean over
+    unseen rows has grown with the rows, where that was fitted.
     """
 
     nats: float
@@ -167,22 +168,31 @@ def estimate(
     groups: NDArray[np.int64] | None = None,
     correction: float = 0.0,
     doubt: float = 0.0,
+    doubt_above: float | None = None,
+    neighbours: tuple[float, float] | None = None,
+    ceiling: float = math.inf,
     **about: Any,
 ) -> MIEstimate:
     """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
 
     method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
-    own. correction: what is added for the bias of fitting; doubt: its standard error. about: other
+    own. correction: what is added for the bias of fitting; doubt: its standard error; doubt_above:
+    the same for a truth above the estimate. neighbours: another estimate and its standard error, up
+    to which the interval reaches. ceiling: what the mutual information cannot exceed. about: other
     fields of the estimate.
     """
     nats = float(values.mean()) + correction
-    stderr = math.hypot(standard_error(values, groups), doubt)
-    reach = normal_quantile(confidence) * stderr
-    low, high = nats - reach, nats + reach
+    error, quantile = standard_error(values, groups), normal_quantile(confidence)
+    stderr = math.hypot(error, doubt)
+    reach = quantile * math.hypot(error, doubt if doubt_above is None else doubt_above)
+    low, high = nats - quantile * stderr, nats + reach
+    if neighbours is not None:
+        high = max(high, neighbours[0] + quantile * neighbours[1])
     if method.estimates == "mutual information":
         # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
         # An estimate that chance has put below zero stays inside its interval.
         low, high = min(max(low, 0.0), nats), max(high, reach)
+        nats, low, high = (min(value, ceiling) for value in (nats, low, high))
     return MIEstimate(
         nats=nats,
         stderr=stderr,
@@ -203,7 +213,7 @@ class RowValues:
     values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
     added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
     digests: of X and Y, to recognise the rows of a fit by, or None. bound, curve: of the estimate,
-    where they are known.
+    where they are known. The rest: see `estimate`.
     """
 
     values: Array
@@ -213,12 +223,16 @@ class RowValues:
     digests: tuple[str, str] | None = None
     bound: HeldOutBound | None = None
     curve: LearningCurve | None = None
+    doubt_above: float | None = None
+    neighbours: tuple[float, float] | None = None
+    ceiling: float = math.inf
 
     def estimate(self, method: Any, **options: Any) -> MIEstimate:
         """Their mean, as `estimate` has it, which takes the options."""
         known = ~np.isnan(self.values)
         groups = None if self.groups is None else self.groups[known]
-        about = {"correction": self.correction, "doubt": self.doubt, "curve": self.curve, **options}
+        names = ("correction", "doubt", "doubt_above", "neighbours", "ceiling", "curve")
+        about = {name: getattr(self, name) for name in names} | options
         if self.bound is not None:
             about["lower"] = self.bound.at(options.get("confidence", 0.95))
         return estimate(self.values[known], method, groups=groups, **about)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pointdep.core.critics.table import TableCritic
 from pointdep.core.methods import Method, get_method
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import MEANINGS, Flag, InputError
@@ -43,6 +44,7 @@ _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
 _WIDE, _WIDE_SHARE = 0.5, 1 / 2  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
+_OF_CATEGORY = 5  # rows of each, on average, with fewer of which dependence may go unnoticed
 
 Kept = tuple[Tensor, Tensor, Sequence[Split], Tensor | None]
 """x, y, splits and groups of the rows in memory."""
@@ -188,6 +190,8 @@ def _concluded(
         bias = fitting_bias(
             model, x, y, splits, proven=proven, groups=groups, draws=draws, curve=curve
         )
+        if isinstance(model.critic, TableCritic):
+            flags += category_flags(model.critic, bias, float(seen.mean()), own, len(seen))
     if method.estimates == "mutual information":
         parts = [(model.select([r]), split.report) for r, split in enumerate(splits)]
         bound = held_out_bound(parts, x, y, seed=seed, groups=groups)
@@ -307,6 +311,23 @@ def few_flags(values: Array) -> list[Flag]:
         "outliers: their logarithm or ranks leave the answer the same in principle"
     )
     return [Flag("few_rows_decide", (), message)]
+
+
+def category_flags(
+    critic: TableCritic, bias: FittingBias, mean: float, groups: Rows | None, rows: int
+) -> list[Flag]:
+    """Whether each category came so rarely that dependence may be there and not be seen.
+
+    mean: of PMI out of fold, less than half of the estimate where most of it is a correction.
+    """
+    most = max(critic.x_factors.shape[1], critic.y_factors.shape[1])
+    draws = rows if groups is None else len(np.unique(groups))
+    if draws >= _OF_CATEGORY * most or mean > bias.correction + bias.resolution:
+        return []
+    message = (
+        f"{MEANINGS['few_rows']} ({draws}, of {most} categories). Give more, or merge rare ones"
+    )
+    return [Flag("few_rows", (), message)]
 
 
 def wide_flags(found: MIEstimate) -> list[Flag]:

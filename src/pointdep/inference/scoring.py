@@ -1,7 +1,5 @@
 """Ask a fitted model about many pairs, in blocks; the replicas' log-ratios are averaged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

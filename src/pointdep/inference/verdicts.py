@@ -86,6 +86,7 @@ def _advice(fault: str, origin: Origin, side: str = "") -> str:
 FAULTS = ("offset", "stretched", "compressed", "depends_on_x", "depends_on_y", "uneven")
 _CLEAR = 2.6  # standard errors from which a single number is named as the fault
 _SLOPE = 0.07  # a slope this close to one is not what is wrong
+_SHIFT = 0.05  # nats: nor is a constant this small
 _SIDE = 0.1  # nats between the halves of a side
 _OTHER_SIDE = 2.5  # how many times the difference on the other side it must be
 _MANY = 0.01  # share of pairs worth a sentence
@@ -127,7 +128,7 @@ def name_fault(balances: Sequence[BalanceResult], fit: Recalibration | None) -> 
                 return f"depends_on_{name}"
     if fit is not None and _clear(fit.slope - 1, fit.slope_stderr, _SLOPE):
         return "stretched" if fit.slope < 1 else "compressed"
-    if fit is not None and _clear(fit.shift, fit.shift_stderr, 0.0):
+    if fit is not None and _clear(fit.shift, fit.shift_stderr, _SHIFT):
         return "offset"
     return "uneven"
 

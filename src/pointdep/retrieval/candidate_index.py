@@ -1,7 +1,5 @@
 """Candidates prepared once for many searches, in memory and on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

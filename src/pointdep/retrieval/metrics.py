@@ -1,7 +1,5 @@
 """Retrieval metrics, from the scores of queries with all candidates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """PMI of queries with candidates: by inner products of vectors, of all pairs, or of short lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The best candidates of each query, by the shortest way that the critic allows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

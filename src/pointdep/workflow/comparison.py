@@ -1,7 +1,5 @@
 """Which of two fitted models finds more? The difference of their MI on the same rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import asdict, dataclass

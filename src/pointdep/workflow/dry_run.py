@@ -7,8 +7,6 @@ of more rows follows, and both are audited; then scores and searches of few and 
 last line it prints is the JSON of a `Measured`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import gc

@@ -5,8 +5,6 @@ these laws on a few rows, in a process of its own; here they are applied to the 
 asked about.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Mutual information as scikit-learn's functions take it: of columns of X, and as a scorer."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -6,6 +6,10 @@ import pytest
 from scipy.special import digamma
 from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 
+from pointdep.data.tasks import make_task
+from pointdep.errors import MEANINGS
+from pointdep.estimators.classical.ksg import ksg_alarm
+from pointdep.inference.mutual_information import MIEstimate
 from refusals import refused
 
 from .helpers import fit, gaussian_mi, gaussians, labelled
@@ -111,3 +115,44 @@ LABELS = labelled(100)[0]
 def test_what_is_refused(data, said):
     refused(said, fit, "ksg", *data)
     assert fit("ksg", X[:6], Y[:6], k=4).n_rows_ == 6
+
+
+def sine(rows, seed=0):
+    """x, and a noisy sine of it: 0.86 nats by numerical integration."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (rows, 1))
+    return x, np.sin(6 * x) + 0.3 * random.normal(size=(rows, 1))
+
+
+def reading(nats, stderr=0.02):
+    return MIEstimate(nats, stderr, (nats - 2 * stderr, nats + 2 * stderr))
+
+
+class TestAlarm:
+    @pytest.mark.parametrize("change", [np.asarray, np.exp, lambda v: v.round(2)])
+    def test_an_estimate_far_below_raises_it(self, change):
+        x, y = (change(side) for side in sine(1000))
+        flag = ksg_alarm(x, y, reading(0.5), 0)
+        assert flag.name == "alarm"
+        assert MEANINGS["alarm"] in flag.message
+        assert ksg_alarm(x, y, reading(0.5, stderr=0.2), 0) is None  # not clearly
+        assert ksg_alarm(x, y, reading(0.86), 0) is None
+
+    def test_many_rows_are_sampled(self):
+        x, y = sine(20_000)
+        assert ksg_alarm(x[:, 0], y[:, 0], reading(0.5), 0).name == "alarm"
+
+    @pytest.mark.parametrize("name", ["gaussian-1", "student-3", "mixture-cross", "table"])
+    def test_the_truth_does_not(self, name):
+        for seed in range(5):
+            task = make_task(name, 500, seed=seed)
+            truth = task.mutual_information
+            assert ksg_alarm(task.x, task.y, MIEstimate(truth, 0.0, (truth, truth)), seed) is None
+
+    def test_where_it_has_no_say(self):
+        x, y = sine(400)
+        assert ksg_alarm(x[:90], y[:90], reading(0.0), 0) is None
+        assert ksg_alarm(np.tile(x, 4), y, reading(0.0), 0) is None
+        independent = np.random.default_rng(1).normal(size=(2, 400, 1))
+        copied = (np.concatenate([side, side]) for side in independent)
+        assert ksg_alarm(*copied, reading(0.0), 0) is None

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.metrics import mutual_info_score
 
+from pointdep import ClassicalDependency
 from pointdep.core.linear import wishart_excess
 from pointdep.errors import FitWarning, InputError
 from refusals import refused
@@ -181,3 +182,50 @@ def test_a_linear_function_is_flagged_and_too_few_rows_are_refused():
     assert "saturated" in found.warnings[0]
     with pytest.raises(InputError, match="80 rows for 100 columns"):
         fit("cca", *np.random.default_rng(0).standard_normal((2, 100, 50)))
+
+
+def _plug_in(x: np.ndarray, y: np.ndarray) -> float:
+    """Mutual information of the table of counts."""
+    counts = np.zeros((3, 3))
+    np.add.at(counts, (x, y), 1)
+    joint = counts / counts.sum()
+    product = np.outer(joint.sum(1), joint.sum(0))
+    return float((joint[joint > 0] * np.log(joint[joint > 0] / product[joint > 0])).sum())
+
+
+def _grouped(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups of unequal size, most rows of which repeat their first pair."""
+    random = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(120), random.integers(1, 9, 120))
+    first = random.choice(9, 120, p=_TABLE.ravel())[groups]
+    own = random.choice(9, len(groups), p=_TABLE.ravel())
+    x, y = np.divmod(np.where(random.random(len(groups)) < 0.7, first, own), 3)
+    return x, y, groups
+
+
+_TABLE = np.array([[0.30, 0.05, 0.05], [0.05, 0.20, 0.05], [0.02, 0.03, 0.25]])
+_COUNTED = {"discrete_x": True, "discrete_y": True, "random_state": 0, "progress": False}
+
+
+def test_counting_groups_is_the_jackknife_that_leaves_out_each() -> None:
+    x, y, groups = _grouped(0)
+    whole, n = _plug_in(x, y), len(x)
+    pseudo = []
+    for group in range(120):
+        kept, m = groups != group, int((groups == group).sum())
+        pseudo.append((n * whole - (n - m) * _plug_in(x[kept], y[kept])) / m)
+    model = ClassicalDependency("counting", **_COUNTED).fit(x, y, groups=groups)
+    assert np.allclose(model.mi_values_, np.array(pseudo)[groups], atol=1e-8)
+
+
+def test_intervals_of_grouped_counts_cover() -> None:
+    product = np.outer(_TABLE.sum(1), _TABLE.sum(0))
+    truth = float((_TABLE * np.log(_TABLE / product)).sum())
+    found = []
+    for seed in range(60):
+        x, y, groups = _grouped(seed)
+        model = ClassicalDependency("counting", folds=2, **_COUNTED).fit(x, y, groups=groups)
+        found.append(model.mutual_information(confidence=0.9))
+    assert sum(one.ci[0] <= truth <= one.ci[1] for one in found) >= 48
+    estimates = np.array([one.nats for one in found])
+    assert abs(estimates.mean() - truth) < 3 * estimates.std() / len(found) ** 0.5

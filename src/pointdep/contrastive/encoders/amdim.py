@@ -1,7 +1,5 @@
 """AMDIM's encoder (Bachman et al. 2019) for 32 x 32 images, with feature maps of three sizes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """RealNVP with additive couplings: invertible encoders, R of them at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """ResNet-18 and ResNet-50 for 32 x 32 images, and SimCLR's projection head."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

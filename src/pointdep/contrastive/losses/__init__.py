@@ -1,7 +1,5 @@
 """Contrastive losses: minus the learning objectives of the paper, of two batches of embeddings."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

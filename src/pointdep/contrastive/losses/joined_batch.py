@@ -4,23 +4,12 @@ Each process walks the rows of its own anchors against all candidates (`core.blo
 left is a few sums, which the processes add up. So the matrix of scores never lives as a whole.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from pointdep.contrastive import distributed
 from pointdep.contrastive.losses.similarity import Similarity
-from pointdep.core.blocked.sums import (
-    Elementwise,
-    Job,
-    Quadratic,
-    against,
-    cell_sums,
-    log_sums,
-    quadratic_means,
-    quadratic_sums,
-)
+from pointdep.core.blocked import sums
 from pointdep.core.blocked.walk import OtherCells
 from pointdep.errors import InputError
 
@@ -89,30 +78,30 @@ class JoinedBatch:
             self._positives = self.scores.pairs(self.anchors, self._partners)
         return self._positives
 
-    def joint_mean(self, _: object, function: Elementwise | None = None) -> Tensor:
+    def joint_mean(self, _: object, function: sums.Elementwise | None = None) -> Tensor:
         """E_J[function(s)], ()."""
         return self._pair_mean(function(self.positives) if function else self.positives)
 
-    def product_mean(self, _: object, function: Elementwise | None = None) -> Tensor:
+    def product_mean(self, _: object, function: sums.Elementwise | None = None) -> Tensor:
         """E_M[function(s)], ()."""
-        if isinstance(function, Quadratic) and self.identity_applies():
+        if isinstance(function, sums.Quadratic) and self.identity_applies():
             joined = distributed.all_sum if self.shared else None
-            every = quadratic_sums(self.anchors, self.candidates, function, joined=joined)
+            every = sums.quadratic_sums(self.anchors, self.candidates, function, joined=joined)
             return (every - self._summed(function(self._excluded()).sum())) / self.products
-        return self._summed(cell_sums(*self._walk(), function)[0]) / self.products
+        return self._summed(sums.cell_sums(*self._walk(), function)[0]) / self.products
 
     def quadratic_means(
-        self, joint: object, product: object, of_joint: Quadratic, of_product: Quadratic
+        self, joint: object, product: object, of_joint: sums.Quadratic, of_product: sums.Quadratic
     ) -> Tensor:
         """E_J[of_joint(s)] + E_M[of_product(s)], ()."""
         plain = self.groups is None and self.views == 1 and not self.shared
         if not plain or not self.identity_applies():
             return self.joint_mean(joint, of_joint) + self.product_mean(product, of_product)
-        return quadratic_means(self.anchors, self.candidates, of_joint, of_product)
+        return sums.quadratic_means(self.anchors, self.candidates, of_joint, of_product)
 
     def product_log_mean_exp(self, _: object) -> Tensor:
         """log E_M[exp s], ()."""
-        (rows,) = log_sums(*self._walk())
+        (rows,) = sums.log_sums(*self._walk())
         return (
             self._joined_logsumexp(torch.logsumexp(rows[0], 0)) - self._count(self.products).log()
         )
@@ -120,12 +109,12 @@ class JoinedBatch:
     def against_rows(self, *_: object) -> Tensor:
         """E_J of s - log mean exp over the pair and the negatives of its row, (); in "cross",
         symmetric, the mean of that and the same down the columns."""
-        rows, *columns = log_sums(*self._walk(), columns=self.both_ways)
+        rows, *columns = sums.log_sums(*self._walk(), columns=self.both_ways)
         negatives = self._count(self.negatives)
-        terms = against(self.positives, rows[0], negatives)
+        terms = sums.against(self.positives, rows[0], negatives)
         if columns:
             own = self._joined_logsumexp(columns[0][0])[self.first : self.first + len(terms)]
-            terms = 0.5 * (terms + against(self.positives, own, negatives))
+            terms = 0.5 * (terms + sums.against(self.positives, own, negatives))
         return self._pair_mean(terms)
 
     def identity_applies(self) -> bool:
@@ -156,7 +145,7 @@ class JoinedBatch:
         every = torch.cat([part.repeat(self.views) for part in torch.split(numbers, self.counts)])
         return own.repeat(anchor_views).unsqueeze(0), every.unsqueeze(0)
 
-    def _walk(self) -> tuple[Tensor, Tensor, Job]:
+    def _walk(self) -> tuple[Tensor, Tensor, sums.Job]:
         candidates = self._gathered(self.candidates)
         job = self.scores.job(self.weights, self.anchors, candidates, self.block_size)
         return self.anchors.unsqueeze(0), candidates.unsqueeze(0), job

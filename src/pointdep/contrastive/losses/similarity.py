@@ -1,7 +1,5 @@
 """From representations to scores: unit length, critic, temperature or scale, clip."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The deep models: SimCLR (a ResNet) and AMDIM, trained on two random views of each image."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

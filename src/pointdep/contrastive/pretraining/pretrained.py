@@ -1,7 +1,5 @@
 """Pre-train, evaluate, freeze: `pretrain`, and what a finished run leaves."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import warnings

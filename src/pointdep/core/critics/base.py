@@ -74,6 +74,7 @@ class Critic(nn.Module):
     separable = False  # `factors` are there, in training too: all pairs cost one matrix product
     has_closed_form = False  # `closed_form`, `silence`, `set_canonical` and `correlations` are
     shrunk = False  # its correlations are smaller than those of the data, which are not Gaussian
+    screened = False  # its closed form leaves out columns uncorrelated with the other side
     is_table = False  # of two columns of categories, which come as numbers; nothing is trained
     is_mixture = False  # `set_mixture` weighs closed form and network after training
     fusable = False  # `pair_dtype` sets the type of the matrix products of `matrix`

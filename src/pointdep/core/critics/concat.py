@@ -15,8 +15,6 @@ two products, whose operands are h1 and d g, instead of two products and passes 
 relu(z) and over its gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

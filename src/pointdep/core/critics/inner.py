@@ -1,7 +1,5 @@
 """Critics whose score is an inner product of an embedding of x and one of y, plus a constant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """CIFAR-10 in whichever of its public layouts is there: pickles, PNG strips, or pictures."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

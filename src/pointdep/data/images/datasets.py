@@ -1,7 +1,5 @@
 """One call for every set of images: find it, fetch it if asked to, decode it."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from dataclasses import dataclass

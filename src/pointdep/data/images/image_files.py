@@ -3,8 +3,6 @@
 Nothing is extracted to the disk, sizes are bounded, and errors name the file.
 """
 
-from __future__ import annotations
-
 import logging
 import tarfile
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Gaussian pairs: correlated coordinate by coordinate, densely, or in a few coordinates only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -215,10 +215,8 @@ class ClassicalDependency(DependencyEstimator):
         with np.errstate(invalid="ignore"):
             held = sums / counts
         self.model_, self._oof = method.fit(x, y, **how), held.astype(np.float32)
-        whole = self.model_.mi_values(x, y)
-        # The closed forms take their bias off by the number of rows, which groups make too large.
-        plain = whole is None or codes is not None
-        self.mi_values_ = (held if plain else whole) if method.estimates else None
+        whole = self.model_.mi_values(x, y, codes)
+        self.mi_values_ = (held if whole is None else whole) if method.estimates else None
         self.flags_ = _flags(method, self.model_, held)
 
     def _local(

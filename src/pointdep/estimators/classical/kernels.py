@@ -1,7 +1,5 @@
 """Kernel methods: pointwise HSIC, and least squares for the ratio (uLSIF)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Likelihoods: PMI = log p(y|x) - log p(y), the densities being mixtures of Gaussians."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,18 +39,21 @@ class CountModel(PairModel):
         """(n, m) log r of every x with every y."""
         return self._log_ratio(_codes(x)[:, None], _codes(y)[None, :], self.smoothing)
 
-    def mi_values(self, x: Side, y: Side) -> Array | None:
+    def mi_values(self, x: Side, y: Side, groups: Codes | None = None) -> Array | None:
         """(n,) values whose mean is the plug-in estimate less its bias; None for out of fold.
 
         The influence of a row on the plug-in estimate is its PMI, so that the spread of these
         values gives the standard error. Miller and Madow raise each entropy by
-        (outcomes that came - 1) / (2 n), and MI = H(X) + H(Y) - H(X, Y).
+        (outcomes that came - 1) / (2 n), and MI = H(X) + H(Y) - H(X, Y). That holds for n
+        independent rows; where groups of rows are drawn, the bias comes from leaving out each.
         """
         if self.correction == "out_of_fold":
             return None
         plug_in = self._log_ratio(_codes(x), _codes(y), 0.0)
         if self.correction == "none":
             return plug_in
+        if groups is not None:
+            return _jackknife(_codes(x), _codes(y), groups)
         came_x, came_y = (int(np.count_nonzero(c)) for c in (self.counts_x, self.counts_y))
         rows = float(self.counts_x.sum())
         return plug_in + (came_x + came_y - self.cells.size - 1) / (2 * rows)
@@ -77,6 +81,36 @@ def count(x: Side, y: Side, *, seed: int, smoothing: float, correction: str) -> 
     of_x = np.bincount(a, minlength=x.outcomes).astype(np.float64)
     of_y = np.bincount(b, minlength=y.outcomes).astype(np.float64)
     return CountModel(cells, counts.astype(np.float64), of_x, of_y, float(smoothing), correction)
+
+
+def _jackknife(x: Codes, y: Codes, groups: Codes) -> Array:
+    """(n,) the pseudo-value of each row's group for the plug-in estimate, all (n,).
+
+    For a group of m of the n rows it is (n all - (n - m) others) / m, of the estimates from all
+    rows and from the others. The mean over the rows has no bias of order 1 / groups, and their
+    spread gives its error (Busing, Meijer and van der Leeden, 1999, for unequal groups).
+    """
+    own = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(own).astype(np.float64)
+    if len(sizes) < 2:
+        raise InputError("counting rows of one group has no error: give two groups or more")
+    left = len(x) - sizes
+    whole, others = math.log(len(x)), np.log(left)
+    for sign, codes in ((1, x * (int(y.max()) + 1) + y), (-1, x), (-1, y)):
+        place = np.unique(codes, return_inverse=True)[1].reshape(-1)
+        totals = np.bincount(place).astype(np.float64)
+        shared, count = np.unique(own * len(totals) + place, return_counts=True)
+        group, cell = np.divmod(shared, len(totals))
+        total = float(_n_log_n(totals).sum())
+        change = _n_log_n(totals[cell] - count) - _n_log_n(totals[cell])
+        whole += sign * total / len(x)
+        others += sign * (total + np.bincount(group, weights=change)) / left
+    values: Array = ((len(x) * whole - left * others) / sizes)[own]
+    return values
+
+
+def _n_log_n(counts: Array) -> Array:
+    return counts * np.log(np.maximum(counts, 1.0))
 
 
 def _codes(side: Side) -> Codes:
@@ -111,9 +145,12 @@ class GaussianModel(PairModel):
         values: Array = (own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.mT)[0].numpy()
         return values
 
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """(n,) PMI of the fitted rows, its mean -1/2 sum log(1 - rho^2), less the bias."""
-        if self.correction == "out_of_fold":
+    def mi_values(self, x: Side, y: Side, groups: Codes | None = None) -> Array | None:
+        """(n,) PMI of the fitted rows, its mean -1/2 sum log(1 - rho^2), less the bias.
+
+        That of groups of rows is not known in closed form: out of fold.
+        """
+        if self.correction == "out_of_fold" or groups is not None:
             return None
         return self.pairs(x, y) - (0.0 if self.correction == "none" else self.sample.excess)
 

@@ -51,12 +51,12 @@ class PairModel:
         """(n, m) of every x with every y."""
         raise NotImplementedError
 
-    def mi_values(self, x: Side, y: Side) -> Array | None:
-        """(n,) values of the fitted rows whose mean is the MI.
+    def mi_values(self, x: Side, y: Side, groups: Codes | None = None) -> Array | None:
+        """(n,) values of the fitted rows whose mean is the MI; groups: (n,), or None.
 
         None for PMI out of fold: on the fitted rows most methods read too high.
         """
-        del x, y
+        del x, y, groups
         return None
 
 

@@ -1,0 +1,131 @@
+"""Tables of r for categories: against finite tables, and what no relabelling may change."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from pointdep.core.critics.table import Table, TableCritic
+from pointdep.data.tasks.discrete import table_pmi
+from pointdep.fitting import tables
+from pointdep.fitting.batches import SplitRows
+from pointdep.fitting.splits import make_splits
+
+
+def _rank_two() -> NDArray[np.float64]:
+    """p(x, y), (6, 5), of two topics that share no category."""
+    random = np.random.default_rng(0)
+    joint = np.zeros((6, 5))
+    joint[:3, :2] = 0.4 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(2)))
+    joint[3:, 2:] = 0.6 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(3)))
+    return joint
+
+
+def _rows(joint: NDArray[np.float64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows whose counts are the expected ones, up to rounding."""
+    cells = np.repeat(np.arange(joint.size), np.rint(count * joint).astype(int).ravel())
+    x, y = np.unravel_index(np.random.default_rng(1).permutation(cells), joint.shape)
+    return x, y
+
+
+def _shares(**chosen: float) -> torch.Tensor:
+    names = ["independent", "frequent", "excess", *(f"rank{rank}" for rank in tables.RANKS)]
+    return torch.tensor([chosen.get(name, 0.0) for name in names])
+
+
+def _all_pairs(table: Table, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """r of all cells."""
+    critic = TableCritic(1, *shape)
+    critic.set_tables([table])
+    x, y = (torch.arange(size).float().view(1, -1, 1) for size in shape)
+    return critic.matrix(x, y)[0].exp().double().numpy()
+
+
+def _random_rows(count: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64], ...]:
+    random = np.random.default_rng(3)
+    x = random.integers(0, shape[0], count)
+    return x, np.where(
+        random.random(count) < 0.5, x % shape[1], random.integers(0, shape[1], count)
+    )
+
+
+def test_expected_counts_of_a_low_rank_table_give_back_its_ratio() -> None:
+    joint = _rank_two()
+    x, y = _rows(joint, 200_000)
+    table = tables.fitted_table(x, y, np.arange(len(x)), _shares(rank4=1.0), joint.shape, 0)
+    found = _all_pairs(table, joint.shape)
+    possible = joint > 0
+    assert np.allclose(np.log(found[possible]), table_pmi(joint)[possible], atol=0.01)
+    assert found[~possible].max() < 0.01
+
+
+def test_frequencies_are_those_of_the_counts() -> None:
+    x, y = _random_rows(400, (7, 5))
+    table = tables.fitted_table(x, y, np.arange(400), _shares(frequent=1.0), (7, 5), 0)
+    counts = np.zeros((7, 5))
+    np.add.at(counts, (x, y), 1)
+    expected = 400 * counts / np.outer(counts.sum(1), counts.sum(0))
+    assert np.allclose(_all_pairs(table, (7, 5)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["independent", "frequent", "excess", "rank4", "rank16"])
+def test_each_part_sums_to_one_under_the_product(part: str) -> None:
+    shape = (30, 20)
+    x, y = _random_rows(500, shape)
+    table = tables.fitted_table(x, y, np.arange(500), _shares(**{part: 1.0}), shape, 0)
+    product = np.outer(np.bincount(x, minlength=30), np.bincount(y, minlength=20)) / 500**2
+    assert (product * _all_pairs(table, shape)).sum() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_categories_that_did_not_come_are_independent_by_their_counts() -> None:
+    x, y = _random_rows(300, (6, 4))
+    table = tables.fitted_table(x, y, np.arange(300), _shares(frequent=1.0), (8, 5), 0)
+    found = _all_pairs(table, (8, 5))
+    assert np.allclose(found[6:], 1.0)
+    assert np.allclose(found[:, 4], 1.0)
+
+
+def test_names_of_categories_do_not_matter() -> None:
+    shape, random = (12, 9), np.random.default_rng(4)
+    x, y = _random_rows(600, shape)
+    to_x, to_y = random.permutation(12), random.permutation(9)
+    shares = _shares(independent=0.2, excess=0.3, rank4=0.2, rank8=0.3)
+    one = _all_pairs(tables.fitted_table(x, y, np.arange(600), shares, shape, 0), shape)
+    other = _all_pairs(
+        tables.fitted_table(to_x[x], to_y[y], np.arange(600), shares, shape, 0), shape
+    )
+    assert np.allclose(other[to_x][:, to_y], one, rtol=1e-3)
+
+
+def test_stacking_maximises_the_likelihood_of_the_mixture() -> None:
+    random = np.random.default_rng(5)
+    ratios = torch.from_numpy(np.column_stack([np.ones(5_000), random.gamma(2.0, 0.5, (5_000, 3))]))
+    weights = tables.stacked(ratios)
+    assert float(weights.sum()) == pytest.approx(1.0)
+    best = float((ratios @ weights).log().sum() + 3.0 * weights[0].log())
+    for other in random.dirichlet(np.ones(4), 200):
+        own = torch.from_numpy(other)
+        assert float((ratios @ own).log().sum() + 3.0 * own[0].log()) <= best + 1e-3
+
+
+def test_independent_categories_are_called_independent() -> None:
+    x, y = np.random.default_rng(6).integers(0, 40, (2, 800))
+    splits = make_splits(800, folds=3, seed=0)
+    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
+    critic = TableCritic(3, 40, 40)
+    tables.fit_tables(critic, SplitRows(*sides, splits))
+    codes = torch.arange(40).float().view(1, -1, 1).expand(3, -1, -1)
+    assert torch.allclose(critic.matrix(codes, codes), torch.zeros(3, 40, 40), atol=1e-6)
+
+
+def test_a_partner_of_each_category_is_found_though_no_low_rank_has_it() -> None:
+    random = np.random.default_rng(7)
+    x = random.integers(0, 60, 3_000)
+    y = np.where(random.random(3_000) < 0.5, x, random.integers(0, 60, 3_000))
+    splits = make_splits(3_000, folds=2, seed=0)
+    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
+    critic = TableCritic(2, 60, 60)
+    tables.fit_tables(critic, SplitRows(*sides, splits))
+    codes = torch.arange(60).float().view(1, -1, 1).expand(2, -1, -1)
+    found = critic.pairs(codes, codes).numpy()
+    assert np.abs(found - np.log(0.5 + 0.5 * 60)).mean() < 0.4
