@@ -146,6 +146,7 @@ class TestFit:
 
     def test_what_has_none(self):
         refused("does not average log r", fit, method="dv", curve=True)
+        refused("but 90 rows are too few", fit, *pairs(90), curve=True)
         refused("rows are streamed", fit, stream=True, curve=True)
         refused("curve='yes' must be", fit, curve="yes")
         for options in ({"method": "cpc"}, {"stream": True}):
@@ -169,8 +170,6 @@ class TestFit:
                 assert found.mutual_information.curve is None
             three = ConditionalDependency(prototype, progress=False).fit(x, y, y[:, :1])
             assert all(model.curve_ is None for model in (three.joint_, three.marginal_))
-            asked = PointwiseDependency(**{**prototype.get_params(), "curve": True})
-            assert audit(x, y, model=asked, progress=False).mutual_information.curve is not None
 
     def test_saved(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")

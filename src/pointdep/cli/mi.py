@@ -74,14 +74,14 @@ def mi(
     if outcome is not None and check_plot is not None:
         draw(outcome.plot, check_plot, (5.0, 5.4))
     if curve_plot is not None:
-        if found.curve is None:
-            raise InputError("--curve-plot: no learning curve was fitted, because the rows are few")
         draw(found.curve.plot, curve_plot, (6.0, 3.8))
     if json:
         checked = None if outcome is None else show.check_as_json(outcome, check_plot)
         show.print_json("mi", {**show.estimate_as_json(model, found), "check": checked})
         return
     more = {} if outcome is None else show.check_rows(outcome, check_plot)
+    if curve_plot is not None:
+        more["curve figure"] = str(curve_plot)
     if method == "ksg" and max(math.prod(side.shape[1:]) for side in (x, y)) > _KSG_COLUMNS:
         more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
     show.print_estimate(model, found, bits=bits, more=more)

@@ -33,9 +33,9 @@ def read_pairs(
 def plain_copy(model: Any, **changed: Any) -> Any:
     """A copy to be fitted as a part of something larger, with these options changed.
 
-    It fits no learning curve, which nobody would see, unless the user asked for one.
+    It fits no learning curve, which nobody would see.
     """
-    if model.get_params(deep=False).get("curve", False) is None:
+    if "curve" in model.get_params(deep=False):
         changed["curve"] = False
     return clone(model).set_params(**changed)
 
