@@ -21,7 +21,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "peers" / "data"
 RESULTS = HERE / "results" / "pointdep.jsonl"
-CRITICS = {"pointdep": "auto", "pointdep-concat": "concat"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "pointdep": {},
+    "pointdep-concat": {"critic": "concat"},
+    "pointdep-no-curve": {"curve": False},
+}
 
 
 def run(job: dict[str, Any], threads: int) -> dict[str, Any]:
@@ -35,9 +39,8 @@ def run(job: dict[str, Any], threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     with np.load(DATA / job["task"] / f"rows10000_seed{job['seed']}.npz") as arrays:
         x, y, mi = arrays["x"][: job["rows"]], arrays["y"][: job["rows"]], float(arrays["mi"])
-    model = PointwiseDependency(
-        critic=CRITICS[job["estimator"]], random_state=job["seed"], progress=False
-    )
+    options = OPTIONS[job["estimator"]]
+    model = PointwiseDependency(random_state=job["seed"], progress=False, **options)
     begin, cpu = time.perf_counter(), time.process_time()
     found = model.fit(x, y).mutual_information(confidence=0.9)
     return {
@@ -52,6 +55,7 @@ def run(job: dict[str, Any], threads: int) -> dict[str, Any]:
         "stderr": found.stderr,
         "covered": found.ci[0] <= mi <= found.ci[1],
         "correction": found.correction,
+        "flags": [flag.name for flag in model.flags_],
         "epochs": len(model.history_),
         "threads": threads,
         "device": str(model.model_.constant.device),
@@ -71,7 +75,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", help="names; all when not given")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000])
-    parser.add_argument("--estimators", nargs="+", default=["pointdep"], choices=CRITICS)
+    parser.add_argument("--estimators", nargs="+", default=["pointdep"], choices=OPTIONS)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()

@@ -115,14 +115,21 @@ def runs(args: argparse.Namespace, lines: list[Line]) -> Iterator[Line]:
                     break
                 job = jobs.popleft()
                 drawn = make_task(job["task"], job["rows"], job["seed"])
-                under_way.add(
-                    pool.submit(run, job, drawn.x, drawn.y, drawn.pmi, args.options, args.check)
-                )
+                x, y = _as_words(drawn.x), _as_words(drawn.y)
+                under_way.add(pool.submit(run, job, x, y, drawn.pmi, args.options, args.check))
             if not under_way:
                 return
             finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in finished:
                 yield future.result()
+
+
+def _as_words(side: Any) -> Any:
+    """Outcomes as a user would have them, in words: numbers may be measurements."""
+    import numpy as np
+
+    whole = side.ndim == 1 and side.dtype.kind in "iu"
+    return np.char.add("w", side.astype(str)) if whole else side
 
 
 def flagged(line: Line) -> int:

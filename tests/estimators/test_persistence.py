@@ -99,6 +99,15 @@ class TestRoundTrip:
         with pytest.warns(DataWarning, match="outside the data"):
             np.testing.assert_array_equal(loaded.pmi(40 * X, Y), far)
 
+    @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
+    def test_a_label(self, tmp_path, method):
+        label = np.digitize(Y[:, 0], [-0.5, 0.5])
+        for number, data in enumerate(((X, label), (label, Y))):
+            model = fitted(critic="auto", method=method).fit(*data)
+            new = (side[:30] for side in data)
+            loaded = round_trip(model, tmp_path / str(number), *new)
+            assert loaded.model_.critic.label == model.model_.critic.label == "yx"[number]
+
     @pytest.mark.parametrize("method", METHODS)
     def test_methods(self, tmp_path, method):
         assert round_trip(fitted(method=method).fit(X, Y), tmp_path / "model").method == method

@@ -10,7 +10,6 @@ from torch import Tensor
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import WaveMap
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import Split
@@ -28,15 +27,17 @@ def split_of(*sizes: int, start: int = 0) -> Split:
     return Split(*(np.arange(a, b) for a, b in pairwise(ends)))
 
 
-def default_model(replicas: int, x_dim: int, y_dim: int, *, seed: int = 0) -> RatioModel:
-    critic = build_critic("auto", replicas, x_dim, y_dim, hidden=(8, 4))
+def default_model(
+    replicas: int, x_dim: int, y_dim: int, *, seed: int = 0, label: str = ""
+) -> RatioModel:
+    critic = build_critic("auto", replicas, x_dim, y_dim, hidden=(8, 4), label=label)
     critic.reset(replica_generators(seed, replicas))
-    maps = WaveMap(replicas, x_dim), WaveMap(replicas, y_dim)
+    maps = critic.side_map(replicas, x_dim), critic.side_map(replicas, y_dim)
     return RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio").double()
 
 
-def closed_form(x: Tensor, y: Tensor, splits: Sequence[Split]) -> RatioModel:
-    model = default_model(len(splits), x.shape[1], y.shape[1])
+def closed_form(x: Tensor, y: Tensor, splits: Sequence[Split], label: str = "") -> RatioModel:
+    model = default_model(len(splits), x.shape[1], y.shape[1], label=label)
     fit_closed_form(model, SplitRows(x, y, splits))
     return model
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from pointdep.core.linear import canonical_correlations, gaussian_log_ratio
 from pointdep.core.transforms import RankMap
@@ -39,6 +40,27 @@ def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
     assert kept[0].min() > 0.7
     assert not kept[1].any()
     assert not model.log_ratio_pairs(x[None].expand(2, -1, -1), y[None].expand(2, -1, -1))[1].any()
+
+
+@pytest.mark.parametrize("label", ["x", "y"])
+def test_of_a_label_it_is_linear_discriminant_analysis(label):
+    """Three Gaussian classes of unequal size with one covariance."""
+    random, means = np.random.default_rng(0), np.array([[1.5, 0.0], [-1.0, 0.5], [0.0, -1.5]])
+    codes = random.choice(3, 6000, p=[0.5, 0.3, 0.2])
+    rows = (means[codes] + random.standard_normal((6000, 2))) @ np.array([[1.0, 0.4], [0.0, 0.8]])
+    train, shares = codes[:4000], np.bincount(codes[:4000]) / 4000
+    both = torch.from_numpy(np.eye(3)[codes]), torch.from_numpy(rows)
+    x, y = both if label == "x" else both[::-1]
+    model = closed_form(x, y, [split_of(4000, 1000, 1000)], label)
+    new = (side[None, 5000:] for side in (x, y))
+    told = model.log_ratio_pairs(*new)[0].detach().numpy()
+    theirs = LinearDiscriminantAnalysis().fit(rows[:4000], train)
+    wanted = theirs.predict_log_proba(rows[5000:]) - np.log(shares)
+    wanted = wanted[np.arange(1000), codes[5000:]]
+    # Correlations are those of rows left out: up to their error, 1/sqrt(4000) each.
+    assert np.abs(told - wanted).mean() < 0.03
+    assert told.mean() == pytest.approx(wanted.mean(), abs=0.01)
+    np.testing.assert_allclose(model.critic.log_shares[0].exp(), shares)
 
 
 def classifier_value(scores):

@@ -9,7 +9,6 @@ import torch
 from pointdep.core.critics import build_critic, replica_generators
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import WaveMap
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import make_splits
@@ -77,7 +76,7 @@ def default_model(x, y, splits, loud=0.0):
     replicas = len(splits)
     critic = build_critic("auto", replicas, x.shape[1], y.shape[1], hidden=(8, 4))
     critic.reset(replica_generators(0, replicas))
-    maps = WaveMap(replicas, x.shape[1]), WaveMap(replicas, y.shape[1])
+    maps = (critic.side_map(replicas, side.shape[1]) for side in (x, y))
     model = RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio")
     fit_closed_form(model, SplitRows(x, y, splits))
     with torch.no_grad():

@@ -111,9 +111,13 @@ def test_copies_come_in_the_order_of_their_numbers(critic, k):
         assert all((np.diff(numbers[best == kind]) > 0).all() for kind in range(4))
 
 
-def test_categories():
+@pytest.mark.parametrize("critic", ["auto", "auto, silent", "separable"])
+def test_categories(critic):
     x, _ = pairs()
-    model = fit(x, np.where(x[:, 0] > 0, "right", "left"), critic="separable")
+    model = fit(x, np.where(x[:, 0] > 0, "right", "left"), critic=critic.split(",")[0])
+    if "silent" in critic:
+        model.model_.critic.silence()
+        assert model.model_.inner_is_exact
     found = model.retrieve(x[:20], np.array(["left", "right"] * 50), 3)
     first = model.pmi_matrix(x[:20], ["left", "right"]).argmax(1)
     np.testing.assert_array_equal(found.indices % 2, first[:, None] + [0, 0, 0])

@@ -13,8 +13,8 @@ from torch import Tensor
 # or products of more columns, cost chance finds without adding to what is seen.
 _SINGLES, _ALL_SINGLES = 16, 64  # frequencies of a column, and of all columns together
 _MOST_PAIRED, _MOST_TRIPLED = 25, 6  # columns a side whose pairs and triples are looked at
-_MOST_WAVES = 400
-_ROWS = 4_000  # enough to tell a correlation of 0.1 from chance among so many
+_CANDIDATES = 200  # that are looked at one after another
+_ROWS = 2_500  # enough to tell a correlation of 0.1 from chance among so many
 _MARGIN = 6.0  # above the square that the largest of so many chance correlations reaches
 _LEAST_VARIANCE = 0.2  # of what is left of a wave beyond those already chosen
 
@@ -26,20 +26,23 @@ def find_waves(
     """Frequencies (dim, k) and phases (k,) of x's and of y's waves, k <= most, best first.
 
     x: (n, dx), y: (n, dy), paired rows as normal scores of ranks. A wave is chosen if it is
-    correlated with some wave or column of the other side beyond what chance gives among so many,
-    and each adds to the columns themselves and to those chosen before it.
+    correlated with some column of the other side, or a wave of one, beyond what chance gives among
+    so many, and each adds to the columns themselves and to those chosen before it.
     """
     if len(x) > _ROWS:  # rows are in no order that matters, but ordered files are
         some = torch.linspace(0, len(x) - 1, _ROWS, device=x.device).round().long()
         x, y = x[some], y[some]
-    sides = [side.cpu() for side in (x, y)]
+    sides = [side.cpu().float() for side in (x, y)]
     waves = [_dictionary(side) for side in sides]
-    shown = [_standard(wave_values(side, *wave)) for side, wave in zip(sides, waves, strict=True)]
-    both = [torch.cat([_standard(side), own], 1) for side, own in zip(sides, shown, strict=True)]
+    shown, partners = [], []
+    for side, (frequencies, phases) in zip(sides, waves, strict=True):
+        shown.append(_standard(wave_values(side, frequencies, phases)))
+        single = (frequencies != 0).sum(0) == 1
+        partners.append(torch.cat([_standard(side), shown[-1][:, single]], 1))
     found = []
-    for side, other in ((0, 1), (1, 0)):
-        chosen = _pursue(shown[side], sides[side], both[other], most)
-        found.append((waves[side][0][:, chosen], waves[side][1][chosen]))
+    for own, other in ((0, 1), (1, 0)):
+        chosen = _pursue(shown[own], sides[own], partners[other], most)
+        found.append((waves[own][0][:, chosen], waves[own][1][chosen]))
     return found[0], found[1]
 
 
@@ -61,7 +64,6 @@ def _dictionary(x: Tensor) -> tuple[Tensor, Tensor]:
             steps = (1, 2) if size == 2 and len(varied) <= _MOST_TRIPLED else (1,)
             for ks in product(steps, *[(*steps, *(-k for k in steps))] * (size - 1)):
                 rows += [dict(zip(cs, ks, strict=True)) for cs in combinations(varied, size)]
-    rows = rows[: _MOST_WAVES // 2]
     frequencies = np.zeros((dim, len(rows)), np.float32)
     for number, row in enumerate(rows):
         for column, k in row.items():
@@ -82,11 +84,11 @@ def _pursue(waves: Tensor, columns: Tensor, other: Tensor, most: int) -> Tensor:
     left = waves - basis @ (basis.T @ waves)
     bar = 2.0 * math.log(max(1, waves.shape[1] * other.shape[1])) + _MARGIN
     cross = left.T @ other / n
+    numbers = _scores(left, cross).topk(min(_CANDIDATES, waves.shape[1])).indices
+    left, cross = left[:, numbers], cross[numbers]
     chosen: list[int] = []
-    while len(chosen) < min(most, waves.shape[1]):
-        variance = left.square().mean(0)
-        score = cross.square().amax(1) / variance.clamp(min=_LEAST_VARIANCE) * n
-        score[variance < _LEAST_VARIANCE] = 0.0
+    while len(chosen) < min(most, len(numbers)):
+        score = _scores(left, cross)
         best = int(score.argmax())
         if float(score[best]) < bar:
             break
@@ -95,4 +97,11 @@ def _pursue(waves: Tensor, columns: Tensor, other: Tensor, most: int) -> Tensor:
         share = direction @ left
         left = left - direction.unsqueeze(1) * share
         cross = cross - torch.outer(share, direction @ other) / n
-    return torch.tensor(chosen, dtype=torch.long)
+    return numbers[chosen]
+
+
+def _scores(waves: Tensor, cross: Tensor) -> Tensor:
+    """Rows times the largest squared correlation of each wave; of a wave that is used up, zero."""
+    variance = waves.square().mean(0)
+    score = cross.square().amax(1) / variance.clamp(min=_LEAST_VARIANCE) * len(waves)
+    return torch.where(variance < _LEAST_VARIANCE, 0.0, score)

@@ -37,6 +37,7 @@ _ACTIVATION_RATIO = "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
 _WIDE = 25  # columns: with more, towers do better than a network on all pairs
+_MOST_LEVELS = 64  # of a label over which log r is normalised
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
 
@@ -51,6 +52,7 @@ class CriticSettings:
     link: str
     wide: bool = False
     table: bool = False
+    label: str = ""
 
     @property
     def kind(self) -> type[Critic]:
@@ -91,6 +93,15 @@ def is_table(
     )
 
 
+def label_side(encoder_x: SideEncoder, encoder_y: SideEncoder) -> str:
+    """The side, "x" or "y", that is one column of few categories while the other has numbers."""
+    for name, side, other in (("x", encoder_x, encoder_y), ("y", encoder_y, encoder_x)):
+        one = len(side.categories) == 1 and not side.numeric_at
+        if one and side.dim <= _MOST_LEVELS and other.numeric_at:
+            return name
+    return ""
+
+
 def choose_hidden(
     critic: Any, hidden: Sequence[int] | str, rows: int, *, wide: int = 0
 ) -> Sequence[int] | str:
@@ -112,6 +123,7 @@ def make_model(
         activation = _ACTIVATION_RATIO if method.scores_ratio else settings.kind.default_activation
     how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
     how |= {"activation": activation, "wide": settings.wide, "table": settings.table}
+    how["label"] = settings.label
     critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
     kind, methods = settings.kind, [method] * replicas
     if kind.is_table:

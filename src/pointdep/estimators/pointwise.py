@@ -69,7 +69,8 @@ class PointwiseDependency(DependencyEstimator):
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
         it misses (two encoders with more than 25 columns on a side; of two columns of categories,
-        with more than 25 in one, a low-rank table and counts); "concat", "separable",
+        with more than 25 in one, a low-rank table and counts), together a softmax classifier if
+        one side is a single column of categories and the other has numbers; "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
         giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
         product is the score.
@@ -168,7 +169,8 @@ class PointwiseDependency(DependencyEstimator):
         if method.uses_product:
             require_product_rows(paired.splits, paired.codes, method.key)
         widths = paired.x.shape[1], paired.y.shape[1]
-        settings = self._critic_settings(rows.count, max(widths))
+        label = assembly.label_side(paired.encoder_x, paired.encoder_y)
+        settings = replace(self._critic_settings(rows.count, max(widths)), label=label)
         if not isinstance(rows, fit_rows.StreamedFitRows):
             sides = paired.encoder_x, paired.encoder_y
             table = assembly.is_table(self.critic, self.hidden, method, sides)
@@ -214,7 +216,9 @@ class PointwiseDependency(DependencyEstimator):
         )
         alarm = self._alarm()
         estimate = self.mutual_information()
-        self.flags_ = (*self.flags_, *wide_flags(estimate), *rise_flags(estimate), *alarm)
+        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
+        rising = [] if self.bias_.known is not None else rise_flags(estimate)
+        self.flags_ = (*self.flags_, *wide_flags(estimate), *rising, *alarm)
         if not processes.is_first:
             return self
         if checkpoint is not None:

@@ -178,6 +178,11 @@ def fit_closed_form(
             y_map.set_linear(replica, found.y_mean, found.y_weight)
             x, y, groups = training[replica]
             _fit_modulated(x_map, y_map, replica, (x, y), groups)
+    if critic.label:
+        side, side_map = (rows.x, x_map) if critic.label == "x" else (rows.y, y_map)
+        shares = torch.stack([side[torch.from_numpy(s.train)].mean(0) for s in rows.splits])
+        one_hot = torch.diag_embed(torch.ones_like(shares))  # which a rank map leaves as it is
+        critic.set_levels(side_map(one_hot), shares)
     least = math.inf
     for number, analysis in enumerate(analyses):
         before = copy.deepcopy(critic.state_dict()), critic.shrunk

@@ -49,9 +49,9 @@ class LearningCurve:
         return self.mean[-1] - self.mean[-2], self.stderr[-2]
 
     @property
-    def earlier(self) -> float:
-        """What the doubling before that has added; NaN where it is not known."""
-        return self.mean[-2] - self.mean[-3] if len(self.rows) > 2 else math.nan
+    def earlier(self) -> float | None:
+        """What the doubling before that has added; None where it is not known."""
+        return self.mean[-2] - self.mean[-3] if len(self.rows) > 2 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""

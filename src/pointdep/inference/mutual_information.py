@@ -33,6 +33,7 @@ class HeldOutBound:
 
     def at(self, confidence: float) -> float:
         """The lower limit that holds with this confidence, at least zero."""
+        normal_quantile(confidence)  # refuses what is no level
         return max(0.0, self.nats - NormalDist().inv_cdf(confidence) * self.stderr)
 
 

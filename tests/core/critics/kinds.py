@@ -5,7 +5,6 @@ from torch import Tensor, nn
 
 from pointdep.core import critics
 from pointdep.core.critics.auto import ResidualCritic, TowersCritic
-from pointdep.core.transforms import WaveMap
 
 X_DIM, Y_DIM = 3, 5
 
@@ -46,6 +45,15 @@ def residual(replicas: int) -> ResidualCritic:
     return critic
 
 
+def labelled(replicas: int) -> ResidualCritic:
+    """The same with a label of `Y_DIM` levels, some rarer than others, for y."""
+    critic = ResidualCritic(replicas, X_DIM, Y_DIM, hidden=(8, 6), label="y")
+    critic.correlations = torch.linspace(0.1, 0.9, 3 * replicas).view(replicas, 3)
+    shares = torch.linspace(1.0, 2.0, Y_DIM).repeat(replicas, 1).softmax(-1)
+    critic.set_levels(draw(*critic.levels.shape, seed=7), shares)
+    return critic
+
+
 def towers(replicas: int) -> TowersCritic:
     """With a closed form of its own and a mixture of its own for each replica, as it answers."""
     critic = TowersCritic(replicas, X_DIM, Y_DIM, hidden=(8, 6), embedding_dim=4)
@@ -59,6 +67,7 @@ def towers(replicas: int) -> TowersCritic:
 
 KINDS = {
     "auto": residual,
+    "auto, label": labelled,
     "auto, wide": towers,
     "concat": lambda r: critics.ConcatCritic(r, X_DIM, Y_DIM, hidden=(8, 6)),
     "concat, one hidden layer": lambda r: critics.ConcatCritic(r, X_DIM, Y_DIM, hidden=(7,)),
@@ -70,6 +79,9 @@ KINDS = {
     "module, own matrix": lambda r: critics.ModuleCritic(r, MatrixNet()),
     "encoders": lambda r: critics.EncoderCritic(r, *encoders()),
 }
+
+
+NARROW = ("auto", "auto, label")
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -88,11 +100,11 @@ def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:
 
 def x_dim(kind: str) -> int:
     """The default critic takes canonical coordinates and what goes with them."""
-    return WaveMap.out_dim(X_DIM) if kind == "auto" else X_DIM
+    return ResidualCritic.side_map.out_dim(X_DIM) if kind in NARROW else X_DIM
 
 
 def y_dim(kind: str) -> int:
     """The inner product needs x and y in one space."""
-    if kind == "auto":
-        return WaveMap.out_dim(Y_DIM)
+    if kind in NARROW:
+        return ResidualCritic.side_map.out_dim(Y_DIM)
     return X_DIM if kind == "inner" else Y_DIM

@@ -74,6 +74,56 @@ class TestResidual:
         assert not critic.net.x_half.first.weight.grad.any()
 
 
+@pytest.mark.parametrize("side", ["x", "y"])
+@pytest.mark.parametrize("part", ["matrix", "closed_form"])
+class TestLabel:
+    """One side is a label: log r is normalised over its levels."""
+
+    def sides(self, side):
+        """A critic without and with a label, rows of the other side and levels of the label."""
+        plain, (x, y) = build("auto", R), sides(7, 6, "auto")
+        label, rows = (x, y) if side == "x" else (y, x)
+        dim = X_DIM if side == "x" else Y_DIM
+        critic = ResidualCritic(R, X_DIM, Y_DIM, hidden=(8, 6), label=side).double()
+        levels, shares = (
+            label[:, :dim],
+            torch.arange(1.0, dim + 1).repeat(R, 1) / sum(range(dim + 1)),
+        )
+        critic.set_levels(levels, shares)
+        critic.load_state_dict(plain.state_dict(), strict=False)
+        return plain, critic, rows, levels, shares.double()
+
+    def test_the_mean_of_r_over_the_levels_is_one(self, side, part):
+        _, critic, rows, levels, shares = self.sides(side)
+        pair = (levels, rows) if side == "x" else (rows, levels)
+        ratio = getattr(critic, part)(*pair).exp()
+        means = torch.einsum("rlm,rl->rm" if side == "x" else "rml,rl->rm", ratio, shares)
+        torch.testing.assert_close(means, torch.ones_like(means))
+
+    def test_it_is_the_plain_score_less_a_term_of_the_other_side(self, side, part):
+        plain, critic, rows, levels, shares = self.sides(side)
+        for r, i, j in itertools.product(range(R), range(rows.shape[1]), range(levels.shape[1])):
+
+            def scores(model, one, r=r, i=i):
+                row, level = rows[r, i].expand(R, 1, -1), levels[r, one].expand(R, 1, -1)
+                pair = (level, row) if side == "x" else (row, level)
+                return getattr(model, part)(*pair)[r, 0, 0]
+
+            every = torch.stack([scores(plain, one) for one in range(levels.shape[1])])
+            wanted = every[j] - (shares[r] * every.exp()).sum().log()
+            torch.testing.assert_close(scores(critic, j), wanted)
+
+    def test_silent_it_can_be_searched(self, side, part):
+        _, critic, rows, levels, _ = self.sides(side)
+        critic.silence()
+        x, y = (levels, rows) if side == "x" else (rows, levels)
+        vector_x, own_x = critic.inner_x(x)
+        vector_y, own_y = critic.inner_y(y)
+        together = vector_x @ vector_y.mT + own_x[:, :, None] + own_y[:, None, :]
+        assert critic.inner_is_all
+        torch.testing.assert_close(together, getattr(critic, part)(x, y))
+
+
 def gaussian_matrix(critic, x, y):
     """By canonical coordinates, a replica at a time."""
     u = torch.stack([(x[r] - critic.x_mean[r]) @ critic.x_weight[r] for r in range(R)])
@@ -201,7 +251,7 @@ def test_built_by_name():
     refused("hidden='wide'", build_critic, "auto", 2, 4, 3, hidden="wide")
 
 
-@pytest.mark.parametrize("kind", ["auto", "auto, wide"])
+@pytest.mark.parametrize("kind", ["auto", "auto, label", "auto, wide"])
 def test_all_of_it_is_saved(kind):
     critic, again = build(kind, R), KINDS[kind](R).double()
     for buffer in again.buffers():

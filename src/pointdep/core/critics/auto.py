@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pointdep.core.critics.base import Critic, Factors, SideNet
@@ -17,6 +18,7 @@ from pointdep.core.transforms import CanonicalMap, WaveMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
+_Score = Callable[[Tensor, Tensor], Tensor]
 _DROPPED = 0.2  # share of the inputs that a training step does not see
 
 
@@ -25,6 +27,7 @@ class _ClosedFormCritic(Critic):
 
     correlations: (R, k), the canonical correlations of the closed form, given and not trained.
     shrunk: whether they are smaller than those of the data because these are not Gaussian.
+    label: the side, "x" or "y", that is one column of categories, which is never Gaussian.
     """
 
     ranked = True
@@ -32,8 +35,9 @@ class _ClosedFormCritic(Critic):
     has_inner = True
     has_closed_form = True
 
-    def __init__(self, replicas: int, x_dim: int, y_dim: int) -> None:
+    def __init__(self, replicas: int, x_dim: int, y_dim: int, label: str = "") -> None:
         super().__init__(replicas)
+        self.label = label
         self.correlations = nn.Buffer(torch.zeros(replicas, min(x_dim, y_dim)))
         self.shrunk = False
 
@@ -52,6 +56,14 @@ class ResidualCritic(_ClosedFormCritic):
 
     Both sides come as `CanonicalMap` gives them. The closed form is that of Gaussian pairs with the
     canonical correlations (R, k), which are given and not trained.
+
+    If one side is a label of L levels, say y, the sum s(x, y) of both is normalised exactly,
+
+        log r(x, y) = s(x, y) - log sum_l p(l) exp s(x, l),
+
+    with the frequencies p of the training rows: a softmax classifier. Its closed form is then
+    linear discriminant analysis. levels: (R, L, d), the mapped rows of the levels; log_shares:
+    (R, L), their log p.
     """
 
     side_map: type[CanonicalMap] = WaveMap
@@ -65,13 +77,18 @@ class ResidualCritic(_ClosedFormCritic):
         *,
         hidden: Sequence[int] = (256, 64),
         activation: str = "silu",
+        label: str = "",
     ) -> None:
-        super().__init__(replicas, x_dim, y_dim)
+        super().__init__(replicas, x_dim, y_dim, label)
         widths = [self.side_map.out_dim(dim) for dim in (x_dim, y_dim)]
         self.net = ConcatCritic(replicas, *widths, hidden=hidden, activation=activation)
         self.net.x_half, self.net.y_half = (
             SideNet(replicas, width, hidden[0], sum(widths), activation) for width in widths
         )
+        if label:
+            count, width = (x_dim, widths[0]) if label == "x" else (y_dim, widths[1])
+            self.levels: Tensor = nn.Buffer(torch.zeros(replicas, count, width))
+            self.log_shares: Tensor = nn.Buffer(torch.zeros(replicas, count))
 
     @classmethod
     def for_data(cls, *, wide: bool) -> type[Critic]:
@@ -93,6 +110,9 @@ class ResidualCritic(_ClosedFormCritic):
     def set_canonical(self, replica: int, found: Canonical) -> None:
         fill(self.correlations[replica], found.correlations)
 
+    def set_levels(self, levels: Tensor, shares: Tensor) -> None:
+        self.levels, self.log_shares = levels.to(self.levels), shares.log().to(self.log_shares)
+
     def silence(self) -> None:
         for parameter in self.net.rest.layers[-1].parameters():
             parameter.data.zero_()
@@ -109,26 +129,66 @@ class ResidualCritic(_ClosedFormCritic):
     def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
         u = self._coordinates(x, "x")
         own, _, cross = gaussian_terms(u, u, self.correlations)
-        return cross, own
+        return cross, own - self._normaliser(x) if self.label == "y" else own
 
     def inner_y(self, y: Tensor) -> tuple[Tensor, Tensor | None]:
         v = self._coordinates(y, "y")
-        return v, gaussian_terms(v, v, self.correlations)[1]
+        own = gaussian_terms(v, v, self.correlations)[1]
+        return v, own - self._normaliser(y) if self.label == "x" else own
 
     def cell_width(self) -> int:
-        return self.net.cell_width()
+        return self.net.cell_width() * (self.levels.shape[1] if self.label else 1)
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        if self.label:
+            label, rows = (x, y) if self.label == "x" else (y, x)
+            return (self._by_level(rows, self._sum) * self._indicators(label)).sum(-1)
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
         own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
         return self.net.pairs(x, y) + (own_x + own_y + (cross * v).sum(-1))
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.net.matrix(x, y) + self.closed_form(x, y)
+        return self._normalised(x, y, self._sum)
+
+    def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._normalised(x, y, super().closed_form)
+
+    def _sum(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.net.matrix(x, y) + super().closed_form(x, y)
 
     def _coordinates(self, rows: Tensor, side: str) -> Tensor:
         del side  # a `CanonicalMap` has been there
         return rows[..., : self.correlations.shape[1]]
+
+    def _normalised(self, x: Tensor, y: Tensor, score: _Score) -> Tensor:
+        """Scores of all pairs: log r, if a side is a label."""
+        if self.label == "x":
+            return self._indicators(x) @ self._by_level(y, score).mT
+        return self._by_level(x, score) @ self._indicators(y).mT if self.label else score(x, y)
+
+    def _by_level(self, rows: Tensor, score: _Score) -> Tensor:
+        """log r of rows of the other side with each level: (R, ..., n, d) -> (R, ..., n, L)."""
+        flat = rows.reshape(rows.shape[0], -1, rows.shape[-1])
+        scores = score(self.levels, flat).mT if self.label == "x" else score(flat, self.levels)
+        scores = scores - self._log_mean(scores).unsqueeze(-1)
+        return scores.view(*rows.shape[:-1], -1)
+
+    def _normaliser(self, rows: Tensor) -> Tensor:
+        """What the closed form of rows, (R, n, d), is too large by: (R, n)."""
+        score = super().closed_form
+        scores = score(self.levels, rows).mT if self.label == "x" else score(rows, self.levels)
+        return self._log_mean(scores)
+
+    def _log_mean(self, scores: Tensor) -> Tensor:
+        """log of the mean of exp(scores) over the levels: (R, n, L) -> (R, n)."""
+        return torch.logsumexp(scores + self.log_shares.unsqueeze(1), -1)
+
+    def _indicators(self, rows: Tensor) -> Tensor:
+        """One-hot levels of rows of the label: (R, ..., n, d) -> (R, ..., n, L)."""
+        flat = rows.reshape(rows.shape[0], -1, rows.shape[-1])
+        nearest = torch.cdist(flat, self.levels).argmin(-1)  # mapped again, up to rounding
+        found = F.one_hot(nearest, self.levels.shape[1]).to(rows.dtype)
+        return found.view(*rows.shape[:-1], -1)
 
 
 class EarlyResidualCritic(ResidualCritic):
@@ -161,8 +221,9 @@ class TowersCritic(_ClosedFormCritic):
         hidden: Sequence[int] = (256, 256),
         embedding_dim: int = 64,
         activation: str = "relu",
+        label: str = "",
     ) -> None:
-        super().__init__(replicas, x_dim, y_dim)
+        super().__init__(replicas, x_dim, y_dim, label)
         how: dict[str, Any] = {"hidden": hidden, "activation": activation}
         self.towers = SeparableCritic(replicas, x_dim, y_dim, embedding_dim=embedding_dim, **how)
         kept = min(x_dim, y_dim)

@@ -73,6 +73,7 @@ class Critic(nn.Module):
     has_inner = False  # `inner_x` and `inner_y` are there: it can be searched
     separable = False  # `factors` are there, in training too: all pairs cost one matrix product
     has_closed_form = False  # `closed_form`, `silence`, `set_canonical` and `correlations` are
+    label = ""  # "x" or "y" if that side is one column of categories and the other has numbers
     shrunk = False  # its correlations are smaller than those of the data, which are not Gaussian
     screened = False  # its closed form leaves out columns uncorrelated with the other side
     is_table = False  # of two columns of categories, which come as numbers; nothing is trained
@@ -160,6 +161,9 @@ class Critic(nn.Module):
     def set_canonical(self, replica: int, found: Canonical) -> None:
         """The correlations of a replica's closed form, and its coordinates if kept here."""
         raise NotImplementedError
+
+    def set_levels(self, levels: Tensor, shares: Tensor) -> None:
+        """The mapped rows of a label's levels, (R, L, d), and their frequencies, (R, L)."""
 
     def set_mixture(self, closed_form: float, network: float, shift: float) -> None:
         """Weights of closed form and network, and a constant, the same in all replicas."""

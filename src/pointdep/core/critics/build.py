@@ -174,10 +174,12 @@ def build_critic(
     activation: str = "silu",
     wide: bool = False,
     table: bool = False,
+    label: str = "",
 ) -> Critic:
     """A critic by name or class, the user's module, or the product of the user's two encoders.
 
     wide, table: make "auto" the default critic of data with many columns, of many categories.
+    label: the side, "x" or "y", that is one column of categories while the other has numbers.
     """
     kind: Any = critic_class(critic, wide=wide, table=table)
     if not isinstance(critic, str | type):
@@ -189,6 +191,7 @@ def build_critic(
     if activation not in ACTIVATIONS:
         raise unknown_name("activation", activation, ACTIVATIONS)
     options = {"hidden": _widths(hidden), "embedding_dim": embedding_dim, "activation": activation}
+    options["label"] = label if kind.has_closed_form and label else None
     takes = inspect.signature(kind).parameters
     options = {n: value for n, value in options.items() if n in takes and value is not None}
     if "embedding_dim" in options:
