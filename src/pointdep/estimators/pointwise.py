@@ -214,8 +214,7 @@ class PointwiseDependency(DependencyEstimator):
             *held.flags,
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
-        alarm = self._alarm()
-        estimate = self.mutual_information()
+        alarm, estimate = self._alarm(), self.mutual_information()  # which knows of the alarm
         # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
         rising = [] if self.bias_.known is not None else rise_flags(estimate)
         self.flags_ = (*self.flags_, *wide_flags(estimate), *rising, *alarm)
