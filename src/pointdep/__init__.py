@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pointdep.estimators.conditional import ConditionalDependency
     from pointdep.estimators.pointwise import PointwiseDependency
     from pointdep.inference.checks import RatioCheck
+    from pointdep.inference.learning_curve import LearningCurve
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.search import Retrieved
@@ -53,6 +54,7 @@ __all__ = [
     "DivergedError",
     "FitWarning",
     "InputError",
+    "LearningCurve",
     "MIAgainstN",
     "MIDifference",
     "MIEstimate",
@@ -100,6 +102,7 @@ _NAMES = {
     "estimators.conditional": ["ConditionalDependency"],
     "estimators.pointwise": ["PointwiseDependency"],
     "inference.checks": ["RatioCheck"],
+    "inference.learning_curve": ["LearningCurve"],
     "inference.mutual_information": ["MIEstimate"],
     "objectives": ["objectives"],
     "retrieval.metrics": ["retrieval_metrics"],

@@ -75,7 +75,7 @@ def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json
 def test_the_seed_decides_and_one_fold(estimate, quick, reference):
     assert estimate("x.npy y.npy") == reference
     assert estimate("x.npy y.npy --seed 1")["nats"] != reference["nats"]
-    content = quick(MI, "--json --folds 1").json()
+    content = quick(MI, "--json --folds 1 --critic concat").json()
     assert content["folds"] == 1
     assert content["estimate"]["rows"] == 40  # the fifth that the one model did not see
 
@@ -159,6 +159,45 @@ class TestCheck:
             refused(message, MI, "--check-plot", path)
 
 
+class TestCurve:
+    """What holds whatever the model, and how the mean over unseen rows has grown."""
+
+    def test_for_a_person_and_a_program(self, quick, like_quick, pairs, check_json):
+        expected = like_quick().fit(*pairs).mutual_information()
+        content = quick(MI, "--json").json()
+        check_json("mi", content)
+        found = content["estimate"]
+        assert (found["lower"], found["curve"]) == (expected.lower, expected.curve.to_dict())
+        assert found["curve"]["rows"] == [100, 200]
+        for unit in ("nats", "bits"):
+            told = quick(MI, f"--{unit}" if unit == "bits" else "").out
+            value = expected.lower / (math.log(2) if unit == "bits" else 1)
+            limit = f"{value:.3f} {unit} (95% confidence, whatever the model)"
+            assert f"\nat least            {limit}\n" in told
+            assert f"\nheld-out mean       {expected.curve.in_words(unit)}\n" in told
+
+    def test_left_out(self, quick, check_json):
+        content = quick(MI, "--no-curve --json").json()
+        check_json("mi", content)
+        assert content["estimate"]["curve"] is None
+        assert content["estimate"]["lower"] is not None
+        assert "held-out mean" not in quick(MI, "--no-curve").out
+
+    def test_figure(self, quick, folder, refused):
+        outcome = quick(MI, "--curve-plot curve.png")
+        assert outcome.out.endswith("\ncurve figure        curve.png\n")
+        assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+        for message, options in (
+            ("leave out --no-curve", "--no-curve --curve-plot a.png"),
+            (r"a\.gif has the unknown suffix", "--curve-plot a.gif"),
+            ("trains no networks: leave out --curve-plot", "--method ksg --curve-plot a.png"),
+            ("rows are streamed", "--stream --curve-plot a.png"),
+        ):
+            refused(message, MI, options)
+        np.save("few.npy", np.load("x.npy")[:40])
+        refused("but 40 rows are too few", "mi few.npy few.npy --quiet --curve-plot a.png")
+
+
 class TestClassical:
     """Methods without networks, by the same command."""
 
@@ -229,7 +268,8 @@ class TestClassical:
 
 class TestGroups:
     def test_of_a_file(self, estimate, like_quick, reference, pairs):
-        grouped = like_quick().fit(*pairs, groups=GROUPS).mutual_information().nats
+        grouped = like_quick().fit(*pairs, groups=GROUPS).mutual_information()
+        assert grouped.stderr != reference["stderr"]
         np.save("groups.npy", GROUPS)
         pd.DataFrame({"g": GROUPS}).to_csv("groups.csv", index=False)
         pd.DataFrame({"other": 0, "g": GROUPS}).to_csv("more.csv", index=False)
@@ -240,7 +280,8 @@ class TestGroups:
             "x.npy y.npy --groups more.csv --group-column g",
             "both.npz --group-column who",
         ):
-            assert estimate(words)["nats"] == grouped != reference["nats"]
+            found = estimate(words)
+            assert (found["nats"], found["stderr"]) == (grouped.nats, grouped.stderr)
 
     @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
     def test_of_a_column_of_the_table(self, estimate, table, like_quick, pairs, suffix):

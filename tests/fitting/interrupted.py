@@ -36,7 +36,7 @@ class DropoutNet(nn.Module):
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
-    x, noise = np.random.default_rng(0).standard_normal((2, 120, 2))
+    x, noise = np.random.default_rng(0).standard_normal((2, 180, 2))
     return x, x + noise
 
 

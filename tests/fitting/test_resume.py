@@ -59,6 +59,9 @@ def test_the_numbers_are_the_same_to_the_last_bit(kind, checkpoint):
     assert len(whole.history_) > SAVES
     assert np.array_equal(resumed.oof_pmi_, whole.oof_pmi_)
     assert np.array_equal(resumed.oof_values_, whole.oof_values_)
+    assert resumed.curve_ == whole.curve_
+    assert (whole.curve_ is None) == (kind == "mine")  # which does not average log r
+    assert resumed.mutual_information() == whole.mutual_information()
     for name, tensor in whole.model_.state_dict().items():
         assert torch.equal(resumed.model_.state_dict()[name], tensor), name
     assert not path.exists()
@@ -94,7 +97,7 @@ def test_a_checkpoint_of_other_splits(tmp_path, monkeypatch):
 def test_a_checkpoint_of_other_data_or_another_module(checkpoint):
     x, y = data()
     x[3, 1] += 0.5
-    for arguments in [(x, y), (y, data()[0]), (*data(), np.arange(120) // 2)]:
+    for arguments in [(x, y), (y, data()[0]), (*data(), np.arange(180) // 2)]:
         refused("other data", estimator("pc", checkpoint("pc")).fit, *arguments)
     dropping, moved = interrupted.DropoutNet(), interrupted.DropoutNet()
     dropping.net[1].p = 0.2

@@ -8,7 +8,14 @@ from sklearn import model_selection
 from sklearn.model_selection import KFold
 
 from pointdep.errors import InputError
-from pointdep.fitting.splits import MIN_STOP, MIN_TRAIN, make_splits, require_product_rows
+from pointdep.fitting.splits import (
+    CURVE_SHARES,
+    MIN_STOP,
+    MIN_TRAIN,
+    curve_splits,
+    make_splits,
+    require_product_rows,
+)
 from refusals import refused
 
 
@@ -141,3 +148,41 @@ def test_report_rows_that_cannot_be_set_against_each_other():
     codes = np.arange(60) % 6
     refused("split 0", require_product_rows, make_splits(60, folds=6, groups=codes), codes, "js")
     require_product_rows(make_splits(60, folds=3, groups=codes), codes, "js")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("folds", [1, 5])
+def test_parts_of_a_learning_curve(grouped, folds):
+    """Each sees its share of the rows of a split, reports all others, and keeps groups together."""
+    codes = np.random.default_rng(0).permutation(np.arange(1000) // 5) if grouped else None
+    own = np.arange(1000) if codes is None else codes
+    splits = make_splits(1000, folds=folds, groups=codes, seed=3)
+    found = curve_splits(splits, groups=codes, seed=3, least=32)
+    assert len(found) == len(CURVE_SHARES)
+    for share, parts in zip(CURVE_SHARES, found, strict=True):
+        assert len(parts) == min(folds, 2)
+        for part, split in zip(parts, splits, strict=False):
+            assert_disjoint(part)
+            assert len(part.train) + len(part.stop) + len(part.report) == 1000
+            for name in ("train", "stop"):
+                ours, all_of_them = getattr(part, name), getattr(split, name)
+                assert set(ours) < set(all_of_them)
+                assert len(ours) == pytest.approx(share * len(all_of_them), rel=0.02, abs=3)
+            assert set(split.report) < set(part.report)
+            sides = [set(own[rows]) for rows in (part.train, part.stop, part.report)]
+            assert sum(map(len, sides)) == len(set.union(*sides))
+    again = curve_splits(splits, groups=codes, seed=3, least=32)
+    other = curve_splits(splits, groups=codes, seed=4, least=32)
+    for name in ("train", "stop", "report"):
+        ours, same, others = (getattr(each[0][0], name) for each in (found, again, other))
+        assert np.array_equal(ours, same)
+        assert not np.array_equal(ours, others)
+
+
+def test_parts_that_would_train_on_too_few_rows_are_left_out():
+    splits = make_splits(200, seed=0)  # of which each trains 136: 34 and 68 of them
+    assert [len(parts) for parts in curve_splits(splits, groups=None, seed=0, least=8)] == [0, 2]
+    assert [len(parts) for parts in curve_splits(splits, groups=None, seed=0, least=69)] == [0, 0]
+    splits = make_splits(1000, folds=1, groups=np.arange(1000) // 100, seed=0)
+    whole = curve_splits(splits, groups=np.arange(1000) // 100, seed=0, least=8)
+    assert [len(np.unique(parts[0].stop // 100)) for parts in whole] == [2, 2]  # groups at least

@@ -56,6 +56,13 @@ def test_models_answer_as_then(name, tmp_path):
         assert_same(models.answers(name, load(name, tmp_path)), THEN[name])
 
 
+def test_they_have_neither_a_curve_nor_a_lower_limit(tmp_path):
+    for name in set(models.NAMES) - {"conditional"}:
+        found = load(name, tmp_path).mutual_information()
+        assert (found.lower, found.curve) == (None, None)
+        assert "at least" not in str(found)
+
+
 @pytest.mark.parametrize("name", models.NAMES)
 def test_a_model_saved_again_is_the_same(name, tmp_path):
     model = load(name, tmp_path)

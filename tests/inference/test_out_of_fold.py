@@ -13,7 +13,8 @@ from pointdep.core.transforms import Standardizer
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference import out_of_fold as module
-from pointdep.inference.out_of_fold import inference_values, out_of_fold
+from pointdep.inference.mutual_information import HeldOutBound
+from pointdep.inference.out_of_fold import held_out_bound, inference_values, out_of_fold
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -116,3 +117,78 @@ def test_an_estimate_near_the_logarithm_of_the_batch_is_flagged():
     (flag,) = found.flags
     assert flag.name == "saturated"
     assert "log(batch) = 3.00" in flag.message
+
+
+class GaussianRatio(torch.nn.Module):
+    """The exact log r of pairs of unit variance and this correlation, times scale, plus shift."""
+
+    def __init__(self, rho, scale=1.0, shift=0.0):
+        super().__init__()
+        self.rho, self.how = rho, torch.nn.Parameter(torch.tensor([scale, shift]))
+
+    def forward(self, x, y):
+        spread = 1 - self.rho**2
+        squares = self.rho**2 * (x**2 + y**2) - 2 * self.rho * x * y
+        exact = -0.5 * math.log(spread) - squares.squeeze(-1) / (2 * spread)
+        return self.how[0] * exact + self.how[1]
+
+
+def gaussian_bound(seed, module, rho=0.8, n=150, groups=None):
+    """`held_out_bound` of n Gaussian pairs, reported by three replicas of the module."""
+    x, noise = np.random.default_rng(seed).standard_normal((2, n, 1))
+    y = rho * x + math.sqrt(1 - rho**2) * noise
+    maps = Standardizer(1, 1), Standardizer(1, 1)
+    model = RatioModel(ModuleCritic(1, module), *maps, [METHODS["pc"]]).requires_grad_(False)
+    parts = [(model, np.arange(n)[k::3]) for k in range(3)]
+    sides = (torch.from_numpy(side.astype(np.float32)) for side in (x, y))
+    return held_out_bound(parts, *sides, seed=seed, groups=groups)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (2.0, 0.0), (1.0, 3.0), (2.0, 3.0)])
+def test_the_bound_is_below_the_truth_whatever_the_model(scale, shift):
+    """On average, and its lower limit in 95 of 100 sets: of 200, chance leaves out 19 at most."""
+    truth = -0.5 * math.log(1 - 0.8**2)
+    found = [gaussian_bound(seed, GaussianRatio(0.8, scale, shift)) for seed in range(200)]
+    nats = np.array([one.nats for one in found])
+    assert nats.mean() < truth + 2 * nats.std() / math.sqrt(200)
+    assert sum(one.at(0.95) > truth for one in found) <= 19
+    assert np.mean([one.stderr for one in found]) == pytest.approx(nats.std(), rel=0.25)
+    if scale == 1.0:  # and the exact ratio does not leave much on the table
+        assert nats.mean() > 0.9 * truth
+
+
+def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
+    bounds = [gaussian_bound(0, GaussianRatio(0.9999), 0.9999, n) for n in (9, 150, 2000)]
+    assert [one.rows for one in bounds] == [3, 50, 667]
+    for one in bounds:
+        assert 0.5 * math.log(one.rows) < one.nats <= math.log(one.rows)
+    assert gaussian_bound(0, GaussianRatio(0.5), n=5) is None  # one part has a single row
+
+
+def test_the_bound_of_groups_by_hand():
+    """Rows of one group are no counter-examples of each other, and one draw."""
+    model, codes = model_of("pc", 1), np.arange(60) // 4
+    found = held_out_bound([(model, np.arange(60))], X, Y, seed=0, groups=torch.from_numpy(codes))
+    scores = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy()
+    each = []
+    for i in range(60):
+        others = [scores[i, j] for j in range(60) if codes[j] != codes[i]]
+        each.append(scores[i, i] - np.log(np.mean(np.exp([scores[i, i], *others]))))
+    assert found.nats == pytest.approx(np.mean(each), rel=1e-4)
+    assert found.rows == 60
+    # Four copies of each pair, known to be copies, tell no more than the pairs themselves.
+    four = np.repeat(np.arange(60), 4)
+    copies = held_out_bound(
+        [(model, np.arange(240))], X[four], Y[four], seed=0, groups=torch.from_numpy(four)
+    )
+    alone = held_out_bound([(model, np.arange(60))], X, Y, seed=0)
+    assert copies.stderr == pytest.approx(alone.stderr, rel=0.25)
+    blind = held_out_bound([(model, np.arange(240))], X[four], Y[four], seed=0)
+    assert blind.stderr < 0.7 * copies.stderr
+
+
+def test_the_limit_at_a_confidence():
+    bound = HeldOutBound(1.0, 0.1, 128)
+    assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
+    assert bound.at(0.5) == pytest.approx(1.0)
+    assert HeldOutBound(0.1, 0.1, 128).at(0.95) == 0.0

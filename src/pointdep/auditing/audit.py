@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import HeldRows, StoredRows
@@ -18,7 +17,7 @@ from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
 from pointdep.errors import InputError, require_whole
-from pointdep.estimators.base import read_pairs
+from pointdep.estimators.base import plain_copy, read_pairs
 from pointdep.estimators.fit_rows import StreamedFitRows, streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
@@ -117,14 +116,13 @@ def _estimator(
 ) -> PointwiseDependency:
     if model is None:
         require_whole("folds", folds, least=2)  # every row needs a model that did not see it
-        return PointwiseDependency(
-            folds=folds, random_state=random_state, device=device, progress=progress
-        )
+        how: dict[str, Any] = {"random_state": random_state, "device": device}
+        return PointwiseDependency(folds=folds, progress=progress, curve=False, **how)
     if not isinstance(model, PointwiseDependency):
         raise InputError("model must be a PointwiseDependency, such as PointwiseDependency()")
     if folds != _FOLDS or random_state is not None or device != "auto":
         raise InputError("folds, random_state and device are those of model: set them there")
-    fresh: PointwiseDependency = clone(model)
+    fresh: PointwiseDependency = plain_copy(model)
     return fresh
 
 

@@ -131,7 +131,9 @@ class Audit:
     def __str__(self) -> str:
         from pointdep.auditing.report.wording import finding
 
-        return f"{finding(self)}\nMutual information: {self.mutual_information}\n{self.check}"
+        return (
+            f"{finding(self)}\nMutual information: {self.mutual_information.headline}\n{self.check}"
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows, numbers short."""

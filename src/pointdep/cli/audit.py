@@ -139,7 +139,7 @@ def safe_text(text: str) -> str:
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 
-@partial(takes_settings, without=("confidence",))
+@partial(takes_settings, without=("confidence", "curve"))
 @options.explained
 def audit(
     files: options.Files,

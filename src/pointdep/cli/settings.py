@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OF_NETWORKS = (
     *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
-    "stream",
+    *("stream", "curve"),
 )
 
 
@@ -36,6 +36,8 @@ class Settings:
     negatives: Counter-examples per row and step, or auto.
     reference_size: Rows of y that cpc keeps to normalise by.
     stream: Read rows as they are needed, or hold them in memory. [hold up to 2^27 numbers]
+    curve: Also fit a quarter and half of the rows, to see whether more rows would help. [if the
+        rows are held in memory]
     """
 
     x_columns: options.XColumns = None
@@ -52,6 +54,7 @@ class Settings:
     negatives: str = "auto"
     reference_size: int = 1024
     stream: bool | None = None
+    curve: bool | None = None
     confidence: options.Confidence = 0.95
     seed: options.Seed = 0
     device: options.Device = "auto"

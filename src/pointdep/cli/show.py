@@ -40,8 +40,9 @@ def estimate_as_json(
 def found_as_json(found: MIEstimate) -> dict[str, Any]:
     """An estimate and its method."""
     names = "estimates", "nats", "bits", "stderr", "confidence", "correction", "null_p"
-    told = {name: getattr(found, name) for name in (*names, "shuffles", "rows")}
-    return {"estimate": {**told, "ci": list(found.ci)}, "method": found.method}
+    told = {name: getattr(found, name) for name in (*names, "shuffles", "rows", "lower")}
+    told |= {"ci": list(found.ci), "curve": found.to_dict()["curve"]}
+    return {"estimate": told, "method": found.method}
 
 
 def flags_as_json(flags: Sequence[Flag]) -> list[dict[str, str]]:
@@ -78,11 +79,15 @@ def print_estimate(
         value = f"{decimals(found.nats)} nats ({decimals(found.bits)} bits)"
     interval = f"{decimals(low)} to {decimals(high)} {unit}".rstrip()
     rows = {found.estimates: value, f"{100 * found.confidence:g}% interval": interval}
+    if found.lower is not None:
+        rows["at least"] = found.at_least(unit)
     if found.null_p is not None:
         rows["independence"] = found.independence
     if found.correction:
         amount = f"{scale * found.correction:+.3f} {unit}".rstrip()
         rows["correction"] = f"{amount} for the bias of fitting, included above"
+    if found.curve is not None:
+        rows["held-out mean"] = found.curve.in_words(unit)
     count = getattr(model, "n_replicas_", 0)
     rows["rows"] = f"{found.rows}" + (f", each {each.format(count=count)}" if count else "")
     critic = getattr(model, "critic", None)

@@ -68,8 +68,8 @@ def _dictionary(x: Tensor) -> tuple[Tensor, Tensor]:
     for number, row in enumerate(rows):
         for column, k in row.items():
             frequencies[column, number] = k
-    both = torch.from_numpy(frequencies).repeat(1, 2)
-    return both, torch.tensor([0.0, -0.5]).repeat_interleave(len(rows))
+    both = torch.from_numpy(frequencies).to(x.dtype).repeat(1, 2)
+    return both, both.new_tensor([0.0, -0.5]).repeat_interleave(len(rows))
 
 
 def _standard(values: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from pointdep.data import sides
 from pointdep.data.raw import group_codes
@@ -28,6 +28,16 @@ def read_pairs(
     codes = group_codes(groups)
     sides.require_same_length(raw_x, raw_y, codes)
     return raw_x, raw_y, codes
+
+
+def plain_copy(model: Any, **changed: Any) -> Any:
+    """A copy to be fitted as a part of something larger, with these options changed.
+
+    It fits no learning curve, which nobody would see.
+    """
+    if "curve" in model.get_params(deep=False):
+        changed["curve"] = False
+    return clone(model).set_params(**changed)
 
 
 class DependencyEstimator(BaseEstimator):  # type: ignore[misc]

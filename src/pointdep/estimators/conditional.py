@@ -21,7 +21,7 @@ from pointdep.data import sides, storage
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side
 from pointdep.errors import DataWarning, Flag, InputError, ModelFileError
-from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.base import DependencyEstimator, plain_copy
 from pointdep.estimators.persistence import plain_seed, reading
 from pointdep.estimators.pointwise import MANY_OUTSIDE, PointwiseDependency, pair_columns
 from pointdep.fitting.progress import show
@@ -104,7 +104,7 @@ def make_parts(
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }
-    parts = {part: clone(given).set_params(**shared) for part in FIT_OF}
+    parts = {part: plain_copy(given, **shared) for part in FIT_OF}
     if file is not None:
         for part, model in parts.items():
             model.set_params(checkpoint=Path(f"{file}.{part}"))

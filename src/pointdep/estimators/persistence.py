@@ -50,12 +50,12 @@ def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor
     )
     made.n_rows_ = int(about["rows"])
     made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
-    made.bias_, made.jackknife_ = FittingBias(**about["bias"]), float(about["jackknife"])
-    bound, curve = about.get("bound"), about.get("curve")  # early models have neither
-    made.bound_ = None if bound is None else HeldOutBound(**bound)
-    made.curve_ = (
-        None if curve is None else LearningCurve(**{k: tuple(v) for k, v in curve.items()})
-    )
+    kinds = {"bias": FittingBias, "bound": HeldOutBound, "curve": LearningCurve}
+    for name, kind in kinds.items():  # early models have neither bound nor curve
+        saved = about[name] if name == "bias" else about.get(name)
+        told = {k: tuple(v) if isinstance(v, list) else v for k, v in (saved or {}).items()}
+        setattr(made, f"{name}_", None if saved is None else kind(**told))
+    made.jackknife_ = float(about["jackknife"])
     made.oof_pmi_, made.oof_values_ = tensors["oof_pmi"].numpy(), tensors["oof_values"].numpy()
     made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
 

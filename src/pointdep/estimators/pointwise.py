@@ -670,7 +670,7 @@ class PointwiseDependency(DependencyEstimator):
         answered = self.model_.answered
         models = f"{self.n_replicas_}, method {self.method}"
         return [
-            ("mutual information", self.mutual_information()),
+            ("mutual information", self.mutual_information().headline),
             ("models", f"{models}, {answered}" if answered else models),
         ]
 
@@ -778,17 +778,16 @@ class PointwiseDependency(DependencyEstimator):
         """Splits of the models of a learning curve, if one is wanted and can be had."""
         if self.curve is not None and not isinstance(self.curve, bool | np.bool_):
             raise InputError(f"curve={self.curve!r} must be True, False or None")
-        streamed = isinstance(rows, fit_rows.StreamedFitRows)
-        if self.curve and (streamed or not method.is_mean_of_pmi):
-            reason = (
-                "the rows are streamed"
-                if streamed
-                else f"method {method.key!r} does not average log r"
-            )
-            raise InputError(f"curve=True, but {reason}: leave it at None")
-        if self.curve is False or not method.is_mean_of_pmi:
+        if self.curve is False:
             return []
-        return rows.curve_splits(options.batch_size)
+        found, reason = [], f"method {method.key!r} does not average log r"
+        if method.is_mean_of_pmi:
+            found = rows.curve_splits(options.batch_size)
+            streamed = isinstance(rows, fit_rows.StreamedFitRows)
+            reason = "the rows are streamed" if streamed else f"{rows.count} rows are too few"
+        if self.curve and not any(found):
+            raise InputError(f"curve=True, but {reason}: leave it at None")
+        return found
 
     def _training_options(
         self, settings: assembly.CriticSettings, rows: FitRows

@@ -49,22 +49,39 @@ class LearningCurve:
         return self.mean[-1] - self.mean[-2], self.stderr[-2]
 
     @property
-    def earlier(self) -> float:
-        """What the doubling before that has added; NaN where it is not known."""
-        return self.mean[-2] - self.mean[-3] if len(self.rows) > 2 else math.nan
+    def earlier(self) -> float | None:
+        """What the doubling before that has added; None where it is not known."""
+        return self.mean[-2] - self.mean[-3] if len(self.rows) > 2 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {name: list(values) for name, values in asdict(self).items()}
 
+    def __str__(self) -> str:
+        return f"held-out mean: {self.in_words()}"
+
+    def in_words(self, unit: str = "nats") -> str:
+        """The means and the rows that they come from, in one line; unit: or "bits"."""
+        scale = math.log(2.0) if unit == "bits" else 1.0
+        first, *others = (
+            (f"{round(mean / scale, 3) + 0.0:.3f}", f"{rows:,}")
+            for mean, rows in zip(self.mean, self.rows, strict=True)
+        )
+        told = (f"{value} from {rows}" for value, rows in others)
+        return ", ".join([f"{first[0]} {unit} from {first[1]} rows", *told])
+
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The means with two standard errors, against the rows."""
+        """The means with two standard errors of what they lack, against the rows.
+
+        An earlier point is compared with the last one, row by row: its bar is the error of the
+        distance between the two.
+        """
         from pointdep.display.plots import plot_mi_against_n
 
         both = zip(self.mean, self.stderr, strict=True)
         intervals = [(mean - 2 * error, mean + 2 * error) for mean, error in both]
-        what = "held-out mean of log r in nats"
-        return plot_mi_against_n(self.rows, self.mean, intervals, confidence=0.95, what=what, ax=ax)
+        told = {"what": "held-out mean of log r in nats", "name": "mean, with two standard errors"}
+        return plot_mi_against_n(self.rows, self.mean, intervals, ax=ax, **told)
 
 
 # A rise that the correction for fitting and its doubt do not cover; set on the tuning half of the

@@ -33,6 +33,7 @@ class HeldOutBound:
 
     def at(self, confidence: float) -> float:
         """The lower limit that holds with this confidence, at least zero."""
+        normal_quantile(confidence)  # refuses what is no level
         return max(0.0, self.nats - NormalDist().inv_cdf(confidence) * self.stderr)
 
 
@@ -82,12 +83,25 @@ class MIEstimate:
         return asdict(self) | {"bits": self.bits} | lists
 
     def __str__(self) -> str:
+        more = [f"at least {self.at_least()}"] if self.lower is not None else []
+        return "\n".join([self.headline, *more, *([str(self.curve)] if self.curve else [])])
+
+    @property
+    def headline(self) -> str:
+        """The estimate and its interval, in one line."""
         low, high = self.ci
         interval = f"{100 * self.confidence:g}% interval {decimals(low)} to {decimals(high)}"
         if self.estimates != "mutual information":
             return f"{self.estimates} {decimals(self.nats)}, {interval}"
         null = "" if self.null_p is None else f", {self.independence}"
         return f"{decimals(self.nats)} nats ({decimals(self.bits)} bits), {interval}{null}"
+
+    def at_least(self, unit: str = "nats") -> str:
+        """`lower` in words, "" where it is None; unit: or "bits"."""
+        if self.lower is None:
+            return ""
+        value = decimals(self.lower / (math.log(2.0) if unit == "bits" else 1.0))
+        return f"{value} {unit} ({100 * self.confidence:g}% confidence, whatever the model)"
 
     def _repr_html_(self) -> str:
         low, high = self.ci
@@ -97,6 +111,8 @@ class MIEstimate:
             (f"{100 * self.confidence:g}% interval", f"{decimals(low)} to {decimals(high)}{unit}"),
             ("standard error", f"{decimals(self.stderr)}{unit}"),
             *([("in bits", decimals(self.bits))] if of_mi else []),
+            *([("at least", self.at_least())] if self.lower is not None else []),
+            *([("held-out mean", self.curve.in_words())] if self.curve else []),
             *([("independence", self.independence)] if self.independence else []),
             ("from", f"{self.rows:,} rows, method {self.method}"),
         ]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
 from pointdep.data.raw import group_codes
 from pointdep.display.html_repr import card, columns
 from pointdep.errors import InputError, require_whole
+from pointdep.estimators.base import plain_copy
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import MIEstimate, decimals
 
@@ -49,7 +49,8 @@ class MIAgainstN:
         first = self.estimates[0]
         unit = " in nats" if first.estimates == "mutual information" else ""
         nats, intervals = zip(*((one.nats, one.ci) for one in self.estimates), strict=True)
-        how: Any = {"confidence": first.confidence, "what": first.estimates + unit, "ax": ax}
+        name = f"estimate, {100 * first.confidence:g} % interval"
+        how: Any = {"name": name, "what": first.estimates + unit, "ax": ax}
         return plot_mi_against_n(self.rows, nats, intervals, **how)
 
     def _repr_html_(self) -> str:
@@ -60,7 +61,7 @@ class MIAgainstN:
 
     def __str__(self) -> str:
         both = zip(self.rows, self.estimates, strict=True)
-        return "\n".join(f"{n:,} rows: {one}" for n, one in both)
+        return "\n".join(f"{n:,} rows: {one.headline}" for n, one in both)
 
 
 def mi_against_n(
@@ -120,7 +121,7 @@ def mi_against_n(
     estimates = []
     with show("fitting parts of the rows", enabled=progress, left="about") as shown:
         for part in parts:
-            copy = clone(model).set_params(progress=False)
+            copy = plain_copy(model, progress=False)
             x, y = (_safe_indexing(side, part) for side in (X, Y))
             copy.fit(x, y, groups=None if groups is None else codes[part])
             estimates.append(copy.mutual_information(confidence=confidence))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from pointdep.errors import InputError, names_nearest_option, require_whole
+from pointdep.estimators.base import plain_copy
 from pointdep.estimators.pointwise import PointwiseDependency, encode_side, fitted_rows
 from pointdep.fitting.progress import show
 from pointdep.inference.scoring import score_matrix
@@ -155,7 +156,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             changed["stream"] = False  # the features of all rows are held, and so may be the rows
         if self.random_state is not None:
             changed["random_state"] = self.random_state
-        fresh: PointwiseDependency = clone(given).set_params(**changed)
+        fresh: PointwiseDependency = plain_copy(given, **changed)
         return fresh
 
     def _out_of_fold(self) -> Array32:

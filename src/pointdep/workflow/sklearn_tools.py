@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from pointdep.data.raw import SparseInputError
 from pointdep.errors import InputError
+from pointdep.estimators.base import plain_copy
 from pointdep.estimators.classical.estimator import ClassicalDependency
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
@@ -77,7 +77,7 @@ def mutual_information_features(
     found = np.zeros(len(chosen))
     with show("ranking columns", enabled=progress, left="about") as shown:
         for number, group in enumerate(chosen):
-            model = clone(given).set_params(**changed)
+            model = plain_copy(given, **changed)
             found[number] = _of_group(model, _take(X, group), y, groups, str(group)[1:-1])
             shown.update(number + 1, len(chosen), "group(s) of columns")
     return np.maximum(found, 0.0)

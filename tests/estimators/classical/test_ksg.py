@@ -128,31 +128,56 @@ def reading(nats, stderr=0.02):
     return MIEstimate(nats, stderr, (nats - 2 * stderr, nats + 2 * stderr))
 
 
+def alarm(x, y, estimate, seed=0, log_ratio=None):
+    """`ksg_alarm` of a model that says the same of every pair, unless it says log_ratio."""
+    same = np.full(len(x), estimate.nats)
+    return ksg_alarm(x, y, same if log_ratio is None else log_ratio, estimate, seed)
+
+
 class TestAlarm:
     @pytest.mark.parametrize("change", [np.asarray, np.exp, lambda v: v.round(2)])
     def test_an_estimate_far_below_raises_it(self, change):
         x, y = (change(side) for side in sine(1000))
-        flag = ksg_alarm(x, y, reading(0.5), 0)
+        flag, nats, stderr = alarm(x, y, reading(0.5))
         assert flag.name == "alarm"
         assert MEANINGS["alarm"] in flag.message
-        assert ksg_alarm(x, y, reading(0.5, stderr=0.2), 0) is None  # not clearly
-        assert ksg_alarm(x, y, reading(0.86), 0) is None
+        assert nats == pytest.approx(0.86, abs=3 * stderr + 0.02)
+        assert alarm(x, y, reading(0.5, stderr=0.3)) is None  # its interval holds that
+        assert alarm(x, y, reading(0.86)) is None
 
-    def test_many_rows_are_sampled(self):
+    def test_many_rows_are_sampled_and_some_may_be_unknown(self):
         x, y = sine(20_000)
-        assert ksg_alarm(x[:, 0], y[:, 0], reading(0.5), 0).name == "alarm"
+        flag, nats, _ = alarm(x[:, 0], y[:, 0], reading(0.5))
+        assert flag.name == "alarm"
+        assert nats == pytest.approx(0.86, abs=0.05)
+        known = np.where(np.arange(1000) < 950, 0.5, np.nan)
+        x, y = (side[:1000].copy() for side in (x, y))
+        before = alarm(x, y, reading(0.5), log_ratio=known)
+        x[950:] = 7.0  # rows without an answer are not looked at
+        assert alarm(x, y, reading(0.5), log_ratio=known) == before
+        known[90:] = np.nan
+        assert alarm(x, y, reading(0.5), log_ratio=known) is None
+
+    def test_the_error_is_that_of_the_difference_row_by_row(self):
+        """A model that ranks the pairs as they should be leaves less to chance than a constant."""
+        task = make_task("gaussian-1", 1000, seed=0)
+        low = reading(task.mutual_information - 0.5)
+        _, nats, wide = alarm(task.x, task.y, low)
+        _, same, narrow = alarm(task.x, task.y, low, log_ratio=task.pmi - 0.5)
+        assert same == nats
+        assert narrow < 0.8 * wide
 
     @pytest.mark.parametrize("name", ["gaussian-1", "student-3", "mixture-cross", "table"])
     def test_the_truth_does_not(self, name):
         for seed in range(5):
             task = make_task(name, 500, seed=seed)
-            truth = task.mutual_information
-            assert ksg_alarm(task.x, task.y, MIEstimate(truth, 0.0, (truth, truth)), seed) is None
+            exact = MIEstimate(task.mutual_information, 0.0, (task.mutual_information,) * 2)
+            assert alarm(task.x, task.y, exact, seed) is None
 
     def test_where_it_has_no_say(self):
         x, y = sine(400)
-        assert ksg_alarm(x[:90], y[:90], reading(0.0), 0) is None
-        assert ksg_alarm(np.tile(x, 4), y, reading(0.0), 0) is None
+        assert alarm(x[:90], y[:90], reading(0.0)) is None
+        assert alarm(np.tile(x, 4), y, reading(0.0)) is None
         independent = np.random.default_rng(1).normal(size=(2, 400, 1))
         copied = (np.concatenate([side, side]) for side in independent)
-        assert ksg_alarm(*copied, reading(0.0), 0) is None
+        assert alarm(*copied, reading(0.0)) is None

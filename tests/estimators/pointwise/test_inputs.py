@@ -74,6 +74,7 @@ def test_strings_are_categories():
         named.pmi(X[:2], ["one", "four"])
 
 
+@pytest.mark.filterwarnings("ignore:(wide_interval|alarm):")  # after one epoch
 def test_a_table_of_both_kinds():
     frame = pd.DataFrame({"size": X[:, 0], "kind": LETTERS[np.arange(120) % 3], "mass": X[:, 1]})
     model = fit(frame, Y)

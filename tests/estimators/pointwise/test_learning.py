@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from pointdep import ClassicalDependency
 from pointdep.core.ratio import LINKS
 from pointdep.data.tasks import correlated_gaussians, discrete_table, table_pmi
 from pointdep.errors import FitWarning
@@ -146,3 +147,27 @@ def test_no_global_generator_is_touched(critic):
     assert (np.random.get_state()[1] == numpy_before).all()
     torch.manual_seed(6)
     assert np.array_equal(fit(X, Y, critic=critic).oof_pmi_, model.oof_pmi_)
+
+
+def circle(n):
+    """Points near a circle: x and y are uncorrelated, and each tells the other up to its sign."""
+    angle, noise = 2 * np.pi * np.random.default_rng(0).random(n), np.random.default_rng(1)
+    sides = np.cos(angle), np.sin(angle)
+    return [(side + 0.1 * noise.standard_normal(n))[:, None] for side in sides]
+
+
+def test_nearest_neighbours_tell_what_a_critic_misses():
+    """A product x y is blind to a circle; the default critic sees it, and has Gaussians right."""
+    blind = fit(*circle(400), critic="inner")
+    assert "alarm" in [flag.name for flag in blind.flags_]
+    found, seen = blind.mutual_information(), ClassicalDependency("ksg").fit(*circle(400))
+    assert found.nats < 0.2
+    assert 0.6 < seen.mutual_information().nats < found.ci[1]
+    task = correlated_gaussians(800, 5, 1.0, seed=0)
+    for x, y in (circle(400), (task.x, task.y), (task.x[:, :2], task.y[:, :2])):
+        model = fit(x, y, critic="auto", hidden=(32, 16), max_epochs=60)
+        assert "alarm" not in [flag.name for flag in model.flags_]
+    # Rows that are no independent draws, or are streamed, are not compared.
+    for options in ({"groups": np.arange(400) // 2}, {"stream": True}):
+        model = fit(*circle(400), critic="inner", **options)
+        assert "alarm" not in [flag.name for flag in model.flags_]

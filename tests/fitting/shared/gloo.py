@@ -143,6 +143,8 @@ def fitted(kind: str, distributed: bool) -> dict[str, object]:
     stored = model.training_rows_.mapped.ordered() if hasattr(model.training_rows_, "plan") else []
     return {
         "mi": model.mutual_information().nats,
+        "lower": model.mutual_information().lower,
+        "curve": model.curve_,
         "pmi": model.oof_pmi_,
         "flags": [str(flag) for flag in model.flags_],
         "history": model.history_,

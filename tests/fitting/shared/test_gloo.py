@@ -60,6 +60,11 @@ def test_a_fit_in_memory(kind, found):
     for one in found[2]:
         ours = one["fitted"][kind]
         assert ours["mi"] == pytest.approx(alone["mi"], abs=1e-5)
+        assert ours["lower"] == pytest.approx(alone["lower"], abs=1e-5)
+        assert (ours["curve"] is None) == (alone["curve"] is None) == (kind == "cpc")
+        if ours["curve"] is not None:
+            assert ours["curve"].rows == alone["curve"].rows
+            assert ours["curve"].mean == pytest.approx(alone["curve"].mean, abs=1e-4)
         np.testing.assert_allclose(ours["pmi"], alone["pmi"], atol=1e-3)
         assert ours["flags"] == alone["flags"]
         assert len(ours["history"]) == len(alone["history"])

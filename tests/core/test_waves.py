@@ -1,0 +1,109 @@
+"""Waves of the ranks: values by hand, and data whose waves are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from pointdep.core.transforms import CanonicalMap, WaveMap
+from pointdep.core.waves import find_waves, wave_values
+
+MOST = WaveMap.waves
+
+
+def scores(*columns):
+    """(n,) columns as normal scores of their ranks, (n, d), in float32."""
+    ranks = [(stats.rankdata(column) - 0.5) / len(column) for column in columns]
+    return torch.from_numpy(stats.norm.ppf(np.column_stack(ranks)).astype(np.float32))
+
+
+def waves_of(found):
+    """The waves as a set of (frequencies, phase)."""
+    frequencies, phases = found
+    return {(*f, p) for f, p in zip(frequencies.T.tolist(), phases.tolist(), strict=True)}
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_the_frequency_of_a_sine(k):
+    """sin(2 pi k p) = cos(pi (2 k p - 1/2)) of the ranks p; noise drowns its overtones."""
+    random = np.random.default_rng(k)
+    p = (random.permutation(1000) + 0.5) / 1000
+    y = np.sin(2 * math.pi * k * p) + 0.5 * random.standard_normal(1000)
+    (frequencies, phases), _ = find_waves(scores(p), scores(y), MOST)
+    assert (frequencies[:, 0].tolist(), phases[0].item()) == ([2 * k], -0.5)
+
+
+def test_a_product_of_signs():
+    """No column of x alone says anything about y; cos a cos b is a sum of two waves of both."""
+    random = np.random.default_rng(0)
+    a, b, noise = random.standard_normal((3, 1000))
+    found, of_y = find_waves(scores(a, b), scores(np.sign(a * b) + 0.3 * noise), MOST)
+    assert waves_of((found[0][:, :2], found[1][:2])) == {(1, 1, 0), (1, -1, 0)}
+    assert of_y[0].shape[0] == 1
+
+
+def test_independent_sides_have_none():
+    random = np.random.default_rng(0)
+    draws = [[scores(*random.standard_normal((2, 400))) for _ in "xy"] for _ in range(100)]
+    none = [sum(len(phases) for _, phases in find_waves(x, y, MOST)) == 0 for x, y in draws]
+    assert sum(none) >= 95
+
+
+def test_the_order_of_the_rows_and_how_many_are_asked_for():
+    random = np.random.default_rng(1)
+    x = random.random((600, 2))
+    y = np.cos(2 * math.pi * x[:, 0]) + x[:, 1] ** 2 + 0.2 * random.standard_normal(600)
+    sides = scores(*x.T), scores(y)
+    order = torch.from_numpy(random.permutation(600))
+    found, shuffled = find_waves(*sides, MOST), find_waves(*(s[order] for s in sides), MOST)
+    assert [waves_of(side) for side in found] == [waves_of(side) for side in shuffled]
+    assert len(found[0][1]) > 2
+    fewer = find_waves(*sides, 2)
+    assert torch.equal(fewer[0][0], found[0][0][:, :2])  # the best come first
+
+
+def test_two_values_and_constants_have_no_waves():
+    """A column of two values is one step, whatever its wave."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2, 500)
+    (_, of_x), _ = find_waves(scores(x), scores(x + 0.1 * random.standard_normal(500)), MOST)
+    assert len(of_x) == 0
+    found = find_waves(torch.zeros(50, 1), torch.zeros(50, 2), MOST)
+    assert [len(phases) for _, phases in found] == [0, 0]
+
+
+def test_the_features_of_a_map_by_hand():
+    random = np.random.default_rng(2)
+    x = random.standard_normal((2, 5, 3)).astype(np.float32)
+    made, plain = WaveMap(2, 3), CanonicalMap(2, 3)
+    own = [
+        (random.integers(-2, 9, (3, 4)).astype(np.float32), -np.arange(4, dtype=np.float32) / 2)
+        for _ in range(2)
+    ]
+    for replica, (frequencies, phases) in enumerate(own):
+        made.set_waves(replica, torch.from_numpy(frequencies), torch.from_numpy(phases))
+    found = made.features(torch.from_numpy(x)).numpy()
+    assert found.shape == (2, 5, 2 * 3 + 2 + MOST)
+    np.testing.assert_array_equal(found[..., :8], plain.features(torch.from_numpy(x)).numpy())
+    for replica, (frequencies, phases) in enumerate(own):
+        for row in range(5):
+            p = stats.norm.cdf(x[replica, row].astype(float))
+            for wave in range(4):
+                angle = sum(p[c] * frequencies[c, wave] for c in range(3)) + phases[wave]
+                wanted = math.cos(math.pi * angle)
+                assert found[replica, row, 8 + wave] == pytest.approx(wanted, abs=1e-4)
+        values = wave_values(torch.from_numpy(x[replica]), *map(torch.from_numpy, own[replica]))
+        np.testing.assert_allclose(values, found[replica, :, 8:12], atol=1e-4)
+    one = made.select([1])(torch.from_numpy(x[1:]))
+    torch.testing.assert_close(one, made(torch.from_numpy(x))[1:])
+    assert one.shape == (1, 5, WaveMap.out_dim(3))
+
+
+def test_a_map_keeps_the_first_waves_and_forgets_the_last_ones():
+    made = WaveMap(1, 2)
+    made.set_waves(0, torch.ones(2, MOST + 9), torch.full((MOST + 9,), -0.5))
+    assert made.frequencies.shape == (1, 2, MOST)
+    made.set_waves(0, torch.full((2, 1), 3.0), torch.zeros(1))
+    assert (made.frequencies[0, :, 0].tolist(), made.frequencies[0, :, 1:].sum()) == ([3, 3], 0)
