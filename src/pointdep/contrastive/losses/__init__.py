@@ -11,16 +11,8 @@ from pointdep.core.blocked.sums import log_sums
 from pointdep.core.precision import no_autocast, raised
 from pointdep.errors import InputError
 
-__all__ = [
-    "CPCLoss",
-    "ContrastiveLoss",
-    "DM1Loss",
-    "DM2Loss",
-    "DRFCLoss",
-    "PCCLoss",
-    "RPCLoss",
-    "VariationalLoss",
-]
+__all__ = ["CPCLoss", "ContrastiveLoss", "DM1Loss", "DM2Loss", "DRFCLoss"]
+__all__ += ["PCCLoss", "RPCLoss", "VariationalLoss"]
 
 
 class CPCLoss(ContrastiveLoss):
