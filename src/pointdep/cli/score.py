@@ -66,11 +66,8 @@ def score(
     fdr = 0.1 if fdr is None else fdr
     named = output is not None and ("://" in output or output.endswith("/"))
     columns = x_columns, y_columns
-    of_shards: dict[str, Any] = {
-        "workers": workers,
-        "gpus_per_worker": gpus_per_worker,
-        "batch_size": batch_size,
-    }
+    of_shards: dict[str, Any] = {"workers": workers, "batch_size": batch_size}
+    of_shards["gpus_per_worker"] = gpus_per_worker
     if engine is not None or named or (output is not None and not Path(output).suffix):
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")

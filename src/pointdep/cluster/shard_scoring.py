@@ -233,9 +233,8 @@ def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress
     if not slow:
         update()
     failed: list[str] = []
-    for number, error in (
-        engines.run_ray(work, missing) if slow else engines.run_local(work, missing, update)
-    ):
+    ended = engines.run_ray(work, missing) if slow else engines.run_local(work, missing, update)
+    for number, error in ended:
         if error:
             failed.append(error)
             continue

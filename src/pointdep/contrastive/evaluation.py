@@ -216,22 +216,19 @@ def _on_device(train: _Split, test: _Split, scale: Tensor, **how: Any) -> Linear
     return LinearResult(accuracy, train_accuracy, *ended)
 
 
-def _by_sklearn(
-    train: _Split, test: _Split, scale: Tensor, *, progress: Progress, **how: Any
-) -> LinearResult:
+def _by_sklearn(train: _Split, test: _Split, scale: Tensor, **how: Any) -> LinearResult:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
+    progress: Progress = how.pop("progress")
     accuracies, iterations = [], []
     labels = [split.labels.cpu().numpy() for split in (test, train)]
     for replica in range(len(scale)):
         progress.update(replica, len(scale), "replicas")
         low, factor = train.low[replica], scale[replica]
         # In float32 scikit-learn's solver may never reach its tolerance.
-        rows = [
-            ((split.features[replica] - low) * factor).double().cpu().numpy()
-            for split in (test, train)
-        ]
+        scaled = ((part.features[replica] - low) * factor for part in (test, train))
+        rows = [part.double().cpu().numpy() for part in scaled]
         model = LogisticRegression(random_state=0, **how)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the answer says so

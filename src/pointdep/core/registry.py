@@ -20,9 +20,7 @@ class Registry(Mapping[str, T], Generic[T]):
     the entry; `make` raises TypeError where it cannot.
     """
 
-    def __init__(
-        self, what: str, entries: Mapping[str, Any], make: Callable[[str, Any], T]
-    ) -> None:
+    def __init__(self, what: str, entries: Mapping[str, Any], make: Callable[..., T]) -> None:
         self.what = what
         self._built_in = frozenset(entries)
         self._entries, self._make = dict(entries), make

@@ -313,9 +313,7 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
         distinct = _count_distinct(lone, stop_after=MOST_LABELS)
         is_label = distinct <= MOST_LABELS and distinct < len(lone) / 2
         return (is_label or table.declared[0],)
-    return tuple(
-        kind in "bU" or declared for kind, declared in zip(kinds, table.declared, strict=True)
-    )
+    return tuple(kind in "bU" or said for kind, said in zip(kinds, table.declared, strict=True))
 
 
 def _count_distinct(values: Array, stop_after: int) -> int:

@@ -272,12 +272,9 @@ class ConditionalDependency(DependencyEstimator):
         check_is_fitted(self, "joint_")
         differences = self.joint_.oof_values_ - self.marginal_.oof_values_
         known, codes = ~np.isnan(differences), self.joint_.groups_
-        correction, doubt = bias_of_difference(
-            self.joint_.bias_,
-            self.marginal_.bias_,
-            differences[known],
-            None if codes is None else codes[known],
-        )
+        biases, some = (self.joint_.bias_, self.marginal_.bias_), differences[known]
+        of_known = None if codes is None else codes[known]
+        correction, doubt = bias_of_difference(*biases, some, of_known)
         rows = RowValues(differences, codes, correction, doubt)
         if X is not None or Y is not None or Z is not None:
             values = self.pmi(X, Y, Z).astype(np.float64)

@@ -173,9 +173,8 @@ class Function(Source):
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         n, m = x.shape[-2], y.shape[-2]
         found = []
-        for xs, ys in zip(
-            x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1]), strict=True
-        ):
+        sides = x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1])
+        for xs, ys in zip(*sides, strict=True):
             columns = torch.split(ys, _ROWS)
             bands = [[self._block(a, b) for b in columns] for a in torch.split(xs, _ROWS)]
             found.append(torch.cat([torch.cat(band, 1) for band in bands]))
@@ -184,16 +183,13 @@ class Function(Source):
     def _block(self, x: Tensor, y: Tensor) -> Tensor:
         return self._call(self._function[0], x, y, (len(x), len(y)))
 
-    def _call(
-        self, function: Callable[..., Any], x: Tensor, y: Tensor, shape: tuple[int, ...]
-    ) -> Tensor:
+    def _call(self, function: Any, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
         given = [
             (rows.round().long() if kind.whole else rows).reshape(len(rows), *kind.shape)
             for rows, kind in zip((x, y), self.kinds, strict=True)
         ]
-        called = (
-            f"logits, called with rows of shape {' and '.join(str(tuple(r.shape)) for r in given)}"
-        )
+        shapes = " and ".join(str(tuple(rows.shape)) for rows in given)
+        called = f"logits, called with rows of shape {shapes}"
         try:
             with torch.no_grad():
                 found = torch.as_tensor(function(*given))

@@ -228,9 +228,7 @@ def compare_information(found: MIEstimate, true: float, reasons: list[str]) -> d
     return columns
 
 
-def compare_pmi(
-    found: Array, true: Array, reasons: list[str], *, nats: bool = True
-) -> dict[str, Any]:
+def compare_pmi(found: Array, true: Array, reasons: list[str], *, nats: bool = True) -> Line:
     """The columns of the PMI: found and true are (n,); reasons receives why one is missing.
 
     Without nats, found is a score that goes with PMI, whose distance from it means nothing.
@@ -303,9 +301,7 @@ def read_results(path: Path) -> dict[Run, Result]:
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.reader(file)
         if tuple(next(lines, COLUMNS)) != COLUMNS:
-            raise InputError(
-                f"{path} has other columns than this version writes: choose another folder"
-            )
+            raise InputError(f"{path} has the columns of another version: choose another folder")
         for cells in lines:
             try:
                 pairs = zip(COLUMNS, cells, strict=True)
@@ -351,9 +347,8 @@ def summarise(results: Sequence[Result], *, over_tasks: bool = False) -> list[Li
     table["absolute_error"] = table["error"].astype(float).abs()
     if over_tasks:
         table["task"] = ALL_TASKS
-    groups = table.astype(dict.fromkeys(_MEANS, float)).groupby(
-        ["task", "rows", "estimator"], sort=False
-    )
+    of = ["task", "rows", "estimator"]
+    groups = table.astype(dict.fromkeys(_MEANS, float)).groupby(of, sort=False)
     counts = {"runs": ("seed", "size"), "failed": ("failed", "sum")}
     means = {name: (name, "mean") for name in _MEANS}
     return reports.records(groups.agg(**counts, **means).reset_index())

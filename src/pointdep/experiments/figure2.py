@@ -26,14 +26,7 @@ from pointdep.experiments import claims, encoder_pd, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, every
 from pointdep.experiments.pretraining_runs import RESULTS, Curve, Found, Pixels
 from pointdep.experiments.reports import Line
-from pointdep.experiments.representations import (
-    IMAGES,
-    MAIN,
-    NAMES,
-    PARTS,
-    Experiment,
-    told_options,
-)
+from pointdep.experiments.representations import IMAGES, MAIN, NAMES, PARTS, Experiment, loss_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -364,10 +357,7 @@ def legend(found: Found) -> str:
     if experiment.paper_values:
         paper = "Paper: mean of 5 runs."
     elif order := PARTS[experiment.part].orders.get(str(experiment.dataset)):
-        paper = (
-            "The paper shows curves without numbers; the order that its text gives, best first: "
-            f"{order}."
-        )
+        paper = f"The paper shows curves without numbers; by its text, best first: {order}."
     else:
         paper = "The paper has no such experiment."
     return " ".join([*said, reports.TEXTS[f"{experiment.part} evaluated"], paper])
@@ -387,10 +377,8 @@ def _precision(where: dict[str, str]) -> str:
 
 def note(found: Found) -> str:
     """Next to the figure: what was shortened and what is ours, or "" if there is neither."""
-    said = {
-        "Not as in the paper": departures(found),
-        "Ours, where the paper says nothing": choices(found),
-    }
+    said = {"Not as in the paper": departures(found)}
+    said["Ours, where the paper says nothing"] = choices(found)
     return " ".join(f"{head}: {'; '.join(some)}." for head, some in said.items() if some)
 
 
@@ -407,10 +395,8 @@ def choices(found: Found) -> list[str]:
         ]
     others = [NAMES[objective] for objective in losses if objective not in MAIN]
     if part == "deep" and others:
-        return [
-            f"{', '.join(others)} with the batch norm and the gradient clipping of PCC, which CPC "
-            "has not"
-        ]
+        told = "with the batch norm and the gradient clipping of PCC, which CPC has not"
+        return [f"{', '.join(others)} {told}"]
     return []
 
 
@@ -468,9 +454,7 @@ def _losses(found: Found) -> dict[str, str]:
     """The options that the runs of each objective had, in words."""
     run_of = {o: run for run in found.runs for o in run.settings["objectives"]}
     objectives = dict.fromkeys(curve.objective for curve in found.curves)
-    return {
-        o: told_options(run_of[o].settings["model"], o, run_of[o].loss_of(o)) for o in objectives
-    }
+    return {o: loss_words(run_of[o].settings["model"], o, run_of[o].loss_of(o)) for o in objectives}
 
 
 def _range(lengths: Sequence[float]) -> str:

@@ -106,13 +106,9 @@ def run_figure3(settings: Figure3, pairs: WordPairs, progress: Progress | None =
     rows, test = settings.split(len(pairs))
     turns = settings.turns(len(pairs))
     work = [len(jobs) * settings.steps(jobs) for jobs in turns]
-    parts = (
-        _Part(progress or Silent(), sum(work[:turn]), own, sum(work))
-        for turn, own in enumerate(work)
-    )
-    seen, unseen = (
-        words.train(settings, sides, jobs, part)[0] for jobs, part in zip(turns, parts, strict=True)
-    )
+    shown = progress or Silent()
+    parts = (_Part(shown, sum(work[:k]), own, sum(work)) for k, own in enumerate(work))
+    seen, unseen = (words.train(settings, sides, *one)[0] for one in zip(turns, parts, strict=True))
     x, y = sides.x[rows], sides.y[rows]
     by_fold = score_replicas(unseen, x, y).double().numpy()
     return WordPmi(
@@ -280,10 +276,8 @@ def _detects(found: WordPmi) -> Answer:
         "of the flagged, negative out of sample too": unseen[flagged],
         "of the others, negative out of sample": unseen[~flagged],
     }
-    told = [
-        finding(about, words.share(pmi < 0) if len(pmi) else None, percent=True)
-        for about, pmi in parts.items()
-    ]
+    shares = {k: words.share(pmi < 0) if len(pmi) else None for k, pmi in parts.items()}
+    told = [finding(about, share, percent=True) for about, share in shares.items()]
     told.append(Finding("training words with the audio vector of another", float(found.same_sound)))
     answer = None if area is None or int(flagged.sum()) < FEWEST else area.above(0.5)
     return words.decided(answer, "flagged below another, out of sample", area, *told, percent=True)
@@ -361,9 +355,7 @@ def text_report(found: WordPmi, judged: Sequence[Claim]) -> str:
     return words.text_run(found, _tables(found, reports.aligned, reports.filled), judged)
 
 
-def _tables(
-    found: WordPmi, table: Callable[[list[list[str]]], str], prose: Callable[[str], str]
-) -> list[str]:
+def _tables(found: WordPmi, table: Callable[..., str], prose: Callable[[str], str]) -> list[str]:
     """PMI and endings, each with what its columns are."""
     pmi = [["PMI, nats", "words", "mean", "sd", "lowest", "median", "highest", "below zero"]]
     for name, values in {**found.samples, "test words": found.test}.items():

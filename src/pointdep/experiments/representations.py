@@ -221,7 +221,7 @@ def own_options(model: str, objective: str, of_run: Options) -> dict[str, Any]:
     return {name: value for name, value in of_run.items() if name in known}
 
 
-def told_options(model: str, objective: str, options: Options) -> str:
+def loss_words(model: str, objective: str, options: Options) -> str:
     """ "temperature 0.2": the scale of simclr's score always, then what is not the default."""
     make, defaults = _loss(model, objective)
     told = {k: v for k, v in options.items() if v != defaults.get(k)}

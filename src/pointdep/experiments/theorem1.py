@@ -206,10 +206,8 @@ def make_model(settings: Theorem1, fits: Fits) -> RatioModel:
 def train(model: RatioModel, settings: Theorem1, fits: Fits, progress: Progress) -> Trained:
     """Train with the library's defaults, batches and negatives those it chooses for `pc`."""
     smallest = min(len(split.train) for split in fits.splits)
-    critic = CriticSettings(
-        settings.critic, settings.hidden, _EMBEDDING, settings.activation, "score"
-    )
-    batch, block = batch_shape(critic, get_method("pc"), smallest, "auto", "auto")
+    how = settings.critic, settings.hidden, _EMBEDDING, settings.activation, "score"
+    batch, block = batch_shape(CriticSettings(*how), get_method("pc"), smallest, "auto", "auto")
     options = TrainingOptions(batch_size=batch, block=block, seed=settings.seed)
     rows = SplitRows(fits.x, fits.y, fits.splits, seed=settings.seed)
     trained = Engine(model, rows, options, progress=progress).run()

@@ -78,9 +78,7 @@ class Training:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        least = {
-            name: fewest for name, fewest in _LEAST.items() if getattr(self, name, None) is not None
-        }
+        least = {k: fewest for k, fewest in _LEAST.items() if getattr(self, k, None) is not None}
         reports.check_settings(self, least=least, positive=("learning_rate",))
 
     def quick(self: _Any) -> _Any:
@@ -140,10 +138,8 @@ class Training:
     @property
     def command(self) -> str:
         """The command line that asks for this."""
-        options = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
-        return reports.command_line(
-            "reproduce", type(self).__name__.lower(), *self.files, **options
-        )
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
+        return reports.command_line("reproduce", type(self).__name__.lower(), *self.files, **given)
 
 
 class Sides(NamedTuple):

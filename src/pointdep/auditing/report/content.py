@@ -239,9 +239,7 @@ def _address(kind: str, content: bytes) -> str:
 # What `--show-x` and `--show-y` name: a column of the data's files, or a file of its own.
 
 
-def read_shown(
-    option: str, given: str | None, side: int, files: Sequence[Path], values: Any
-) -> Any:
+def read_shown(option: str, given: str | None, side: int, files: list[Path], values: Any) -> Any:
     """One value a row, as `Audit.to_html` takes it.
 
     option: "--show-x" or "--show-y", for errors; side: 0 for x, 1 for y; files: those of the data,

@@ -57,10 +57,8 @@ def more_by_chance(audit: Audit) -> str:
     number = unlisted(audit.contamination, rows, suspects) if audit.named else 0
     if not number:
         return ""
-    return (
-        f"; {in_round_numbers(number)} more pairs than are suspects, which PMI cannot tell from "
-        "right ones"
-    )
+    more = in_round_numbers(number)
+    return f"; {more} more pairs than are suspects, which PMI cannot tell from right ones"
 
 
 def in_round_numbers(number: int) -> str:

@@ -236,9 +236,7 @@ class Dense:
         """Of weights that are on the diagonal alone: (R, G, n)."""
         found = self.weights.diagonal(dim1=-2, dim2=-1)
         if int(self.weights.count_nonzero()) != int(found.count_nonzero()):
-            raise InputError(
-                "cpc without a matrix of scores takes joint weights on the diagonal alone"
-            )
+            raise InputError("cpc without a matrix of scores takes joint weights on its diagonal")
         return found
 
 

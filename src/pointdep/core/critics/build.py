@@ -156,9 +156,7 @@ def critic_class(critic: Any, *, wide: bool = False, table: bool = False) -> typ
     if isinstance(critic, type) and issubclass(critic, Critic):
         return critic.for_table() if table else critic.for_data(wide=wide)
     if callable(critic):
-        raise InputError(
-            "a critic of your own must be a torch.nn.Module or a subclass of pointdep.Critic"
-        )
+        raise InputError("your critic must be a torch.nn.Module or a subclass of pointdep.Critic")
     found = CRITICS.find(critic)
     return found.for_table() if table else found.for_data(wide=wide)
 

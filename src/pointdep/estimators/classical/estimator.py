@@ -110,10 +110,8 @@ class ClassicalDependency(DependencyEstimator):
         raw_x, raw_y, codes = read_pairs(X, Y, groups, (self.discrete_x, self.discrete_y))
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
-        x, y = (
-            readers[0].read(raw_x, dense=method.dense),
-            readers[1].read(raw_y, dense=method.dense),
-        )
+        dense = method.dense
+        x, y = readers[0].read(raw_x, dense=dense), readers[1].read(raw_y, dense=dense)
         method.check_sides(x, y)
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, progress)
@@ -231,12 +229,10 @@ class ClassicalDependency(DependencyEstimator):
             )
         return method.local(x, y, seed=self.seed_, progress=progress, **method.options)
 
-    def _sides(
-        self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
-    ) -> tuple[Side, Side]:
+    def _sides(self, X: Any, Y: Any, *, paired: bool = True, asked: str = "") -> tuple[Side, Side]:
         """Both sides of given rows; asked: what only a method with PMI can answer."""
         check_is_fitted(self, "method_")
-        if asked is not None and self.method_.pmi == "none":
+        if asked and self.method_.pmi == "none":
             raise InputError(self._no_pmi(asked))
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
