@@ -96,10 +96,8 @@ def retrieve(
         path = candidates_file or queries_file
         given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):
-        raise InputError(
-            f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs: give as "
-            "many rows of both, or leave out --paired"
-        )
+        fault = f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs"
+        raise InputError(f"{fault}: give as many rows of both, or leave out --paired")
     rows, metrics = given, None
     how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
     try:

@@ -82,10 +82,8 @@ def _as_features(features: Rows, name: str) -> Tensor:
     if found.device.type == "mps":
         found = found.cpu()
     if found.ndim not in (2, 3) or 0 in found.shape:
-        raise InputError(
-            f"{name} features have shape {tuple(found.shape)}: give (rows, columns), or "
-            "(replicas, rows, columns), none of them 0"
-        )
+        fault = f"{name} features have shape {tuple(found.shape)}: give (rows, columns)"
+        raise InputError(f"{fault}, or (replicas, rows, columns), none of them 0")
     found = found.detach() if found.ndim == 3 else found.detach()[None]
     return found if found.dtype == torch.float64 else found.float()
 

@@ -123,10 +123,8 @@ def prepare_folder(folder: Path, command: str | None = None) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             before = "something else"
         if before != command:
-            raise InputError(
-                f"{folder} holds the results of another run ({before}): choose another --output, "
-                "or remove it"
-            )
+            fault = f"{folder} holds the results of another run ({before})"
+            raise InputError(f"{fault}: choose another --output, or remove it")
 
 
 def command_line(*words: str, **options: Any) -> str:

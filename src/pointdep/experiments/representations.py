@@ -100,10 +100,8 @@ class Experiment:
             if objective not in OBJECTIVES:
                 raise unknown_name("objective", objective, OBJECTIVES)
             if objective not in self.objectives:
-                raise InputError(
-                    f"{objective} has options but is not run: name it in --objectives, or leave "
-                    "them out"
-                )
+                fault = f"{objective} has options but is not run"
+                raise InputError(f"{fault}: name it in --objectives, or leave them out")
             check_options(part.model, objective, options)
 
     @property

@@ -169,10 +169,8 @@ def train(
     model.eval()
     for replica, job in enumerate(jobs):
         if not all(bool(torch.isfinite(p[replica]).all()) for p in model.critic.parameters()):
-            raise DivergedError(
-                f"training with method {job.method.key!r} gave weights that are not finite: try a "
-                "smaller --learning-rate, or leave it out"
-            )
+            fault = f"training with method {job.method.key!r} gave weights that are not finite"
+            raise DivergedError(f"{fault}: try a smaller --learning-rate, or leave it out")
     return model, values.reshape(settings.epochs, -1, len(jobs)).mean(1)
 
 

@@ -113,10 +113,8 @@ def _as_file(text: str) -> Path | None:
 def _as_pixels(array: NDArray[Any], name: str) -> NDArray[np.uint8]:
     """(n, h, w[, channels]) as bytes; other numbers than bytes are stretched over their range."""
     if array.ndim > 4 or (array.ndim == 4 and array.shape[3] not in (1, 3, 4)):
-        raise InputError(
-            f"{name} has the shape {array.shape}: pictures are (n, height, width), or "
-            "(n, height, width, 3) with colours"
-        )
+        fault = f"{name} has the shape {array.shape}: pictures are (n, height, width)"
+        raise InputError(f"{fault}, or (n, height, width, 3) with colours")
     if 0 in array.shape or array.dtype.kind not in "biuf":
         raise InputError(f"{name} holds no pictures: shape {array.shape}, type {array.dtype}")
     if array.dtype == np.uint8:

@@ -216,10 +216,8 @@ def _methods(settings: Settings) -> list[Method]:
     methods = [get_method(METHOD_OF[objective]) for objective, _ in settings.runs]
     for name in settings.loss:
         if name not in _OPTIONS:
-            raise InputError(
-                f"the shallow model's score is v1' W v2 as it is: it has no {name!r}, but "
-                "alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)"
-            )
+            fault = f"the shallow model's score is v1' W v2 as it is: it has no {name!r}"
+            raise InputError(f"{fault}, but alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)")
         if not any(name in method.options for method in methods):
             raise InputError(f"{name!r} is no option of {', '.join(settings.objectives)}")
     given = settings.loss.items()

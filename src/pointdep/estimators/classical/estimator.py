@@ -223,10 +223,8 @@ class ClassicalDependency(DependencyEstimator):
         """(n,) values of a method that fits nothing, whose mean is the MI of these rows."""
         assert method.local is not None
         if codes is not None and len(np.unique(codes)) < len(codes):
-            raise InputError(
-                f"method {method.key!r} takes the neighbours of a row from its own group: give one "
-                "row of each group, or use PointwiseDependency()"
-            )
+            fault = f"method {method.key!r} takes the neighbours of a row from its own group"
+            raise InputError(f"{fault}: give one row of each group, or use PointwiseDependency()")
         return method.local(x, y, seed=self.seed_, progress=progress, **method.options)
 
     def _sides(self, X: Any, Y: Any, *, paired: bool = True, asked: str = "") -> tuple[Side, Side]:
