@@ -86,10 +86,8 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
         random = np.random.default_rng([block, 24])
         chosen = random.choice(len(pool.numbers), size, replace=False)
         others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
-        a, b, pool_x, pool_y = (
-            side.to(device).unsqueeze(0)
-            for side in (x[rows], y[rows], pool.x[chosen], pool.y[chosen])
-        )
+        sides = x[rows], y[rows], pool.x[chosen], pool.y[chosen]
+        a, b, pool_x, pool_y = (side.to(device).unsqueeze(0) for side in sides)
         own = one.log_ratio_pairs(a, b)[0].cpu().unsqueeze(1)
         both = one.log_ratio_matrix(a, pool_y)[0], one.log_ratio_matrix(pool_x, b)[0].T
         counts = [((scores.cpu() <= own) & others).sum(1) for scores in both]

@@ -146,11 +146,7 @@ def _score_files(
 
 
 def _score_folders(
-    model: str,
-    files: list[str],
-    fdr: float | None,
-    columns: tuple[str | None, str | None],
-    **how: Any,
+    model: str, files: list[str], fdr: float | None, columns: tuple[str | None, ...], **how: Any
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says about them. fdr: None without --suspects."""
     from pointdep.auditing.report.wording import unlisted

@@ -54,10 +54,8 @@ def combine(parts: Sequence[Tensor], temperature: float) -> Tensor:
     """The levels over candidates of which each part is known, (n, COUNT + 1) each."""
     stacked = torch.stack(list(parts))
     count = stacked[..., -1].sum(0)
-    found = [
-        (torch.logsumexp(stacked[..., k], 0) - count.log()) / (share * temperature)
-        for k, share in enumerate(SHARES)
-    ]
+    sums = (torch.logsumexp(stacked[..., k], 0) - count.log() for k in range(len(SHARES)))
+    found = [one / (share * temperature) for one, share in zip(sums, SHARES, strict=True)]
     return torch.stack([*found, stacked[..., -2].sum(0) / count], -1)
 
 

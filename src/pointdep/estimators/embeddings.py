@@ -60,15 +60,12 @@ def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
     return rows if codes is None else len(np.unique(codes))
 
 
+Kinds = tuple[RowKind, RowKind]
+"""Of x and of y."""
+
+
 def read_rows(
-    X: Any,
-    Y: Any,
-    groups: Any,
-    kinds: tuple[RowKind, RowKind],
-    *,
-    folds: int,
-    seed: int,
-    device: torch.device,
+    X: Any, Y: Any, groups: Any, kinds: Kinds, *, folds: int, seed: int, device: torch.device
 ) -> PairedRows:
     """Check, split and encode the pairs that are to calibrate."""
     X, Y = (kind.flat(side, name) for side, kind, name in zip((X, Y), kinds, "XY", strict=True))
@@ -157,7 +154,7 @@ class Function(Source):
     ``function.pairs(x, y)``, giving (n,), is called for pairs where there is one.
     """
 
-    def __init__(self, function: Callable[..., Any], kinds: tuple[RowKind, RowKind]) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: Kinds) -> None:
         super().__init__()
         # In a tuple, so that a module of the user's is neither moved, nor copied, nor saved.
         self._function = (function,)

@@ -114,10 +114,8 @@ def encode_rows(
     device: torch.device,
 ) -> PairedRows:
     """Both sides, x first, as numbers on the device."""
-    x, y = (
-        torch.from_numpy(encoder.encode(side)).to(device)
-        for encoder, side in zip(encoders, raw, strict=True)
-    )
+    sides_of = zip(encoders, raw, strict=True)
+    x, y = (torch.from_numpy(encoder.encode(side)).to(device) for encoder, side in sides_of)
     digests = sides.side_digest(raw[0]), sides.side_digest(raw[1])
     return PairedRows(
         x, y, splits, codes, seed, encoder_x=encoders[0], encoder_y=encoders[1], digests=digests

@@ -4,8 +4,6 @@
 `text_outcome` show them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -15,9 +13,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import pointdep
@@ -27,12 +27,7 @@ from pointdep.experiments import reports
 from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from pointdep.inference.mutual_information import MIEstimate
+from pointdep.inference.mutual_information import MIEstimate
 
 Array = NDArray[np.float64]
 _Answer = TypeVar("_Answer")
@@ -413,8 +408,6 @@ def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
 @reports.style()
 def draw(results: Sequence[Result]) -> Figure:
     """A panel per number of rows with the errors on each task, and one of error against seconds."""
-    from matplotlib.figure import Figure
-
     rows = sorted({result.rows for result in results})
     tasks = list(dict.fromkeys(result.task for result in results))
     answered = [result for result in results if result.error is not None]

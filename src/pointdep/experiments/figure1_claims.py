@@ -329,10 +329,8 @@ def _blows_up_beside_pc(evidence: Evidence) -> list[Finding]:
     """Does what learns I_JS have values that are not finite, where `pc` has none?"""
     findings = []
     for task in evidence.tasks:
-        lost = {
-            method: int((~np.isfinite(evidence.curves.seeds_of(method, task))).sum())
-            for method in (*LEARN_JS, "pc")
-        }
+        curves = {m: evidence.curves.seeds_of(m, task) for m in (*LEARN_JS, "pc")}
+        lost = {m: int((~np.isfinite(values)).sum()) for m, values in curves.items()}
         named = ", ".join(f"{method} {count}" for method, count in lost.items() if count)
         finding = evidence.larger("spread", ("variational", task), ("pc", task))
         supports = True if evidence.ran(("pc", task)) and named and not lost["pc"] else None

@@ -8,17 +8,17 @@ joins two errors, whose halves are added in squares: that of the seeds, which ge
 number, and that of the test images, which does not.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PROTOCOLS
@@ -27,10 +27,6 @@ from pointdep.experiments.claims import Answer, Claim, Finding, Measured, every
 from pointdep.experiments.pretraining_runs import RESULTS, Curve, Found, Pixels
 from pointdep.experiments.reports import Line
 from pointdep.experiments.representations import IMAGES, MAIN, NAMES, PARTS, Experiment, loss_words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 PAR = 0.3  # points within which two objectives are on a par
@@ -473,8 +469,6 @@ def draw(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels, note: 
 
     note: what was shortened against the paper.
     """
-    from matplotlib.figure import Figure
-
     names = {"epochs": "epoch", "seconds": "minutes of training"}
     if experiment.unit == "iterations":
         names = {"steps": "iteration"}

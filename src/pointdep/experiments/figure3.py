@@ -1,16 +1,16 @@
 """Figure 3: PMI of the training words, by a network that saw them and by networks that did not."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pointdep.core.methods import get_method
@@ -22,10 +22,6 @@ from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Rows
 from pointdep.inference.scoring import score_replicas
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -387,8 +383,6 @@ _HEADROOM = 1.5  # for the words above the bars
 @reports.style()
 def draw(found: WordPmi) -> Figure:
     """Left in sample, as the paper; middle the same words out of sample; right their endings."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(12.5, 4.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 0.9))
     _histogram(left, found.in_sample, "in sample, as in the paper")

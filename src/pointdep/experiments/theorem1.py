@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,10 +36,6 @@ from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -469,8 +467,6 @@ def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
 @reports.style()
 def draw(outcome: Outcome) -> Figure:
     """Left the RMSE with the fitted slopes, right the bias and the standard deviation in it."""
-    from matplotlib.figure import Figure
-
     settings, lines, found = outcome.settings, summarise(outcome), slopes(outcome)
     figure = Figure(figsize=(10.0, 5.2 + 0.4 * len(settings.methods)), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)

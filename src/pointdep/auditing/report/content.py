@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.files import (
-    FORMATS,
-    is_keyed,
-    is_table,
-    keyed_arrays,
-    loading,
-    read_npy,
-    read_vec,
-    table_columns,
-)
+from pointdep.data import files as formats
 from pointdep.data.readers import read_column
 from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
@@ -245,16 +236,16 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
     """
     own = Path(files[min(side, len(files) - 1)])
     if given is None:
-        return read_vec(own)[0] if own.suffix.lower() == ".vec" else values
+        return formats.read_vec(own)[0] if own.suffix.lower() == ".vec" else values
     for path in dict.fromkeys([own, *map(Path, files)]):
         if given in _names(path):
             return _read(path, given)
     # "table.csv:caption" is its file and its column.
     file, colon, column = given.rpartition(":")
-    named = is_keyed(Path(file)) or is_table(Path(file))
+    named = formats.is_keyed(Path(file)) or formats.is_table(Path(file))
     split = colon and named and not Path(given).exists()
     path, name = (Path(file), column) if split else (Path(given), None)
-    known = sorted((*FORMATS, ".txt"))
+    known = sorted((*formats.FORMATS, ".txt"))
     if path.suffix.lower() not in known:
         raise InputError(
             f"{option} {given!r} is neither a column of {' or '.join(str(file) for file in files)} "
@@ -264,24 +255,24 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
 
 
 def _names(path: Path) -> Sequence[str]:
-    if is_table(path):
-        return table_columns(path)
-    return list(keyed_arrays(path, None)) if is_keyed(path) else []
+    if formats.is_table(path):
+        return formats.table_columns(path)
+    return list(formats.keyed_arrays(path, None)) if formats.is_keyed(path) else []
 
 
 def _read(path: Path, name: str | None) -> Any:
     values: Any
     if path.suffix.lower() == ".vec":
-        return read_vec(path)[0]
+        return formats.read_vec(path)[0]
     if path.suffix.lower() == ".txt":
-        with loading(path):
+        with formats.loading(path):
             values = path.read_text("utf-8", "replace").removesuffix("\n").split("\n")
     elif path.suffix.lower() == ".npy":
-        values = read_npy(path)
-    elif is_table(path):
+        values = formats.read_npy(path)
+    elif formats.is_table(path):
         values = read_column(path, name)
     else:
-        arrays = keyed_arrays(path, None if name is None else [name])
+        arrays = formats.keyed_arrays(path, None if name is None else [name])
         first, *more = arrays
         if more:
             listed = ", ".join(arrays)
