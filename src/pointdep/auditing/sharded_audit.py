@@ -202,12 +202,7 @@ def audit_shards(
         known = _read(done.work, task.name, _KEPT)
         write_shard(work, task, {**known, **judged}, {"fdr": fdr})
     return AuditedShards(
-        rows=len(pmi),
-        mean_pmi=done.total("sum_pmi") / len(pmi),
-        below_zero=done.total("below_zero"),
-        outside=done.total("outside"),
-        shards=len(tasks),
-        found=done.found,
+        **done.totals(),
         suspects=int(suspect.sum()),
         contamination=decision.contamination,
         named=decision.named,

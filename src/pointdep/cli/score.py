@@ -176,12 +176,9 @@ def _score_folders(
 
 def _warn_of_outside(outside: int, rows: int) -> None:
     if outside > _MANY_OUTSIDE * rows:
-        warnings.warn(
-            f"{outside} of {rows} pairs lie outside the data of the fit: their pmi is an "
-            "extrapolation, and the column outside says which they are",
-            DataWarning,
-            stacklevel=2,
-        )
+        said = f"{outside} of {rows} pairs lie outside the data of the fit: their pmi is an "
+        said += "extrapolation, and the column outside says which they are"
+        warnings.warn(said, DataWarning, stacklevel=2)
 
 
 def _summary(found: dict[str, Any], output: Any, fdr: float) -> dict[str, str]:

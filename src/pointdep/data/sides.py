@@ -289,11 +289,8 @@ def warn_of_other_order(x: Any, y: Any, name: str = "Y") -> None:
     if len(here) != len(there) or here.equals(there):
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
-        warn_caller(
-            f"X and {name} have the same index in another order, and rows are paired by position: "
-            f"align them first, as with {name}.loc[X.index]",
-            DataWarning,
-        )
+        said = f"X and {name} have the same index in another order, and rows are paired by position"
+        warn_caller(f"{said}: align them first, as with {name}.loc[X.index]", DataWarning)
 
 
 def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool, ...]:

@@ -231,11 +231,8 @@ class ConditionalDependency(DependencyEstimator):
         """
         values, outside = self._answers(X, Y, Z)
         if max(float(far.mean()) for far in outside) > MANY_OUTSIDE:
-            errors.warn_caller(
-                "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
-                "extrapolation (outside(X, Y, Z) says which)",
-                DataWarning,
-            )
+            said = "more than 1 % of the rows lie outside the data of the fit: their PMI is an"
+            errors.warn_caller(f"{said} extrapolation (outside(X, Y, Z) says which)", DataWarning)
         return values
 
     def outside(self, X: Any, Y: Any, Z: Any) -> NDArray[np.bool_]:

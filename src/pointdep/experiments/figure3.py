@@ -397,11 +397,8 @@ def draw(found: WordPmi) -> Figure:
         figure.supxlabel("\n".join(named), fontsize=8, x=0.01, ha="left")
     settings = found.settings
     other = "" if found.words == words.PAPER_WORDS else "; not the paper's vectors"
-    figure.suptitle(
-        f"PMI of {len(found.names):,} training words, pc, {settings.epochs} epochs, "
-        f"batches of {settings.batch_size}{other}",
-        fontsize=10,
-    )
+    title = f"PMI of {len(found.names):,} training words, pc, {settings.epochs} epochs"
+    figure.suptitle(f"{title}, batches of {settings.batch_size}{other}", fontsize=10)
     return figure
 
 

@@ -497,12 +497,9 @@ def draw(outcome: Outcome) -> Figure:
     low, high = left.get_ylim()
     left.set_ylim(max(low, min(levels) / _MARGIN), min(high, max(levels) * _MARGIN))
     left.set_ylabel("nats")
-    figure.suptitle(
-        f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}; "
-        f"{settings.critic} critic of {outcome.weights:,} weights, {settings.folds} folds, "
-        f"{settings.seeds} seeds",
-        fontsize=10,
-    )
+    title = f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}"
+    network = f"{settings.critic} critic of {outcome.weights:,} weights, {settings.folds} folds"
+    figure.suptitle(f"{title}; {network}, {settings.seeds} seeds", fontsize=10)
     return figure
 
 
@@ -535,10 +532,6 @@ def _dress(axis: Axes, rows: Sequence[int]) -> None:
     handles, labels = axis.get_legend_handles_labels()
     # Matplotlib puts lines with error bars last; here they are what the figure is about.
     order = sorted(range(len(labels)), key=lambda k: not isinstance(handles[k], ErrorbarContainer))
-    axis.legend(
-        [handles[k] for k in order],
-        [labels[k] for k in order],
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.12),
-        frameon=False,
-    )
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12)}
+    shown = [handles[k] for k in order], [labels[k] for k in order]
+    axis.legend(*shown, **below, frameon=False)

@@ -117,10 +117,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimator_")
         model = self.estimator_
         if np.ndim(X) == 1 and self.n_features_in_ > 1:
-            raise InputError(
-                f"X is one-dimensional, and {self.n_features_in_} columns were fitted. Reshape "
-                "your data: X.reshape(1, -1) is one row"
-            )
+            fault = f"X is one-dimensional, and {self.n_features_in_} columns were fitted"
+            raise InputError(f"{fault}. Reshape your data: X.reshape(1, -1) is one row")
         x = encode_side(model, X, "x")
         with show("scoring", enabled=model.progress) as progress:
             return self._joined(X, score_matrix(model.model_, x, self._anchors_y, progress))

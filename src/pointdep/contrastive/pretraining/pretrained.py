@@ -326,12 +326,8 @@ def _evaluate(training: Training, end: bool) -> dict[str, list[float]]:
         fitted = linear_evaluation(*sides, scaling=recipe.scaling, C=recipe.regularisation)
         found["linear"] = fitted.accuracy
         if failed := int((~fitted.converged).sum()):
-            warnings.warn(
-                f"the linear classifier of {failed} of {len(train)} runs did not converge: its "
-                "accuracy may be low",
-                FitWarning,
-                stacklevel=2,
-            )
+            said = f"the linear classifier of {failed} of {len(train)} runs did not converge"
+            warnings.warn(f"{said}: its accuracy may be low", FitWarning, stacklevel=2)
     # One value per replica, NaN for those that diverged.
     values = {kind: np.full(recipe.replicas, np.nan) for kind in found}
     for kind, accuracy in found.items():

@@ -266,11 +266,8 @@ def compiled_step(step: FunctionType, option: Any, shape: tuple[int, ...]) -> St
             if run is step:
                 raise
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            warnings.warn(
-                f"torch.compile failed ({lines[0]}): large batches are computed more slowly",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            said = f"torch.compile failed ({lines[0]}): large batches are computed more slowly"
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
             run = step
         return run(option, *tensors)
 

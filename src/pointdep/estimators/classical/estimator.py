@@ -257,10 +257,8 @@ def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]
     if getattr(model, "at_limit", False):
         message = "Y is in some direction a linear function of X, and the true value infinite"
     elif share > _MANY_AT_LIMIT:
-        message = (
-            f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give; "
-            "PointwiseDependency() has no such limit"
-        )
+        said = f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give"
+        message = f"{said}; PointwiseDependency() has no such limit"
     else:
         return ()
     return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)
