@@ -110,7 +110,7 @@ def test_independent_pairs_and_what_is_refused(shards, model):
         write(Path(name), draw(rows, seed)[0], (rows,))
     with pytest.raises(InputError, match="fdr=2 must lie between 0 and 1"):
         judge(model, "out", fdr=2)
-    with pytest.raises(InputError, match="few has 20 rows: an audit of shards needs at least 256"):
+    with pytest.raises(InputError, match="few has 20 rows: audited shards need at least 256"):
         judge(model, "out", "few", "few")
     assert not Path("out").exists()
     with pytest.warns(DataWarning, match="no suspects are named"):

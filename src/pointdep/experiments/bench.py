@@ -296,7 +296,7 @@ def read_results(path: Path) -> dict[Run, Result]:
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.reader(file)
         if tuple(next(lines, COLUMNS)) != COLUMNS:
-            raise InputError(f"{path} has the columns of another version: choose another folder")
+            raise InputError(f"{path} has other columns than ours: choose another folder")
         for cells in lines:
             try:
                 pairs = zip(COLUMNS, cells, strict=True)

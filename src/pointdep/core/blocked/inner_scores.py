@@ -10,7 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.core.blocked import sums, walk
+from pointdep.core.blocked import walk
+from pointdep.core.blocked.sums import (
+    Elementwise,
+    Job,
+    Quadratic,
+    against,
+    cell_sums,
+    log_sums,
+    quadratic_sums,
+)
 from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
 
@@ -60,7 +69,7 @@ class InnerScores:
     own_y: Tensor | None = None
     parts: bool = False
     cells: int | None = None
-    link: sums.Elementwise | None = None
+    link: Elementwise | None = None
     shift: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +106,7 @@ class InnerScores:
     def clamp(self, low: float, high: float) -> InnerScores:
         return self.linked(lambda scores: scores.clamp(low, high))
 
-    def linked(self, link: sums.Elementwise) -> InnerScores:
+    def linked(self, link: Elementwise) -> InnerScores:
         """link(s) as the scores."""
         if self.shift is not None:
             raise InputError("a link goes before what is taken off the scores")
@@ -108,7 +117,7 @@ class InnerScores:
         """Refuse what has no diagonal of pairs, or nothing beside it."""
         walk.require_pairs((self.x.shape[-2], self.y.shape[-2]))
 
-    def joint_mean(self, joint: Joint, function: sums.Elementwise | None = None) -> Tensor:
+    def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""
         if isinstance(joint, Tensor):
             return self._mean(self._dense(joint), function)
@@ -116,10 +125,10 @@ class InnerScores:
         scores = torch.where(rows > 0, self._pairs(), 0.0)
         return self._pair_mean(function(scores) if function else scores, rows)
 
-    def product_mean(self, product: Product, function: sums.Elementwise | None = None) -> Tensor:
+    def product_mean(self, product: Product, function: Elementwise | None = None) -> Tensor:
         """E_M[function(s)], (...,)."""
         weights = self._cell_weights(product)
-        if isinstance(function, sums.Quadratic) and isinstance(weights, walk.OtherCells):
+        if isinstance(function, Quadratic) and isinstance(weights, walk.OtherCells):
             plain = self.link is None and self.shift is None and weights.ids is None
             # Gram matrices of e x e numbers are less work than the cells if e is below n.
             if plain and self.x.shape[-1] < self.x.shape[-2]:
@@ -127,7 +136,7 @@ class InnerScores:
         return self._mean(weights, function)
 
     def quadratic_means(
-        self, joint: Joint, product: Product, of_joint: sums.Quadratic, of_product: sums.Quadratic
+        self, joint: Joint, product: Product, of_joint: Quadratic, of_product: Quadratic
     ) -> Tensor:
         """E_J[of_joint(s)] + E_M[of_product(s)], (...,)."""
         return self.joint_mean(joint, of_joint) + self.product_mean(product, of_product)
@@ -143,7 +152,7 @@ class InnerScores:
         if not bool(kept.all()):
             with torch.no_grad():
                 # Log sums of rows are above the highest score by no more than log m.
-                (rows,) = sums.log_sums(*self._sides(), self._job(weights))
+                (rows,) = log_sums(*self._sides(), self._job(weights))
             top = rows.view(math.prod(self._lead), -1).amax(1).view(self._lead)
             highest = torch.where(kept, highest, top)
             total = self._exp_sums(weights, highest)
@@ -152,11 +161,11 @@ class InnerScores:
     def against_rows(self, joint: Joint, product: Product) -> Tensor:
         """E_J of s_ij - log mean exp over the pair itself and the product cells of its row."""
         rows, weights = self._pair_rows(joint), self._cell_weights(product)
-        (negatives,) = sums.log_sums(*self._sides(), self._job(weights))
+        (negatives,) = log_sums(*self._sides(), self._job(weights))
         own = torch.where(rows > 0, rows, 1.0)
         scores = torch.where(rows > 0, self._pairs(), 0.0)
         count = weights.row_sums().view(rows.shape).to(own.dtype)
-        return self._pair_mean(sums.against(scores, negatives.view(rows.shape), count, own), rows)
+        return self._pair_mean(against(scores, negatives.view(rows.shape), count, own), rows)
 
     def total_weight(self, weights: Joint | Product, default: int) -> Tensor:
         """The sum of joint or product weights, (...,); `default` for each part without them."""
@@ -238,10 +247,10 @@ class InnerScores:
     def _dense(self, weights: Tensor) -> walk.Dense:
         return walk.Dense(weights, self.shape, self._parts)
 
-    def _job(self, weights: walk.CellWeights) -> sums.Job:
+    def _job(self, weights: walk.CellWeights) -> Job:
         cells = self.cells or walk.cells_at_hand(self.x.device, self.x.element_size())
         shift = None if self.shift is None else self._each_part(self.shift)
-        return sums.Job(weights, cells, self.link, shift)
+        return Job(weights, cells, self.link, shift)
 
     def _pair_mean(self, values: Tensor, rows: Tensor) -> Tensor:
         """The mean of values under weights, both (R, G, n), of each replica."""
@@ -251,11 +260,11 @@ class InnerScores:
     def _total(self, weights: walk.CellWeights) -> Tensor:
         return self._together(weights.row_sums().sum(-1)).to(self.dtype)
 
-    def _mean(self, weights: walk.CellWeights, function: sums.Elementwise | None) -> Tensor:
-        found = sums.cell_sums(*self._sides(), self._job(weights), function)
+    def _mean(self, weights: walk.CellWeights, function: Elementwise | None) -> Tensor:
+        found = cell_sums(*self._sides(), self._job(weights), function)
         return self._together(found) / self._total(weights)
 
-    def _moment(self, rows: Tensor | None, function: sums.Quadratic) -> Tensor:
+    def _moment(self, rows: Tensor | None, function: Quadratic) -> Tensor:
         """The weighted sum of function(s) over all cells but the diagonal, (...,)."""
         x, y = self._sides()
         pairs = self._pairs().flatten(0, 1)
@@ -264,13 +273,13 @@ class InnerScores:
             x, y = (torch.where(rows.unsqueeze(-1) > 0, side, 0.0) for side in (x, y))
             pairs = torch.where(rows > 0, pairs, 0.0)
         with no_autocast(x):
-            total = sums.quadratic_sums(x, y, function, rows)
+            total = quadratic_sums(x, y, function, rows)
         own = function(pairs)
         return self._together(total - (own if rows is None else own * rows.square()).sum(-1))
 
     def _exp_sums(self, weights: walk.CellWeights, highest: Tensor) -> Tensor:
         lowered = self - highest.view(*self._lead, 1, 1)
-        return self._together(sums.cell_sums(*lowered._sides(), lowered._job(weights), torch.exp))
+        return self._together(cell_sums(*lowered._sides(), lowered._job(weights), torch.exp))
 
     @torch.no_grad()
     def _highest_pair(self) -> Tensor:
