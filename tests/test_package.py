@@ -1,4 +1,4 @@
-"""The front of the package: its names, its version, and what importing it costs."""
+"""The package: its names, its version, what importing it costs, and what a release agrees on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import doctest
 import importlib
 import importlib.metadata
 import inspect
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import pointdep
 from pointdep import errors
@@ -115,3 +119,91 @@ def test_one_estimate_imports_what_it_needs(tmp_path):
         "print(len([m for m in sys.modules if m.split('.')[0] == 'pointdep']))"
     )
     assert int(python("-c", code, cwd=tmp_path).splitlines()[-1]) <= 90
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def test_the_version_is_one_and_the_paper_is_cited():
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "pointdep.__version__"}
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert str(cited["version"]) == pointdep.__version__
+    assert f"## {pointdep.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(cited)
+    paper = cited["preferred-citation"]
+    assert paper["title"] == "Neural Methods for Point-wise Dependency Estimation"
+    authors = "Tsai Zhao Yamada Morency Salakhutdinov"
+    assert " ".join(author["family-names"] for author in paper["authors"]) == authors
+
+
+def test_the_oldest_versions_are_those_that_are_promised():
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
+    extras = PROJECT["project"]["optional-dependencies"]
+    promised = [*PROJECT["project"]["dependencies"], *extras["distributed"], *extras["pretrain"]]
+    lowest = dict(found.groups() for text in promised if (found := LOWEST.match(text)))
+    lowest.pop("torch")  # pinned in constraints.txt
+    trimmed = [{n: re.sub(r"(\.0)+$", "", v) for n, v in v.items()} for v in (oldest, lowest)]
+    assert trimmed[0] == trimmed[1]
+
+
+LOWEST = re.compile(r"([a-z0-9-]+)(?:\[.*\])?>=([\d.]+)")
+
+
+def test_make_targets_that_contributors_are_told_of():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    told = re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    assert len(told) > 6
+    for target in told:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_every_room_is_on_the_map():
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## The rooms")[1]
+    rows = re.findall(r"^\| (`[^|]+) \|(.*)", page.split("## Habits")[0], re.M)
+    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    rooms = [layer.removeprefix("pointdep.") for layer in reversed(layers)]
+    assert [name for row, _ in rows for name in re.findall(r"`([a-z]+)`", row)] == rooms
+    # Nor does a row speak of rooms that stand elsewhere.
+    assert not {name for _, what in rows for name in re.findall(r"`([a-z]+)`", what)} & set(rooms)
+
+
+def test_the_versions_of_python_that_are_named():
+    least = PROJECT["project"]["requires-python"].removeprefix(">=")
+    named = [
+        line.removeprefix("Programming Language :: Python :: ")
+        for line in PROJECT["project"]["classifiers"]
+        if re.match(r"Programming Language :: Python :: 3\.\d+$", line)
+    ]
+    assert named[0] == least
+    first = int(least.split(".")[1])
+    assert named == [f"3.{first + k}" for k in range(len(named))]
+    assert f"{sys.version_info[0]}.{sys.version_info[1]}" in named
+
+
+def test_packaged_files_are_there():
+    for pattern in PROJECT["tool"]["setuptools"]["package-data"]["pointdep"]:
+        assert list((ROOT / "src/pointdep").glob(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("pointdep au", "audit"), ("pointdep audit --tab", "--table")]
+)
+def test_a_shell_completes_what_is_typed(typed, wanted):
+    words = typed.split()
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    found = subprocess.run(
+        [sys.executable, "-m", "pointdep"],
+        env={**os.environ, **asked, "_POINTDEP_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert wanted in found.stdout.split()

@@ -42,48 +42,15 @@ if TYPE_CHECKING:
     from pointdep.workflow.pmi_features import PMIFeatures
     from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
 
-__all__ = [
-    "CLASSICAL",
-    "METHODS",
-    "Audit",
-    "CalibratedDependency",
-    "ClassicalDependency",
-    "ConditionalDependency",
-    "Critic",
-    "DataWarning",
-    "DivergedError",
-    "FitWarning",
-    "InputError",
-    "LearningCurve",
-    "MIAgainstN",
-    "MIDifference",
-    "MIEstimate",
-    "Method",
-    "ModelFileError",
-    "PMIFeatures",
-    "Plan",
-    "PointdepError",
-    "PointdepWarning",
-    "PointwiseDependency",
-    "RatioCheck",
-    "Retrieved",
-    "__version__",
-    "audit",
-    "audit_shards",
-    "compare",
-    "from_embeddings",
-    "from_logits",
-    "mi_against_n",
-    "mi_scorer",
-    "mutual_information_features",
-    "objectives",
-    "open_rows",
-    "plan",
-    "register_critic",
-    "register_method",
-    "retrieval_metrics",
-    "score_shards",
-]
+# What is fitted; what is asked; errors and warnings.
+__all__ = ["CLASSICAL", "METHODS", "Critic", "Method", "register_critic", "register_method"]
+__all__ += ["CalibratedDependency", "ClassicalDependency", "ConditionalDependency"]
+__all__ += ["PointwiseDependency", "from_embeddings", "from_logits", "objectives", "open_rows"]
+__all__ += ["Audit", "Retrieved", "audit", "audit_shards", "retrieval_metrics", "score_shards"]
+__all__ += ["LearningCurve", "MIAgainstN", "MIDifference", "MIEstimate", "RatioCheck", "compare"]
+__all__ += ["PMIFeatures", "Plan", "mi_against_n", "mi_scorer", "mutual_information_features", "plan"]
+__all__ += ["DataWarning", "DivergedError", "FitWarning", "InputError", "ModelFileError"]
+__all__ += ["PointdepError", "PointdepWarning", "__version__"]
 
 # By module, so that a name is looked up without importing the others.
 _NAMES = {

@@ -14,7 +14,8 @@ import torch
 from pointdep import PointwiseDependency, audit_shards, score_shards
 from pointdep.auditing import sharded_audit as pool_module
 from pointdep.auditing.sharded_audit import Pool, stand
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning
+from refusals import refused
 
 ROWS, WRONG = 3_000, 60
 
@@ -82,8 +83,7 @@ def test_wrong_pairs_are_found(shards, model):
     pd.testing.assert_frame_equal(table[same], read("scores")[same])
     for name in ("rows", "mean_pmi", "below_zero", "outside", "shards", "found"):
         assert getattr(found, name) == getattr(scored, name)
-    with pytest.raises(InputError, match="scores holds results of score, not of suspects"):
-        judge(model, "scores")
+    refused("scores holds results of score, not of suspects", judge, model, "scores")
     judge(model, "two", batch_size=333)  # batches do not matter
     columns = ["posterior", "q_value"]
     pd.testing.assert_frame_equal(table[columns], read("two")[columns], atol=1e-4)
@@ -108,10 +108,8 @@ def test_only_what_is_missing(shards, model):
 def test_independent_pairs_and_what_is_refused(shards, model):
     for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
         write(Path(name), draw(rows, seed)[0], (rows,))
-    with pytest.raises(InputError, match="fdr=2 must lie between 0 and 1"):
-        judge(model, "out", fdr=2)
-    with pytest.raises(InputError, match="few has 20 rows: an audit of shards needs at least 256"):
-        judge(model, "out", "few", "few")
+    refused("fdr=2 must lie between 0 and 1", judge, model, "out", fdr=2)
+    refused("few has 20 rows: audited shards need at least 256", judge, model, "out", "few", "few")
     assert not Path("out").exists()
     with pytest.warns(DataWarning, match="no suspects are named"):
         assert judge(model, "out", "a", "b").suspects == 0

@@ -197,9 +197,8 @@ def decide(
         warn_caller(doubt, DataWarning)
         return Decision(posterior, np.ones_like(posterior), found, named=False)
     if not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
-        warn_caller(
-            f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}", DataWarning
-        )
+        told = f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}"
+        warn_caller(told, DataWarning)
     return Decision(posterior, q_values(pmi, posterior), found)
 
 
@@ -210,10 +209,8 @@ def _doubt(found: Contamination, least: float) -> str:
     doubt = found.stderr or 0.0
     if found.share + 2.0 * doubt < 1.0:
         return ""
-    return (
-        f"the share of chance pairs is estimated at {found.share:.0%} "
-        f"(standard error {doubt:.0%}): {_ALL}"
-    )
+    share = f"{found.share:.0%} (standard error {doubt:.0%})"
+    return f"the share of chance pairs is estimated at {share}: {_ALL}"
 
 
 def ranks(pmi: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -156,15 +156,12 @@ class StoredRows:
         return spread(self._scores, self.mapped.plan.fold, jackknife)
 
     def searched(self, pmi: Array32, doubtful: Rows) -> Searched:
-        plan, stream = self.mapped.plan, self.mapped.mapped
+        plan, read = self.mapped.plan, self.mapped.mapped
         some = np.union1d(plan.kept, doubtful)
-        x, y = (
-            stream.x.tensor(stream.pairs.x.take(some)),
-            stream.y.tensor(stream.pairs.y.take(some)),
-        )
+        x, y = read.x.tensor(read.pairs.x.take(some)), read.y.tensor(read.pairs.y.take(some))
         places = np.searchsorted(some, doubtful).astype(np.int64)
         codes = None if plan.codes is None else plan.codes[some]
-        return Searched(x, y, plan.fold[some], pmi[some], places, codes, some, stream.rows)
+        return Searched(x, y, plan.fold[some], pmi[some], places, codes, some, read.rows)
 
     def duplicates(self) -> Rows:
         return copies_by_key(*self._keys)

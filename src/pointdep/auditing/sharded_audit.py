@@ -86,10 +86,8 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
         random = np.random.default_rng([block, 24])
         chosen = random.choice(len(pool.numbers), size, replace=False)
         others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
-        a, b, pool_x, pool_y = (
-            side.to(device).unsqueeze(0)
-            for side in (x[rows], y[rows], pool.x[chosen], pool.y[chosen])
-        )
+        sides = x[rows], y[rows], pool.x[chosen], pool.y[chosen]
+        a, b, pool_x, pool_y = (side.to(device).unsqueeze(0) for side in sides)
         own = one.log_ratio_pairs(a, b)[0].cpu().unsqueeze(1)
         both = one.log_ratio_matrix(a, pool_y)[0], one.log_ratio_matrix(pool_x, b)[0].T
         counts = [((scores.cpu() <= own) & others).sum(1) for scores in both]
@@ -175,9 +173,7 @@ def audit_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
-        raise InputError(
-            f"{x} has {sides[0].rows} rows: an audit of shards needs at least {2 * BLOCK}"
-        )
+        raise InputError(f"{x} has {sides[0].rows} rows: audited shards need at least {2 * BLOCK}")
     fitted = saved.load("cpu")
     work = plan_work(saved, sides, Scores("suspects"), place, how)
     tasks = manifest.make_tasks(work, *sides)
@@ -206,12 +202,7 @@ def audit_shards(
         known = _read(done.work, task.name, _KEPT)
         write_shard(work, task, {**known, **judged}, {"fdr": fdr})
     return AuditedShards(
-        rows=len(pmi),
-        mean_pmi=done.total("sum_pmi") / len(pmi),
-        below_zero=done.total("below_zero"),
-        outside=done.total("outside"),
-        shards=len(tasks),
-        found=done.found,
+        **done.totals(),
         suspects=int(suspect.sum()),
         contamination=decision.contamination,
         named=decision.named,

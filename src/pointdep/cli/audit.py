@@ -111,12 +111,10 @@ def print_worst(found: Audit, sides: list[Shown | None]) -> None:
     print(f"\n{'row':>8} {'PMI':>8} {'chance':>7} {'q':>7}  {head}  x | y")
     for line, other in zip(worst, others, strict=True):
         texts = ("" if side is None else safe_text(side.texts[line["row"]]) for side in sides)
-        chance, q_value = (probability(line[name]) for name in ("posterior", "q_value"))
+        chance, q = (probability(line[name]) for name in ("posterior", "q_value"))
         pmi = "nan" if line["pmi"] is None else f"{line['pmi']:.2f}"
         star = "*" if line["suspect"] else " "
-        print(
-            f"{line['row']:>8} {pmi:>8} {chance:>7} {q_value:>7}{star} {other}  {' | '.join(texts)}"
-        )
+        print(f"{line['row']:>8} {pmi:>8} {chance:>7} {q:>7}{star} {other}  {' | '.join(texts)}")
     if any(line["suspect"] for line in worst):
         print("* a suspect")
 
@@ -132,10 +130,8 @@ def _better(line: dict[str, Any]) -> str:
 
 def safe_text(text: str) -> str:
     """Short, and with nothing in it that a terminal would act on."""
-    safe = "".join(
-        character if character.isprintable() else ascii(character)[1:-1]
-        for character in text[: 2 * _SHOWN]
-    )
+    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
+    safe = "".join(shown)
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 

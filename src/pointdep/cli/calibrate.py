@@ -1,7 +1,7 @@
 """``pointdep calibrate``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -56,19 +56,9 @@ def calibrate(
     names = options.read_groups(groups, group_column, files)
     from pointdep.estimators.calibrated import from_embeddings
 
-    model = from_embeddings(
-        x,
-        y,
-        loss=loss,
-        queries=queries,
-        scale=scale,
-        normalize=normalize,
-        groups=names,
-        folds=folds,
-        random_state=seed,
-        device=device,
-        progress=not quiet,
-    )
+    trained: Any = {"loss": loss, "queries": queries, "scale": scale, "normalize": normalize}
+    how: Any = {"groups": names, "folds": folds, "random_state": seed, "device": device}
+    model = from_embeddings(x, y, **trained, **how, progress=not quiet)
     save(model, output, oof)
     found, check = model.mutual_information(confidence=confidence), model.check()
     if json:

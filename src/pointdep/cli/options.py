@@ -59,12 +59,9 @@ Files = Annotated[
         show_default=False,
     ),
 ]
-XColumns = Annotated[
-    str | None, Option(help="Columns of x in a table, comma separated, or a key of .npz.")
-]
-YColumns = Annotated[
-    str | None, Option(help="Columns of y in a table, comma separated, or a key of .npz.")
-]
+_OF_SIDE = "Columns of {} in a table, comma separated, or a key of .npz."
+XColumns = Annotated[str | None, Option(help=_OF_SIDE.format("x"))]
+YColumns = Annotated[str | None, Option(help=_OF_SIDE.format("y"))]
 Groups = Annotated[
     Path | None, Option(help="One group per row, where rows are not independent draws.")
 ]
@@ -91,6 +88,7 @@ ModelFolder = Annotated[str, Argument(help="Folder written by pointdep fit.")]
 SavedModel = Annotated[Path, Option("--output", "-o", help="Folder to save the model in.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object, for programs.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress on standard error.")]
+SHARED = {"seed": Seed, "device": Device, "json": Json, "quiet": Quiet}
 
 
 # Options by their docstrings.
@@ -195,9 +193,7 @@ def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> A
     return read_column(files[0], column)
 
 
-def parse_options(
-    pairs: list[str] | None, option: str = "--method-option"
-) -> dict[str, Any] | None:
+def parse_options(pairs: list[str] | None, option: str = "--method-option") -> Given | None:
     """["eta=2"] -> {"eta": 2}; words stay words."""
     options: dict[str, Any] = {}
     for pair in pairs or []:

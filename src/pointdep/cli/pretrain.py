@@ -23,14 +23,10 @@ _KINDS = options.KINDS | {
     "seeds": Annotated[int, Option(min=1)],
     "evaluate_every": Annotated[int, Option(min=0)],
 }
-_SHARED = {
-    **{"seed": options.Seed, "device": options.Device},
-    **{"json": options.Json, "quiet": options.Quiet},
-}
 _DEFAULTS: options.Given = {"dataset": ..., "objective": "cpc", "seeds": 1, "precision": "auto"}
 
 
-@options.takes(_KINDS, _SHARED, **_DEFAULTS, evaluate_every=0, monitor="knn")
+@options.takes(_KINDS, options.SHARED, **_DEFAULTS, evaluate_every=0, monitor="knn")
 def pretrain(given: options.Given) -> None:
     """Pre-train an encoder on unlabelled images, and evaluate it with a linear classifier.
 

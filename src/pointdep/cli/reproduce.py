@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,8 +27,6 @@ _Settings = TypeVar("_Settings", bound="DataclassInstance")
 _LARGE = 10_000_000  # bytes of text, which take a second or two to read
 
 
-_SHOWN = {"json": options.Json, "quiet": options.Quiet}
-_SHARED = {"seed": options.Seed, "device": options.Device, **_SHOWN}
 _FROM_PRETRAIN = (
     *("batch_size", "learning_rate", "width", "depth", "data", "download", "limit"),
     *("checkpoint_every", "compile_networks"),
@@ -78,7 +75,7 @@ def table1(given: Given) -> None:
     _tell("table1", given, text_table() + after, {"rows": table(), "notes": NOTES})
 
 
-@_takes(_SHARED, output=Path("figure1"))
+@_takes(options.SHARED, output=Path("figure1"))
 def figure1(given: Given) -> None:
     """Figure 1: ten estimators while the truth climbs.
 
@@ -137,7 +134,7 @@ def figure1(given: Given) -> None:
     _tell("figure1", given, f"{text_table(lines)}\n{text_claims(claims, settings)}", content)
 
 
-@_takes(_SHARED, output=Path("theorem1"))
+@_takes(options.SHARED, output=Path("theorem1"))
 def theorem1(given: Given) -> None:
     """Theorem 1: the error against the number of rows.
 
@@ -187,9 +184,7 @@ def theorem1(given: Given) -> None:
     _tell("theorem1", given, text + "\n", content)
 
 
-def _run_words(
-    title: str, experiment: Any, paper: Any, run: Callable[..., Any], given: Given
-) -> None:
+def _run_words(title: str, experiment: Any, paper: Any, run: Any, given: Given) -> None:
     """Read the words, run the experiment on them, write and tell what it found.
 
     Options
@@ -234,7 +229,7 @@ def _run_words(
     _tell(command, given, experiment.text_report(found, claims), content)
 
 
-@_takes(_run_words, _SHARED, output=Path("table2"))
+@_takes(_run_words, options.SHARED, output=Path("table2"))
 def table2(given: Given) -> None:
     """Table 2: match the sounds and texts of words.
 
@@ -254,7 +249,7 @@ def table2(given: Given) -> None:
     _run_words("Table 2", experiment, experiment.Table2(), experiment.run_table2, given)
 
 
-@_takes(_run_words, _SHARED, output=Path("figure3"))
+@_takes(_run_words, options.SHARED, output=Path("figure3"))
 def figure3(given: Given) -> None:
     """Figure 3: PMI of the sound and text of words.
 
@@ -327,7 +322,7 @@ def _run_representations(command: str, part: str, given: Given) -> None:
     _tell(command, given, text_report(found, claims), content)
 
 
-@_takes(_run_representations, _PRETRAINING, _SHARED, part="shallow")
+@_takes(_run_representations, _PRETRAINING, options.SHARED, part="shallow")
 def figure2(given: Given) -> None:
     """Figure 2: the same encoder by CPC, PCC and D-RFC.
 
@@ -357,7 +352,7 @@ def figure2(given: Given) -> None:
     _run_representations("figure2", given["part"], given)
 
 
-@_takes(_run_representations, _PRETRAINING, _SHARED)
+@_takes(_run_representations, _PRETRAINING, options.SHARED)
 def simclr(given: Given) -> None:
     """SimCLR by CPC, PCC and D-RFC, beside the paper's values.
 

@@ -84,7 +84,7 @@ def retrieve(
     from pointdep.estimators.pointwise import PointwiseDependency
 
     others = {"CANDIDATES": candidates_file, "--save-index": save_index, "--paired": paired or None}
-    _check_call(queries, candidates_index, others, output, save_index)
+    _check_call(queries, candidates_index, others, output)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
     asked = _read_side(fitted, queries, "query", queries_file, query_columns)
@@ -96,10 +96,8 @@ def retrieve(
         path = candidates_file or queries_file
         given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):
-        raise InputError(
-            f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs: give as "
-            "many rows of both, or leave out --paired"
-        )
+        fault = f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs"
+        raise InputError(f"{fault}: give as many rows of both, or leave out --paired")
     rows, metrics = given, None
     how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
     try:
@@ -138,11 +136,7 @@ def retrieve(
 
 
 def _check_call(
-    queries: str,
-    index: Path | None,
-    others: dict[str, Any],
-    output: Path | None,
-    save_index: Path | None,
+    queries: str, index: Path | None, others: options.Given, output: Path | None
 ) -> None:
     """Refuse impossible combinations before any work is done; others: what an index excludes."""
     from pointdep.data.writers import check_writable
@@ -155,8 +149,8 @@ def _check_call(
             raise InputError(f"--candidates-index and {name} cannot be given together: choose one")
     if output is not None:
         check_writable(output, (".csv", ".parquet"))
-    if save_index is not None:
-        check_index_target(save_index)
+    if others["--save-index"] is not None:
+        check_index_target(others["--save-index"])
 
 
 def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...]) -> None:
@@ -174,9 +168,7 @@ def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...
         )
 
 
-def _read_side(
-    fitted: PointwiseDependency, side: str, name: str, path: Path, columns: str | None
-) -> Any:
+def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | None) -> Any:
     """The rows of one side; from a table, unless columns are named, those the model knows."""
     from pointdep.data.files import is_table, read_table, table_columns
     from pointdep.data.readers import read_side, remembered

@@ -66,11 +66,8 @@ def score(
     fdr = 0.1 if fdr is None else fdr
     named = output is not None and ("://" in output or output.endswith("/"))
     columns = x_columns, y_columns
-    of_shards: dict[str, Any] = {
-        "workers": workers,
-        "gpus_per_worker": gpus_per_worker,
-        "batch_size": batch_size,
-    }
+    of_shards: dict[str, Any] = {"workers": workers, "batch_size": batch_size}
+    of_shards["gpus_per_worker"] = gpus_per_worker
     if engine is not None or named or (output is not None and not Path(output).suffix):
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")
@@ -149,11 +146,7 @@ def _score_files(
 
 
 def _score_folders(
-    model: str,
-    files: list[str],
-    fdr: float | None,
-    columns: tuple[str | None, str | None],
-    **how: Any,
+    model: str, files: list[str], fdr: float | None, columns: tuple[str | None, ...], **how: Any
 ) -> dict[str, Any]:
     """Score shards into shards; what `--json` says about them. fdr: None without --suspects."""
     from pointdep.auditing.report.wording import unlisted
@@ -183,12 +176,9 @@ def _score_folders(
 
 def _warn_of_outside(outside: int, rows: int) -> None:
     if outside > _MANY_OUTSIDE * rows:
-        warnings.warn(
-            f"{outside} of {rows} pairs lie outside the data of the fit: their pmi is an "
-            "extrapolation, and the column outside says which they are",
-            DataWarning,
-            stacklevel=2,
-        )
+        said = f"{outside} of {rows} pairs lie outside the data of the fit: their pmi is an "
+        said += "extrapolation, and the column outside says which they are"
+        warnings.warn(said, DataWarning, stacklevel=2)
 
 
 def _summary(found: dict[str, Any], output: Any, fdr: float) -> dict[str, str]:

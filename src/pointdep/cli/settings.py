@@ -109,9 +109,7 @@ def refuse_for_classical(method: str, names: list[str]) -> None:
         raise InputError(f"--method {method} trains no networks: leave out {listed}")
 
 
-def takes_settings(
-    command: Callable[..., None], without: Sequence[str] = ()
-) -> Callable[..., None]:
+def takes_settings(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., Any]:
     """Show typer the parameter `settings` of a command as one option for each of its fields.
 
     without: fields that mean nothing to the command, and keep their defaults.

@@ -268,10 +268,8 @@ class _Actor:
         task = self.tasks[int(batch["number"][0])]
         error, fatal = "", False
         if ray.get(self.attempts.begin.remote(task.number)) > _ATTEMPTS:
-            error = (
-                f"{task.name} was given up after {_ATTEMPTS} workers were lost over it: if they "
-                "ran out of memory, give a smaller --batch-size"
-            )
+            said = f"{task.name} was given up after {_ATTEMPTS} workers were lost over it"
+            error = f"{said}: if they ran out of memory, give a smaller --batch-size"
         else:
             try:
                 self.worker(task)

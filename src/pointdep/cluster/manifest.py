@@ -207,16 +207,12 @@ def _described(columns: Columns) -> str:
     return "the columns " + ", ".join(f"{name} ({kind})" for name, kind in pairs)
 
 
-def read_pairs(
-    task: Task, columns: tuple[Columns, Columns], step: int
-) -> Iterator[tuple[Any, Any]]:
+def read_pairs(task: Task, columns: Sequence[Columns], step: int) -> Iterator[tuple[Any, Any]]:
     """Rows of both sides of a task that belong together, at most `step` at a time.
 
     Arrays if a side is one column of lists, otherwise data frames.
     """
-    x, y = (
-        _read_side(spans, own, step) for spans, own in zip((task.x, task.y), columns, strict=True)
-    )
+    x, y = (_read_side(*side, step) for side in zip((task.x, task.y), columns, strict=True))
     yield from side_by_side(x, y)
 
 
@@ -240,13 +236,8 @@ def _batches(span: Span, columns: Columns, step: int) -> Iterator[tuple[int, Any
     place, end = span.shard.place, span.start
     # Object storage answers few large requests sooner than many small ones.
     ahead = not place.is_local
-    with (
-        reading(place),
-        place.open() as raw,
-        pq.ParquetFile(
-            raw, pre_buffer=ahead, buffer_size=0 if ahead else shards.PARQUET_BUFFER
-        ) as file,
-    ):
+    how = {"pre_buffer": ahead, "buffer_size": 0 if ahead else shards.PARQUET_BUFFER}
+    with reading(place), place.open() as raw, pq.ParquetFile(raw, **how) as file:
         if (file.metadata.num_rows, raw.size()) != (span.shard.rows, span.shard.bytes):
             raise BadShardError(f"{place} was changed while it was being scored")
         for row, batch in shards.parquet_batches(file, span.start, span.stop, step, columns.names):
@@ -345,10 +336,7 @@ def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
         "rows": sum(task.rows for task in tasks),
         "shards": [
             {"name": task.name, "first_row": task.first, "rows": task.rows}
-            | {
-                name: [_source(span) for span in side]
-                for name, side in zip("xy", (task.x, task.y), strict=True)
-            }
+            | {"x": [*map(_source, task.x)], "y": [*map(_source, task.y)]}
             for task in tasks
         ],
     }

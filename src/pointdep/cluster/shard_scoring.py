@@ -106,15 +106,7 @@ def score_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     done = run_shards(saved, sides, engines.Scores(), storage_path(output), how)
-    rows = sum(task.rows for task in done.tasks)
-    return Scored(
-        rows=rows,
-        mean_pmi=done.total("sum_pmi") / rows,
-        below_zero=done.total("below_zero"),
-        outside=done.total("outside"),
-        shards=len(done.tasks),
-        found=done.found,
-    )
+    return Scored(**done.totals())
 
 
 def open_sides(
@@ -160,9 +152,12 @@ class Done:
     abouts: Sequence[dict[str, Any]]
     found: int
 
-    def total(self, name: str) -> Any:
-        """The sum over all shards."""
-        return sum(about[name] for about in self.abouts)
+    def totals(self) -> dict[str, Any]:
+        """What `Scored` says of all shards."""
+        names = "rows", "below_zero", "outside", "sum_pmi"
+        found = {name: sum(about[name] for about in self.abouts) for name in names}
+        mean = found.pop("sum_pmi") / found["rows"]
+        return {**found, "mean_pmi": mean, "shards": len(self.tasks), "found": self.found}
 
 
 def plan_work(
@@ -233,9 +228,8 @@ def _follow(work: Work, tasks: Sequence[Task], missing: Sequence[Task], progress
     if not slow:
         update()
     failed: list[str] = []
-    for number, error in (
-        engines.run_ray(work, missing) if slow else engines.run_local(work, missing, update)
-    ):
+    ended = engines.run_ray(work, missing) if slow else engines.run_local(work, missing, update)
+    for number, error in ended:
         if error:
             failed.append(error)
             continue

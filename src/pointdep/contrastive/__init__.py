@@ -25,22 +25,9 @@ if TYPE_CHECKING:
     )
     from pointdep.contrastive.pretraining.protocols import Settings
 
-__all__ = [
-    "CPCLoss",
-    "DM1Loss",
-    "DM2Loss",
-    "DRFCLoss",
-    "FrozenEncoder",
-    "PCCLoss",
-    "Pretrained",
-    "RPCLoss",
-    "Settings",
-    "VariationalLoss",
-    "knn_accuracy",
-    "linear_evaluation",
-    "load_encoder",
-    "pretrain",
-]
+__all__ = ["CPCLoss", "DM1Loss", "DM2Loss", "DRFCLoss", "PCCLoss", "RPCLoss", "VariationalLoss"]
+__all__ += ["FrozenEncoder", "Pretrained", "Settings", "load_encoder", "pretrain"]
+__all__ += ["knn_accuracy", "linear_evaluation"]
 
 _HOME = {"Settings": "pretraining.protocols"}
 _HOME |= dict.fromkeys(("knn_accuracy", "linear_evaluation"), "evaluation")

@@ -82,10 +82,8 @@ def _as_features(features: Rows, name: str) -> Tensor:
     if found.device.type == "mps":
         found = found.cpu()
     if found.ndim not in (2, 3) or 0 in found.shape:
-        raise InputError(
-            f"{name} features have shape {tuple(found.shape)}: give (rows, columns), or "
-            "(replicas, rows, columns), none of them 0"
-        )
+        fault = f"{name} features have shape {tuple(found.shape)}: give (rows, columns)"
+        raise InputError(f"{fault}, or (replicas, rows, columns), none of them 0")
     found = found.detach() if found.ndim == 3 else found.detach()[None]
     return found if found.dtype == torch.float64 else found.float()
 
@@ -216,22 +214,19 @@ def _on_device(train: _Split, test: _Split, scale: Tensor, **how: Any) -> Linear
     return LinearResult(accuracy, train_accuracy, *ended)
 
 
-def _by_sklearn(
-    train: _Split, test: _Split, scale: Tensor, *, progress: Progress, **how: Any
-) -> LinearResult:
+def _by_sklearn(train: _Split, test: _Split, scale: Tensor, **how: Any) -> LinearResult:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
+    progress: Progress = how.pop("progress")
     accuracies, iterations = [], []
     labels = [split.labels.cpu().numpy() for split in (test, train)]
     for replica in range(len(scale)):
         progress.update(replica, len(scale), "replicas")
         low, factor = train.low[replica], scale[replica]
         # In float32 scikit-learn's solver may never reach its tolerance.
-        rows = [
-            ((split.features[replica] - low) * factor).double().cpu().numpy()
-            for split in (test, train)
-        ]
+        scaled = ((part.features[replica] - low) * factor for part in (test, train))
+        rows = [part.double().cpu().numpy() for part in scaled]
         model = LogisticRegression(random_state=0, **how)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the answer says so

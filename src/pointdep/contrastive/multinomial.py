@@ -244,9 +244,8 @@ def minimise(
         slope, new_slope = dot(gradient, direction), dot(new_gradient, direction)
         # Close to the minimum values differ by less than their rounding; slopes still tell.
         no_rise = new_value <= value + _NOISE * value.abs()
-        lower = (new_value <= value + _DECREASE * step * slope) | (
-            no_rise & (new_slope <= -0.9 * slope)
-        )
+        flat = no_rise & (new_slope <= -0.9 * slope)
+        lower = flat | (new_value <= value + _DECREASE * step * slope)
         settled = no_rise & (excess <= tolerance)
         accept = active & ((lower & (new_slope >= _CURVATURE * slope)) | settled)
         taken = accept[:, None, None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from pointdep.contrastive.augmentations import (
@@ -21,25 +21,9 @@ from pointdep.contrastive.augmentations import (
 )
 from pointdep.errors import InputError, require_whole
 
-__all__ = [
-    "NORMALISE_CIFAR10",
-    "NORMALISE_MNIST",
-    "Blur",
-    "ColourJitter",
-    "Flip",
-    "Grey",
-    "Normalise",
-    "Operation",
-    "ReflectTranslate",
-    "ResizedCrop",
-    "TwoViews",
-    "Views",
-    "amdim_views",
-    "as_rgb",
-    "evaluation_view",
-    "halves",
-    "simclr_views",
-]
+__all__ = ["NORMALISE_CIFAR10", "NORMALISE_MNIST", "Blur", "ColourJitter", "Flip", "Grey"]
+__all__ += ["Normalise", "Operation", "ReflectTranslate", "ResizedCrop", "TwoViews", "Views"]
+__all__ += ["amdim_views", "as_rgb", "evaluation_view", "halves", "simclr_views"]
 
 NORMALISE_CIFAR10 = Normalise((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 """The channels' mean and standard deviation over CIFAR-10's training images."""
@@ -57,7 +41,7 @@ class _Drawing:
     draw: Callable[..., Any]
     apply: Callable[..., Tensor]
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """A fresh draw, applied. images: (n, c, h, w), on the generator's device."""
         _require_images(images)
         if images.device.type != generator.device.type:
@@ -95,7 +79,7 @@ class Views(_Drawing):
                 raise InputError(f"{operation!r} is not an operation on images, such as Flip()")
         object.__setattr__(self, "operations", operations)
 
-    def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> Drawn:
+    def draw(self, n: int, height: int, width: int, generator: Generator) -> Drawn:
         """The random part of n views, one tensor per operation."""
         return tuple(each.draw(n, height, width, generator) for each in self.operations)
 
@@ -129,9 +113,7 @@ class TwoViews(_Drawing):
             if not isinstance(getattr(self, name), Views):
                 raise InputError(f"{name} must be Views(...), got {getattr(self, name)!r}")
 
-    def draw(
-        self, n: int, height: int, width: int, generator: torch.Generator
-    ) -> tuple[Drawn, Drawn]:
+    def draw(self, n: int, height: int, width: int, generator: Generator) -> tuple[Drawn, Drawn]:
         """The draw of the shared part, n rows, and of the two views, n rows each, in turn."""
         shared = self.shared.draw(n, height, width, generator)
         return shared, self.each.draw(2 * n, height, width, generator)

@@ -260,10 +260,8 @@ class MethodGroups:
         """function(method, part) of the replicas of each method; values: (R, ...) -> (R, ...)."""
         if len(self.methods) == 1:
             return function(self.methods[0], values)
-        parts = [
-            function(method, values[rows])
-            for method, rows in zip(self.methods, self._rows, strict=True)
-        ]
+        groups = zip(self.methods, self._rows, strict=True)
+        parts = [function(method, values[rows]) for method, rows in groups]
         # Kept where it was used: a copy from the host cannot be part of a CUDA graph.
         self._back = self._back.to(values.device)
         return torch.cat(parts)[self._back]

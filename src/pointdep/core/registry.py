@@ -20,9 +20,7 @@ class Registry(Mapping[str, T], Generic[T]):
     the entry; `make` raises TypeError where it cannot.
     """
 
-    def __init__(
-        self, what: str, entries: Mapping[str, Any], make: Callable[[str, Any], T]
-    ) -> None:
+    def __init__(self, what: str, entries: Mapping[str, Any], make: Callable[..., T]) -> None:
         self.what = what
         self._built_in = frozenset(entries)
         self._entries, self._make = dict(entries), make
@@ -76,10 +74,8 @@ class Registry(Mapping[str, T], Generic[T]):
             todo = f"import {module} first (or: pointdep --import {module} COMMAND)"
         else:
             todo = f"call pointdep.register_{self.what} first, as before the fit"
-        raise ModelFileError(
-            f"{where} was fitted with the {self.what} {name!r}, which is not known here: "
-            f"{todo}{otherwise}"
-        )
+        fault = f"{where} was fitted with the {self.what} {name!r}, which is not known here"
+        raise ModelFileError(f"{fault}: {todo}{otherwise}")
 
 
 def is_path(name: object) -> bool:

@@ -19,11 +19,13 @@ _MARGIN = 6.0  # above the square that the largest of so many chance correlation
 _LEAST_VARIANCE = 0.2  # of what is left of a wave beyond those already chosen
 
 
+Waves = tuple[Tensor, Tensor]
+"""Frequencies, (dim, k), and phases, (k,)."""
+
+
 @torch.no_grad()
-def find_waves(
-    x: Tensor, y: Tensor, most: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Frequencies (dim, k) and phases (k,) of x's and of y's waves, k <= most, best first.
+def find_waves(x: Tensor, y: Tensor, most: int) -> tuple[Waves, Waves]:
+    """The waves of x and those of y, k <= most of each, best first.
 
     x: (n, dx), y: (n, dy), paired rows as normal scores of ranks. A wave is chosen if it is
     correlated with some column of the other side, or a wave of one, beyond what chance gives among
@@ -51,7 +53,7 @@ def wave_values(x: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
     return torch.cos(math.pi * (torch.special.ndtr(x) @ frequencies + phases))
 
 
-def _dictionary(x: Tensor) -> tuple[Tensor, Tensor]:
+def _dictionary(x: Tensor) -> Waves:
     """The waves to choose from: of single columns, of pairs and of triples of them."""
     dim = x.shape[1]
     varied = [c for c in range(dim) if len(torch.unique(x[:, c])) > 2]  # two values are one step

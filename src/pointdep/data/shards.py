@@ -16,6 +16,11 @@ from pointdep.data.raw import MEND, Array
 from pointdep.data.row_source import ArrayRows, Rows, RowSource
 from pointdep.errors import InputError, unknown_name
 
+Names = Sequence[str] | None
+"""Columns; None for all there are."""
+Batches = Iterator[tuple[int, Any]]
+"""Record batches, each with the number of its first row."""
+
 # Columns of Arrow tables as (rows, width) arrays of numbers.
 
 
@@ -42,20 +47,18 @@ class Layout:
         return f"the columns {', '.join(self.columns)} ({self.dtype})"
 
 
-def has_lists(schema: Any, columns: Sequence[str] | None) -> bool:
+def has_lists(schema: Any, columns: Names) -> bool:
     """Whether one of the named columns, or of all, is of lists."""
     return any(_is_list(field.type) for field in schema if columns is None or field.name in columns)
 
 
-def is_numeric(schema: Any, columns: Sequence[str] | None) -> bool:
+def is_numeric(schema: Any, columns: Names) -> bool:
     """Whether the named columns, or all, are numbers or lists of them (no categories)."""
     fields = [field for field in schema if columns is None or field.name in columns]
     return all(_dtype(field.type) is not None for field in fields)
 
 
-def find_layout(
-    path: Path | str, schema: Any, columns: Sequence[str] | None, first: Any, option: str
-) -> Layout:
+def find_layout(path: Path | str, schema: Any, columns: Names, first: Any, option: str) -> Layout:
     """How rows are made of the columns of a file; first: called for a batch of its first row.
 
     columns: those wanted, or None for all; option: how a user names them, for the message.
@@ -144,13 +147,11 @@ class TableShard(ABC):
         return int(self.cuts[-1])
 
     @abstractmethod
-    def batches(
-        self, start: int, stop: int, step: int, columns: Sequence[str] | None
-    ) -> Iterator[tuple[int, Any]]:
+    def batches(self, start: int, stop: int, step: int, columns: Names) -> Batches:
         """Record batches of at most `step` rows from start to stop, each with the number of its
         first row."""
 
-    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+    def layout(self, columns: Names, option: str) -> Layout:
         """How rows are made of its columns."""
 
         def first() -> Any:
@@ -176,9 +177,7 @@ class ParquetShard(TableShard):
         with self._opened() as file:
             self.cuts, self.schema = _group_cuts(file), file.schema_arrow
 
-    def batches(
-        self, start: int, stop: int, step: int, columns: Sequence[str] | None
-    ) -> Iterator[tuple[int, Any]]:
+    def batches(self, start: int, stop: int, step: int, columns: Names) -> Batches:
         with self._opened() as file:
             yield from parquet_batches(file, start, stop, step, columns)
 
@@ -186,10 +185,8 @@ class ParquetShard(TableShard):
     def _opened(self) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        with (
-            loading(self.path),
-            pq.ParquetFile(self.path, pre_buffer=False, buffer_size=PARQUET_BUFFER) as file,
-        ):
+        how: dict[str, Any] = {"pre_buffer": False, "buffer_size": PARQUET_BUFFER}
+        with loading(self.path), pq.ParquetFile(self.path, **how) as file:
             yield file
 
 
@@ -205,9 +202,7 @@ def _between(cuts: Rows, start: int, stop: int) -> range:
     return range(int(np.searchsorted(cuts, start, "right")) - 1, int(np.searchsorted(cuts, stop)))
 
 
-def parquet_batches(
-    file: Any, start: int, stop: int, step: int, columns: Sequence[str] | None
-) -> Iterator[tuple[int, Any]]:
+def parquet_batches(file: Any, start: int, stop: int, step: int, columns: Names) -> Batches:
     """Record batches of some rows of an open `ParquetFile`, each with the number of its first row.
 
     Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
@@ -243,9 +238,7 @@ class ArrowShard(TableShard):
             sizes = [self._batch(k).num_rows for k in range(count)]
         self.schema, self.cuts = reader.schema, np.cumsum([0, *sizes], dtype=np.int64)
 
-    def batches(
-        self, start: int, stop: int, step: int, columns: Sequence[str] | None
-    ) -> Iterator[tuple[int, Any]]:
+    def batches(self, start: int, stop: int, step: int, columns: Names) -> Batches:
         del columns  # all are mapped
         for number in _between(self.cuts, start, stop):
             with loading(self.path):
@@ -271,7 +264,7 @@ class NpyShard:
         self.rows = len(values)
         self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)
 
-    def layout(self, columns: Sequence[str] | None, option: str) -> Layout:
+    def layout(self, columns: Names, option: str) -> Layout:
         if columns is not None:
             raise InputError(f"{self.path} has no named columns: leave out {option}")
         return Layout((), self.values.shape[1], self.values.dtype, True)
@@ -347,9 +340,7 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
     ]
     if len(x[1]) != len(y[1]):
         n, m = (sum(rows for _, rows in files) for _, files in (x, y))
-        totals = (
-            f"{x[0]} has {n} rows in {len(x[1])} file(s) and {y[0]} has {m} rows in {len(y[1])}"
-        )
+        totals = f"{x[0]} has {n} rows in {len(x[1])} file(s) and {y[0]} has {m} in {len(y[1])}"
         differ = [totals] if n != m else []
     if differ:
         raise InputError(f"{differ[0]}: row i of each must describe the same pair")
@@ -406,7 +397,7 @@ def first_schema(path: Path) -> Any:
     return SHARDS[file.suffix.lower()](file).schema
 
 
-def read_tables(path: Path, columns: Sequence[str] | None) -> Any:
+def read_tables(path: Path, columns: Names) -> Any:
     """Columns of any kind, of all files together, as a pandas DataFrame in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq

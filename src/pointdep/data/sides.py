@@ -289,11 +289,8 @@ def warn_of_other_order(x: Any, y: Any, name: str = "Y") -> None:
     if len(here) != len(there) or here.equals(there):
         return
     if here.is_unique and there.is_unique and here.isin(there).all():
-        warn_caller(
-            f"X and {name} have the same index in another order, and rows are paired by position: "
-            f"align them first, as with {name}.loc[X.index]",
-            DataWarning,
-        )
+        said = f"X and {name} have the same index in another order, and rows are paired by position"
+        warn_caller(f"{said}: align them first, as with {name}.loc[X.index]", DataWarning)
 
 
 def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool, ...]:
@@ -313,9 +310,7 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
         distinct = _count_distinct(lone, stop_after=MOST_LABELS)
         is_label = distinct <= MOST_LABELS and distinct < len(lone) / 2
         return (is_label or table.declared[0],)
-    return tuple(
-        kind in "bU" or declared for kind, declared in zip(kinds, table.declared, strict=True)
-    )
+    return tuple(kind in "bU" or said for kind, said in zip(kinds, table.declared, strict=True))
 
 
 def _count_distinct(values: Array, stop_after: int) -> int:

@@ -22,11 +22,8 @@ def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -
 
     check_target(path)
     weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
-    head = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
-    }
+    digest = hashlib.sha256(weights).hexdigest()
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "weights_sha256": digest}
     about = head | about | head  # first in the file, and not to be overruled
     about["about_sha256"] = _digest(about)
     with replaced_folder(path) as new:

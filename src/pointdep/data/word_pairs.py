@@ -52,10 +52,8 @@ def read_npz_pairs(path: Path) -> WordPairs:
             found = f"{side.shape} of {side.dtype}"
             raise InputError(f"{path}: {key} must be numbers, a row for each word, not {found}")
     with reading(path, "not UTF-8 text"):
-        spelt = (
-            words.tolist() if words.dtype.kind == "U" else np.char.decode(words, "utf-8").tolist()
-        )
-    return _checked(f"{path}", spelt, {f"{path}, {key}": arrays[key] for key in _KEYS[1:]})
+        text = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8")
+    return _checked(f"{path}", text.tolist(), {f"{path}, {key}": arrays[key] for key in _KEYS[1:]})
 
 
 def _checked(path: str, words: Sequence[str], sides: dict[str, NDArray[Any]]) -> WordPairs:

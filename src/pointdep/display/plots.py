@@ -96,9 +96,7 @@ def _edges(pairs: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
     return edges
 
 
-def _bars(
-    ax: Axes, values: NDArray[Any], edges: NDArray[np.float64], colour: str, name: str
-) -> None:
+def _bars(ax: Axes, values: NDArray[Any], edges: NDArray[Any], colour: str, name: str) -> None:
     counts, _ = np.histogram(values, edges)
     for beyond, where in ((values < edges[0], "left"), (values > edges[-1], "right")):
         if beyond.any():

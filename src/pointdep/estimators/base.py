@@ -57,10 +57,8 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _require_y(self, Y: Any) -> None:
         if Y is None:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: call "
-                "fit(X, Y) with two arrays of paired rows"
-            )
+            fault = f"{type(self).__name__} requires y to be passed, but the target y is None"
+            raise InputError(f"{fault}: call fit(X, Y) with two arrays of paired rows")
 
     @property
     def _notes(self) -> tuple[str, ...]:

@@ -34,9 +34,7 @@ _BLURRED = 0.1  # nats: what a doubtful slope does to log r of mismatched pairs,
 _SPARE = 10  # candidates that should be like the right one
 
 
-def pair_flags(
-    slope: float, stderr: float, *, spread: float, count: int, grouped: bool
-) -> list[Flag]:
+def pair_flags(slope: float, stderr: float, spread: float, count: int, grouped: bool) -> list[Flag]:
     """Whether the pairs are too few to say how far log r is stretched.
 
     spread: of the logits of mismatched pairs; count: pairs, or groups of them where grouped.

@@ -147,12 +147,8 @@ class CalibratedCritic(Critic):
             fold: parts_of(logits[:, self.part == fold], used[:, self.part == fold], heat)
             for fold in torch.unique(self.part).tolist()
         }
-        return torch.stack(
-            [
-                combine([part for fold, part in parts.items() if fold != own], heat)
-                for own in self.kept.tolist()
-            ]
-        )
+        others = [[p for fold, p in parts.items() if fold != own] for own in self.kept.tolist()]
+        return torch.stack([combine(some, heat) for some in others])
 
     def _from_levels(self, level: Tensor) -> Tensor:
         """What is added to slope * logit, of levels (R, n, COUNT) or (n, COUNT): (R, n)."""
@@ -184,16 +180,10 @@ def calibrated_model(
     """side: the queries, "x" or "y", whose levels are taken over the rows' other side; or None."""
     candidates = rows.x if side == "y" else rows.y
     kept = slice(None if side is not None else 0)
-    critic = CalibratedCritic(
-        source,
-        found.weights.float(),
-        candidates[torch.from_numpy(found.rows[kept]).to(candidates.device)],
-        torch.from_numpy(found.fold[kept]),
-        found.influence.float(),
-        torch.from_numpy(found.names),
-        queries=side,
-        temperature=found.temperature,
-    )
+    rows_of, fold, names = map(torch.from_numpy, (found.rows[kept], found.fold[kept], found.names))
+    reference, influence = candidates[rows_of.to(candidates.device)], found.influence.float()
+    buffers = found.weights.float(), reference, fold, influence, names
+    critic = CalibratedCritic(source, *buffers, queries=side, temperature=found.temperature)
     return assembled(critic, rows.x.shape[1], rows.y.shape[1]).to(rows.x.device)
 
 

@@ -54,10 +54,8 @@ def combine(parts: Sequence[Tensor], temperature: float) -> Tensor:
     """The levels over candidates of which each part is known, (n, COUNT + 1) each."""
     stacked = torch.stack(list(parts))
     count = stacked[..., -1].sum(0)
-    found = [
-        (torch.logsumexp(stacked[..., k], 0) - count.log()) / (share * temperature)
-        for k, share in enumerate(SHARES)
-    ]
+    sums = (torch.logsumexp(stacked[..., k], 0) - count.log() for k in range(len(SHARES)))
+    found = [one / (share * temperature) for one, share in zip(sums, SHARES, strict=True)]
     return torch.stack([*found, stacked[..., -2].sum(0) / count], -1)
 
 
@@ -254,9 +252,7 @@ class FoldFit:
         return matrix.design(matrix.pairs(), self.level)
 
 
-def influence(
-    matrix: LogitMatrix, fits: list[FoldFit], temperature: float
-) -> tuple[Tensor, Tensor]:
+def influence(matrix: LogitMatrix, fits: list[FoldFit], heat: float) -> tuple[Tensor, Tensor]:
     """Derivatives by the weight of each row, around weights of one.
 
     (R, n, k), of the weights of each calibration; (n,), of the mean log r that the calibrations
@@ -277,7 +273,7 @@ def influence(
         asked = torch.stack([torch.cat(both, -1) for both in zip(of_levels, direct, strict=True)])
         used = torch.stack([fit.rows for fit in fits])
         level = torch.stack([fit.level for fit in fits])
-        pulled = pulls(matrix.values, matrix.others, used, level, asked, temperature).double()
+        pulled = pulls(matrix.values, matrix.others, used, level, asked, heat).double()
         moved = moved + pulled[..., :-1]
         reported = reported + torch.einsum("f,fnk,fk->n", shares, pulled[..., :-1], means)
         reported = reported + shares @ pulled[..., -1]
@@ -289,9 +285,8 @@ def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
     cells, scaled = fit.cells, Scaled.of(fit.design)
     z, weights = scaled.values, scaled.inward(fit.weights)
     product = _weighed(cells.joint, cells.product, fit.odds)
-    belongs, spread, hessian = logistic_curvature(
-        z, cells.joint + product, weights, offset=-fit.odds
-    )
+    total = cells.joint + product
+    belongs, spread, hessian = logistic_curvature(z, total, weights, offset=-fit.odds)
     # Weights of the user's columns, by the gradient of the fit in its own.
     outward = torch.linalg.inv(hessian) @ scaled.outward.T
     of_joint = _centred((1 - belongs).unsqueeze(1) * z, cells.joint)
@@ -303,9 +298,7 @@ def _of_fit(fit: FoldFit, rows: int) -> tuple[Tensor, Tensor]:
         return gradient @ outward, z.new_zeros(rows, COUNT, 2)
     by_level = BY_LEVEL.to(z) / scaled.scale
     bent = z.new_zeros(rows, z.shape[1]).index_add_(0, cells.row, spread.unsqueeze(1) * z)
-    left = z.new_zeros(rows).index_add_(
-        0, cells.row, cells.joint - (cells.joint + product) * belongs
-    )
+    left = z.new_zeros(rows).index_add_(0, cells.row, cells.joint - total * belongs)
     own = (by_level @ weights).view(-1, 1) * bent.unsqueeze(1)
     return gradient @ outward, (left.view(-1, 1, 1) * by_level - own) @ outward
 
@@ -441,9 +434,8 @@ def _fitted(design: Tensor, cells: Cells, odds: float, start: Tensor) -> Tensor:
     if float(values.max() - values.min()) <= 0:
         raise InputError("the logits are all the same (up to a function of the query)")
     scaled = Scaled.of(design)
-    found = fit_log_ratio(
-        scaled.values, cells.joint, cells.product, odds=odds, start=scaled.inward(start)
-    )
+    samples = cells.joint, cells.product
+    found = fit_log_ratio(scaled.values, *samples, odds=odds, start=scaled.inward(start))
     if found is None or float(values[pairs].min()) > float(values[~pairs].max()):
         raise InputError("the logits tell all pairs from all others: give more held-out pairs")
     return scaled.outward @ found

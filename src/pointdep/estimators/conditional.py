@@ -231,11 +231,8 @@ class ConditionalDependency(DependencyEstimator):
         """
         values, outside = self._answers(X, Y, Z)
         if max(float(far.mean()) for far in outside) > MANY_OUTSIDE:
-            errors.warn_caller(
-                "more than 1 % of the rows lie outside the data of the fit: their PMI is an "
-                "extrapolation (outside(X, Y, Z) says which)",
-                DataWarning,
-            )
+            said = "more than 1 % of the rows lie outside the data of the fit: their PMI is an"
+            errors.warn_caller(f"{said} extrapolation (outside(X, Y, Z) says which)", DataWarning)
         return values
 
     def outside(self, X: Any, Y: Any, Z: Any) -> NDArray[np.bool_]:
@@ -272,12 +269,9 @@ class ConditionalDependency(DependencyEstimator):
         check_is_fitted(self, "joint_")
         differences = self.joint_.oof_values_ - self.marginal_.oof_values_
         known, codes = ~np.isnan(differences), self.joint_.groups_
-        correction, doubt = bias_of_difference(
-            self.joint_.bias_,
-            self.marginal_.bias_,
-            differences[known],
-            None if codes is None else codes[known],
-        )
+        biases, some = (self.joint_.bias_, self.marginal_.bias_), differences[known]
+        of_known = None if codes is None else codes[known]
+        correction, doubt = bias_of_difference(*biases, some, of_known)
         rows = RowValues(differences, codes, correction, doubt)
         if X is not None or Y is not None or Z is not None:
             values = self.pmi(X, Y, Z).astype(np.float64)

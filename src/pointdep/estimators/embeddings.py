@@ -60,15 +60,12 @@ def draws(codes: NDArray[np.int64] | None, rows: int) -> int:
     return rows if codes is None else len(np.unique(codes))
 
 
+Kinds = tuple[RowKind, RowKind]
+"""Of x and of y."""
+
+
 def read_rows(
-    X: Any,
-    Y: Any,
-    groups: Any,
-    kinds: tuple[RowKind, RowKind],
-    *,
-    folds: int,
-    seed: int,
-    device: torch.device,
+    X: Any, Y: Any, groups: Any, kinds: Kinds, *, folds: int, seed: int, device: torch.device
 ) -> PairedRows:
     """Check, split and encode the pairs that are to calibrate."""
     X, Y = (kind.flat(side, name) for side, kind, name in zip((X, Y), kinds, "XY", strict=True))
@@ -157,7 +154,7 @@ class Function(Source):
     ``function.pairs(x, y)``, giving (n,), is called for pairs where there is one.
     """
 
-    def __init__(self, function: Callable[..., Any], kinds: tuple[RowKind, RowKind]) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: Kinds) -> None:
         super().__init__()
         # In a tuple, so that a module of the user's is neither moved, nor copied, nor saved.
         self._function = (function,)
@@ -173,9 +170,8 @@ class Function(Source):
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         n, m = x.shape[-2], y.shape[-2]
         found = []
-        for xs, ys in zip(
-            x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1]), strict=True
-        ):
+        sides = x.reshape(-1, n, x.shape[-1]), y.reshape(-1, m, y.shape[-1])
+        for xs, ys in zip(*sides, strict=True):
             columns = torch.split(ys, _ROWS)
             bands = [[self._block(a, b) for b in columns] for a in torch.split(xs, _ROWS)]
             found.append(torch.cat([torch.cat(band, 1) for band in bands]))
@@ -184,16 +180,13 @@ class Function(Source):
     def _block(self, x: Tensor, y: Tensor) -> Tensor:
         return self._call(self._function[0], x, y, (len(x), len(y)))
 
-    def _call(
-        self, function: Callable[..., Any], x: Tensor, y: Tensor, shape: tuple[int, ...]
-    ) -> Tensor:
+    def _call(self, function: Any, x: Tensor, y: Tensor, shape: tuple[int, ...]) -> Tensor:
         given = [
             (rows.round().long() if kind.whole else rows).reshape(len(rows), *kind.shape)
             for rows, kind in zip((x, y), self.kinds, strict=True)
         ]
-        called = (
-            f"logits, called with rows of shape {' and '.join(str(tuple(r.shape)) for r in given)}"
-        )
+        shapes = " and ".join(str(tuple(rows.shape)) for rows in given)
+        called = f"logits, called with rows of shape {shapes}"
         try:
             with torch.no_grad():
                 found = torch.as_tensor(function(*given))

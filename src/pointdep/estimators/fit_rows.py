@@ -114,10 +114,8 @@ def encode_rows(
     device: torch.device,
 ) -> PairedRows:
     """Both sides, x first, as numbers on the device."""
-    x, y = (
-        torch.from_numpy(encoder.encode(side)).to(device)
-        for encoder, side in zip(encoders, raw, strict=True)
-    )
+    sides_of = zip(encoders, raw, strict=True)
+    x, y = (torch.from_numpy(encoder.encode(side)).to(device) for encoder, side in sides_of)
     digests = sides.side_digest(raw[0]), sides.side_digest(raw[1])
     return PairedRows(
         x, y, splits, codes, seed, encoder_x=encoders[0], encoder_y=encoders[1], digests=digests
@@ -402,27 +400,17 @@ def stream_rows(
         seed=seed,
     )
     found = streamed_rows.survey(pairs, plan, progress, device, processes)
-    of_both = (
+    both = (
         encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x),
         encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y),
     )
     x, y = (
         _streamed_side(source, encoder, torch.nn.Identity(), torch.device("cpu")).tensor(values)
-        for source, encoder, values in zip(
-            sources, of_both, (found.kept_x, found.kept_y), strict=True
-        )
+        for source, encoder, values in zip(sources, both, (found.kept_x, found.kept_y), strict=True)
     )
     own = None if codes is None else codes[plan.kept]
-    kept = PairedRows(
-        x,
-        y,
-        plan.splits(),
-        own,
-        seed,
-        encoder_x=of_both[0],
-        encoder_y=of_both[1],
-        numbers=plan.kept,
-    ).to(device)
+    how: dict[str, Any] = {"encoder_x": both[0], "encoder_y": both[1], "numbers": plan.kept}
+    kept = PairedRows(x, y, plan.splits(), own, seed, **how).to(device)
     moments = found.x, found.y
     return StreamedFitRows(
         kept, processes, pairs=pairs, plan=plan, moments=moments, copy_count=found.copies

@@ -4,8 +4,6 @@
 `text_outcome` show them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -15,9 +13,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import pointdep
@@ -27,12 +27,7 @@ from pointdep.experiments import reports
 from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from pointdep.inference.mutual_information import MIEstimate
+from pointdep.inference.mutual_information import MIEstimate
 
 Array = NDArray[np.float64]
 _Answer = TypeVar("_Answer")
@@ -228,9 +223,7 @@ def compare_information(found: MIEstimate, true: float, reasons: list[str]) -> d
     return columns
 
 
-def compare_pmi(
-    found: Array, true: Array, reasons: list[str], *, nats: bool = True
-) -> dict[str, Any]:
+def compare_pmi(found: Array, true: Array, reasons: list[str], *, nats: bool = True) -> Line:
     """The columns of the PMI: found and true are (n,); reasons receives why one is missing.
 
     Without nats, found is a score that goes with PMI, whose distance from it means nothing.
@@ -303,9 +296,7 @@ def read_results(path: Path) -> dict[Run, Result]:
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.reader(file)
         if tuple(next(lines, COLUMNS)) != COLUMNS:
-            raise InputError(
-                f"{path} has other columns than this version writes: choose another folder"
-            )
+            raise InputError(f"{path} has other columns than ours: choose another folder")
         for cells in lines:
             try:
                 pairs = zip(COLUMNS, cells, strict=True)
@@ -351,9 +342,8 @@ def summarise(results: Sequence[Result], *, over_tasks: bool = False) -> list[Li
     table["absolute_error"] = table["error"].astype(float).abs()
     if over_tasks:
         table["task"] = ALL_TASKS
-    groups = table.astype(dict.fromkeys(_MEANS, float)).groupby(
-        ["task", "rows", "estimator"], sort=False
-    )
+    of = ["task", "rows", "estimator"]
+    groups = table.astype(dict.fromkeys(_MEANS, float)).groupby(of, sort=False)
     counts = {"runs": ("seed", "size"), "failed": ("failed", "sum")}
     means = {name: (name, "mean") for name in _MEANS}
     return reports.records(groups.agg(**counts, **means).reset_index())
@@ -418,8 +408,6 @@ def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
 @reports.style()
 def draw(results: Sequence[Result]) -> Figure:
     """A panel per number of rows with the errors on each task, and one of error against seconds."""
-    from matplotlib.figure import Figure
-
     rows = sorted({result.rows for result in results})
     tasks = list(dict.fromkeys(result.task for result in results))
     answered = [result for result in results if result.error is not None]

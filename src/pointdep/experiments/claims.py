@@ -227,11 +227,8 @@ def _rows(claim: Claim, measured: str) -> Iterator[list[str]]:
     yield ["", claim.quantity, "95 % interval", "supports it", "note"]
     for one in claim.findings:
         levels = ", ".join(f"{level:g}" for level in one.levels)
-        notes = (
-            one.note,
-            f"MI {levels} only" if levels else "",
-            f"not run: {', '.join(one.missing)}" if one.missing else "",
-        )
+        not_run = f"not run: {', '.join(one.missing)}" if one.missing else ""
+        notes = one.note, f"MI {levels} only" if levels else "", not_run
         yield [
             one.about,
             "" if one.value is None else number(one.value),

@@ -62,12 +62,7 @@ def read_answers(path: Path, rows: int) -> Answers | None:
 
 
 def ask_encoders(
-    places: Mapping[str, Path],
-    images: ImageSet,
-    folder: Path,
-    rows: int,
-    device: str,
-    progress: bool,
+    places: dict[str, Path], images: ImageSet, folder: Path, rows: int, device: str, progress: bool
 ) -> None:
     """Ask the encoders in these places, and once the pixels; rows: test images."""
     from pointdep.contrastive.pretraining.pretrained import load_encoder
@@ -105,10 +100,8 @@ def two_views(recipe: SimCLR, images: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def ask_views(recipe: SimCLR, first: Tensor, second: Tensor) -> Answers:
     """PMI of the views of one image and of two, in nats, and the retrieval by it."""
-    z1, z2 = (
-        torch.cat([recipe.project(part) for part in torch.split(view, _BATCH)])
-        for view in (first, second)
-    )
+    parts = (torch.split(view, _BATCH) for view in (first, second))
+    z1, z2 = (torch.cat([recipe.project(part) for part in view]) for view in parts)
     own, other = recipe.loss.pmi(z1, z2), recipe.loss.pmi(z1, z2.roll(1, 0))
     return {
         "pmi_mean": own.mean().item(),

@@ -99,10 +99,8 @@ class Figure1:
         if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
             raise InputError(f"levels={self.levels} must be finite and not negative")
         if self.iterations < _FEWEST * len(self.levels):
-            raise InputError(
-                f"iterations={self.iterations} must be at least {_FEWEST * len(self.levels)}, "
-                f"{_FEWEST} for each of the {len(self.levels)} levels"
-            )
+            fault = f"iterations={self.iterations} must be at least {_FEWEST * len(self.levels)}"
+            raise InputError(f"{fault}, {_FEWEST} for each of the {len(self.levels)} levels")
 
     def quick(self) -> Figure1:
         """A smaller version of the same figure, which learns faster for the fewer steps it has."""

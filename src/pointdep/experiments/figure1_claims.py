@@ -26,6 +26,7 @@ NOISE: str = TEXTS["figure1 noise"]
 # |bias|; the logarithm of its mean over levels; the logarithm of the standard deviation; the mean.
 Quantity = Literal["bias", "log bias", "spread", "mean"]
 Curve = tuple[str, str]  # method and task
+Methods = Sequence[str]
 _NOTHING = 1e-12  # nats; what stands for zero where a logarithm is taken
 
 PLUG_INS = tuple(method for method in PAPER_METHODS if method not in LOWER_BOUNDS)
@@ -165,10 +166,8 @@ class Evidence:
         """The weighted sum over levels from the seeds that are finite at all of them, or None."""
         by_level = [self._halves.get((curve, level), {}) for level in weights]
         seeds = set(by_level[0]).intersection(*by_level[1:]) if by_level else set()
-        own = [
-            _weighted(quantity, weights.values(), [found[seed] for found in by_level])
-            for seed in sorted(seeds)
-        ]
+        members = [[level[seed] for level in by_level] for seed in sorted(seeds)]
+        own = [_weighted(quantity, weights.values(), one) for one in members]
         if not own or self.settings.seeds == 1:
             return own[0] if own else None
         sums = [seed.value for seed in own]
@@ -259,9 +258,7 @@ def _not(answer: bool | None) -> bool | None:
     return None if answer is None else not answer
 
 
-def _larger(
-    quantity: Quantity, ones: Sequence[str], others: Sequence[str], times: float = 1.0
-) -> Asked:
+def _larger(quantity: Quantity, ones: Methods, others: Methods, times: float = 1.0) -> Asked:
     """Is each one larger than (`times`) each of the others, on each task?"""
     return lambda evidence: [
         evidence.larger(quantity, (one, task), (other, task), times)
@@ -272,10 +269,7 @@ def _larger(
 
 
 def _than_most(
-    word: Literal["larger", "smaller"],
-    quantity: Quantity,
-    ones: Sequence[str],
-    others: Sequence[str],
+    word: Literal["larger", "smaller"], quantity: Quantity, ones: Methods, others: Methods
 ) -> Asked:
     """Is each one larger, or smaller, than most of the others, on each task?"""
     words = {True: f"{word} than", False: f"not {word} than", None: "cannot tell from"}
@@ -307,10 +301,7 @@ def _like_exponential(method: str) -> Asked:
 def _more_on_gaussian(evidence: Evidence) -> list[Finding]:
     """Is the bias larger on the Gaussian task, and for `dv` smaller?"""
     orders = dict.fromkeys(PAPER_METHODS, ("gaussian", "cubic")) | {"dv": ("cubic", "gaussian")}
-    return [
-        evidence.larger("bias", (method, first), (method, second))
-        for method, (first, second) in orders.items()
-    ]
+    return [evidence.larger("bias", (m, one), (m, other)) for m, (one, other) in orders.items()]
 
 
 def _stops_at_log_batch(evidence: Evidence) -> list[Finding]:
@@ -338,10 +329,8 @@ def _blows_up_beside_pc(evidence: Evidence) -> list[Finding]:
     """Does what learns I_JS have values that are not finite, where `pc` has none?"""
     findings = []
     for task in evidence.tasks:
-        lost = {
-            method: int((~np.isfinite(evidence.curves.seeds_of(method, task))).sum())
-            for method in (*LEARN_JS, "pc")
-        }
+        curves = {m: evidence.curves.seeds_of(m, task) for m in (*LEARN_JS, "pc")}
+        lost = {m: int((~np.isfinite(values)).sum()) for m, values in curves.items()}
         named = ", ".join(f"{method} {count}" for method, count in lost.items() if count)
         finding = evidence.larger("spread", ("variational", task), ("pc", task))
         supports = True if evidence.ran(("pc", task)) and named and not lost["pc"] else None

@@ -1,15 +1,15 @@
 """The folder that a run of Figure 1 leaves, what is printed of it, and the figure itself."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS
@@ -19,10 +19,6 @@ from pointdep.experiments.claims import Claim
 from pointdep.experiments.figure1 import Cell, Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import NOISE, judge_figure1
 from pointdep.experiments.reports import Line, number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -171,8 +167,6 @@ def _caveats(settings: Figure1) -> list[str]:
 @reports.style()
 def draw(curves: Curves) -> Figure:
     """A panel per method, in rows of five: every task, the true value, and what blew up."""
-    from matplotlib.figure import Figure
-
     methods = curves.settings.methods
     columns = min(_COLUMNS, len(methods))
     rows = math.ceil(len(methods) / columns)

@@ -8,17 +8,17 @@ joins two errors, whose halves are added in squares: that of the seeds, which ge
 number, and that of the test images, which does not.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PROTOCOLS
@@ -26,18 +26,7 @@ from pointdep.experiments import claims, encoder_pd, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, every
 from pointdep.experiments.pretraining_runs import RESULTS, Curve, Found, Pixels
 from pointdep.experiments.reports import Line
-from pointdep.experiments.representations import (
-    IMAGES,
-    MAIN,
-    NAMES,
-    PARTS,
-    Experiment,
-    told_options,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from pointdep.experiments.representations import IMAGES, MAIN, NAMES, PARTS, Experiment, loss_words
 
 Floats = NDArray[np.float64]
 PAR = 0.3  # points within which two objectives are on a par
@@ -364,10 +353,7 @@ def legend(found: Found) -> str:
     if experiment.paper_values:
         paper = "Paper: mean of 5 runs."
     elif order := PARTS[experiment.part].orders.get(str(experiment.dataset)):
-        paper = (
-            "The paper shows curves without numbers; the order that its text gives, best first: "
-            f"{order}."
-        )
+        paper = f"The paper shows curves without numbers; by its text, best first: {order}."
     else:
         paper = "The paper has no such experiment."
     return " ".join([*said, reports.TEXTS[f"{experiment.part} evaluated"], paper])
@@ -387,10 +373,8 @@ def _precision(where: dict[str, str]) -> str:
 
 def note(found: Found) -> str:
     """Next to the figure: what was shortened and what is ours, or "" if there is neither."""
-    said = {
-        "Not as in the paper": departures(found),
-        "Ours, where the paper says nothing": choices(found),
-    }
+    said = {"Not as in the paper": departures(found)}
+    said["Ours, where the paper says nothing"] = choices(found)
     return " ".join(f"{head}: {'; '.join(some)}." for head, some in said.items() if some)
 
 
@@ -407,10 +391,8 @@ def choices(found: Found) -> list[str]:
         ]
     others = [NAMES[objective] for objective in losses if objective not in MAIN]
     if part == "deep" and others:
-        return [
-            f"{', '.join(others)} with the batch norm and the gradient clipping of PCC, which CPC "
-            "has not"
-        ]
+        told = "with the batch norm and the gradient clipping of PCC, which CPC has not"
+        return [f"{', '.join(others)} {told}"]
     return []
 
 
@@ -468,9 +450,7 @@ def _losses(found: Found) -> dict[str, str]:
     """The options that the runs of each objective had, in words."""
     run_of = {o: run for run in found.runs for o in run.settings["objectives"]}
     objectives = dict.fromkeys(curve.objective for curve in found.curves)
-    return {
-        o: told_options(run_of[o].settings["model"], o, run_of[o].loss_of(o)) for o in objectives
-    }
+    return {o: loss_words(run_of[o].settings["model"], o, run_of[o].loss_of(o)) for o in objectives}
 
 
 def _range(lengths: Sequence[float]) -> str:
@@ -489,8 +469,6 @@ def draw(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels, note: 
 
     note: what was shortened against the paper.
     """
-    from matplotlib.figure import Figure
-
     names = {"epochs": "epoch", "seconds": "minutes of training"}
     if experiment.unit == "iterations":
         names = {"steps": "iteration"}

@@ -1,16 +1,16 @@
 """Figure 3: PMI of the training words, by a network that saw them and by networks that did not."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pointdep.core.methods import get_method
@@ -22,10 +22,6 @@ from pointdep.experiments.reports import Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Rows
 from pointdep.inference.scoring import score_replicas
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -106,13 +102,9 @@ def run_figure3(settings: Figure3, pairs: WordPairs, progress: Progress | None =
     rows, test = settings.split(len(pairs))
     turns = settings.turns(len(pairs))
     work = [len(jobs) * settings.steps(jobs) for jobs in turns]
-    parts = (
-        _Part(progress or Silent(), sum(work[:turn]), own, sum(work))
-        for turn, own in enumerate(work)
-    )
-    seen, unseen = (
-        words.train(settings, sides, jobs, part)[0] for jobs, part in zip(turns, parts, strict=True)
-    )
+    shown = progress or Silent()
+    parts = (_Part(shown, sum(work[:k]), own, sum(work)) for k, own in enumerate(work))
+    seen, unseen = (words.train(settings, sides, *one)[0] for one in zip(turns, parts, strict=True))
     x, y = sides.x[rows], sides.y[rows]
     by_fold = score_replicas(unseen, x, y).double().numpy()
     return WordPmi(
@@ -280,10 +272,8 @@ def _detects(found: WordPmi) -> Answer:
         "of the flagged, negative out of sample too": unseen[flagged],
         "of the others, negative out of sample": unseen[~flagged],
     }
-    told = [
-        finding(about, words.share(pmi < 0) if len(pmi) else None, percent=True)
-        for about, pmi in parts.items()
-    ]
+    shares = {k: words.share(pmi < 0) if len(pmi) else None for k, pmi in parts.items()}
+    told = [finding(about, share, percent=True) for about, share in shares.items()]
     told.append(Finding("training words with the audio vector of another", float(found.same_sound)))
     answer = None if area is None or int(flagged.sum()) < FEWEST else area.above(0.5)
     return words.decided(answer, "flagged below another, out of sample", area, *told, percent=True)
@@ -361,9 +351,7 @@ def text_report(found: WordPmi, judged: Sequence[Claim]) -> str:
     return words.text_run(found, _tables(found, reports.aligned, reports.filled), judged)
 
 
-def _tables(
-    found: WordPmi, table: Callable[[list[list[str]]], str], prose: Callable[[str], str]
-) -> list[str]:
+def _tables(found: WordPmi, table: Callable[..., str], prose: Callable[[str], str]) -> list[str]:
     """PMI and endings, each with what its columns are."""
     pmi = [["PMI, nats", "words", "mean", "sd", "lowest", "median", "highest", "below zero"]]
     for name, values in {**found.samples, "test words": found.test}.items():
@@ -395,8 +383,6 @@ _HEADROOM = 1.5  # for the words above the bars
 @reports.style()
 def draw(found: WordPmi) -> Figure:
     """Left in sample, as the paper; middle the same words out of sample; right their endings."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(12.5, 4.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 0.9))
     _histogram(left, found.in_sample, "in sample, as in the paper")
@@ -411,11 +397,8 @@ def draw(found: WordPmi) -> Figure:
         figure.supxlabel("\n".join(named), fontsize=8, x=0.01, ha="left")
     settings = found.settings
     other = "" if found.words == words.PAPER_WORDS else "; not the paper's vectors"
-    figure.suptitle(
-        f"PMI of {len(found.names):,} training words, pc, {settings.epochs} epochs, "
-        f"batches of {settings.batch_size}{other}",
-        fontsize=10,
-    )
+    title = f"PMI of {len(found.names):,} training words, pc, {settings.epochs} epochs"
+    figure.suptitle(f"{title}, batches of {settings.batch_size}{other}", fontsize=10)
     return figure
 
 

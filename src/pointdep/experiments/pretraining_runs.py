@@ -331,10 +331,8 @@ def _require_same(run: Run, experiment: Experiment, folder: Path) -> None:
     if run.data["name"] != experiment.dataset:
         other.append("images")
     if other:
-        raise InputError(
-            f"{folder / RUNS / run.name} was run with other {', '.join(other)}: choose another "
-            "--output, or give the same options"
-        )
+        fault = f"{folder / RUNS / run.name} was run with other {', '.join(other)}"
+        raise InputError(f"{fault}: choose another --output, or give the same options")
 
 
 def merged(runs: Sequence[Run]) -> list[Curve]:

@@ -30,9 +30,8 @@ Line = dict[str, Any]
 """A line of a table, as it is written: None where a number is not known."""
 
 # The paper's sentences and settings, and the longer texts of our reports.
-PAPER: dict[str, Any] = json.loads(
-    resources.files("pointdep.experiments").joinpath("paper.json").read_text("utf-8")
-)
+_PAPER = resources.files("pointdep.experiments") / "paper.json"
+PAPER: dict[str, Any] = json.loads(_PAPER.read_text("utf-8"))
 TEXTS: dict[str, Any] = PAPER["texts"]
 WIDTH = 100
 """Columns of what is printed in a terminal."""
@@ -124,10 +123,8 @@ def prepare_folder(folder: Path, command: str | None = None) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             before = "something else"
         if before != command:
-            raise InputError(
-                f"{folder} holds the results of another run ({before}): choose another --output, "
-                "or remove it"
-            )
+            fault = f"{folder} holds the results of another run ({before})"
+            raise InputError(f"{fault}: choose another --output, or remove it")
 
 
 def command_line(*words: str, **options: Any) -> str:

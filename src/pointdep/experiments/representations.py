@@ -100,10 +100,8 @@ class Experiment:
             if objective not in OBJECTIVES:
                 raise unknown_name("objective", objective, OBJECTIVES)
             if objective not in self.objectives:
-                raise InputError(
-                    f"{objective} has options but is not run: name it in --objectives, or leave "
-                    "them out"
-                )
+                fault = f"{objective} has options but is not run"
+                raise InputError(f"{fault}: name it in --objectives, or leave them out")
             check_options(part.model, objective, options)
 
     @property
@@ -221,7 +219,7 @@ def own_options(model: str, objective: str, of_run: Options) -> dict[str, Any]:
     return {name: value for name, value in of_run.items() if name in known}
 
 
-def told_options(model: str, objective: str, options: Options) -> str:
+def loss_words(model: str, objective: str, options: Options) -> str:
     """ "temperature 0.2": the scale of simclr's score always, then what is not the default."""
     make, defaults = _loss(model, objective)
     told = {k: v for k, v in options.items() if v != defaults.get(k)}

@@ -61,11 +61,8 @@ def words_method(name: str) -> Method:
     options: dict[str, Any] = {"alpha": RELATIVE_ALPHA} if name == "drf_relative" else {}
     method = get_method(name, options)
     if method.reference != "none" or method.gradient is not None:
-        able = [k for k, m in METHODS.items() if m.reference == "none" and m.gradient is None]
-        raise InputError(
-            f"method {name!r} needs more than the pair to tell its PMI: choose from "
-            f"{', '.join(able)}"
-        )
+        able = ", ".join(k for k, m in METHODS.items() if m.reference == "none" and not m.gradient)
+        raise InputError(f"method {name!r} needs more than the pair for PMI: choose from {able}")
     return method
 
 

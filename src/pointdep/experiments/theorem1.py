@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,10 +36,6 @@ from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -206,10 +204,8 @@ def make_model(settings: Theorem1, fits: Fits) -> RatioModel:
 def train(model: RatioModel, settings: Theorem1, fits: Fits, progress: Progress) -> Trained:
     """Train with the library's defaults, batches and negatives those it chooses for `pc`."""
     smallest = min(len(split.train) for split in fits.splits)
-    critic = CriticSettings(
-        settings.critic, settings.hidden, _EMBEDDING, settings.activation, "score"
-    )
-    batch, block = batch_shape(critic, get_method("pc"), smallest, "auto", "auto")
+    how = settings.critic, settings.hidden, _EMBEDDING, settings.activation, "score"
+    batch, block = batch_shape(CriticSettings(*how), get_method("pc"), smallest, "auto", "auto")
     options = TrainingOptions(batch_size=batch, block=block, seed=settings.seed)
     rows = SplitRows(fits.x, fits.y, fits.splits, seed=settings.seed)
     trained = Engine(model, rows, options, progress=progress).run()
@@ -471,8 +467,6 @@ def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
 @reports.style()
 def draw(outcome: Outcome) -> Figure:
     """Left the RMSE with the fitted slopes, right the bias and the standard deviation in it."""
-    from matplotlib.figure import Figure
-
     settings, lines, found = outcome.settings, summarise(outcome), slopes(outcome)
     figure = Figure(figsize=(10.0, 5.2 + 0.4 * len(settings.methods)), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
@@ -503,12 +497,9 @@ def draw(outcome: Outcome) -> Figure:
     low, high = left.get_ylim()
     left.set_ylim(max(low, min(levels) / _MARGIN), min(high, max(levels) * _MARGIN))
     left.set_ylabel("nats")
-    figure.suptitle(
-        f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}; "
-        f"{settings.critic} critic of {outcome.weights:,} weights, {settings.folds} folds, "
-        f"{settings.seeds} seeds",
-        fontsize=10,
-    )
+    title = f"Theorem 1: {settings.dim} + {settings.dim} Gaussians, MI = {settings.mi:g}"
+    network = f"{settings.critic} critic of {outcome.weights:,} weights, {settings.folds} folds"
+    figure.suptitle(f"{title}; {network}, {settings.seeds} seeds", fontsize=10)
     return figure
 
 
@@ -541,10 +532,6 @@ def _dress(axis: Axes, rows: Sequence[int]) -> None:
     handles, labels = axis.get_legend_handles_labels()
     # Matplotlib puts lines with error bars last; here they are what the figure is about.
     order = sorted(range(len(labels)), key=lambda k: not isinstance(handles[k], ErrorbarContainer))
-    axis.legend(
-        [handles[k] for k in order],
-        [labels[k] for k in order],
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.12),
-        frameon=False,
-    )
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12)}
+    shown = [handles[k] for k in order], [labels[k] for k in order]
+    axis.legend(*shown, **below, frameon=False)

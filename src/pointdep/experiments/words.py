@@ -78,9 +78,7 @@ class Training:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        least = {
-            name: fewest for name, fewest in _LEAST.items() if getattr(self, name, None) is not None
-        }
+        least = {k: fewest for k, fewest in _LEAST.items() if getattr(self, k, None) is not None}
         reports.check_settings(self, least=least, positive=("learning_rate",))
 
     def quick(self: _Any) -> _Any:
@@ -140,10 +138,8 @@ class Training:
     @property
     def command(self) -> str:
         """The command line that asks for this."""
-        options = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
-        return reports.command_line(
-            "reproduce", type(self).__name__.lower(), *self.files, **options
-        )
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
+        return reports.command_line("reproduce", type(self).__name__.lower(), *self.files, **given)
 
 
 class Sides(NamedTuple):
@@ -173,10 +169,8 @@ def train(
     model.eval()
     for replica, job in enumerate(jobs):
         if not all(bool(torch.isfinite(p[replica]).all()) for p in model.critic.parameters()):
-            raise DivergedError(
-                f"training with method {job.method.key!r} gave weights that are not finite: try a "
-                "smaller --learning-rate, or leave it out"
-            )
+            fault = f"training with method {job.method.key!r} gave weights that are not finite"
+            raise DivergedError(f"{fault}: try a smaller --learning-rate, or leave it out")
     return model, values.reshape(settings.epochs, -1, len(jobs)).mean(1)
 
 

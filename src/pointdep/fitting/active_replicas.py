@@ -44,10 +44,8 @@ class FlatParameters:
     def backward(self, loss: Tensor) -> Tensor:
         """The gradient of the loss as (R, P), stored for the optimiser."""
         grads = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        filled = [
-            torch.zeros_like(p) if g is None else g
-            for g, p in zip(grads, self._parameters, strict=True)
-        ]
+        pairs = zip(grads, self._parameters, strict=True)
+        filled = [torch.zeros_like(p) if g is None else g for g, p in pairs]
         self.values.grad = self._rows(filled)
         return self.values.grad
 

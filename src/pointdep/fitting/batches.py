@@ -195,10 +195,8 @@ class RowBatches(Batches):
 
     def indices(self, first: int, steps: int, replicas: Sequence[int]) -> Tensor:
         """Row numbers (steps, A, batch_size) of steps first, first + 1, ..."""
-        drawn = [
-            np.stack([self._batch(replica, step) for step in range(first, first + steps)])
-            for replica in replicas
-        ]
+        every = range(first, first + steps)
+        drawn = [np.stack([self._batch(replica, step) for step in every]) for replica in replicas]
         return torch.from_numpy(np.stack(drawn, 1)).to(self.x.device)
 
     def draw(self, epoch: int, first: int, steps: int, replicas: Sequence[int]) -> Iterator[Cells]:
@@ -209,9 +207,8 @@ class RowBatches(Batches):
     def cells(self, index: Tensor) -> Cells:
         """The pairs of row numbers (A, batch_size)."""
         at = in_blocks(index, self.block)
-        return self.weighted(
-            self.x[at], self.y[at], None if self.groups is None else self.groups[at]
-        )
+        groups = None if self.groups is None else self.groups[at]
+        return self.weighted(self.x[at], self.y[at], groups)
 
     def _batch(self, replica: int, step: int) -> Rows:
         in_pass, position = divmod(step, len(self.rows[replica]) // self.batch_size)

@@ -102,10 +102,8 @@ class Engine:
         for row, kept in zip(buffers, state.best_buffers, strict=True):
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
-        history = [
-            {name: values[: self.reported] for name, values in entry.items()}
-            for entry in state.history
-        ]
+        first = self.reported
+        history = [{k: values[:first] for k, values in entry.items()} for entry in state.history]
         # Replicas of a learning curve may train on after the others.
         while history and all(value is None for value in history[-1]["stop"]):
             history.pop()

@@ -215,8 +215,6 @@ def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     streamed = "stored" in there and there["stored"] == now.get("stored")
     one, two = (int(settings.get("processes", 1)) for settings in (there, now))
     if streamed and one != two:
-        return (
-            f"was written by {one} process(es), and streamed rows need as many to go on; here are "
-            f"{two}: start {one}, or delete it"
-        )
+        said = f"was written by {one} process(es), and streamed rows need as many to go on"
+        return f"{said}; here are {two}: start {one}, or delete it"
     return "belongs to a fit of other data or other settings: delete it, or give another path"

@@ -97,14 +97,9 @@ class StreamedBatches(Batches):
     ) -> Iterator[Cells]:
         if not count:
             return
-        used, codes, sharing = (
-            count * (self.own.stop - self.own.start),
-            self.plan.codes,
-            self.sharing,
-        )
-        drawn = [
-            random.permutation(rows[r])[:used].reshape(count, -1) for r, random in orders.items()
-        ]
+        used = count * (self.own.stop - self.own.start)
+        codes, sharing = self.plan.codes, self.sharing
+        drawn = [one.permutation(rows[r])[:used].reshape(count, -1) for r, one in orders.items()]
         for batch in np.stack(drawn, 1):
             at = torch.from_numpy(batch).to(chunk.x.device)
             at = at if sharing is not None else in_blocks(at, self.block)

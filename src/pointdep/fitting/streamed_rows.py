@@ -66,10 +66,8 @@ class StreamedSide:
     def _scaled(self, chosen: Tensor) -> Tensor:
         if self.encoder is None:
             return chosen.float()
-        center, scale = (
-            torch.from_numpy(part).to(chosen.device)
-            for part in (self.encoder.center, self.encoder.scale)
-        )
+        known = self.encoder.center, self.encoder.scale
+        center, scale = (torch.from_numpy(part).to(chosen.device) for part in known)
         return ((chosen.double() - center) / scale).float()
 
     def _prepared(self, chosen: Tensor) -> Tensor:
@@ -190,9 +188,7 @@ class StreamedRows:
     def _all_rows(self) -> tuple[Tensor, Tensor]:
         """x: (rows, dx) and y: (rows, dy), prepared, on the device; read when first asked for."""
         if self._kept is None:
-            x, y = (
-                torch.empty(self.rows, side.dim, device=side.device) for side in (self.x, self.y)
-            )
+            x, y = (torch.empty(self.rows, s.dim, device=s.device) for s in (self.x, self.y))
             for part in self.ordered():
                 first, stop = int(part.numbers[0]), int(part.numbers[-1]) + 1
                 x[first:stop], y[first:stop] = part.x, part.y
@@ -220,6 +216,8 @@ def _pinned(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 _IN_CACHE, _ON_GPU = 1 << 18, 1 << 24  # numbers worked on at a time
 _CPU = torch.device("cpu")
+
+Sums = list[list[CrossMoments]]  # by fold, and by part
 
 MOST_MOMENT_ROWS = 1 << 20
 """Rows whose moments give the closed form: with more of them it is no better."""
@@ -328,11 +326,7 @@ def canonical_of_replicas(
 
 
 def _add_moments(
-    rows: StreamedRows,
-    plan: FoldPlan,
-    sums: list[list[CrossMoments]],
-    most: int,
-    progress: Progress,
+    rows: StreamedRows, plan: FoldPlan, sums: Sums, most: int, progress: Progress
 ) -> int:
     """Add the rows of this process, `most` in all processes; returns how many."""
     parts, device, done = len(sums[0]), sums[0][0].total.device, 0

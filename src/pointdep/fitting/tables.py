@@ -53,9 +53,7 @@ class _Counts:
     def of(cls, x: Codes, y: Codes, shape: tuple[int, int]) -> _Counts:
         cells, first, counts = np.unique(x * shape[1] + y, return_index=True, return_counts=True)
         order = np.argsort(np.argsort(first))
-        sides = [
-            np.bincount(side, minlength=size) for side, size in zip((x, y), shape, strict=True)
-        ]
+        sides = [np.bincount(side, minlength=n) for side, n in zip((x, y), shape, strict=True)]
         of_cells, of_x, of_y = (torch.from_numpy(part).float() for part in (counts, *sides))
         return cls(torch.from_numpy(cells), of_cells, of_x, of_y, torch.from_numpy(order))
 
@@ -83,19 +81,15 @@ def fit_tables(critic: TableCritic, rows: SplitRows) -> None:
     ratios = torch.cat(found)
     shares = stacked(ratios)
     kept = torch.where(shares >= _LEAST_SHARE, shares, 0.0)
+    groups = None if rows.groups is None else rows.groups.cpu()
     stop = torch.from_numpy(np.concatenate([split.stop for split in rows.splits]))
-    if not proven((ratios.double() @ shares).log(), stop, _on_cpu(rows.groups)):
+    if not proven((ratios.double() @ shares).log(), stop, groups):
         kept.zero_()  # nothing that other rows show beyond chance: independent
     kept[0] += 1.0 - kept.sum()  # r = 1 takes what the others leave
     critic.shares = kept.expand(len(rows.splits), -1).to(critic.shares)
     used = [np.concatenate([split.train, split.stop]) for split in rows.splits]
-    critic.set_tables(
-        [fitted_table(x, y, part, kept, shape, rows.seed + r) for r, part in enumerate(used)]
-    )
-
-
-def _on_cpu(groups: Tensor | None) -> Tensor | None:
-    return None if groups is None else groups.cpu()
+    every = enumerate(used)
+    critic.set_tables([fitted_table(x, y, p, kept, shape, rows.seed + r) for r, p in every])
 
 
 def fitted_table(

@@ -326,13 +326,11 @@ def query_scores(model: RatioModel, x: Tensor, y: Tensor, queries: str) -> Query
     return scores
 
 
-def block_pmi(
-    model: RatioModel, asked: Tensor, given: Tensor, queries: str, offset: Tensor
-) -> Tensor:
+def block_pmi(model: RatioModel, asked: Tensor, given: Tensor, queries: str, own: Tensor) -> Tensor:
     """PMI of each of these queries with each of these candidates, (n, m)."""
     sides = (asked, given) if queries == "x" else (given, asked)
     x, y = (spread(rows.to(model.constant.device), model.replicas) for rows in sides)
-    pmi = model.log_ratio_matrix(x, y, offset).mean(0)
+    pmi = model.log_ratio_matrix(x, y, own).mean(0)
     return pmi if queries == "x" else pmi.T
 
 

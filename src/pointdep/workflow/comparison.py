@@ -68,10 +68,8 @@ class MIDifference:
 
     def __str__(self) -> str:
         interval = " to ".join(map(decimals, self.ci))
-        return (
-            f"{decimals(self.first)} - {decimals(self.second)} = {decimals(self.nats)} nats, "
-            f"{100 * self.confidence:g}% interval {interval}"
-        )
+        said = f"{decimals(self.first)} - {decimals(self.second)} = {decimals(self.nats)} nats"
+        return f"{said}, {100 * self.confidence:g}% interval {interval}"
 
 
 def compare(

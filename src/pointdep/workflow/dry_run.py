@@ -130,18 +130,11 @@ class DryRun:
 
     def _fit(self, name: str, rows: int, batch: int, epochs: int = 1) -> Any:
         """The model of a fit that is measured by its name; one of a single epoch is audited too."""
-        model = PointwiseDependency(
-            folds=self.dry.folds,
-            hidden=self.hidden,
-            embedding_dim=self.dry.embedding_dim,
-            batch_size=batch,
-            max_epochs=epochs,
-            patience=epochs,
-            stream=self.streamed,
-            device="cuda" if self.gpu else "cpu",
-            random_state=0,
-            progress=False,
-        )
+        critic: Any = {"hidden": self.hidden, "embedding_dim": self.dry.embedding_dim}
+        length: Any = {"batch_size": batch, "max_epochs": epochs, "patience": epochs}
+        how: Any = {"folds": self.dry.folds, "stream": self.streamed, "random_state": 0}
+        device = "cuda" if self.gpu else "cpu"
+        model = PointwiseDependency(**critic, **length, **how, device=device, progress=False)
         x, y = self._pairs(rows)
         self._timed(name, rows, partial(model.fit, x, y))
         if epochs == 1:

@@ -100,10 +100,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._choose_anchors(model)
         shared = {*self._own_names()} & {*getattr(model, "feature_names_in_", ())}
         if shared and self.append:
-            raise InputError(
-                f"X has a column {min(shared)!r}, which is the name of a column of PMI: rename it, "
-                "or use append=False"
-            )
+            fault = f"X has a column {min(shared)!r}, which is the name of a column of PMI"
+            raise InputError(f"{fault}: rename it, or use append=False")
         self.estimator_, self.n_features_in_ = model, model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
@@ -120,10 +118,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimator_")
         model = self.estimator_
         if np.ndim(X) == 1 and self.n_features_in_ > 1:
-            raise InputError(
-                f"X is one-dimensional, and {self.n_features_in_} columns were fitted. Reshape "
-                "your data: X.reshape(1, -1) is one row"
-            )
+            fault = f"X is one-dimensional, and {self.n_features_in_} columns were fitted"
+            raise InputError(f"{fault}. Reshape your data: X.reshape(1, -1) is one row")
         x = encode_side(model, X, "x")
         with show("scoring", enabled=model.progress) as progress:
             return self._joined(X, score_matrix(model.model_, x, self._anchors_y, progress))
@@ -147,10 +143,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(given, PointwiseDependency):
             raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
         if given.cv is None and given.folds == 1:
-            raise InputError(
-                "estimator has folds=1, and each row needs a network that did not see "
-                "it: use folds=2 or more"
-            )
+            fault = "estimator has folds=1, and each row needs a network that did not see it"
+            raise InputError(f"{fault}: use folds=2 or more")
         changed: dict[str, Any] = {"progress": bool(self.progress and given.progress)}
         if "stream" in given.get_params():
             changed["stream"] = False  # the features of all rows are held, and so may be the rows
@@ -172,10 +166,8 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 counts[split.report] += 1
                 progress.update(replica + 1, len(rows.splits), "models")
         if not counts.all():
-            raise InputError(
-                f"row {int((counts == 0).argmax())} was seen by every network: use folds, or a cv "
-                "whose test parts hold every row, such as KFold"
-            )
+            fault = f"row {int((counts == 0).argmax())} was seen by every network: use folds"
+            raise InputError(f"{fault}, or a cv whose test parts hold every row, such as KFold")
         return (sums / counts).astype(np.float32)
 
     def _choose_anchors(self, model: PointwiseDependency) -> None:

@@ -143,10 +143,7 @@ def _chosen(X: Any, columns: Any) -> list[list[Any]]:
     entries = columns.values() if isinstance(columns, Mapping) else columns
     if isinstance(entries, str):
         raise InputError(f"columns={columns!r} must be a list of columns, or of lists of them")
-    groups = [
-        [entry] if isinstance(entry, str) or not np.iterable(entry) else list(entry)
-        for entry in entries
-    ]
+    groups = [[e] if isinstance(e, str) or not np.iterable(e) else list(e) for e in entries]
     names = _names(X)
     for column in (column for group in groups for column in group):
         whole = isinstance(column, int | np.integer) and not isinstance(column, bool)

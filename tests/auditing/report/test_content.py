@@ -1,5 +1,10 @@
-"""The look of rows: what people may give, and what --show-x and --show-y may name."""
+"""The look of rows: what people may give, what --show-x may name; pictures and sounds."""
 
+import base64
+import io
+import math
+import struct
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +12,14 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from PIL import Image
 
-from pointdep.auditing.report.content import as_shown, read_shown
+from pointdep.auditing.report import content
+from pointdep.auditing.report.content import Shown, as_shown, embed, read_shown
 from pointdep.errors import InputError
+from pointdep.fitting.progress import Silent
+
+from .helpers import make_audit
 
 
 @pytest.mark.parametrize(
@@ -116,3 +126,128 @@ def test_columns_and_files_by_name(folder):
     ):
         with pytest.raises(InputError, match=message):
             read(given)
+
+
+def embedded(side, rows=(0,)):
+    """row -> kind and content, of the x side."""
+    found = embed(side, None, [(row, None) for row in rows], 96, Silent())
+    contents = list(found.contents)
+    return {row: (kind, contents[number]) for row, (kind, number) in found.x.items()}
+
+
+def files(folder, *names):
+    return as_shown([str(folder / name) for name in names], len(names), "x")
+
+
+def decoded(entry):
+    kind, address = entry
+    assert kind == "image"
+    head, content = address.split(",")
+    assert head in ("data:image/png;base64", "data:image/jpeg;base64")
+    return Image.open(io.BytesIO(base64.b64decode(content)))
+
+
+def write_sound(path, seconds=0.1):
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        tone = [int(8000 * math.sin(i / 3)) for i in range(int(8000 * seconds))]
+        file.writeframes(struct.pack(f"<{len(tone)}h", *tone))
+
+
+def test_small_arrays_are_exact():
+    random = np.random.default_rng(0)
+    for shape in ((3, 4, 8), (3, 4, 8, 1), (3, 4, 8, 3)):
+        pictures = random.integers(0, 256, shape).astype(np.uint8)
+        found = embedded(as_shown(pictures, 3, "x"), rows=(0, 2))
+        assert list(found) == [0, 2]
+        np.testing.assert_array_equal(np.asarray(decoded(found[2])), pictures[2].squeeze())
+
+
+def test_files_are_made_small_and_sounds_kept(tmp_path):
+    for suffix in (".png", ".jpg", ".gif", ".webp", ".bmp"):
+        Image.new("RGB", (600, 300), (200, 30, 30)).save(tmp_path / f"a{suffix}")
+        image = decoded(embedded(files(tmp_path, f"a{suffix}"))[0])
+        assert image.size == (96, 48)
+        assert np.abs(np.asarray(image.convert("RGB")).mean((0, 1)) - [200, 30, 30]).max() < 6
+    # Transparent and deep pictures.
+    Image.new("RGBA", (20, 20), (0, 0, 0, 0)).save(tmp_path / "a.png")
+    Image.new("I;16", (20, 20)).save(tmp_path / "b.png")
+    Image.new("CMYK", (200, 20)).save(tmp_path / "c.jpg")
+    found = embedded(files(tmp_path, "a.png", "b.png", "c.jpg"), rows=range(3))
+    assert [decoded(entry).mode for entry in found.values()] == ["RGBA", "RGB", "RGB"]
+    write_sound(tmp_path / "a.wav")
+    kind, address = embedded(files(tmp_path, "a.wav"))[0]
+    assert kind == "audio"
+    content = base64.b64decode(address.removeprefix("data:audio/wav;base64,"))
+    assert content == (tmp_path / "a.wav").read_bytes()
+
+
+def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "SOUND_BYTES", 1000)
+    write_sound(tmp_path / "long.wav", 1)
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n then nothing")
+    (tmp_path / "folder.png").mkdir()
+    Image.new("L", (200, 200)).save(tmp_path / "huge.png")  # is not unpacked
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30_000)
+    unreadable = "file is no picture that can be read"
+    for name, said in {
+        "missing.png": "file not found",
+        "missing.mp3": "file not found",
+        "folder.png": "file not found",
+        "broken.png": unreadable,
+        "huge.png": unreadable,
+        "long.wav": "sound of 0.0 MB, too long for this page",
+    }.items():
+        assert embedded(files(tmp_path, name))[0] == ("said", said)
+
+
+def test_the_better_partner_is_there_and_the_page_stays_small(monkeypatch):
+    pictures = Shown([""] * 6, pictures=np.zeros((6, 2, 2), np.uint8))
+    found = embed(pictures, pictures, [(3, 5), (1, None)], 96, Silent())
+    assert sorted(found.x) == [1, 3]
+    assert sorted(found.y) == [1, 3, 5]
+    noise = np.random.default_rng(0).integers(0, 256, (20, 32, 32)).astype(np.uint8)
+    side = Shown([""] * 20, pictures=noise)
+    one = embed(side, None, [(0, None)], 96, Silent())
+    monkeypatch.setattr(content, "TOTAL_BYTES", 5 * one.size + 100)
+    found = embed(side, None, [(row, None) for row in range(20)], 96, Silent())
+    assert (list(found.x), found.left_out) == ([0, 1, 2, 3, 4], 15)
+    assert found.size <= content.TOTAL_BYTES
+
+
+def test_each_distinct_picture_is_there_once(tmp_path, monkeypatch):
+    Image.new("RGB", (90, 90), (200, 30, 30)).save(tmp_path / "a.png")
+    (tmp_path / "copy.png").write_bytes((tmp_path / "a.png").read_bytes())
+    Image.new("RGB", (90, 90), (30, 30, 200)).save(tmp_path / "b.png")
+    opened, really = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or really(path))
+    side = files(tmp_path, "a.png", "b.png", "a.png", "copy.png", "a.png")
+    found = embed(side, side, [(row, None) for row in range(5)], 96, Silent())
+    assert (len(opened), len(found.contents)) == (3, 2)
+    assert found.size == sum(map(len, found.contents))
+    assert found.x == found.y == {row: ("image", int(row == 1)) for row in range(5)}
+    arrays = as_shown(np.stack([np.full((4, 8), one, np.uint8) for one in (1, 2, 1)]), 3, "x")
+    found = embed(arrays, None, [(row, None) for row in range(3)], 96, Silent())
+    assert found.x == {0: ("image", 0), 1: ("image", 1), 2: ("image", 0)}
+
+
+def test_in_the_browser(open_page, tmp_path):
+    write_sound(tmp_path / "a.wav")
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 4, 8)).astype(np.uint8)
+    sounds = [str(tmp_path / name) for name in ("a.wav", "gone.wav", "a.wav", "a.wav")]
+    audit = make_audit([-5.0, -4.0, -3.0, 1.0], better_partner={0: 3}, swapped_with={1: 2})
+    page = open_page(audit, show_x=pictures, show_y=sounds, media=2)
+    page.wait("[...document.images].every(one => one.complete)")
+    sizes = page.js("return [...document.images].map(i => [i.naturalWidth, i.naturalHeight])")
+    assert sizes == [[8, 4], [8, 4]]
+    assert page.js("return document.images[0].alt") == "x of row 0"
+    page.js("const s = document.querySelector('audio'); s.preload = 'auto'; s.load()")
+    page.wait("document.querySelector('audio').duration > 0")
+    assert page.js("return document.querySelector('audio').duration") == pytest.approx(0.1)
+    assert "file not found" in page.column("y")[1]
+    assert page.column("x")[2] == "not in this page"
+    notes = page.column("Note")
+    assert notes[0].startswith("better partner: y of row 3")
+    assert notes[1] == "may be swapped with row 2"
+    assert page.js("return document.querySelectorAll('.notes audio').length") == 1
+    assert "for the 2 worst rows" in page.at("main").text

@@ -15,7 +15,7 @@ from pointdep.contrastive.pretraining import loop, pretrained
 from pointdep.contrastive.pretraining.loop import Journal, Order
 from pointdep.contrastive.pretraining.protocols import PROTOCOLS
 from pointdep.contrastive.pretraining.recipes import make_recipe, mix
-from pointdep.errors import FitWarning, InputError
+from pointdep.errors import FitWarning
 from refusals import refused
 
 from . import small
@@ -248,6 +248,5 @@ def test_refused(tmp_path):
     run = tmp_path / "run"
     refused(r"batch_size=65 .* 64 training images", small.train, "shallow", run, batch_size=65)
     assert not run.exists()
-    with pytest.raises(InputError, match="images must be an ImageSet"):
-        pretrain(images.train, chosen)
+    refused("images must be an ImageSet", pretrain, images.train, chosen)
     refused("checkpoint_every=nan", pretrain, images, chosen, checkpoint_every=math.nan)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep.contrastive.pretraining.loop import Order, Step, make_fabric, share_statistics
+from pointdep.contrastive.pretraining.loop import Order, Step, make_fabric, share_norms
 from pointdep.contrastive.pretraining.recipes import make_recipe
 from refusals import refused
 
@@ -21,7 +21,7 @@ STEPS = 8  # three of them before the recording
 def test_batch_norm_is_shared_by_several_gpus(ranks, device):
     module = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.BatchNorm1d(3)))
     weight = module[1][0].weight
-    share_statistics(module, SimpleNamespace(world_size=ranks, device=torch.device(device)))
+    share_norms(module, SimpleNamespace(world_size=ranks, device=torch.device(device)))
     shared = (ranks, device) == (2, "cuda")
     assert isinstance(module[1][0], nn.SyncBatchNorm) == shared
     assert module[1][0].weight is weight

@@ -168,8 +168,7 @@ def test_every_method_is_complete(key):
     assert (method.fit is None) != (method.local is None)
     assert all(f"`{name}`" in method.equation for name in method.options)
     assert copy.deepcopy(method).options == method.options
-    with pytest.raises(InputError, match=rf"use ClassicalDependency\('{key}'\)"):
-        PointwiseDependency(method=key).fit(X, Y)  # the networks point here
+    refused(rf"use ClassicalDependency\('{key}'\)", PointwiseDependency(method=key).fit, X, Y)
 
 
 @pytest.mark.parametrize(

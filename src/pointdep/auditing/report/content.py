@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.files import (
-    FORMATS,
-    is_keyed,
-    is_table,
-    keyed_arrays,
-    loading,
-    read_npy,
-    read_vec,
-    table_columns,
-)
+from pointdep.data import files as formats
 from pointdep.data.readers import read_column
 from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
@@ -113,10 +104,8 @@ def _as_file(text: str) -> Path | None:
 def _as_pixels(array: NDArray[Any], name: str) -> NDArray[np.uint8]:
     """(n, h, w[, channels]) as bytes; other numbers than bytes are stretched over their range."""
     if array.ndim > 4 or (array.ndim == 4 and array.shape[3] not in (1, 3, 4)):
-        raise InputError(
-            f"{name} has the shape {array.shape}: pictures are (n, height, width), or "
-            "(n, height, width, 3) with colours"
-        )
+        fault = f"{name} has the shape {array.shape}: pictures are (n, height, width)"
+        raise InputError(f"{fault}, or (n, height, width, 3) with colours")
     if 0 in array.shape or array.dtype.kind not in "biuf":
         raise InputError(f"{name} holds no pictures: shape {array.shape}, type {array.dtype}")
     if array.dtype == np.uint8:
@@ -239,9 +228,7 @@ def _address(kind: str, content: bytes) -> str:
 # What `--show-x` and `--show-y` name: a column of the data's files, or a file of its own.
 
 
-def read_shown(
-    option: str, given: str | None, side: int, files: Sequence[Path], values: Any
-) -> Any:
+def read_shown(option: str, given: str | None, side: int, files: list[Path], values: Any) -> Any:
     """One value a row, as `Audit.to_html` takes it.
 
     option: "--show-x" or "--show-y", for errors; side: 0 for x, 1 for y; files: those of the data,
@@ -249,16 +236,16 @@ def read_shown(
     """
     own = Path(files[min(side, len(files) - 1)])
     if given is None:
-        return read_vec(own)[0] if own.suffix.lower() == ".vec" else values
+        return formats.read_vec(own)[0] if own.suffix.lower() == ".vec" else values
     for path in dict.fromkeys([own, *map(Path, files)]):
         if given in _names(path):
             return _read(path, given)
     # "table.csv:caption" is its file and its column.
     file, colon, column = given.rpartition(":")
-    named = is_keyed(Path(file)) or is_table(Path(file))
+    named = formats.is_keyed(Path(file)) or formats.is_table(Path(file))
     split = colon and named and not Path(given).exists()
     path, name = (Path(file), column) if split else (Path(given), None)
-    known = sorted((*FORMATS, ".txt"))
+    known = sorted((*formats.FORMATS, ".txt"))
     if path.suffix.lower() not in known:
         raise InputError(
             f"{option} {given!r} is neither a column of {' or '.join(str(file) for file in files)} "
@@ -268,24 +255,24 @@ def read_shown(
 
 
 def _names(path: Path) -> Sequence[str]:
-    if is_table(path):
-        return table_columns(path)
-    return list(keyed_arrays(path, None)) if is_keyed(path) else []
+    if formats.is_table(path):
+        return formats.table_columns(path)
+    return list(formats.keyed_arrays(path, None)) if formats.is_keyed(path) else []
 
 
 def _read(path: Path, name: str | None) -> Any:
     values: Any
     if path.suffix.lower() == ".vec":
-        return read_vec(path)[0]
+        return formats.read_vec(path)[0]
     if path.suffix.lower() == ".txt":
-        with loading(path):
+        with formats.loading(path):
             values = path.read_text("utf-8", "replace").removesuffix("\n").split("\n")
     elif path.suffix.lower() == ".npy":
-        values = read_npy(path)
-    elif is_table(path):
+        values = formats.read_npy(path)
+    elif formats.is_table(path):
         values = read_column(path, name)
     else:
-        arrays = keyed_arrays(path, None if name is None else [name])
+        arrays = formats.keyed_arrays(path, None if name is None else [name])
         first, *more = arrays
         if more:
             listed = ", ".join(arrays)

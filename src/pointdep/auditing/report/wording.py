@@ -26,10 +26,8 @@ def finding(audit: Audit) -> str:
             "pairs. There are too few rows, or x and y depend too little on each other."
         )
     if count == 0:
-        return (
-            f"None of the {rows:,} pairs is a suspect: no pairs could be named of which only "
-            f"{percent(audit.fdr)} would be right."
-        )
+        what = f"None of the {rows:,} pairs is a suspect"
+        return f"{what}: no pairs could be named of which only {percent(audit.fdr)} would be right."
     if count == 1:
         said = "is a suspect: it looks as if x and y came together by chance"
     else:
@@ -45,10 +43,8 @@ def share_in_words(contamination: Contamination) -> str:
     if contamination.given:
         return "share of pairs that came together by chance, as given"
     reach = "" if contamination.stderr is None else f" ± {percent(contamination.stderr)}"
-    return (
-        f"estimated share of pairs that came together by chance{reach}; too high where some "
-        "right pairs look like chance too"
-    )
+    said = f"estimated share of pairs that came together by chance{reach}"
+    return f"{said}; too high where some right pairs look like chance too"
 
 
 def more_by_chance(audit: Audit) -> str:
@@ -57,10 +53,8 @@ def more_by_chance(audit: Audit) -> str:
     number = unlisted(audit.contamination, rows, suspects) if audit.named else 0
     if not number:
         return ""
-    return (
-        f"; {in_round_numbers(number)} more pairs than are suspects, which PMI cannot tell from "
-        "right ones"
-    )
+    more = in_round_numbers(number)
+    return f"; {more} more pairs than are suspects, which PMI cannot tell from right ones"
 
 
 def in_round_numbers(number: int) -> str:

@@ -11,16 +11,8 @@ from pointdep.core.blocked.sums import log_sums
 from pointdep.core.precision import no_autocast, raised
 from pointdep.errors import InputError
 
-__all__ = [
-    "CPCLoss",
-    "ContrastiveLoss",
-    "DM1Loss",
-    "DM2Loss",
-    "DRFCLoss",
-    "PCCLoss",
-    "RPCLoss",
-    "VariationalLoss",
-]
+__all__ = ["CPCLoss", "ContrastiveLoss", "DM1Loss", "DM2Loss", "DRFCLoss"]
+__all__ += ["PCCLoss", "RPCLoss", "VariationalLoss"]
 
 
 class CPCLoss(ContrastiveLoss):
@@ -246,13 +238,6 @@ class RPCLoss(ContrastiveLoss):
     method_key, multiplies, default = "rpc", "scale", 10.0
 
 
-LOSSES: dict[str, type[ContrastiveLoss]] = {
-    "cpc": CPCLoss,
-    "pcc": PCCLoss,
-    "drfc": DRFCLoss,
-    "variational": VariationalLoss,
-    "dm1": DM1Loss,
-    "dm2": DM2Loss,
-    "rpc": RPCLoss,
-}
+LOSSES: dict[str, type[ContrastiveLoss]] = {"cpc": CPCLoss, "pcc": PCCLoss, "drfc": DRFCLoss}
+LOSSES |= {"variational": VariationalLoss, "dm1": DM1Loss, "dm2": DM2Loss, "rpc": RPCLoss}
 """The loss of each objective of pre-training; its `method_key` names the objective in `METHODS`."""

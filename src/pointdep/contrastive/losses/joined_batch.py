@@ -102,9 +102,8 @@ class JoinedBatch:
     def product_log_mean_exp(self, _: object) -> Tensor:
         """log E_M[exp s], ()."""
         (rows,) = sums.log_sums(*self._walk())
-        return (
-            self._joined_logsumexp(torch.logsumexp(rows[0], 0)) - self._count(self.products).log()
-        )
+        total = self._joined_logsumexp(torch.logsumexp(rows[0], 0))
+        return total - self._count(self.products).log()
 
     def against_rows(self, *_: object) -> Tensor:
         """E_J of s - log mean exp over the pair and the negatives of its row, (); in "cross",

@@ -33,17 +33,12 @@ class Similarity(nn.Module):
     """
 
     def __init__(
-        self,
-        critic: Critic | None,
-        normalize: bool,
-        multiplier: float,
-        learn: bool,
-        clip: float | None,
+        self, critic: Critic | None, normalize: bool, factor: float, learn: bool, clip: float | None
     ) -> None:
         super().__init__()
         self.critic, self.normalize, self.clip = critic, normalize, clip
-        self._multiplier = multiplier
-        self.log_multiplier = nn.Parameter(torch.tensor(math.log(multiplier))) if learn else None
+        self._multiplier = factor
+        self.log_multiplier = nn.Parameter(torch.tensor(math.log(factor))) if learn else None
 
     @property
     def multiplier(self) -> Tensor | float:
@@ -113,22 +108,18 @@ class Similarity(nn.Module):
         return self._asked("matrix_in_blocks", anchors.unsqueeze(0), candidates.unsqueeze(0))[0]
 
     def job(
-        self,
-        weights: CellWeights | None,
-        anchors: Tensor,
-        candidates: Tensor,
-        block_size: int | None = None,
+        self, weights: CellWeights | None, x: Tensor, y: Tensor, block_size: int | None = None
     ) -> Job:
-        """How `core.blocked` walks the scores of these rows: as a whole if they are few."""
-        cells = len(anchors) * len(candidates)
+        """How `core.blocked` walks the scores of anchors and candidates: as a whole if few."""
+        cells = len(x) * len(y)
         critic = self.critic
         width = 1 if critic is None or self.inner else critic.cell_width()
         if block_size is not None:
-            some = block_size * len(candidates)
+            some = block_size * len(y)
         elif cells * width <= _WHOLE:
             some = cells
         else:
-            some = best_cells(anchors.device) if self.inner else _ROWS // width
+            some = best_cells(x.device) if self.inner else _ROWS // width
         return Job(
             weights,
             some,

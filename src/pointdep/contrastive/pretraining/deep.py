@@ -100,9 +100,8 @@ class SimCLR(TwoViewRecipe):
         groups: list[dict[str, Any]] = [{"params": networks}]
         if own := list(self.loss.parameters()):  # weight decay would pull a learned scale to one
             groups.append({"params": own, "weight_decay": 0.0})
-        return torch.optim.SGD(
-            groups, lr=learning_rate, momentum=0.9, weight_decay=5e-4, fused=self.fused()
-        )
+        how: dict[str, Any] = {"momentum": 0.9, "weight_decay": 5e-4, "fused": self.fused()}
+        return torch.optim.SGD(groups, lr=learning_rate, **how)
 
     def rate(self, done: float, step: int) -> float:  # noqa: ARG002
         """A linear rise, then down along a cosine."""
@@ -187,12 +186,9 @@ class AMDIM(TwoViewRecipe):
         return torch.stack([cost + (beside - beside.detach())])
 
     def optimizer(self, learning_rate: float | Tensor) -> torch.optim.Optimizer:
-        options: dict[str, Any] = {
-            "fused": self.fused(),
-            "capturable": isinstance(learning_rate, Tensor),
-        }
-        weights, betas = self.parameters(), (0.8, 0.999)
-        return torch.optim.Adam(weights, learning_rate, betas, weight_decay=1e-5, **options)
+        recorded = isinstance(learning_rate, Tensor)
+        how: dict[str, Any] = {"fused": self.fused(), "capturable": recorded, "weight_decay": 1e-5}
+        return torch.optim.Adam(self.parameters(), learning_rate, (0.8, 0.999), **how)
 
     def rate(self, done: float, step: int) -> float:
         """A linear rise over 500 steps; a fifth after 250 of 300 epochs, again after 280."""
@@ -257,9 +253,7 @@ class GlobalToLocal(nn.Module):
         self.whole = objective in _WHOLE_MATRIX
         self.clip, self.regulariser = clip, regulariser
 
-    def forward(
-        self, maps1: FeatureMaps, maps2: FeatureMaps, cells: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, maps1: FeatureMaps, maps2: FeatureMaps, cells: Tensor) -> list[Tensor]:
         """The three costs, (3,), and the regulariser, (), of two views of the same n images.
 
         Their sum is to be minimised. cells: (2, n), which of the 25 cells of each view is the
@@ -290,7 +284,7 @@ class GlobalToLocal(nn.Module):
         if not self.whole:
             parts = all_sum(parts * (n / sum(counts)))
         costs, squares = parts.unbind(1)
-        return costs, squares.sum()
+        return [costs, squares.sum()]
 
     def _cost(self, source: Tensor, cells: Tensor, start: int) -> Tensor:
         """The cost and the regulariser, (2,). source: (rows, d), cells: (images, L, d).

@@ -58,7 +58,7 @@ def make_fabric(device: str = "auto", precision: str = "auto") -> Fabric:
     return start_fabric(chosen, _PRECISION[precision], "pre-training", "pretrain")
 
 
-def share_statistics(module: nn.Module, fabric: Fabric) -> None:
+def share_norms(module: nn.Module, fabric: Fabric) -> None:
     """Take batch norm over the batches of all processes; only GPUs support it."""
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]

@@ -15,13 +15,7 @@ from torch import Tensor
 import pointdep
 from pointdep.contrastive.evaluation import features, knn_accuracy, linear_evaluation
 from pointdep.contrastive.pretraining.deep import SimCLR
-from pointdep.contrastive.pretraining.loop import (
-    STATE,
-    Entry,
-    Training,
-    make_fabric,
-    share_statistics,
-)
+from pointdep.contrastive.pretraining.loop import STATE, Entry, Training, make_fabric, share_norms
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, make_recipe, mix
 from pointdep.data import storage
@@ -62,11 +56,7 @@ class FrozenEncoder:
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        settings: Settings,
-        shape: tuple[int, int, int],
-        classes: tuple[str, ...],
+        self, recipe: Recipe, settings: Settings, shape: tuple[int, ...], classes: tuple[str, ...]
     ) -> None:
         self.recipe = recipe.eval().requires_grad_(False)
         self.settings, self.shape, self.classes = settings, shape, classes
@@ -112,11 +102,8 @@ class FrozenEncoder:
             raise InputError(f"a {self.settings.model} encoder has no PMI of two images")
         if len(first) != len(second):
             raise InputError(f"{len(first)} images cannot be paired with {len(second)}")
-        sides = (
-            map(recipe.plain_views, self._prepared(images, batch_size))
-            for images in (first, second)
-        )
-        return torch.cat([recipe.pmi(a, b).cpu() for a, b in zip(*sides, strict=True)])
+        both = (map(recipe.plain_views, self._prepared(one, batch_size)) for one in (first, second))
+        return torch.cat([recipe.pmi(a, b).cpu() for a, b in zip(*both, strict=True)])
 
     def _prepared(self, images: Any, batch_size: int) -> Iterator[Tensor]:
         """The images on the device, as the recipe takes them, some at a time."""
@@ -278,7 +265,7 @@ def pretrain(
         return _read_run(place, settings, fingerprint, device)
     fabric = make_fabric(device, settings.precision)
     recipe = make_recipe(settings, images.shape, len(images.classes))
-    share_statistics(recipe, fabric)
+    share_norms(recipe, fabric)
     recipe.to(fabric.device)
     if fabric.device.type == "cuda":
         recipe.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -301,7 +288,7 @@ def pretrain(
         recipe.compile_parts()
     with show(title, enabled=progress and fabric.global_rank == 0) as shown:
         training.run(shown)
-    return _conclude(training, images, place, fingerprint)
+    return _conclude(training, images, place)
 
 
 def about_images(images: ImageSet) -> dict[str, Any]:
@@ -339,12 +326,8 @@ def _evaluate(training: Training, end: bool) -> dict[str, list[float]]:
         fitted = linear_evaluation(*sides, scaling=recipe.scaling, C=recipe.regularisation)
         found["linear"] = fitted.accuracy
         if failed := int((~fitted.converged).sum()):
-            warnings.warn(
-                f"the linear classifier of {failed} of {len(train)} runs did not converge: its "
-                "accuracy may be low",
-                FitWarning,
-                stacklevel=2,
-            )
+            said = f"the linear classifier of {failed} of {len(train)} runs did not converge"
+            warnings.warn(f"{said}: its accuracy may be low", FitWarning, stacklevel=2)
     # One value per replica, NaN for those that diverged.
     values = {kind: np.full(recipe.replicas, np.nan) for kind in found}
     for kind, accuracy in found.items():
@@ -352,9 +335,7 @@ def _evaluate(training: Training, end: bool) -> dict[str, list[float]]:
     return {kind: whole.tolist() for kind, whole in values.items()}
 
 
-def _conclude(
-    training: Training, images: ImageSet, place: Path | None, fingerprint: str
-) -> Pretrained:
+def _conclude(training: Training, images: ImageSet, place: Path | None) -> Pretrained:
     """Freeze the encoder, and write everything down."""
     recipe, settings, journal = training.recipe, training.settings, training.journal
     fabric = training.fabric
@@ -370,7 +351,7 @@ def _conclude(
     ]
     about = {
         "pointdep": pointdep.__version__,
-        "fingerprint": fingerprint,
+        "fingerprint": training.fingerprint,
         "data": about_images(images),
         "settings": settings.as_dict(),
         "where": {"device": fabric.device.type, "precision": str(fabric._precision.precision)},

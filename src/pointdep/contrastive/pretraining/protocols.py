@@ -9,15 +9,8 @@ from typing import Any
 
 from pointdep.errors import InputError, require_whole, unknown_name
 
-METHOD_OF = {
-    "cpc": "cpc",
-    "pcc": "js",
-    "drfc": "drf",
-    "variational": "variational",
-    "dm1": "dm1",
-    "dm2": "dm2",
-    "rpc": "rpc",
-}
+METHOD_OF = {"cpc": "cpc", "pcc": "js", "drfc": "drf", "variational": "variational"}
+METHOD_OF |= {name: name for name in ("dm1", "dm2", "rpc")}
 """The estimation method that trains each objective."""
 
 OBJECTIVES = tuple(METHOD_OF)

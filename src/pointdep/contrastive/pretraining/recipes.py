@@ -150,16 +150,11 @@ class Shallow(Recipe):
         self.groups = MethodGroups(self.methods)
         dim = math.prod(shape) // 2
         # Objectives of a seed start alike.
-        generators = [
-            torch.Generator().manual_seed(mix("weights", seed, side))
-            for side in range(2)
-            for _, seed in runs
-        ]
+        seeds_of = [(seed, side) for side in range(2) for _, seed in runs]
+        generators = [torch.Generator().manual_seed(mix("weights", *one)) for one in seeds_of]
         # The first R replicas encode the upper halves, the others the lower halves.
-        hidden = (size.width, size.width)
-        self.encoders = RealNVP(
-            2 * self.replicas, dim, couplings=size.depth, hidden=hidden, generators=generators
-        )
+        how: dict[str, Any] = {"hidden": (size.width, size.width), "generators": generators}
+        self.encoders = RealNVP(2 * self.replicas, dim, couplings=size.depth, **how)
         self.product = ReplicaLinear(self.replicas, dim, dim, bias=False)
         bound = math.sqrt(6.0 / (2 * dim))  # Glorot's, as the paper's framework draws it
         with torch.no_grad():
@@ -221,16 +216,12 @@ def _methods(settings: Settings) -> list[Method]:
     methods = [get_method(METHOD_OF[objective]) for objective, _ in settings.runs]
     for name in settings.loss:
         if name not in _OPTIONS:
-            raise InputError(
-                f"the shallow model's score is v1' W v2 as it is: it has no {name!r}, but "
-                "alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)"
-            )
+            fault = f"the shallow model's score is v1' W v2 as it is: it has no {name!r}"
+            raise InputError(f"{fault}, but alpha (drfc), lam (dm1), eta (dm2) and a, b, c (rpc)")
         if not any(name in method.options for method in methods):
             raise InputError(f"{name!r} is no option of {', '.join(settings.objectives)}")
-    return [
-        method.configure(**{k: v for k, v in settings.loss.items() if k in method.options})
-        for method in methods
-    ]
+    given = settings.loss.items()
+    return [one.configure(**{k: v for k, v in given if k in one.options}) for one in methods]
 
 
 class Adam(torch.optim.Adam):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pointdep.core.blocked import walk
 from pointdep.core.blocked.sums import (
     Elementwise,
     Job,
@@ -19,20 +20,11 @@ from pointdep.core.blocked.sums import (
     log_sums,
     quadratic_sums,
 )
-from pointdep.core.blocked.walk import (
-    CellWeights,
-    Dense,
-    OtherCells,
-    Others,
-    Pairs,
-    cells_at_hand,
-    require_pairs,
-)
 from pointdep.core.precision import no_autocast
 from pointdep.errors import InputError
 
-Joint = Tensor | Pairs | None
-Product = Tensor | Others | None
+Joint = Tensor | walk.Pairs | None
+Product = Tensor | walk.Others | None
 
 # Sums of exponentials between these lost nothing to the range of float32.
 _SMALLEST_SUM, _LARGEST_SUM = 1e-20, 1e30
@@ -123,7 +115,7 @@ class InnerScores:
 
     def require_pairs(self) -> None:
         """Refuse what has no diagonal of pairs, or nothing beside it."""
-        require_pairs((self.x.shape[-2], self.y.shape[-2]))
+        walk.require_pairs((self.x.shape[-2], self.y.shape[-2]))
 
     def joint_mean(self, joint: Joint, function: Elementwise | None = None) -> Tensor:
         """E_J[function(s)], (...,)."""
@@ -136,7 +128,7 @@ class InnerScores:
     def product_mean(self, product: Product, function: Elementwise | None = None) -> Tensor:
         """E_M[function(s)], (...,)."""
         weights = self._cell_weights(product)
-        if isinstance(function, Quadratic) and isinstance(weights, OtherCells):
+        if isinstance(function, Quadratic) and isinstance(weights, walk.OtherCells):
             plain = self.link is None and self.shift is None and weights.ids is None
             # Gram matrices of e x e numbers are less work than the cells if e is below n.
             if plain and self.x.shape[-1] < self.x.shape[-2]:
@@ -175,9 +167,9 @@ class InnerScores:
         count = weights.row_sums().view(rows.shape).to(own.dtype)
         return self._pair_mean(against(scores, negatives.view(rows.shape), count, own), rows)
 
-    def total_weight(self, weights: Tensor | Pairs | Others | None, default: int) -> Tensor:
+    def total_weight(self, weights: Joint | Product, default: int) -> Tensor:
         """The sum of joint or product weights, (...,); `default` for each part without them."""
-        if isinstance(weights, Pairs):
+        if isinstance(weights, walk.Pairs):
             return self._together(self._pair_rows(weights).sum(-1))
         if weights is None:
             return self.x.new_full(self._lead, float(default * self._parts))
@@ -239,23 +231,24 @@ class InnerScores:
             return self.x.new_ones(()).expand(flat)
         return joint.rows.to(self.dtype).expand(full).reshape(flat)
 
-    def _cell_weights(self, weights: Product | Pairs) -> OtherCells | Dense:
+    def _cell_weights(self, weights: Product | walk.Pairs) -> walk.OtherCells | walk.Dense:
         if isinstance(weights, Tensor):
             return self._dense(weights)
         self.require_pairs()
-        shape, given = self.x.shape[:-1], weights if isinstance(weights, Others) else Others()
+        shape = self.x.shape[:-1]
+        given = weights if isinstance(weights, walk.Others) else walk.Others()
         rows, ids = (
             None if part is None else part.expand(shape).reshape(-1, shape[-1])
             for part in (given.rows, given.ids)
         )
         x = self.x.reshape(-1, *self.x.shape[-2:])
-        return OtherCells(x, rows, None if ids is None else (ids, ids))
+        return walk.OtherCells(x, rows, None if ids is None else (ids, ids))
 
-    def _dense(self, weights: Tensor) -> Dense:
-        return Dense(weights, self.shape, self._parts)
+    def _dense(self, weights: Tensor) -> walk.Dense:
+        return walk.Dense(weights, self.shape, self._parts)
 
-    def _job(self, weights: CellWeights) -> Job:
-        cells = self.cells or cells_at_hand(self.x.device, self.x.element_size())
+    def _job(self, weights: walk.CellWeights) -> Job:
+        cells = self.cells or walk.cells_at_hand(self.x.device, self.x.element_size())
         shift = None if self.shift is None else self._each_part(self.shift)
         return Job(weights, cells, self.link, shift)
 
@@ -264,12 +257,12 @@ class InnerScores:
         means = (rows * values).flatten(1).sum(1) / rows.flatten(1).sum(1)
         return means.view(self._lead)
 
-    def _total(self, weights: CellWeights) -> Tensor:
+    def _total(self, weights: walk.CellWeights) -> Tensor:
         return self._together(weights.row_sums().sum(-1)).to(self.dtype)
 
-    def _mean(self, weights: CellWeights, function: Elementwise | None) -> Tensor:
-        sums = cell_sums(*self._sides(), self._job(weights), function)
-        return self._together(sums) / self._total(weights)
+    def _mean(self, weights: walk.CellWeights, function: Elementwise | None) -> Tensor:
+        found = cell_sums(*self._sides(), self._job(weights), function)
+        return self._together(found) / self._total(weights)
 
     def _moment(self, rows: Tensor | None, function: Quadratic) -> Tensor:
         """The weighted sum of function(s) over all cells but the diagonal, (...,)."""
@@ -284,7 +277,7 @@ class InnerScores:
         own = function(pairs)
         return self._together(total - (own if rows is None else own * rows.square()).sum(-1))
 
-    def _exp_sums(self, weights: CellWeights, highest: Tensor) -> Tensor:
+    def _exp_sums(self, weights: walk.CellWeights, highest: Tensor) -> Tensor:
         lowered = self - highest.view(*self._lead, 1, 1)
         return self._together(cell_sums(*lowered._sides(), lowered._job(weights), torch.exp))
 

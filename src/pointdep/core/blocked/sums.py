@@ -71,11 +71,7 @@ _SLOPES: dict[Elementwise | None, Callable[[Tensor, Tensor], Tensor]] = {
     softplus: lambda scores, _: torch.sigmoid(scores),
 }
 # The score at which each is zero; zero for the others.
-_ZEROS: dict[Elementwise | None, float] = {
-    torch.exp: -math.inf,
-    F.logsigmoid: math.inf,
-    softplus: -math.inf,
-}
+_ZEROS: dict[Any, float] = {torch.exp: -math.inf, F.logsigmoid: math.inf, softplus: -math.inf}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +135,18 @@ def weighted_sum(scores: Tensor, weights: Optional, function: Elementwise | None
     return (values if weights is None or masked else weights * values).flatten(-2).sum(-1)
 
 
-def against(
-    positive: Tensor, negatives: Tensor, count: Tensor, own: Tensor | float = 1.0
-) -> Tensor:
+def against(score: Tensor, negatives: Tensor, count: Tensor, own: Tensor | float = 1.0) -> Tensor:
     """A score minus log of the mean of exp over itself, of weight `own`, and its negatives.
 
     negatives: the log of the sum of exp over them; count: their total weight.
     """
     # Not logaddexp: its second derivative is NaN where exp of the distance overflows. Zero is added
     # as s - s, which is NaN where a score is infinite: log sigmoid would hide that.
-    zero = (positive - positive).detach()
+    zero = (score - score).detach()
     if isinstance(own, Tensor):
         lift = own.log()
-        return F.logsigmoid(positive + lift - negatives) - lift + ((own + count).log() + zero)
-    return F.logsigmoid(positive - negatives) + (torch.log1p(count) + zero)
+        return F.logsigmoid(score + lift - negatives) - lift + ((own + count).log() + zero)
+    return F.logsigmoid(score - negatives) + (torch.log1p(count) + zero)
 
 
 def _known(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,16 +188,14 @@ def _by_rows(x: Tensor, y: Tensor, job: Job, part: Callable[[Tensor, Optional], 
     return [again(rows, x[:, rows], y) for rows in spans(x.shape[1], size)]
 
 
-def _differentiable(
-    ctx: Any, plain: Callable[..., Any], *gradients: Tensor
-) -> tuple[Optional, ...]:
+def _differentiable(ctx: Any, plain: Callable[..., Any], *slopes: Tensor) -> tuple[Optional, ...]:
     """The gradients of `plain`, computed again so that they can be differentiated themselves."""
     # Views, so that x and y are told apart where they are one tensor.
     views = [side.view_as(side) for side in ctx.saved_tensors[:2]]
     wanted = ctx.needs_input_grad[:2]
     needed = [view for view, one in zip(views, wanted, strict=True) if one]
     values = plain(*views, ctx.job, ctx.option)
-    found = iter(torch.autograd.grad(values, needed, gradients, create_graph=True))
+    found = iter(torch.autograd.grad(values, needed, slopes, create_graph=True))
     return *(next(found) if one else None for one in wanted), None, None
 
 

@@ -236,9 +236,7 @@ class Dense:
         """Of weights that are on the diagonal alone: (R, G, n)."""
         found = self.weights.diagonal(dim1=-2, dim2=-1)
         if int(self.weights.count_nonzero()) != int(found.count_nonzero()):
-            raise InputError(
-                "cpc without a matrix of scores takes joint weights on the diagonal alone"
-            )
+            raise InputError("cpc without a matrix of scores takes joint weights on its diagonal")
         return found
 
 
@@ -268,11 +266,8 @@ def compiled_step(step: FunctionType, option: Any, shape: tuple[int, ...]) -> St
             if run is step:
                 raise
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            warnings.warn(
-                f"torch.compile failed ({lines[0]}): large batches are computed more slowly",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            said = f"torch.compile failed ({lines[0]}): large batches are computed more slowly"
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
             run = step
         return run(option, *tensors)
 

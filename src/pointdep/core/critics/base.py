@@ -210,11 +210,9 @@ class Critic(nn.Module):
         return chosen
 
 
-def inner_matrix(
-    vector_x: Tensor, vector_y: Tensor, own_x: Tensor | None, own_y: Tensor | None
-) -> Tensor:
+def inner_matrix(x: Tensor, y: Tensor, own_x: Tensor | None, own_y: Tensor | None) -> Tensor:
     """The scores of `Factors`: (R, ..., n, e), (R, ..., m, e) -> (R, ..., n, m)."""
-    scores = vector_x @ vector_y.transpose(-1, -2)
+    scores = x @ y.transpose(-1, -2)
     scores = scores if own_x is None else scores + own_x.unsqueeze(-1)
     return scores if own_y is None else scores + own_y.unsqueeze(-2)
 

@@ -70,10 +70,8 @@ class ModuleCritic(_Copies):
             if callable(own):
                 scores = torch.stack([own(p, q) for p, q in zip(a, b, strict=True)])
                 if scores.shape[1:] != (n, m):
-                    raise InputError(
-                        f"the critic's matrix(x, y) gave shape {tuple(scores.shape[1:])}; it must "
-                        f"be ({n}, {m})"
-                    )
+                    fault = f"the critic's matrix(x, y) gave shape {tuple(scores.shape[1:])}"
+                    raise InputError(f"{fault}; it must be ({n}, {m})")
             else:
                 p = a.unsqueeze(-2).expand(-1, n, m, -1).reshape(-1, a.shape[-1])
                 q = b.unsqueeze(-3).expand(-1, n, m, -1).reshape(-1, b.shape[-1])
@@ -84,10 +82,8 @@ class ModuleCritic(_Copies):
     def _scores(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         scores, rows = self._call(module, x, y), len(x)
         if scores.numel() != rows:
-            raise InputError(
-                f"the critic gave scores of shape {tuple(scores.shape)} for {rows} pairs; it must "
-                "give one score per pair, (n,)"
-            )
+            fault = f"the critic gave scores of shape {tuple(scores.shape)} for {rows} pairs"
+            raise InputError(f"{fault}; it must give one score per pair, (n,)")
         return scores.reshape(rows)
 
     def cell_width(self) -> int:
@@ -132,10 +128,8 @@ class EncoderCritic(_Copies):
             assert isinstance(pair, nn.ModuleDict)
             code = self._call(pair[side], part.reshape(-1, part.shape[-1]))
             if code.ndim != 2:
-                raise InputError(
-                    f"the {side} encoder gave shape {tuple(code.shape)}; it must give one vector "
-                    "per row, (n, e)"
-                )
+                fault = f"the {side} encoder gave shape {tuple(code.shape)}"
+                raise InputError(f"{fault}; it must give one vector per row, (n, e)")
             out.append(code.view(*part.shape[:-1], -1))
         return torch.stack(out)
 
@@ -156,9 +150,7 @@ def critic_class(critic: Any, *, wide: bool = False, table: bool = False) -> typ
     if isinstance(critic, type) and issubclass(critic, Critic):
         return critic.for_table() if table else critic.for_data(wide=wide)
     if callable(critic):
-        raise InputError(
-            "a critic of your own must be a torch.nn.Module or a subclass of pointdep.Critic"
-        )
+        raise InputError("your critic must be a torch.nn.Module or a subclass of pointdep.Critic")
     found = CRITICS.find(critic)
     return found.for_table() if table else found.for_data(wide=wide)
 

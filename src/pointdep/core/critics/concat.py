@@ -45,6 +45,9 @@ class ConcatCritic(Critic):
     row and added once per cell, and the cost per cell starts at the second layer.
     """
 
+    x_half: ReplicaLinear | SideNet
+    y_half: ReplicaLinear | SideNet
+
     def __init__(
         self,
         replicas: int,
@@ -57,12 +60,8 @@ class ConcatCritic(Critic):
         super().__init__(replicas)
         fan_in = x_dim + y_dim
         self.activation = ACTIVATIONS[activation]
-        self.x_half: ReplicaLinear | SideNet = ReplicaLinear(
-            replicas, x_dim, hidden[0], fan_in=fan_in
-        )
-        self.y_half: ReplicaLinear | SideNet = ReplicaLinear(
-            replicas, y_dim, hidden[0], bias=False, fan_in=fan_in
-        )
+        self.x_half = ReplicaLinear(replicas, x_dim, hidden[0], fan_in=fan_in)
+        self.y_half = ReplicaLinear(replicas, y_dim, hidden[0], bias=False, fan_in=fan_in)
         self.rest = ReplicaMLP(replicas, [*hidden, 1], activation)
         self.fusable = len(hidden) == 2 and activation == "relu"
         self._width = sum(hidden)

@@ -93,10 +93,8 @@ class InnerProductCritic(_InnerProduct):
     def __init__(self, replicas: int, x_dim: int, y_dim: int | None = None) -> None:
         super().__init__(replicas)
         if y_dim not in (None, x_dim):
-            raise InputError(
-                f"critic='inner' needs x and y of one dimension, got {x_dim} and {y_dim}: "
-                "use 'bilinear' or 'separable'"
-            )
+            fault = f"critic='inner' needs x and y of one dimension, got {x_dim} and {y_dim}"
+            raise InputError(f"{fault}: use 'bilinear' or 'separable'")
         self.dim = x_dim
         self.scale = nn.Parameter(torch.full((replicas, 1), x_dim**-0.5))
 

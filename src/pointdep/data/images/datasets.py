@@ -19,9 +19,7 @@ DATASETS = ("mnist", "cifar10", "digits")
 _TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 _DIGITS = tuple("0123456789")
 _DIGITS_TRAIN = 1437
-_IDX = [
-    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
-]
+_IDX = [f"{p}-{kind}-ubyte" for p in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 _IDX_PLACES = ("", "MNIST/raw", "raw")
 
 

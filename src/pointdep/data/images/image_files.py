@@ -117,7 +117,7 @@ class _Member(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc]
 
 
-def is_archive(path: Path) -> bool:
+def is_tar(path: Path) -> bool:
     """Whether a file has the name of a tar archive."""
     return path.is_file() and path.name.lower().endswith(_ARCHIVES)
 

@@ -41,17 +41,8 @@ from pointdep.data.tasks.discrete import (
 )
 from pointdep.errors import unknown_name
 
-__all__ = [
-    "QUICK",
-    "TASKS",
-    "Joint",
-    "Task",
-    "TaskKind",
-    "correlated_gaussians",
-    "discrete_table",
-    "make_task",
-    "table_pmi",
-]
+__all__ = ["QUICK", "TASKS", "Joint", "Task", "TaskKind", "make_task"]
+__all__ += ["correlated_gaussians", "discrete_table", "table_pmi"]
 
 
 @dataclass(frozen=True, eq=False)

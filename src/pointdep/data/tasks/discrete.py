@@ -17,11 +17,10 @@ from pointdep.errors import InputError
 _STEP = 0.05
 
 
-def plane_expectation(
-    log_density: Callable[[Array, Array], Array],
-    values: Callable[[Array, Array], Array],
-    reach: float,
-) -> float:
+OfPairs = Callable[[Array, Array], Array]
+
+
+def plane_expectation(log_density: OfPairs, values: OfPairs, reach: float) -> float:
     """E[values] under a density of two numbers, both functions of (n, 1), (n, 1) -> (n,).
 
     For smooth densities that vanish before `reach` the trapezoidal rule converges faster than any

@@ -110,10 +110,8 @@ class ClassicalDependency(DependencyEstimator):
         raw_x, raw_y, codes = read_pairs(X, Y, groups, (self.discrete_x, self.discrete_y))
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
-        x, y = (
-            readers[0].read(raw_x, dense=method.dense),
-            readers[1].read(raw_y, dense=method.dense),
-        )
+        dense = method.dense
+        x, y = readers[0].read(raw_x, dense=dense), readers[1].read(raw_y, dense=dense)
         method.check_sides(x, y)
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, progress)
@@ -225,18 +223,14 @@ class ClassicalDependency(DependencyEstimator):
         """(n,) values of a method that fits nothing, whose mean is the MI of these rows."""
         assert method.local is not None
         if codes is not None and len(np.unique(codes)) < len(codes):
-            raise InputError(
-                f"method {method.key!r} takes the neighbours of a row from its own group: give one "
-                "row of each group, or use PointwiseDependency()"
-            )
+            fault = f"method {method.key!r} takes the neighbours of a row from its own group"
+            raise InputError(f"{fault}: give one row of each group, or use PointwiseDependency()")
         return method.local(x, y, seed=self.seed_, progress=progress, **method.options)
 
-    def _sides(
-        self, X: Any, Y: Any, *, paired: bool = True, asked: str | None = None
-    ) -> tuple[Side, Side]:
+    def _sides(self, X: Any, Y: Any, *, paired: bool = True, asked: str = "") -> tuple[Side, Side]:
         """Both sides of given rows; asked: what only a method with PMI can answer."""
         check_is_fitted(self, "method_")
-        if asked is not None and self.method_.pmi == "none":
+        if asked and self.method_.pmi == "none":
             raise InputError(self._no_pmi(asked))
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
@@ -263,10 +257,8 @@ def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]
     if getattr(model, "at_limit", False):
         message = "Y is in some direction a linear function of X, and the true value infinite"
     elif share > _MANY_AT_LIMIT:
-        message = (
-            f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give; "
-            "PointwiseDependency() has no such limit"
-        )
+        said = f"{share:.1%} of the out-of-fold pairs have the least PMI that the method can give"
+        message = f"{said}; PointwiseDependency() has no such limit"
     else:
         return ()
     return (Flag("saturated", (), f"{MEANINGS['saturated']}: {message}"),)

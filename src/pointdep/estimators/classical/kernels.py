@@ -140,15 +140,11 @@ def _moments(sums: Sums, parts: Sequence[int]) -> tuple[Array, Array]:
     return gram_x * gram_y / rows**2, cross / rows
 
 
+Chosen = float | None  # None: by cross-validation
+
+
 def fit_ulsif(
-    x: Side,
-    y: Side,
-    *,
-    seed: int,
-    centres: int,
-    bandwidth: float | None,
-    ridge: float | None,
-    floor: float,
+    x: Side, y: Side, *, seed: int, centres: int, bandwidth: Chosen, ridge: Chosen, floor: float
 ) -> KernelRatio:
     """Minimise 1/2 E_M[r^2] - E_J[r] + ridge/2 |weights|^2: weights = (H + ridge I)^-1 h.
 

@@ -31,10 +31,8 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
     zero on average: the derivative of the estimate with respect to a weight of the row.
     """
     if len(x) < k + 2:
-        raise InputError(
-            f"Found {len(x)} sample(s) while more are required: method 'ksg' with k={k} needs "
-            f"n_samples of at least {k + 2}"
-        )
+        fault = f"Found {len(x)} sample(s) while more are required"
+        raise InputError(f"{fault}: method 'ksg' with k={k} needs n_samples of at least {k + 2}")
     if x.mixed or y.mixed:
         return _neighbours(_spread(x), _spread(y), k, progress)
     if x.codes is not None:

@@ -39,6 +39,10 @@ class Mixture:
         return mixed
 
 
+Fit = Callable[[Array], Mixture]
+"""From values, (n, d), to their mixture."""
+
+
 def log_constant(covariances: Array) -> Array:
     """-1/2 log det(2 pi S) of each of (c, d, d): (c,)."""
     width = covariances.shape[-1]
@@ -150,14 +154,12 @@ class LabelMixtures(PairModel):
         return table
 
 
-def fit(
-    x: Side, y: Side, *, seed: int, ridge: float, **options: Any
-) -> JointMixture | LabelMixtures:
+def fit(x: Side, y: Side, *, seed: int, ridge: float, **options: Any) -> PairModel:
     """One mixture for (x, y), or where one side is labels a mixture of the other for each label.
 
     options: `components` and `max_components`, of `fit_mixture`.
     """
-    mixture: Callable[[Array], Mixture] = partial(fit_mixture, seed=seed, ridge=ridge, **options)
+    mixture: Fit = partial(fit_mixture, seed=seed, ridge=ridge, **options)
     if x.codes is not None:
         return _fit_labels(x, y.values, mixture, ridge, labels_first=True)
     if y.codes is not None:
@@ -168,12 +170,7 @@ def fit(
 
 
 def _fit_labels(
-    labels: Side,
-    values: Array,
-    mixture: Callable[[Array], Mixture],
-    ridge: float,
-    *,
-    labels_first: bool,
+    labels: Side, values: Array, mixture: Fit, ridge: float, *, labels_first: bool
 ) -> LabelMixtures:
     """A label with too few rows for a covariance of its own takes the one within all labels."""
     assert labels.codes is not None
