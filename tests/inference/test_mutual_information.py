@@ -10,7 +10,14 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
+from pointdep.errors import InputError
+from pointdep.inference.learning_curve import LearningCurve
+from pointdep.inference.mutual_information import (
+    MIEstimate,
+    estimate,
+    pseudo_values,
+    standard_error,
+)
 from refusals import refused
 
 N = 60
@@ -137,3 +144,35 @@ def test_other_quantities_keep_their_interval_and_bits_have_one():
     assert found.ci[0] < 0
     found = estimate(VALUES + 1, METHODS["pc"])
     assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
+
+
+def test_the_interval_reaches_farther_up_where_more_may_be_missed():
+    values = np.random.default_rng(0).normal(1.0, 1.0, 400)
+    method = METHODS["pc"]
+    plain = estimate(values, method, confidence=0.9, doubt=0.03)
+    wider = estimate(values, method, confidence=0.9, doubt=0.03, doubt_above=0.2)
+    assert wider.nats == plain.nats
+    assert wider.ci[0] == plain.ci[0]
+    z, error = 1.6448536, standard_error(values, None)
+    assert wider.ci[1] == pytest.approx(wider.nats + z * math.hypot(error, 0.2), rel=1e-6)
+    known = estimate(values, method, confidence=0.9, neighbours=(1.5, 0.1))
+    assert known.ci[1] == pytest.approx(1.5 + z * 0.1, rel=1e-6)
+    twice = estimate(values, method, inflation=2.0)
+    assert twice.stderr == pytest.approx(2 * error)
+
+
+def test_rows_needed_follow_the_root_law_or_the_slower_curve():
+    found = MIEstimate(nats=1.0, stderr=0.05, ci=(0.9, 1.1), rows=1000)
+    assert found.rows_needed(0.05) == 4000
+    assert found.rows_needed(0.5) == 1000
+    # Doublings that add 0.2 and 0.15 fall with the power log2(4/3) of the rows.
+    slow = dataclasses.replace(
+        found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.01,) * 3)
+    )
+    assert slow.rows_needed(0.05) == math.ceil(1000 * 2 ** (1 / math.log2(4 / 3)))
+    unsure = dataclasses.replace(
+        found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
+    )
+    assert unsure.rows_needed(0.05) == 4000
+    with pytest.raises(InputError, match="precision"):
+        found.rows_needed(0.0)

@@ -18,6 +18,7 @@ from pointdep.errors import InputError
 from pointdep.inference.learning_curve import LearningCurve
 
 Array = NDArray[np.float64]
+_SLOWEST = 0.25  # power of the rows: steeper curves than these two doublings show are not foretold
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,38 @@ class MIEstimate:
     def ci_bits(self) -> tuple[float, float]:
         """The interval in bits."""
         return self.ci[0] / math.log(2.0), self.ci[1] / math.log(2.0)
+
+    def rows_needed(self, precision: float) -> int:
+        """About how many rows it takes until `ci` reaches no farther than `precision` nats.
+
+        Parameters
+        ----------
+        precision : float
+            Wanted distance of the farther end of the interval from the estimate, in nats.
+
+        Returns
+        -------
+        int
+            At least the rows there are. Errors fall with the root of the rows, or more slowly where
+            the learning curve does; beyond the rows at hand that is an extrapolation.
+
+        Examples
+        --------
+        >>> from pointdep import MIEstimate
+        >>> MIEstimate(nats=1.0, stderr=0.05, ci=(0.9, 1.1), rows=1000).rows_needed(0.05)
+        4000
+        """
+        if not isinstance(precision, int | float) or not precision > 0.0:
+            raise InputError(f"precision={precision!r} must be above 0")
+        reach = max(self.ci[1] - self.nats, self.nats - self.ci[0], precision)
+        power = 0.5
+        rise, error = (0.0, math.inf) if self.curve is None else self.curve.rise
+        earlier = None if self.curve is None else self.curve.earlier
+        if earlier is not None and rise > 2 * error:
+            slope = math.log2(max(earlier, 1e-9) / rise)
+            power = min(max(slope, _SLOWEST), power)
+        times = math.exp(math.log(reach / precision) / power)
+        return max(self.rows, math.ceil(self.rows * times - 1e-6))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
