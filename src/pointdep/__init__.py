@@ -48,18 +48,7 @@ __all__ += ["CalibratedDependency", "ClassicalDependency", "ConditionalDependenc
 __all__ += ["PointwiseDependency", "from_embeddings", "from_logits", "objectives", "open_rows"]
 __all__ += ["Audit", "Retrieved", "audit", "audit_shards", "retrieval_metrics", "score_shards"]
 __all__ += ["LearningCurve", "MIAgainstN", "MIDifference", "MIEstimate", "RatioCheck", "compare"]
-<<<<<<< HEAD
-__all__ += [
-    "PMIFeatures",
-    "Plan",
-    "mi_against_n",
-    "mi_scorer",
-    "mutual_information_features",
-    "plan",
-]
-=======
 __all__ += ["PMIFeatures", "Plan", "mi_against_n", "mi_scorer", "mutual_information_features"]
->>>>>>> w-show
 __all__ += ["DataWarning", "DivergedError", "FitWarning", "InputError", "ModelFileError"]
 __all__ += ["PointdepError", "PointdepWarning", "__version__", "plan"]
 
