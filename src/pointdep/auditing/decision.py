@@ -20,6 +20,7 @@ from pointdep.errors import DataWarning, InputError, warn_caller
 
 Array = NDArray[np.float64]
 
+_FAR_BELOW = -3.0  # nats
 _FEWEST, _LINE = 30, 50  # pairs: a share counted on fewer, or a line through fewer, is chance
 _CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
 _OF_SAY = 100  # pairs: with so many to count, PMI has half a say
@@ -178,9 +179,10 @@ def decide(
 ) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
-    least: the lower end of the interval of the mutual information. Where it is not above 0, or
-    where by their PMI all pairs may have come together by chance, and contamination is not given,
-    nobody is a suspect. Warns there, and where the share is large.
+    least: the lower end of the interval of the mutual information. Nobody is a suspect if neither
+    it nor that of the mean PMI, with wrong pairs held at -3 nats, is above 0, or if by their PMI all
+    pairs may have come together by chance, unless contamination is given. Warns there, and where
+    the share is large.
     """
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
@@ -192,6 +194,9 @@ def decide(
         # would acquit wrong ones by how they stand.
         most = most_by_chance(shares)
     posterior = posteriors(pmi, shares, most.share, standings)
+    # Wrong pairs far below zero must not hide that the others depend.
+    held = np.maximum(pmi[~np.isnan(pmi)], _FAR_BELOW)
+    least = max(least, float(held.mean() - 2.0 * held.std() / np.sqrt(len(held))))
     doubt = "" if found.given else _doubt(found, least)
     if doubt:
         warn_caller(doubt, DataWarning)
