@@ -1,7 +1,5 @@
 """The same code on a GPU: skipped where there is none."""
 
-from __future__ import annotations
-
 import math
 import threading
 from dataclasses import replace
