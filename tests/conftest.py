@@ -5,8 +5,6 @@ share out, and waiting threads spin. Beside other work on the machine two thread
 long as one.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is refused, in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from pointdep.errors import InputError

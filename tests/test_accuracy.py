@@ -1,7 +1,5 @@
 """Every method of Table 1 on Gaussians of known MI, at the size of the benchmark. Takes minutes."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -4,8 +4,6 @@ Python blocks of a file share one namespace, and commands one folder with them, 
 write the file that a later command reads. x.npy and y.npy, with which examples begin, are there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

@@ -1,7 +1,5 @@
 """Methods and critics of the user's own, wherever a built-in one can be chosen."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """The package: its names, its version, what importing it costs, and what a release agrees on."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """The tables of the README and of docs/: what was measured, and all that there is."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The documentation as a site: links, spelling, the numbers that it quotes, and its names."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The documentation in Chromium: wide and narrow, light and dark, served and as files."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import threading

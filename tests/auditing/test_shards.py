@@ -109,7 +109,8 @@ def test_independent_pairs_and_what_is_refused(shards, model):
     for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
         write(Path(name), draw(rows, seed)[0], (rows,))
     refused("fdr=2 must lie between 0 and 1", judge, model, "out", fdr=2)
-    refused("few has 20 rows: audited shards need at least 256", judge, model, "out", "few", "few")
+    few = "few has 20 rows: an audit of shards needs at least 256"
+    refused(few, judge, model, "out", "few", "few")
     assert not Path("out").exists()
     with pytest.warns(DataWarning, match="no suspects are named"):
         assert judge(model, "out", "a", "b").suspects == 0

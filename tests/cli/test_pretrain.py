@@ -29,10 +29,8 @@ def mnist(tmp_path_factory):
     for part, rows in (("train", 512), ("t10k", 64)):
         labels = random.integers(0, 10, rows)
         noise = random.integers(-500, 500, (rows, 28, 28))
-        for name, values in (
-            ("images-idx3", np.clip(patterns[labels] + noise, 0, 255)),
-            ("labels-idx1", labels),
-        ):
+        pixels = np.clip(patterns[labels] + noise, 0, 255)
+        for name, values in (("images-idx3", pixels), ("labels-idx1", labels)):
             header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
             content = header + values.astype(np.uint8).tobytes()
             (folder / f"{part}-{name}-ubyte").write_bytes(content)

@@ -125,9 +125,7 @@ def test_pairs_alone_are_an_answer_and_no_table(retrieve, pairs, options):
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning")
-def test_a_model_that_knows_its_columns_takes_them_from_wider_files(
-    pointdep, refused, pairs, like_quick
-):
+def test_a_model_takes_the_columns_it_knows_from_wider_files(pointdep, refused, pairs, like_quick):
     table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
     table.insert(1, "note", 1.5)
     table.to_csv("both.csv", index=False)

@@ -105,10 +105,8 @@ def test_forward_against_patches(batch_norm):
             one = residual(one, layer)
         torch.testing.assert_close(maps.one, normed(one, norm).flatten(1))
         torch.testing.assert_close(encoder.features(x), maps.one)
-        for got, trunk, head in (
-            (maps.five, five, encoder.head_five),
-            (maps.seven, seven, encoder.head_seven),
-        ):
+        parts = (maps.five, five, encoder.head_five), (maps.seven, seven, encoder.head_seven)
+        for got, trunk, head in parts:
             branch = normed(convolved(trunk, head.conv1), head.bn_hidden).clamp(min=0)
             out = convolved(branch, head.conv2) + convolved(trunk, head.shortcut)
             torch.testing.assert_close(got, normed(out, head.bn))

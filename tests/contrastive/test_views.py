@@ -119,13 +119,8 @@ def test_hue_at_the_corners_of_the_circle():
 def test_never_applied_or_without_effect():
     images, crop = some_images(), views.ResizedCrop(scale=(1.0, 1.0), ratio=(1.0, 1.0))
     jitter = views.ColourJitter(0.4, 0.4, 0.4, 0.2, p=0)
-    for never in (
-        views.Flip(p=0),
-        views.ReflectTranslate(p=0),
-        jitter,
-        views.Grey(0),
-        views.Blur(0),
-    ):
+    shift = views.ReflectTranslate(p=0)
+    for never in (views.Flip(p=0), shift, jitter, views.Grey(0), views.Blur(0)):
         assert torch.equal(views.Views(never)(images, generator()), images), never
     for still in (views.ReflectTranslate(0), views.ColourJitter(0, 0, 0, 0), crop):
         close(views.Views(still)(images, generator()), images.numpy(), atol=1e-6)

@@ -15,11 +15,8 @@ from .losses_by_hand import LOSSES, made, pairs
 
 SPLITS = {"equal": (8, 8), "unequal": (10, 6), "one row": (15, 1)}
 GROUPS = torch.tensor([0, 1, 2, 0, 3, 4, 5, 6, 2, 7, 8, 9, 10, 11, 5, 0])
-OPTIONS = {
-    "plain": {},
-    "not symmetric": {"symmetric": False},
-    "blocks": {"block_size": 3, "clip": 4.0},
-}
+OPTIONS = {"plain": {}, "not symmetric": {"symmetric": False}}
+OPTIONS["blocks"] = {"block_size": 3, "clip": 4.0}
 Result = dict[str, Tensor]
 
 

@@ -32,12 +32,9 @@ def test_registry():
 
 
 def test_the_halves_share_no_settings():
-    kinds = {
-        half: {task.kind for task in FURTHER.values() if task.half == half}
-        for half in ("tune", "report")
-    }
-    assert kinds["tune"] & kinds["report"] == IN_BOTH
-    assert len(kinds["tune"] | kinds["report"]) >= 14
+    tune, report = ({t.kind for t in FURTHER.values() if t.half == k} for k in ("tune", "report"))
+    assert tune & report == IN_BOTH
+    assert len(tune | report) >= 14
     made = [task.joint.__wrapped__ for task in FURTHER.values()]
     settings = {(one.func, one.args) for one in made}
     assert len(settings) == len(FURTHER)
@@ -45,9 +42,8 @@ def test_the_halves_share_no_settings():
 
 def entropy(density, low, high, points=None):
     """Of one number, by scipy's adaptive quadrature."""
-    return integrate.quad(
-        lambda y: special.entr(density(y)), low, high, points=points, limit=500, epsabs=1e-9
-    )[0]
+    how = {"points": points, "limit": 500, "epsabs": 1e-9}
+    return integrate.quad(lambda y: special.entr(density(y)), low, high, **how)[0]
 
 
 class TestChannels:
@@ -178,9 +174,8 @@ class TestChannels:
         assert joint.mutual_information == pytest.approx(expected, abs=1e-6)
         x, y, pmi = joint.sample(50, np.random.default_rng(0))
         given = stats.poisson.logpmf(y, np.exp(level + strength * x))[:, 0]
-        np.testing.assert_allclose(
-            pmi, given - np.log(table.sum(axis=0)[y[:, 0].astype(int)]), atol=1e-6
-        )
+        chance = np.log(table.sum(axis=0)[y[:, 0].astype(int)])
+        np.testing.assert_allclose(pmi, given - chance, atol=1e-6)
 
     def test_logistic(self):
         def doubt(t):
@@ -231,9 +226,8 @@ class TestClosedForms:
         pmi = joint.log_ratio(*pairs).reshape(len(at), len(at))
         density = np.exp(pmi)
         np.testing.assert_allclose((density @ weights)[200:-200:50], 1, atol=1e-5)
-        assert weights @ (density * pmi) @ weights == pytest.approx(
-            joint.mutual_information, abs=1e-5
-        )
+        found = weights @ (density * pmi) @ weights
+        assert found == pytest.approx(joint.mutual_information, abs=1e-5)
         x, y, _ = joint.sample(5000, np.random.default_rng(0))
         assert stats.kendalltau(x, y).statistic == pytest.approx(tau, abs=0.03)
         expected = stats.norm if make == "clayton" else stats.t(2)

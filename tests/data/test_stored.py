@@ -233,7 +233,7 @@ class TestBadShards:
         x, y = open_rows(folder, "e"), RANDOM.normal(size=(ROWS, 2))
         for sizes, message in (
             ((40, 1, 57), "part-9.* has 57 rows but its partner .*part-9.* has 59"),
-            ((40, 30), "has 100 rows in 3 .* has 70 in 2: row i of each"),
+            ((40, 30), "has 100 rows in 3 .* has 70 rows in 2.*: row i of each"),
         ):
             other = open_rows(shards(tmp_path / f"{len(sizes)} parts", y, sizes), "e")
             refused(message, require_partners, x, other)

@@ -4,8 +4,6 @@ Run as a script it fits and writes them: ``python tests/golden/models.py FOLDER`
 were written so by pointdep 0.1.0.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

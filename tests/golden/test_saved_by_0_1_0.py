@@ -1,7 +1,5 @@
 """Folders that pointdep 0.1.0 wrote are read, and answer as they did then."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -340,8 +340,8 @@ def require_equal_rows(x: ShardSizes, y: ShardSizes) -> None:
     ]
     if len(x[1]) != len(y[1]):
         n, m = (sum(rows for _, rows in files) for _, files in (x, y))
-        totals = f"{x[0]} has {n} rows in {len(x[1])} file(s) and {y[0]} has {m} in {len(y[1])}"
-        differ = [totals] if n != m else []
+        here = f"{x[0]} has {n} rows in {len(x[1])} file(s)"
+        differ = [f"{here} and {y[0]} has {m} rows in {len(y[1])}"] if n != m else []
     if differ:
         raise InputError(f"{differ[0]}: row i of each must describe the same pair")
 

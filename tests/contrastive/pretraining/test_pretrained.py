@@ -135,9 +135,7 @@ def test_damaged_files(copied):
 
 def test_a_part_is_missing_or_of_another_size(copied):
     about, tensors = storage.read_model(copied / "encoder")
-    lacking = [
-        {k: about[k] for k in about if k != part} for part in ("settings", "shape", "classes")
-    ]
+    lacking = [{k: about[k] for k in about if k != one} for one in ("settings", "shape", "classes")]
     for changed in (*lacking, {**about, "settings": {**about["settings"], "width": 17}}):
         storage.write_model(copied / "encoder", changed, tensors)
         unreadable("lacks a part or holds a wrong one", load_encoder, copied / "encoder")

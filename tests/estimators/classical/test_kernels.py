@@ -94,10 +94,8 @@ def test_bandwidth_and_ridge_are_cross_validated():
     best = None
     for scale in kernels.BANDWIDTHS:
         basis = kernels.fit_ulsif(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
-        moments = [
-            [slow_moments(basis, x[rows], y[rows]) for rows in (part != p, part == p)]
-            for p in range(3)
-        ]
+        halves = [(part != p, part == p) for p in range(3)]
+        moments = [[slow_moments(basis, x[rows], y[rows]) for rows in both] for both in halves]
         for ridge in kernels.RIDGES:
             loss = 0.0
             for (H, h), (held_H, held_h) in moments:
