@@ -180,9 +180,9 @@ def decide(
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
     least: the lower end of the interval of the mutual information. Nobody is a suspect if neither
-    it nor that of the mean PMI, with wrong pairs held at -3 nats, is above 0, or if by their PMI all
-    pairs may have come together by chance, unless contamination is given. Warns there, and where
-    the share is large.
+    it nor that of the mean PMI, with wrong pairs held at -3 nats, is above 0, or if by their PMI
+    all pairs may have come together by chance, unless contamination is given. Warns there, and
+    where the share is large.
     """
     shares = mismatched_shares(pmi, beside.pmi)
     standings = mismatched_shares(beside.standing, beside.standings)
