@@ -2,6 +2,8 @@
 
     python benchmarks/bmi_tasks.py --rows 10000 --seeds 0 1 2
     python benchmarks/bmi_tasks.py --rows 1000 --estimators pointdep pointdep-concat
+    python benchmarks/bmi_tasks.py --summary --results benchmarks/results/bmi_present.jsonl \
+        --against benchmarks/results/bmi_0.1.0.jsonl
 
 One JSON line a run, in the form of the peers' lines, with the interval and what was taken off for
 fitting; runs that have a line already are skipped. `peers/table.py` joins both.
@@ -63,6 +65,29 @@ def run(job: dict[str, Any], threads: int) -> dict[str, Any]:
     }
 
 
+def summarise(results: Path, against: Path | None) -> None:
+    """Errors, coverage of the 90 % interval, flags; and processor time over that of other lines."""
+    import numpy as np
+
+    def read(path: Path) -> dict[str, dict[str, Any]]:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return {f"{line['task']} {line['rows']} {line['seed']}": line for line in lines}
+
+    lines = read(results)
+    errors = np.abs([line["error"] for line in lines.values()])
+    covered = sum(line["covered"] for line in lines.values())
+    flags = [set(line["flags"]) & {"rises_with_rows", "alarm"} for line in lines.values()]
+    print(f"{len(lines)} fits: mean absolute error {errors.mean():.4f}, worst {errors.max():.4f};")
+    print(f"90 % interval covers {covered}; flagged as too low {sum(map(bool, flags))}")
+    if against is not None:
+        other = read(against)
+        both = [(lines[key], other[key]) for key in lines if key in other]
+        ours, theirs = (np.array([pair[k]["cpu_seconds"] for pair in both]) for k in (0, 1))
+        whole, middle = ours.sum() / theirs.sum(), np.median(ours / theirs)
+        print(f"processor time of {len(both)} fits over {against.name}: {whole:.2f} in all,")
+        print(f"{middle:.2f} in the median")
+
+
 def _commit() -> str:
     told = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
@@ -78,7 +103,12 @@ def main() -> None:
     parser.add_argument("--estimators", nargs="+", default=["pointdep"], choices=OPTIONS)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--summary", action="store_true", help="summarise the results and stop")
+    parser.add_argument("--against", type=Path, help="lines of another version, for their time")
     args = parser.parse_args()
+    if args.summary:
+        summarise(args.results, args.against)
+        return
     warnings.simplefilter("ignore")
     names = args.tasks or [t["name"] for t in json.loads((DATA / "tasks.json").read_text())]
     args.results.touch()

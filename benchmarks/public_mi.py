@@ -371,7 +371,7 @@ def table() -> str:
         found = json.loads(file.read_text("utf-8"))
         total, runs = found["summary"], found["results"]
         text = (
-            f"pointdep {found['pointdep']}, {runs[0]['rows']:,} rows: mean absolute error "
+            f"Commit {found['commit']}, {runs[0]['rows']:,} rows: mean absolute error "
             f"{total['mean_absolute_error']:.3f} {total['unit']}; the 90 % interval holds the "
             f"exact value in {total['covered']} of {total['runs']} fits, and the check passes in "
             f"{total['check_passed']}; RMSE of PMI {total['median_pmi_rmse']:.3f} nats in the "
