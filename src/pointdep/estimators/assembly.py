@@ -28,7 +28,6 @@ from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Split
 from pointdep.fitting.state import Checkpoint
-from pointdep.fitting.tables import fit_tables
 
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
@@ -230,6 +229,8 @@ def train_model(
         replicas = range(first, first + len(splits))
         one = model if len(splits) == model.replicas else model.select(replicas)
         if isinstance(one.critic, TableCritic):
+            from pointdep.fitting.tables import fit_tables
+
             fit_tables(one.critic, replace(rows, splits=splits))
         _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
         processes.align_(one.state_dict().values())

@@ -26,7 +26,6 @@ from pointdep.estimators import assembly, fit_rows, persistence
 from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.classical.ksg import ksg_alarm
 from pointdep.estimators.fit_rows import FitRows, PairedRows, is_large
-from pointdep.estimators.permutation import p_value, permutation_null
 from pointdep.fitting.batches import TrainingOptions
 from pointdep.fitting.data_flags import determined_flags, few_rows_flags
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
@@ -732,6 +731,8 @@ class PointwiseDependency(DependencyEstimator):
 
     def _null(self, shuffles: int, given: bool) -> float:
         """The p-value of independence."""
+        from pointdep.estimators.permutation import p_value, permutation_null
+
         if given:
             raise InputError("shuffles are of the rows of the fit: leave X and Y out")
         rows = fitted_rows(self, "mutual_information(shuffles=...)", "it before saving")
