@@ -172,7 +172,7 @@ class TestCurve:
         for unit in ("nats", "bits"):
             told = quick(MI, f"--{unit}" if unit == "bits" else "").out
             value = expected.lower / (math.log(2) if unit == "bits" else 1)
-            limit = f"{value:.3f} {unit} (95% confidence, whatever the model)"
+            limit = f"{value:.3f} {unit} (95% one-sided limit, even if the model is wrong)"
             assert f"\nat least            {limit}\n" in told
             assert f"\nheld-out mean       {expected.curve.in_words(unit)}\n" in told
 

@@ -191,7 +191,7 @@ def test_an_estimate_prints_its_limit_and_its_curve():
     found = MIEstimate(0.9, 0.1, (0.7, 1.1), rows=2000, method="pc", lower=0.811, curve=CURVE)
     first, second, third = str(found).splitlines()
     assert first == found.headline == "0.900 nats (1.298 bits), 95% interval 0.700 to 1.100"
-    assert second == "at least 0.811 nats (95% confidence, whatever the model)"
+    assert second == "at least 0.811 nats (95% one-sided limit, even if the model is wrong)"
     assert third == str(CURVE)
     assert found.at_least("bits").startswith("1.170 bits (95%")
     html = found._repr_html_()

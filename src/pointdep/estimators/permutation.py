@@ -61,7 +61,8 @@ def permutation_null(
     orders = [np.arange(len(x)), *(random.permutation(len(x)) for _ in range(shuffles))]
     small = replace(rows, x=x, y=y, codes=None)
     values: list[float] = []
-    step = max(1, _TOGETHER // _FOLDS)
+    # Tables weigh their parts by the rows of all models of a call: each copy has one of its own.
+    step = 1 if settings.kind.is_table else max(1, _TOGETHER // _FOLDS)
     for first in range(0, len(orders), step):
         values += _statistics(settings, small, orders[first : first + step])
         progress.update(min(first + step, len(orders)), len(orders), "shuffles")

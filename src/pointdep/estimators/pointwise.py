@@ -175,7 +175,7 @@ class PointwiseDependency(DependencyEstimator):
             table = assembly.is_table(self.critic, self.hidden, method, sides)
             settings = replace(settings, table=table, hidden="auto") if table else settings
         options = self._training_options(settings, rows)
-        curve = self._curve_splits(rows, options, method)
+        curve = self._curve_splits(rows, options, method, settings.kind.stacked)
         replicas = len(paired.splits) + sum(map(len, curve))
         model = assembly.make_model(settings, method, replicas, *widths)
         rows = rows.prepare(model)
@@ -626,7 +626,7 @@ class PointwiseDependency(DependencyEstimator):
         """Where log r comes from, for the advice of a check."""
         learned_by = "network" if self.history_ else "calibrated"  # nothing was trained here
         if self.model_.answered in {"closed form alone", "low-rank table"}:
-            learned_by = "closed form"
+            learned_by = "table" if self.model_.critic.is_table else "closed form"
         return Origin(self.model_.methods[0].key, learned_by, given)
 
     def _held_out(self, X: Any, Y: Any, groups: Any, call: str) -> HeldOut:
@@ -774,9 +774,12 @@ class PointwiseDependency(DependencyEstimator):
         return [flag]
 
     def _curve_splits(
-        self, rows: FitRows, options: TrainingOptions, method: Method
+        self, rows: FitRows, options: TrainingOptions, method: Method, stacked: bool
     ) -> list[list[Split]]:
-        """Splits of the models of a learning curve, if one is wanted and can be had."""
+        """Splits of the models of a learning curve, if one is wanted and can be had.
+
+        stacked: whether replicas train at once; modules of the user's own do so one after another.
+        """
         if self.curve is not None and not isinstance(self.curve, bool | np.bool_):
             raise InputError(f"curve={self.curve!r} must be True, False or None")
         if self.curve is False:
@@ -785,7 +788,11 @@ class PointwiseDependency(DependencyEstimator):
         if method.is_mean_of_pmi:
             found = rows.curve_splits(options.batch_size)
             streamed = isinstance(rows, fit_rows.StreamedFitRows)
-            reason = "the rows are streamed" if streamed else f"{rows.count} rows are too few"
+            reason = (
+                "the rows are streamed"
+                if streamed
+                else f"{rows.count} rows are too few (about 120 do)"
+            )
         if self.curve and not any(found):
             raise InputError(f"curve=True, but {reason}: leave it at None")
         return found
@@ -886,8 +893,7 @@ def row_values(
         values = model._inferred(X, Y, groups)
     else:
         values = model._by_parts(X, Y, lambda x, y, _: model._inferred(x, y, None))
-    doubt, ceiling = model._doubt(X, Y), _entropy_limit(model)
-    return RowValues(values, group_codes(groups), doubt=doubt, ceiling=ceiling)
+    return RowValues(values, group_codes(groups), doubt=model._doubt(X, Y))
 
 
 def _entropy_limit(model: PointwiseDependency) -> float:

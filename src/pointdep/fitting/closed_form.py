@@ -249,7 +249,11 @@ def _fit_modulated(
     if max(side.shape[1] for side in sides) > _WIDEST:
         return
     if x_map.waves:
-        for side_map, waves in zip((x_map, y_map), find_waves(*sides, x_map.waves), strict=True):
+        one_each = sides
+        if groups is not None:  # rows of one group are one draw
+            first = np.unique(groups.cpu().numpy(), return_index=True)[1]
+            one_each = sides[0][first], sides[1][first]
+        for side_map, waves in zip((x_map, y_map), find_waves(*one_each, x_map.waves), strict=True):
             side_map.set_waves(replica, *waves)
     a, b = (
         side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()

@@ -77,6 +77,9 @@ def curve_splits(
             parts.append(Split(train, stop, np.union1d(split.report, left)))
         enough = min(len(part.train) for part in parts) >= max(least, _CURVE_ROWS)
         found.append(parts if enough and min(len(part.stop) for part in parts) > 1 else [])
+    for number, parts in enumerate(found):  # a curve has no gaps: no point before one that fails
+        if not parts:
+            found[:number] = [[] for _ in range(number)]
     return found
 
 

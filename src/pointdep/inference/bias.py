@@ -68,7 +68,9 @@ class FittingBias:
     estimate from all rows is unbiased. neighbours: nats and standard error of a nearest-neighbour
     estimate that lies clearly above. low_rank, counts: the parts of a table of categories; unseen:
     what rows of categories that other folds lack would add. mixed: the whole gap of a mixture of
-    closed form and towers, which has no other parts.
+    closed form and towers, which has no other parts. missed: how far the truth may lie above for
+    what the network has not learned; inflation: of the standard error over rows. Models that were
+    saved before these were known have neither.
     """
 
     closed_form: float = 0.0
@@ -85,6 +87,8 @@ class FittingBias:
     counts: float = 0.0
     unseen: float = 0.0
     mixed: float | None = None
+    missed: float = 0.0
+    inflation: float = 1.0
 
     @property
     def learned(self) -> float:
@@ -124,20 +128,18 @@ class FittingBias:
         )
 
     @property
-    def inflation(self) -> float:
-        """By how much the standard error over rows is to be multiplied."""
-        return _COMMON if self.known is None and (self.network > 0.0 or self.mixed) else 1.0
-
-    @property
     def stderr_above(self) -> float:
         """How far the truth may lie above: `stderr`, or more where the fit may have missed some."""
-        missed = math.hypot(_ABOVE_GAP * self.network, _ABOVE_RISE * max(self.rise or 0.0, 0.0))
-        if self.known is not None or not self.proven:
-            return self.stderr
-        return max(
-            self.stderr,
-            math.hypot(_CLOSED_FORM_DOUBT * self.closed_form, missed, self.resolution),
-        )
+        closed = _CLOSED_FORM_DOUBT * self.closed_form
+        return max(self.stderr, math.hypot(closed, self.missed, self.resolution))
+
+    def judged(self) -> FittingBias:
+        """The same with what a network may have missed, and its replicas have in common."""
+        if self.known is not None or not self.proven or not (self.network > 0.0 or self.mixed):
+            return self
+        risen = _ABOVE_RISE * max(self.rise or 0.0, 0.0)
+        missed = math.hypot(_ABOVE_GAP * self.network, risen)
+        return replace(self, missed=missed, inflation=_COMMON)
 
     @property
     def _of_mixture(self) -> tuple[float, float]:
@@ -230,7 +232,8 @@ def _gaussian_estimate(
 ) -> tuple[NDArray[np.float64], float, float, float] | None:
     """log r of the rows, (n,), the unbiased MI, its error for independent sides, and the draws."""
     if not x.shape[1]:
-        return np.zeros(len(x)), 0.0, 0.0, float(len(x))
+        draws = len(x) if groups is None else len(torch.unique(groups))
+        return np.zeros(len(x)), 0.0, 0.0, float(draws)
     sample = gaussian_sample(x, y, groups)
     if sample is None:
         return None

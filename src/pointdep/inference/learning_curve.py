@@ -94,7 +94,7 @@ def rise_flags(found: MIEstimate) -> list[Flag]:
     if found.curve is None or found.estimates != "mutual information":
         return []
     rise, stderr = found.curve.rise
-    if rise <= max(_CLEAR * stderr, _LEAST_RISE, _LEAST_SHARE * found.curve.mean[-1]):
+    if not rise > max(_CLEAR * stderr, _LEAST_RISE, _LEAST_SHARE * found.curve.mean[-1]):
         return []
     (*_, half, rows), (*_, before, now) = found.curve.rows, found.curve.mean
     message = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+import numbers
+from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -18,7 +19,7 @@ from pointdep.errors import InputError
 from pointdep.inference.learning_curve import LearningCurve
 
 Array = NDArray[np.float64]
-_SLOWEST = 0.25  # power of the rows: steeper curves than these two doublings show are not foretold
+_SLOWEST = 0.25  # power of the rows: a curve that flattens more slowly is not extrapolated
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class MIEstimate:
         >>> MIEstimate(nats=1.0, stderr=0.05, ci=(0.9, 1.1), rows=1000).rows_needed(0.05)
         4000
         """
-        if not isinstance(precision, int | float) or not precision > 0.0:
-            raise InputError(f"precision={precision!r} must be above 0")
+        if not isinstance(precision, numbers.Real) or not 0.0 < precision < math.inf:
+            raise InputError(f"precision={precision!r} must be a number above 0")
         reach = max(self.ci[1] - self.nats, self.nats - self.ci[0], precision)
         power = 0.5
         rise, error = (0.0, math.inf) if self.curve is None else self.curve.rise
@@ -106,6 +107,8 @@ class MIEstimate:
         if earlier is not None and rise > 2 * error:
             slope = math.log2(max(earlier, 1e-9) / rise)
             power = min(max(slope, _SLOWEST), power)
+        if not math.isfinite(reach):
+            raise InputError("the interval has no finite end: no number of rows follows from it")
         times = math.exp(math.log(reach / precision) / power)
         return max(self.rows, math.ceil(self.rows * times - 1e-6))
 
@@ -134,7 +137,8 @@ class MIEstimate:
         if self.lower is None:
             return ""
         value = decimals(self.lower / (math.log(2.0) if unit == "bits" else 1.0))
-        return f"{value} {unit} ({100 * self.confidence:g}% confidence, whatever the model)"
+        level = f"{100 * self.confidence:g}% one-sided limit"
+        return f"{value} {unit} ({level}, even if the model is wrong)"
 
     def _repr_html_(self) -> str:
         low, high = self.ci
@@ -277,9 +281,14 @@ class RowValues:
             "curve",
         )
         about = {name: getattr(self, name) for name in names} | options
-        if self.bound is not None:
-            about["lower"] = self.bound.at(options.get("confidence", 0.95))
-        return estimate(self.values[known], method, groups=groups, **about)
+        found = estimate(self.values[known], method, groups=groups, **about)
+        if self.bound is None:
+            return found
+        lower = self.bound.at(found.confidence)
+        # What holds whatever the model is holds for the interval too.
+        return replace(
+            found, lower=lower, ci=(max(found.ci[0], min(lower, found.nats)), found.ci[1])
+        )
 
 
 def normal_quantile(confidence: float) -> float:

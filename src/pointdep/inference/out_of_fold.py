@@ -189,7 +189,7 @@ def _concluded(
         proven = float(seen.mean()) > _PROOF * error
         bias = fitting_bias(
             model, x, y, splits, proven=proven, groups=groups, draws=draws, curve=curve
-        )
+        ).judged()
         if isinstance(model.critic, TableCritic):
             flags += category_flags(model.critic, bias, float(seen.mean()), own, len(seen))
     if method.estimates == "mutual information":
@@ -273,10 +273,12 @@ def held_out_bound(
     share = min(1.0, _BOUND_ROWS / sum(len(rows) for _, rows in parts))
     method, random = get_method("cpc"), np.random.default_rng([seed, 10])
     chosen = [(m, random.permutation(r)[: max(2, math.ceil(share * len(r)))]) for m, r in parts]
-    shortest = min(len(rows) for _, rows in chosen)
-    if shortest < 2:
+    codes = None if groups is None else groups.cpu().numpy()
+    # Rows of one group are not set against each other: a part of one group has nothing to say.
+    chosen = [(m, r) for m, r in chosen if len(np.unique(r if codes is None else codes[r])) > 1]
+    if not chosen:
         return None
-    block = min(_BLOCK, shortest)
+    block = min(_BLOCK, *(len(rows) for _, rows in chosen))
     how: dict[str, Any] = {"seed": seed, "groups": groups, "method": method}
 
     def values_of(block: int) -> Array:
@@ -288,9 +290,8 @@ def held_out_bound(
     if float(values.mean()) > math.log(block) - _NEAR_LOG and longest > block:
         block = min(_BLOCK_LARGE, longest)  # costs more, and the smaller one is near its ceiling
         values = values_of(block)
-    codes = None
-    if groups is not None:
-        codes = groups.cpu().numpy()[np.concatenate([rows for _, rows in chosen])]
+    if codes is not None:
+        codes = codes[np.concatenate([rows for _, rows in chosen])]
     return HeldOutBound(float(values.mean()), standard_error(values, codes), block)
 
 
@@ -326,7 +327,7 @@ def category_flags(
         return []
     message = (
         f"{MEANINGS['rises_with_rows']} ({draws:,} rows of {most:,} categories show little of what "
-        "rare ones have in common). Give more, or merge rare ones"
+        "rare ones have in common). Give more rows, or merge rare categories"
     )
     return [Flag("rises_with_rows", (), message)]
 

@@ -31,8 +31,9 @@ class Origin:
 # What to do about a log r that a check has rejected, by what has learned it. {more}: rows, {side}:
 # of a fault that depends on one, {other}: the other side, {ceiling}: of a method that has one.
 
+_COUNTED = "Rare categories are known from few rows: more rows, or merged categories, help."
 _AGAIN = "Calibrate on more pairs, or on pairs like these."
-_RANKS = "Ranks are right; take it off where the size of log r matters, or fit on more rows."
+_RANKS = "Ranks are right; correct for it where the size of log r matters, or fit on more rows."
 _ADVICE = {
     "network": {
         "offset": _RANKS,
@@ -49,6 +50,7 @@ _ADVICE = {
         "depends": "The closed form does not suit {side}: more rows, or critic='concat', may help.",
         "uneven": "Look at the plot; more rows, or critic='concat', a network alone, may help.",
     },
+    "table": dict.fromkeys(("offset", "stretched", "compressed", "depends", "uneven"), _COUNTED),
     "calibrated": {
         "offset": _AGAIN,
         "stretched": _AGAIN,
@@ -61,6 +63,7 @@ _ADVICE = {
 _WHY_STRETCHED = {
     "network": "as those of an over-fitted critic are on fresh rows",
     "closed form": "as those of a closed form fitted on few rows for its columns are",
+    "table": "as counts of rare categories are",
     "calibrated": "as of logits that promise more than they hold on these pairs",
 }
 

@@ -77,7 +77,7 @@ def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
     found, bias = model.mutual_information(), model.bias_
     assert found.correction == bias.correction
     assert found.nats == pytest.approx(model.oof_pmi_.mean() + bias.correction, rel=1e-5)
-    wanted = math.hypot(stats.sem(model.oof_values_), bias.stderr)
+    wanted = math.hypot(bias.inflation * stats.sem(model.oof_values_), bias.stderr)
     assert found.stderr == pytest.approx(wanted, rel=1e-5)
     if critic != "auto":
         np.testing.assert_allclose(model.oof_values_, model.oof_pmi_, rtol=1e-5)

@@ -251,7 +251,7 @@ def pretrain(
     (360, 32)
     """
     if not isinstance(images, ImageSet):
-        raise InputError(f"images must be an ImageSet, as load_images gives it, not {images!r:.60}")
+        raise InputError(f"images must be an ImageSet, as load_images gives it, not {type(images)}")
     if not checkpoint_every >= 0:
         raise InputError(f"checkpoint_every={checkpoint_every!r} must be seconds, 0 or more")
     if bool((images.train_labels == images.train_labels[0]).all()):

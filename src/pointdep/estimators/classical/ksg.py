@@ -175,15 +175,14 @@ def ksg_alarm(
     Columns are replaced by their ranks, which leaves MI as it is, and ties are broken at random,
     which never raises it.
     """
-    sides = [np.asarray(side, dtype=np.float64).reshape(len(side), -1) for side in (x, y)]
     known = np.flatnonzero(np.isfinite(log_ratio))
     if estimate.estimates != "mutual information" or len(known) < _FEWEST_ROWS:
         return None
-    if max(side.shape[1] for side in sides) > _ALARM_COLUMNS:
+    if max(side[0].size for side in (x, y)) > _ALARM_COLUMNS:
         return None
     random = np.random.default_rng([seed, 11])
     chosen = np.sort(random.permutation(known)[:_ALARM_ROWS])
-    sides = [side[chosen] for side in sides]
+    sides = [side[chosen].astype(np.float64).reshape(len(chosen), -1) for side in (x, y)]
     if duplicate_flags(torch.from_numpy(sides[0]), torch.from_numpy(sides[1])):
         return None
     ranks = [_ranks(side, random) for side in sides]
