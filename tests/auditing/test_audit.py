@@ -90,14 +90,12 @@ class TestTable:
         # What differs between the models is more for pairs that are far from any of the fit.
         assert errors[[*EXCHANGED, COPIED]].median() > 5 * errors.median()
 
-    def test_pmi_is_that_of_the_estimator(self, found, data):
+    def test_pmi_is_that_of_the_estimator_and_the_seed_decides(self, found, data):
         fitted = quick(curve=False).fit(*data)
         np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
         assert found.mutual_information == fitted.mutual_information()
         assert found.check.passed == fitted.check().passed
         assert (found.flags, found.folds, found.method) == (fitted.flags_, 3, "pc")
-
-    def test_the_same_random_state_gives_the_same_table(self, data, found):
         pd.testing.assert_frame_equal(audited(*data).table, found.table)
         other = audited(*data, model=quick(random_state=1)).table
         assert not np.array_equal(other["pmi"], found.table["pmi"])
@@ -267,7 +265,12 @@ def test_a_few_wrong_pairs_among_very_dependent_ones(wrong):
     assert found.named
 
 
-def test_mistakes_before_the_fit(monkeypatch):
+def test_models_that_do_not_score_all_rows_once_and_mistakes(monkeypatch):
+    with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
+        audited(*pairs(60), model=quick(folds=1, max_epochs=1))
+    twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
+    with pytest.raises(InputError, match="scored by 2 models"):
+        audited(*pairs(100), model=quick(cv=twice))
     monkeypatch.setattr(PointwiseDependency, "fit", None)
     for message, options in (
         ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
@@ -281,14 +284,6 @@ def test_mistakes_before_the_fit(monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             audited(*pairs(60), **options)
-
-
-def test_models_that_do_not_score_all_rows_once():
-    with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
-        audited(*pairs(60), model=quick(folds=1, max_epochs=1))
-    twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
-    with pytest.raises(InputError, match="scored by 2 models"):
-        audited(*pairs(100), model=quick(cv=twice))
 
 
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):

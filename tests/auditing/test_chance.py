@@ -206,7 +206,7 @@ class TestPosteriors:
         above = pmi > 0
         assert (found[above] <= np.minimum(1.0, eps / np.exp(pmi[above])) + 1e-12).all()
 
-    def test_more_contamination_more_doubt(self):
+    def test_more_contamination_more_doubt_and_a_pair_unlike_all_others(self):
         random = np.random.default_rng(0)
         pmi, mismatched = random.normal(1, 1, 300), random.normal(-2, 2, 3000)
         shares = mismatched_shares(pmi, mismatched)
@@ -214,9 +214,7 @@ class TestPosteriors:
         assert (low <= high).all()
         doubtful = high < 1
         np.testing.assert_allclose(low[doubtful], 0.1 * high[doubtful])
-
-    def test_a_pair_unlike_all_others_is_acquitted(self):
-        """Its PMI is low with everything, but least low with its partner."""
+        # Its PMI is low with everything, but least low with its partner.
         random = np.random.default_rng(0)
         mismatched, standings = random.normal(-8, 3, 20_000), random.random(20_000)
         pmi = np.concatenate([random.normal(3, 1, 970), random.normal(-8, 3, 30)])

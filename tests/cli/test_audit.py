@@ -119,7 +119,7 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
     assert "<title>Up&amp;down</title>" in Path("r.html").read_text("utf-8")
 
 
-def test_refused_before_the_fit(refused, folder):
+def test_refused_before_the_fit_and_texts(refused, folder):
     Path("one.txt").write_text("one line\n")
     for message, options in (
         (r"r\.pdf has the unknown suffix '\.pdf'.*\.html", "-o r.pdf"),
@@ -133,9 +133,6 @@ def test_refused_before_the_fit(refused, folder):
         ("folds", "--folds 1"),
     ):
         refused(message, "audit", "x.npy", "y.npy", options)
-
-
-def test_texts_on_the_terminal():
     assert safe_text("a\nb\x1b]0;title\x07") == r"a\nb\x1b]0;title\x07"
     assert safe_text("word " * 20) == "word word word word word word…"
     assert safe_text("\u202egnp.exe") == r"\u202egnp.exe"

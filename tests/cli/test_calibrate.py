@@ -20,7 +20,7 @@ def towers(folder):
     return x, y
 
 
-def test_as_from_embeddings(pointdep, towers, check_json):
+def test_as_from_embeddings_and_taken_by_score_and_retrieve(pointdep, towers, check_json):
     found = pointdep(CALIBRATE, "--json").json()
     check_json("calibrate", found)
     expected = from_embeddings(*towers, loss="softmax", scale=5.0, progress=False)
@@ -28,9 +28,6 @@ def test_as_from_embeddings(pointdep, towers, check_json):
     assert found["slope"] == pytest.approx(expected.slope_)
     assert found["check"]["passed"] == expected.check().passed
     assert np.array_equal(PointwiseDependency.load("model").pmi(*towers), expected.pmi(*towers))
-
-
-def test_score_and_retrieve_take_the_model(pointdep, towers):
     said = pointdep(CALIBRATE)
     assert said.code == 0, said.err
     assert "calibration" in said.out

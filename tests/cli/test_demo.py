@@ -85,7 +85,7 @@ def test_what_a_person_reads(content, shown):
     assert (caveat(found) in " ".join(out.split())) is not found.check.passed
 
 
-def test_the_page_shows_the_halves(content, shown):
+def test_the_page_and_its_pictures(content, shown, capsys):
     assert content["output"] == str(shown[2])
     text = shown[2].read_text("utf-8")
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
@@ -98,9 +98,6 @@ def test_the_page_shows_the_halves(content, shown):
         picture = Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
         pixels = np.asarray(picture, dtype=float).ravel()
         np.testing.assert_allclose(pixels, expected[17] * 255 / 16, atol=1)
-
-
-def test_pictures_and_a_page_that_cannot_be_written(capsys):
     assert demo._picture(np.zeros(32), np.full(32, 16.0)) == [" " * 16] * 4 + ["@" * 16] * 4
     assert run(["demo", "-o", "nowhere/page.html"]) == 2
     assert "the folder nowhere does not exist" in capsys.readouterr().err

@@ -143,16 +143,13 @@ def test_failures_of_the_system_are_one_line_and_our_own_mistakes_a_traceback(re
         run(["mi", "x.npy", "y.npy"])
 
 
-def test_warnings_name_options_as_they_are_written_and_are_left_as_they_were(quick):
+def test_warnings_name_options_and_the_process_has_an_exit_code(quick, folder):
     shown, filters = warnings.showwarning, list(warnings.filters)
     outcome = quick("mi", "x.npy", "y.npy", "--critic", "concat")
     assert outcome.err.startswith("warning: ")
     assert "raise --max-epochs (now 3)" in outcome.err
     assert warnings.showwarning is shown
     assert warnings.filters == filters
-
-
-def test_exit_code_of_the_process(folder):
     command = [sys.executable, "-m", "pointdep", "mi", "missing.npy", "y.npy"]
     strict = {**os.environ, "PYTHONWARNINGS": "error"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=strict)

@@ -34,7 +34,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, check_json):
+def test_the_saved_model_and_one_that_is_replaced(quick, like_quick, folder, pairs, check_json):
     content = quick("fit x.npy y.npy -o model/ --json").json()
     check_json("fit", content)
     assert content["output"] == "model"
@@ -45,9 +45,6 @@ def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, c
     np.testing.assert_array_equal(model.oof_pmi_, expected.oof_pmi_)
     np.testing.assert_array_equal(model.pmi(*pairs), expected.pmi(*pairs))
     assert content["estimate"]["nats"] == expected.mutual_information().nats
-
-
-def test_what_a_person_reads_and_an_older_model_is_replaced(quick):
     assert quick(FIT, "--method js").code == 0
     outcome = quick(FIT, "--method nwj")
     assert outcome.code == 0

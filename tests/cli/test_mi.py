@@ -55,7 +55,7 @@ def test_files_of_other_kinds(estimate, pairs, reference, table):
     assert estimate("a.parquet", "b.safetensors") == reference
 
 
-def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json):
+def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json, estimate):
     model = like_quick(method="dm2", method_options={"eta": 2.0}, critic="separable").fit(*pairs)
     expected = model.mutual_information(confidence=0.8)
     options = "--method dm2 --method-option eta=2 --critic separable --confidence 0.8 --json"
@@ -70,9 +70,6 @@ def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json
     assert (found["stderr"], found["confidence"], found["rows"]) == (expected.stderr, 0.8, 200)
     assert found["correction"] == expected.correction
     assert (found["null_p"], found["shuffles"], content["check"]) == (None, 0, None)
-
-
-def test_the_seed_decides_and_one_fold(estimate, quick, reference):
     assert estimate("x.npy y.npy") == reference
     assert estimate("x.npy y.npy --seed 1")["nats"] != reference["nats"]
     content = quick(MI, "--json --folds 1 --critic concat").json()
@@ -176,14 +173,12 @@ class TestCurve:
             assert f"\nat least            {limit}\n" in told
             assert f"\nheld-out mean       {expected.curve.in_words(unit)}\n" in told
 
-    def test_left_out(self, quick, check_json):
+    def test_left_out_and_drawn(self, quick, check_json, folder, refused):
         content = quick(MI, "--no-curve --json").json()
         check_json("mi", content)
         assert content["estimate"]["curve"] is None
         assert content["estimate"]["lower"] is not None
         assert "held-out mean" not in quick(MI, "--no-curve").out
-
-    def test_figure(self, quick, folder, refused):
         outcome = quick(MI, "--curve-plot curve.png")
         assert outcome.out.endswith("\ncurve figure        curve.png\n")
         assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")

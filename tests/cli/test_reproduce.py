@@ -317,7 +317,7 @@ class TestWords:
         ):
             refused(message, "reproduce", command, arguments)
 
-    def test_only_for_one_of_them(self, refused):
+    def test_options_of_one_of_them_and_large_files(self, refused, pointdep, asked, monkeypatch):
         for message, arguments in (
             ("unknown method 'pcc'", "table2 --methods pcc"),
             ("'cpc' needs more than the pair", "table2 --methods cpc"),
@@ -325,8 +325,6 @@ class TestWords:
             ("folds=1 must be at least 2", "figure3 --folds 1"),
         ):
             refused(message, "reproduce", arguments, "--data words.npz")
-
-    def test_large_files_are_announced(self, pointdep, asked, monkeypatch):
         monkeypatch.setattr(reproduce, "_LARGE", 100)
         command = ("reproduce figure3 --batch-size 16 --device cpu", *VECTORS)
         assert pointdep(*command).err.startswith("reading audio.vec and text.vec ...\n")

@@ -241,7 +241,7 @@ def test_bad_shards(refused, saved_model, shards):
     refused("x has 200 rows .* and y has 150", *command)
 
 
-def test_options_that_do_not_go_together(refused, saved_model, shards):
+def test_options_and_shards_that_do_not_go_together(refused, saved_model, shards, score, pairs):
     for message, arguments in (
         ("--engine .* give -o FOLDER", "x y --engine local"),
         ("unknown engine 'dask'", "x y -o out --engine dask"),
@@ -258,9 +258,6 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
         refused(message, "score", saved_model, arguments)
     refused("no model at nothing", "score nothing x y -o out/")
     assert not Path("out").exists()
-
-
-def test_shards_of_other_kinds(refused, score, saved_model, shards, pairs):
     for name, rows in zip("ab", pairs, strict=True):
         Path(name).mkdir()
         np.save(f"{name}/part-0.npy", rows)

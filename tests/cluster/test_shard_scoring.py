@@ -53,7 +53,7 @@ def stamps(folder):
     return {path.name: path.stat().st_mtime_ns for path in Path(folder).glob("*.parquet")}
 
 
-def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected):
+def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected, pairs):
     found = score_shards(model, "x", "y", **BOTH)
     assert names("out") == ["_pointdep.json", *PARTS]
     same(read_scores("out"), expected)
@@ -69,12 +69,10 @@ def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected):
     for side, shard in itertools.product("xy", manifest["shards"]):
         for source in shard[side]:
             assert source["bytes"] == Path(side, source["file"]).stat().st_size
-
-
-def test_shards_go_by_number_and_one_folder_may_hold_both_sides(folders, model, pairs, expected):
+    # By number, and of one folder that holds both sides.
     write_shards("both", {"y": pairs[1], "x": pairs[0]}, [5] * 20)
-    score_shards(model, "both", x_columns=["x"], y_columns=["y"])
-    same(read_scores("out", [f"part-{k}.parquet" for k in range(20)]), expected)
+    score_shards(model, "both", output="apart", x_columns=["x"], y_columns=["y"])
+    same(read_scores("apart", [f"part-{k}.parquet" for k in range(20)]), expected)
 
 
 @settings(max_examples=15, deadline=None)

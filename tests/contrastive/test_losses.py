@@ -116,7 +116,7 @@ def test_identity(name, negatives, symmetric, critic, monkeypatch):
         assert_same(value, loss(z1, z2, groups), [z1, z2, *loss.parameters()])
 
 
-def test_identity_in_float32():
+def test_identity_in_float32_and_the_setting_of_tf32():
     z1, z2 = (z.detach().float().requires_grad_() for z in pairs(600, 16))
     wide = [z.detach().double().requires_grad_() for z in (z1, z2)]
     value = losses.DRFCLoss()(z1, z2)
@@ -124,9 +124,6 @@ def test_identity_in_float32():
     assert abs(value.item() - exact.item()) < 1e-5 * abs(exact.item())
     for a, b in zip(gradients(value, z1, z2), gradients(exact, *wide), strict=True):
         torch.testing.assert_close(a.double(), b, atol=1e-5 * float(b.abs().max()), rtol=0)
-
-
-def test_tf32_setting_is_left_as_found():
     matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -144,7 +141,7 @@ def test_tf32_setting_is_left_as_found():
         torch.set_float32_matmul_precision(before)
 
 
-def test_one_large_group_and_one_alone(monkeypatch):
+def test_one_large_group_one_alone_and_an_infinite_score(monkeypatch):
     z1, z2 = pairs(4)
     groups = torch.tensor([0, 0, 0, 1])
     for name in LOSSES:
@@ -157,8 +154,6 @@ def test_one_large_group_and_one_alone(monkeypatch):
         assert loss(z1, z2, torch.zeros(4, dtype=torch.int64)).isnan()
         assert [flag.name for flag in loss.flags] == ["diverged"]
 
-
-def test_infinite_score_of_a_pair_is_not_hidden():
     class Infinite(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return (x * y).sum(-1) / 0.0 if len(x) == 3 else (x * y).sum(-1)

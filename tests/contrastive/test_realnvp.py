@@ -175,7 +175,7 @@ def test_initial_weights():
     torch.testing.assert_close(encoder(x).sort(-1).values[0], x.sort(-1).values, atol=1e-5, rtol=0)
 
 
-def test_under_autocast_only_the_shift_is_rounded():
+def test_under_autocast_only_the_shift_is_rounded_and_mistakes():
     encoder = made(2, 10, 3, (16, 16))
     for parameter in encoder.parameters():
         nn.init.normal_(parameter, 0.0, 0.1)
@@ -188,9 +188,6 @@ def test_under_autocast_only_the_shift_is_rounded():
     torch.testing.assert_close(codes, encoder(x), atol=2e-2, rtol=0)
     # The first coupling passes its first half on untouched: some numbers are those of x exactly.
     torch.testing.assert_close(kept.sort(-1).values, x[:, :5].sort(-1).values, atol=0, rtol=0)
-
-
-def test_mistakes_are_named():
     refused("dim=1", made, 2, 1)
     encoder = made(4, 6, 1, (3,))
     for replicas, shape in ((slice(2), (4, 5, 6)), (slice(None), (3, 5, 6))):

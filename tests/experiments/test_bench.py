@@ -92,7 +92,7 @@ class TestFolder:
         assert {r.pointdep for r in run_bench(Bench(**settings), tmp_path)[0]} == {"9.9"}
         assert len(calls) == 8
 
-    def test_each_result_is_there_when_its_run_ends(self, calls, tmp_path):
+    def test_each_result_is_there_when_its_run_ends_and_comes_back(self, calls, tmp_path):
         def end(done, total, detail=""):
             if done == 3:
                 raise KeyboardInterrupt
@@ -100,8 +100,6 @@ class TestFolder:
         with pytest.raises(KeyboardInterrupt):
             run_bench(SMALL, tmp_path, SimpleNamespace(update=end))
         assert len(bench.read_results(tmp_path / "results.csv")) == 3
-
-    def test_results_come_back_as_they_were_and_foreign_files_are_refused(self, tmp_path):
         path = tmp_path / "results.csv"
         path.write_text("a,b\n1,2\n")
         refused("other columns", open_folder, tmp_path)

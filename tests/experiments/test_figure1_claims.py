@@ -126,7 +126,7 @@ def test_every_claim_has_its_runs_and_is_as_in_the_documentation():
         assert [f.about for f in claim.findings] == [f["about"] for f in stored["findings"]]
 
 
-def test_because():
+def test_because_and_a_slope_near_one():
     claims = judged(make_curves(tasks=("cubic",)))
     assert claims["f"].because == "1 of 1 say so (7)"
     assert claims["g2"].because.startswith("6 of 6 say so (2.")
@@ -142,10 +142,7 @@ def test_because():
     assert claims["e"].because.startswith("0 of 18 say so; open: nwj against cpc")
     assert claims["e"].because.endswith("drf against cpc, cubic (too few iterations)")
     assert not any("not finite" in claim.because for claim in claims.values())
-
-
-def test_a_slope_near_one():
-    """The claim Omega(e^MI)."""
+    # A slope near one, of the claim Omega(e^MI).
     for slope, verdict in ((0.8, "does not hold"), (1.0, "cannot tell"), (1.2, "holds")):
         sds = tuple(0.1 * np.exp(slope * np.array([2, 4, 6, 8, 10]) / 2))
         claim = judged(make_curves(sd(sds, "nwj")))["l1"]

@@ -44,7 +44,7 @@ class TestDifferences:
                 theirs = tuple(paired.confidence_interval(0.95))
                 assert (ours.low, ours.high) == pytest.approx(theirs, abs=1e-5)
 
-    def test_the_error_of_images_and_of_seeds(self):
+    def test_the_error_of_images_and_seeds_and_of_runs_that_diverged(self):
         """Seeds that all differ by the same do not make a difference certain."""
         for seeds in (1, 2, 10):
             for runs in (1, 2):
@@ -62,8 +62,6 @@ class TestDifferences:
         found = difference({0: 0.5, 1: 0.6, 7: 0.9}, {1: 0.5, 0: 0.5, 3: 0.0}, 10_000)
         assert (found.value, found.n) == (pytest.approx(5.0), 2)
         assert difference({0: 0.5}, {1: 0.5}, 10_000) is None
-
-    def test_a_run_that_diverged_has_the_accuracy_of_chance(self):
         curves = [curve("dm1", 0, 0.5, None), curve("dm1", 1, 0.5, 0.6), curve("dm1", 2)]
         finals = figure2.Evidence(Experiment("shallow"), curves, PIXELS).finals("dm1")
         assert finals == {0: 0.1, 1: 0.6, 2: 0.1}
@@ -341,7 +339,7 @@ class TestOurs:
             write_run(tmp_path, asked, {(objective, 0): [0.9]}, data={"name": "cifar10"})
         return reported(tmp_path, asked)
 
-    def test_the_rate_and_the_scales_of_simclr(self, tmp_path):
+    def test_the_rate_the_scales_and_the_optimiser_of_simclr(self, tmp_path):
         found, page, results, text = self.simclr(tmp_path)
         rate, scores = figure2.choices(found)
         assert "learning rate 0.4 (batch 512), up over a tenth of the run" in rate
@@ -360,8 +358,6 @@ class TestOurs:
         assert scores == f"scores: {told}"
         assert "batch size 256, not the public recipe's 512" in departures(found)
         assert not any("learning rate" in said for said in departures(found))
-
-    def test_the_optimiser_is_that_of_the_recipe(self):
         recipe = make_recipe(Settings("simclr", width=4), (3, 32, 32), 10)
         (group,) = recipe.optimizer(0.4).param_groups
         assert (group["momentum"], group["weight_decay"]) == (0.9, 0.0005)

@@ -32,10 +32,7 @@ def test_the_equations_are_those_the_paper_names():
     assert {r["key"]: (numbers(r["learning"]), numbers(r["inference"])) for r in table()} == NUMBERS
     assert [row["group"] for row in table()] == ["baselines"] * 5 + ["the paper's own"] * 5
     assert [row["learning"] for row in table()] == [METHODS[key].learning for key in PAPER_METHODS]
-
-
-def test_dm2_is_the_papers_and_the_note_tells_the_difference():
-    """What row and note say, measured: E_J[s], and 1/(2 eta) less for those who call it."""
+    # What row and note say, measured: E_J[s], and 1/(2 eta) less for those who call it.
     (row,) = [row for row in table() if row["key"] == "dm2"]
     assert row["inference"] == "E_J[s] (Eq. 7)"
     scores = torch.randn(8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -128,7 +128,7 @@ class TestClaims:
         found, _ = judged(trials((100, RIGHT), (900, SECOND)))
         assert found["h"] == found["g"] == "does not hold"
 
-    def test_only_the_right_ones_are_positive(self):
+    def test_only_the_right_ones_are_positive_and_the_better_of_two(self):
         shares = {0: "holds", 10: "holds", 40: "cannot tell", 300: "does not hold"}
         for others, verdict in shares.items():
             found, values = judged(trials((4000 - others, RIGHT), (others, POSITIVE_OTHER)))
@@ -138,8 +138,6 @@ class TestClaims:
         found, values = judged(trials((50, RIGHT), (50, [1.0, 2.0, -2.0, -3.0, -4.0])))
         assert found["f"] == "does not hold"
         assert values["f"][0] == pytest.approx(100 / 150)  # both of each failure are positive
-
-    def test_the_better_of_two_on_the_same_trials(self):
         pc = trials((500, SECOND), (500, RIGHT))
         drf = trials((450, SECOND), (550, RIGHT), method="drf")
         other = trials((560, SECOND), (440, RIGHT), method="drf_relative")

@@ -2,6 +2,7 @@
 
 import re
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from pointdep import from_embeddings
+from pointdep import PointwiseDependency, from_embeddings
 from pointdep.display import plots
 from pointdep.display.plots import BLUE, GREY, VERMILION, plot_pairs, plot_pmi, plot_training, short
 from refusals import refused
@@ -163,3 +164,26 @@ def test_colours_stand_out_on_white():
         parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
         linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
         assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) > 3
+
+
+@pytest.fixture(autouse=True)
+def no_screen():
+    mpl.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="session")
+def data():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((200, 2))
+    return x, x + 0.7 * random.standard_normal((200, 2))
+
+
+@pytest.fixture(scope="session")
+def model(data):
+    options = {"critic": "concat", "hidden": (16,), "folds": 2, "max_epochs": 40, "patience": 4}
+    options |= {"learning_rate": 1e-2, "random_state": 0, "device": "cpu", "progress": False}
+    return PointwiseDependency(**options).fit(*data)

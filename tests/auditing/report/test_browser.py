@@ -8,8 +8,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from .conftest import Page
-from .helpers import gaussian_check, make_audit, some_pmi
+from .conftest import Page, gaussian_check, make_audit, some_pmi
 
 ROWS = 400
 
@@ -252,7 +251,7 @@ def test_dark(page):
     assert page.js(colour) != ink
 
 
-def test_rows_far_out_are_said_to_be_in_the_outer_bar(open_page, pmi):
+def test_rows_far_out_and_a_check_that_fails_are_said(open_page, pmi):
     far = pmi.copy()
     far[:20] = -57.8
     page = open_page(make_audit(far))
@@ -262,9 +261,6 @@ def test_rows_far_out_are_said_to_be_in_the_outer_bar(open_page, pmi):
     page.show("all")
     page.brush(edges[0] - 0.1, edges[0] + 0.1)
     assert set(range(20)) <= set(page.rows)
-
-
-def test_a_check_that_fails_says_what_stands(page, open_page, pmi):
     said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off"
     assert said not in page.at("main").text
     other = open_page(make_audit(pmi, check=gaussian_check(wrong=2.0)))

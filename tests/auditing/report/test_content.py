@@ -19,7 +19,7 @@ from pointdep.auditing.report.content import Shown, as_shown, embed, read_shown
 from pointdep.errors import InputError
 from pointdep.fitting.progress import Silent
 
-from .helpers import make_audit
+from .conftest import make_audit
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,12 @@ def test_numbers(make):
     assert as_shown(mixed, 2, "x").texts == ["cat, 1.5", ", 2.0"]
 
 
-def test_files():
+def test_files_and_pictures():
     shown = as_shown(["a/1.PNG", Path("2.wav"), None, "not there"], 4, "x")
     assert shown.files == [Path("a/1.PNG"), Path("2.wav"), None, None]
     assert shown.texts == ["a/1.PNG", "2.wav", "", "not there"]
     captions = ["see photo.png", "a dog", "a cat", "a bird"]
     assert as_shown(captions, 4, "x").files is None
-
-
-def test_pictures_become_bytes():
     grey = np.arange(2 * 3 * 4).reshape(2, 3, 4)
     np.testing.assert_array_equal(as_shown(grey.astype(np.uint8), 2, "x").pictures, grey)
     stretched = as_shown(grey, 2, "x").pictures
@@ -154,16 +151,13 @@ def write_sound(path, seconds=0.1):
         file.writeframes(struct.pack(f"<{len(tone)}h", *tone))
 
 
-def test_small_arrays_are_exact():
+def test_arrays_are_exact_files_made_small_and_sounds_kept(tmp_path):
     random = np.random.default_rng(0)
     for shape in ((3, 4, 8), (3, 4, 8, 1), (3, 4, 8, 3)):
         pictures = random.integers(0, 256, shape).astype(np.uint8)
         found = embedded(as_shown(pictures, 3, "x"), rows=(0, 2))
         assert list(found) == [0, 2]
         np.testing.assert_array_equal(np.asarray(decoded(found[2])), pictures[2].squeeze())
-
-
-def test_files_are_made_small_and_sounds_kept(tmp_path):
     for suffix in (".png", ".jpg", ".gif", ".webp", ".bmp"):
         Image.new("RGB", (600, 300), (200, 30, 30)).save(tmp_path / f"a{suffix}")
         image = decoded(embedded(files(tmp_path, f"a{suffix}"))[0])
