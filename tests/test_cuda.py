@@ -232,9 +232,17 @@ class TestFigure1:
             learnt = curves.of(Cell("cpc", task, 0))
             assert learnt[-10:].mean() > learnt[:10].mean() + 1.0
 
-    def test_auto_is_bf16(self):
+    def test_auto_is_bf16_and_progress(self):
         curves = run_figure1(replace(SMALL, precision="auto", methods=("pc",), iterations=20))
         assert curves.precision == "bf16"
+        told = []
+
+        class Told:
+            def update(self, done, total, detail=""):
+                told.append((done, total))
+
+        make_engine(replace(SMALL, methods=("pc",), iterations=120)).run(120, Told())
+        assert told == [(50, 120), (100, 120)]
 
     @pytest.mark.parametrize(
         ("critic", "batch_size"),
@@ -287,7 +295,7 @@ class TestFigure1:
         assert values[:, others].isfinite().all()
         assert_near(values[:, others], alone[:, others], TOLERANCES[precision])
 
-    def test_every_replayed_batch_is_fresh(self):
+    def test_every_replayed_batch_is_fresh_and_correlated_as_it_should_be(self):
         """With next to no learning, values differ by their samples alone."""
         settings = replace(SMALL, learning_rate=1e-30, methods=("pc", "cpc"))
         values = make_engine(settings).run(60).values
@@ -295,8 +303,6 @@ class TestFigure1:
         assert_near(make_engine(settings).run(60).values, values, 1e-4)
         other = make_engine(replace(settings, seed=1)).run(60).values
         assert (other - values).abs().max() > 0.01
-
-    def test_draws_have_the_right_correlation(self):
         settings = Figure1(methods=("pc",), iterations=20, batch_size=4000, device="cuda")
         generator, draw = make_draw(settings, CUDA, "bf16")
         assert generator.device.type == "cuda"
@@ -309,13 +315,3 @@ class TestFigure1:
                 found = (one * other).mean().item()
                 assert found == pytest.approx(math.sqrt(1 - math.exp(-level / 10)), abs=0.02)
                 assert other.square().mean().item() == pytest.approx(1.0, abs=0.03)
-
-    def test_progress(self):
-        told = []
-
-        class Told:
-            def update(self, done, total, detail=""):
-                told.append((done, total))
-
-        make_engine(replace(SMALL, methods=("pc",), iterations=120)).run(120, Told())
-        assert told == [(50, 120), (100, 120)]

@@ -179,7 +179,7 @@ def test_the_table_of_methods_is_the_benchmark():
         assert float(correlation) == round(found["pmi_correlation"], 2)
 
 
-def test_the_table_of_adapters_is_the_benchmark():
+def test_the_tables_of_adapters_are_the_benchmarks():
     found = json.loads((ROOT / "benchmarks/results/adapters.json").read_text())["summary"]
     text = (ROOT / "docs/adapters.md").read_text()
     for mi, of in found.items():
@@ -196,9 +196,6 @@ def test_the_table_of_adapters_is_the_benchmark():
     flat = " ".join(text.split())
     for a, b in [(two["pc_five_folds"], six["pc_five_folds"]), *raw]:
         assert f"{a:.2f} and {b:.2f}" in flat
-
-
-def test_the_coverage_of_adapters_is_the_benchmark():
     found = json.loads((ROOT / "benchmarks/results/adapters_coverage.json").read_text())
     text = (ROOT / "docs/adapters.md").read_text()
     for name, of in found["summary"].items():

@@ -201,13 +201,20 @@ def named(text):
                 yield exported[name] + rest
 
 
-def test_a_name_that_does_not_exist_is_noticed():
+def test_a_wrong_name_command_option_or_attribute_is_noticed():
     assert list(named("`pointdep.audit`, `x = pointdep.objectives.pc(s)`, `Audit.suspects`")) == [
         "pointdep.audit", "pointdep.objectives.pc", "pointdep.Audit.suspects",
     ]  # fmt: skip
     for name in ("pointdep.audits", "pointdep.objectives.pcc", "pointdep.Audit.supects"):
         with pytest.raises(AttributeError):
             resolve(name)
+    right = "`pointdep mi x.npy y.npy --check` `pointdep reproduce figure1 --quick`"
+    assert not list(wrong_commands(right))
+    for wrong in ("`pointdep mo x.npy`", "`pointdep mi x.npy --chek`", "`pointdep reproduce fig`"):
+        assert len(list(wrong_commands(wrong))) == 1
+    assert not list(unknown("`fdr=0.1` `eta=2` `model.oof_pmi_` `found.suspects` `loss.flags`"))
+    wrong = ["fdrs=0.1", "model.oof_pmi", "found.suspect", "loss.flag"]
+    assert list(unknown(" ".join(f"`{span}`" for span in wrong))) == wrong
 
 
 def wrong_commands(text):
@@ -223,13 +230,6 @@ def wrong_commands(text):
             known = {"--help"}.union(*(p.opts + p.secondary_opts for p in params))
             if command is None or {*options} - known:
                 yield line
-
-
-def test_a_wrong_command_is_noticed():
-    right = "`pointdep mi x.npy y.npy --check` `pointdep reproduce figure1 --quick`"
-    assert not list(wrong_commands(right))
-    for wrong in ("`pointdep mo x.npy`", "`pointdep mi x.npy --chek`", "`pointdep reproduce fig`"):
-        assert len(list(wrong_commands(wrong))) == 1
 
 
 def public_names():
@@ -309,9 +309,3 @@ def test_every_name_command_option_and_attribute_exists(path):
         resolve(name)
     assert not list(wrong_commands(text))
     assert not list(unknown(text))
-
-
-def test_an_unknown_option_or_attribute_is_noticed():
-    assert not list(unknown("`fdr=0.1` `eta=2` `model.oof_pmi_` `found.suspects` `loss.flags`"))
-    wrong = ["fdrs=0.1", "model.oof_pmi", "found.suspect", "loss.flag"]
-    assert list(unknown(" ".join(f"`{span}`" for span in wrong))) == wrong

@@ -48,16 +48,13 @@ def test_as_one_replica_after_another(keys):
     ]
 
 
-def test_methods_are_told_apart_by_their_options():
+def test_methods_with_other_options_and_no_copies():
     one, other = get_method("dm2", {"eta": 0.5}), get_method("dm2", {"eta": 2.0})
     groups = MethodGroups([one, other, get_method("dm2", {"eta": 0.5})])
     assert groups.methods == (one, other)
     found = groups.apply(lambda method, part: method.inference(part), torch.zeros(3, 4, 4))
     torch.testing.assert_close(found, torch.tensor([-1.0, -0.25, -1.0]))
-
-
-def test_evenly_spaced_replicas_are_not_copied():
-    """An index would have to be brought to a GPU."""
+    # Evenly spaced replicas are not copied: an index would have to be brought to a GPU.
     values, shared = scores_of(6), []
 
     def record(method, part):

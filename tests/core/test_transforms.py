@@ -25,7 +25,7 @@ def scaled(rows, seed=0):
 class TestStandardizer:
     """Mean and spread of each column."""
 
-    def test_columns_come_out_standard(self):
+    def test_columns_come_out_standard_and_replicas_are_fitted_apart(self):
         rows, standardizer = scaled(500), Standardizer(1, 3)
         standardizer.fit_replica(0, rows, NUMERIC)
         out = standardizer(rows[None])[0].double().numpy()
@@ -33,8 +33,6 @@ class TestStandardizer:
         np.testing.assert_allclose(out.std(0), 1.0, atol=1e-4)
         by_hand = (rows.numpy() - rows.numpy().mean(0)) / rows.numpy().std(0)
         np.testing.assert_allclose(out, by_hand, atol=1e-3)
-
-    def test_replicas_are_fitted_apart(self):
         standardizer, alone, x = Standardizer(2, 3), Standardizer(1, 3), scaled(8, seed=3)
         standardizer.fit_replica(0, scaled(50, seed=1), NUMERIC)
         assert torch.equal(standardizer.mean[1], torch.zeros(3))

@@ -103,7 +103,7 @@ def test_constant_columns_are_dropped_with_a_warning():
         refused("every column of Y is constant", fit, values, "Y")
 
 
-def test_errors_when_encoding():
+def test_errors_when_encoding_and_names_of_columns():
     f, encoder = mixed_frame(), fit(mixed_frame())
     for message, frame in (
         ("X has 2 features, but .* is expecting 4 features", f[["word", "size"]]),
@@ -114,9 +114,6 @@ def test_errors_when_encoding():
         ("X column 'word' held categories of type str .* bool", f.assign(word=True)),
     ):
         refused(message, encode, encoder, frame)
-
-
-def test_names_matter_only_between_tables():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(5, 2)), columns=["a", "b"])
     encoder = fit(frame)
     np.testing.assert_array_equal(encode(encoder, frame.to_numpy()), encode(encoder, frame))
@@ -293,7 +290,7 @@ def test_which_sides_are_categories(values, expected):
     assert all(flag == expected for flag in as_side(values, "Y").category_mask)
 
 
-def test_discrete_overrides():
+def test_discrete_overrides_and_kinds_of_strings():
     floats = np.array([[0.5, 1], [1.5, 2], [0.5, 3]], dtype=np.float32)
     side = as_side(floats, "X", discrete=True)
     assert side.numeric is None
@@ -304,6 +301,9 @@ def test_discrete_overrides():
     refused("Y column 1 holds strings.*discrete", as_side, frame, "Y", discrete=False)
     refused("X column 0 holds more than 1000 distinct", as_side, many, "X", discrete=True)
     assert as_side(many[1:], "X", discrete=True).category_mask == (True,)
+    assert as_side(np.array([b"a", b"b"]), "X").categorical[0][1].tolist() == ["a", "b"]
+    text = np.array(["a", "bb"], dtype=np.dtypes.StringDType())
+    assert as_side(text, "X").categorical[0][1].tolist() == ["a", "bb"]
 
 
 def test_refusals():
@@ -333,14 +333,18 @@ def test_refusals():
         refused(message, as_side, values, "X")
 
 
-def test_sparse_matrices():
+def test_sparse_matrices_and_unequal_lengths():
     assert issubclass(SparseInputError, TypeError)
     for make in (scipy.sparse.csr_matrix, scipy.sparse.coo_array):
         refused(r"for Y: .*\.toarray\(\)", as_side, make(np.eye(3)), "Y")
     refused("to_dense", as_side, torch.eye(3).to_sparse(), "Y")
+    x, y = as_side(np.zeros((4, 2)), "X"), as_side(np.zeros(3), "Y")
+    refused(r"inconsistent numbers of samples: X has 4 .*Y has 3", require_same_length, x, y)
+    require_same_length(x, x, groups=[1, 1, 2, 2])
+    refused(r"inconsistent.*groups has 2", require_same_length, x, x, groups=[1, 2])
 
 
-def test_nan_and_infinity_are_counted():
+def test_what_is_missing_is_counted():
     values = np.zeros((10, 3), dtype=np.float32)
     values[4, 1] = values[7, 1] = np.nan
     refused("X column 1 holds 2 NaN value.s., the first in row 4", as_side, values, "X")
@@ -351,9 +355,6 @@ def test_nan_and_infinity_are_counted():
     refused(r"1 NaN.*row 0", as_side, [np.nan, 1.0], "Y", discrete=True)
     refused(r"1 NaN.*row 1", as_side, pd.Series([1, None], dtype="Int64"), "Y")
     refused(r"1 NaN.*row 1", as_side, pl.Series([1, None]), "Y")
-
-
-def test_missing_categories():
     for values in (
         ["a", None, "b"],
         np.array(["a", np.nan, "b"], dtype=object),
@@ -366,19 +367,6 @@ def test_missing_categories():
         pl.Series([True, None, False]),
     ):
         refused(r"Y column 0 holds 1 missing .*NaN.*first in row 1", as_side, values, "Y")
-
-
-def test_byte_strings_and_string_arrays_are_categories():
-    assert as_side(np.array([b"a", b"b"]), "X").categorical[0][1].tolist() == ["a", "b"]
-    text = np.array(["a", "bb"], dtype=np.dtypes.StringDType())
-    assert as_side(text, "X").categorical[0][1].tolist() == ["a", "bb"]
-
-
-def test_lengths_must_agree():
-    x, y = as_side(np.zeros((4, 2)), "X"), as_side(np.zeros(3), "Y")
-    refused(r"inconsistent numbers of samples: X has 4 .*Y has 3", require_same_length, x, y)
-    require_same_length(x, x, groups=[1, 1, 2, 2])
-    refused(r"inconsistent.*groups has 2", require_same_length, x, x, groups=[1, 2])
 
 
 def test_reading_an_array_imports_no_heavy_library():

@@ -19,7 +19,7 @@ from further_tasks import FURTHER, make_task
 IN_BOTH = {"wave", "sign product", "spread", "edges", "high", "wide", "topics", "zipf"}
 
 
-def test_registry():
+def test_registry_and_halves_that_share_no_settings():
     assert len(FURTHER) >= 32
     assert not set(FURTHER) & set(TASKS)
     texts = [task.description for task in FURTHER.values()]
@@ -29,9 +29,6 @@ def test_registry():
     nats = [task.joint().mutual_information for task in FURTHER.values() if task.kind != "high"]
     assert 0 <= min(nats) < max(nats) <= 4
     refused("unknown task 'wav-2': did you mean 'wave-2'", make_task, "wav-2", 5)
-
-
-def test_the_halves_share_no_settings():
     tune, report = ({t.kind for t in FURTHER.values() if t.half == k} for k in ("tune", "report"))
     assert tune & report == IN_BOTH
     assert len(tune | report) >= 14
@@ -118,7 +115,7 @@ class TestChannels:
         marginal = [density(at) for at in y[:, 0]]
         np.testing.assert_allclose(pmi, given - np.log(marginal), atol=1e-6)
 
-    def test_parabola(self):
+    def test_parabola_and_greatest(self):
         """(x^2 - 1) / sqrt 2 is a chi-square number; here by a fine grid of x."""
         x = np.linspace(0, 9, 20_001)
         weights = 2 * stats.norm.pdf(x) * (x[1] - x[0])
@@ -127,8 +124,7 @@ class TestChannels:
         p = np.array([weights @ stats.norm.pdf(y, squares, 0.3) for y in at])
         expected = np.trapezoid(special.entr(p), at) - stats.norm(0, 0.3).entropy()
         assert further.parabola(0.3, 3).mutual_information == pytest.approx(expected, abs=1e-6)
-
-    def test_greatest_of_one_is_a_gaussian(self):
+        # The greatest of one is a Gaussian.
         found = further.greatest(1, 0.5).mutual_information
         assert found == pytest.approx(0.5 * np.log(1 + 1 / 0.25), abs=1e-9)
         # E[max of 3] = 1.5 / sqrt(pi)

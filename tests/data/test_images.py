@@ -157,7 +157,7 @@ def test_idx_round_trip_and_no_part_is_the_whole(tmp_path, shape, compress, shar
     refused(None, read_idx, path, len(shape))
 
 
-def test_nothing_found(tmp_path):
+def test_nothing_found_and_the_default_folder(tmp_path, monkeypatch):
     message = r"idx1-ubyte, each plain or \.gz.*download=True"
     assert str(tmp_path) in refused(message, load_images, "mnist", tmp_path)
     write_mnist(tmp_path)
@@ -165,9 +165,6 @@ def test_nothing_found(tmp_path):
     refused("of which t10k-images-idx3-ubyte is not there", load_images, "mnist", tmp_path)
     refused("does not exist: expected cifar-10", load_images, "cifar10", tmp_path / "nowhere")
     refused("is a file", load_images, "mnist", tmp_path / "train-images-idx3-ubyte")
-
-
-def test_default_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("POINTDEP_DATA", str(tmp_path))
     assert default_folder("mnist") == tmp_path
     write_mnist(tmp_path / "mnist")
@@ -206,17 +203,13 @@ real = pytest.mark.skipif("POINTDEP_DATA" not in os.environ, reason="POINTDEP_DA
 
 
 @real
-def test_real_mnist():
+def test_real_ones():
     if not list(Path(default_folder("mnist")).glob("t10k-images*")):
         pytest.skip("no MNIST in POINTDEP_DATA")
     images = load_images("mnist")
     assert (len(images.train), len(images.test)) == (60_000, 10_000)
     assert images.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert images.train.double().mean().item() / 255 == pytest.approx(0.1306605, abs=1e-6)
-
-
-@real
-def test_real_cifar10():
     try:
         images = load_images("cifar10")
     except InputError as error:
@@ -293,7 +286,7 @@ def test_a_corrupted_file_is_not_kept(served, tmp_path):
     assert all(name.endswith(".gz") for name in names), "no temporary file is left"
 
 
-def test_no_such_file_and_no_network(served, tmp_path, monkeypatch):
+def test_downloads_that_fail(served, tmp_path, monkeypatch):
     folder, _, _ = served
     (folder / "t10k-images-idx3-ubyte.gz").unlink()
     options = {"folder": tmp_path / "here", "download": True}
@@ -303,9 +296,6 @@ def test_no_such_file_and_no_network(served, tmp_path, monkeypatch):
         remote(monkeypatch, folder, unused.getsockname()[1])
         options["folder"] = tmp_path / "there"
         refused(r"fetched \(no connection\): check", load_images, "mnist", **options)
-
-
-def test_a_folder_that_cannot_be_made_and_no_pooch(served, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     below = tmp_path / "file" / "below"
     refused("cannot be written to", load_images, "mnist", below, download=True)

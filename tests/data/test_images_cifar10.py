@@ -171,7 +171,7 @@ def test_a_pickle_that_runs_something_is_refused(tmp_path, batches, protocol):
     assert trace.exists(), "the pickle would have done nothing anyway"
 
 
-def test_batches_of_another_kind_are_refused():
+def test_batches_of_another_kind_or_truncated(tmp_path, batches):
     image = np.zeros((1, 3072), np.uint8)
     for batch, message in (
         ([1, 2], "no dict"),
@@ -188,9 +188,6 @@ def test_batches_of_another_kind_are_refused():
         ({b"data": _Runs(np.load, "file"), b"labels": [1]}, r"names numpy\.load"),
     ):
         assert "path" in refused(message, read_batch, "some/path", pickle.dumps(batch, protocol=4))
-
-
-def test_a_truncated_batch(tmp_path, batches):
     write_pickles(tmp_path, batches)
     whole = (tmp_path / "data_batch_3").read_bytes()
     for length in (0, 1, 30, len(whole) // 2, len(whole) - 1):

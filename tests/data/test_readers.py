@@ -130,7 +130,7 @@ def test_missing_folder_empty_and_damaged(tmp_path, good, suffix):
         bad("line 1" if suffix == ".vec" else "damaged", path, good)
 
 
-def test_files_without_rows_pickles_and_wrong_names(tmp_path, good):
+def test_files_without_rows_pickles_wrong_names_and_no_permission(tmp_path, good, monkeypatch):
     np.save(tmp_path / "a.npy", X[:0])
     np.savez(tmp_path / "a.npz", x=X[:0])
     np.savez(tmp_path / "none.npz")
@@ -153,9 +153,6 @@ def test_files_without_rows_pickles_and_wrong_names(tmp_path, good):
     bad("rename it to end in .npz", tmp_path / "c.npy", good)
     good.rename(tmp_path / "d.npz")
     bad("rename it to end in .npy", tmp_path / "d.npz", tmp_path / "c.npy")
-
-
-def test_permission_denied(good, monkeypatch):
     monkeypatch.setattr(np, "load", Mock(side_effect=PermissionError(13, "Permission denied")))
     bad("permission denied", good, good)
 
@@ -331,9 +328,6 @@ def test_two_vec_files(tmp_path):
     assert np.array_equal(pairs.audio, AUDIO)
     assert np.array_equal(pairs.text, TEXT)
     assert pairs.audio.dtype == pairs.text.dtype == np.float32
-
-
-def test_vec_files_that_are_refused(tmp_path):
     for row in range(4):  # the first that differs is named
         other = [*SPOKEN[:row], *("changed" + word for word in SPOKEN[row:])]
         message = f"line {row + 2} is {SPOKEN[row]!r} in .*a.vec and {other[row]!r} in .*t"
@@ -358,7 +352,7 @@ def test_one_archive(tmp_path, encoded):
     assert np.array_equal(pairs.text, TEXT)
 
 
-def test_archives_that_are_refused(tmp_path):
+def test_archives_and_files_that_are_refused(tmp_path):
     def bad(message, **arrays):
         refused(message, read_word_pairs, data=write_npz(tmp_path / "w.npz", **arrays))
 
@@ -370,9 +364,6 @@ def test_archives_that_are_refused(tmp_path):
     bad("audio must be numbers, a row for each word", audio=AUDIO[:, 0])
     bad("text must be numbers", text=TEXT.astype(str))
     bad("text: the vector of 'the'", text=np.full((4, 2), np.inf))
-
-
-def test_which_files(tmp_path):
     data = write_npz(tmp_path / "w.npz")
     for files in ({"audio": tmp_path / "a.vec"}, {}):
         refused("--audio FILE.vec and --text FILE.vec, or --data", read_word_pairs, **files)

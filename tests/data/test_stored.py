@@ -98,7 +98,7 @@ def test_reading_any_rows_in_any_step(tmp_path_factory, data, suffix):
     np.testing.assert_array_equal(np.concatenate([values[:0], *pieces]), values[start:stop])
 
 
-def test_rows_can_be_looked_at(tmp_path, monkeypatch):
+def test_rows_can_be_looked_at_and_shards_follow_their_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
     rows = open_rows(shards(tmp_path / "x", values).relative_to(tmp_path), "e")
@@ -115,9 +115,6 @@ def test_rows_can_be_looked_at(tmp_path, monkeypatch):
     np.testing.assert_array_equal(np.stack(list(rows)), values)
     with pytest.raises(IndexError):
         rows[ROWS]
-
-
-def test_shards_follow_their_numbers(tmp_path):
     for number in (2, 10, 1):
         np.save(tmp_path / f"part-{number}.npy", np.full((2, 2), float(number)))
     (tmp_path / "_SUCCESS").touch()
@@ -125,7 +122,7 @@ def test_shards_follow_their_numbers(tmp_path):
     assert sorted(["p1", "p01", "p2", "p001"], key=by_numbers) == ["p001", "p01", "p1", "p2"]
 
 
-def test_sides_are_read_as_arrays_are(tmp_path):
+def test_sides_are_read_as_arrays_are_and_numbers_stay_where_they_are(tmp_path):
     values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
     one, other = as_side(open_rows(shards(tmp_path / "x", values), "e"), "X"), as_side(values, "X")
     np.testing.assert_array_equal(one.numeric, other.numeric)
@@ -133,9 +130,6 @@ def test_sides_are_read_as_arrays_are(tmp_path):
     values[45, 2] = np.nan
     source = open_rows(shards(tmp_path / "y", values), "e")
     refused("Y column 2 .* in row 4 of .*y/part-9.parquet", as_side, source, "Y")
-
-
-def test_numbers_stay_where_they_are_and_categories_are_read(tmp_path):
     np.save(tmp_path / "x.npy", RANDOM.normal(size=(ROWS, WIDTH)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     source = as_source(mapped, "X")
@@ -185,14 +179,20 @@ class TestBadShards:
         bad.write_bytes(bad.read_bytes()[:-3000])
         refused(rf"part-8\{suffix} .*truncated", opened, folder)
 
-    def test_damaged_within(self, tmp_path):
+    def test_damaged_within_and_no_rows(self, tmp_path):
         folder = shards(tmp_path / "x", RANDOM.normal(size=(3000, WIDTH)), (1000, 2000))
         bad = folder / "part-8.parquet"
         content = bad.read_bytes()
         bad.write_bytes(content[:2000] + bytes(58000) + content[60000:])
         refused("part-8.parquet cannot be read", opened(folder).load)
+        path = tmp_path / "x.npy"
+        for bad in (np.zeros((2, 3, 4)), np.array(["a", "b"])):
+            np.save(path, bad)
+            refused(r"x\.npy holds .*: shards are rows of numbers", open_rows, path)
+        np.save(path, np.zeros((2, 3)))
+        refused(r"x\.npy has no named columns: leave out columns=", open_rows, path, "e")
 
-    def test_another_column_schema_or_kind(self, folder):
+    def test_another_column_schema_or_kind(self, folder, tmp_path):
         write(folder / "part-8.parquet", pa.table({"id": [1], "f": [[1.0] * WIDTH]}))
         refused("part-8.parquet.* 'e'", open_rows, folder, "e")
         for bad in (np.ones((3, 4), np.float32), np.ones((3, WIDTH))):
@@ -200,21 +200,11 @@ class TestBadShards:
             refused("part-8.parquet has rows of .* where .*part-7", open_rows, folder, "e")
         (folder / "notes.txt").write_text("hello")
         refused("notes.txt is among the shards", open_rows, folder, "e")
-
-    def test_other_columns_of_single_numbers(self, tmp_path):
         write(tmp_path / "1.parquet", pa.table({"a": [1.0], "b": [2.0]}))
         write(tmp_path / "2.parquet", pa.table({"a": [1.0], "b": [2]}).cast(MIXED))
         # Of both columns the common type is double; of the second file's it is float.
         message = r"2\.parquet has the columns a, b \(float32\) where .*1\.parquet has .*float64"
         refused(message, open_rows, tmp_path)
-
-    def test_arrays_that_are_no_rows(self, tmp_path):
-        path = tmp_path / "x.npy"
-        for bad in (np.zeros((2, 3, 4)), np.array(["a", "b"])):
-            np.save(path, bad)
-            refused(r"x\.npy holds .*: shards are rows of numbers", open_rows, path)
-        np.save(path, np.zeros((2, 3)))
-        refused(r"x\.npy has no named columns: leave out columns=", open_rows, path, "e")
 
     def test_what_rows_cannot_be(self, tmp_path):
         def bad(message, column):
@@ -335,7 +325,7 @@ def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
     side_by_side(chunks, 20_000)
 
 
-def test_one_order_is_kept_and_numbers_alone_come_in_it(tmp_path):
+def test_one_order_is_kept_and_other_lengths_are_refused(tmp_path):
     short = np.random.default_rng(0).integers(5, 50, 60)
     values, few = numbered(3000), numbered(int(short.sum()))
     sources = [ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)]
@@ -348,9 +338,6 @@ def test_one_order_is_kept_and_numbers_alone_come_in_it(tmp_path):
         bare = next(pairs.numbers_only().shuffled(300, np.random.default_rng(3)))
         assert bare.x.shape == (len(bare.numbers), 0)
         assert pairs.x is x
-
-
-def test_other_lengths_are_refused():
     five, four = ArrayRows(numbered(5)), ArrayRows(numbered(4))
     refused("X has 5 rows, Y has 4 rows", PairSource, five, four)
     refused("X has 5 rows, Y has 4 rows", next, paired_parts(five, four, 2))

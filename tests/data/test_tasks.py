@@ -194,7 +194,7 @@ class TestStudent:
         found = continuous.student(shape, 1, freedom).mutual_information
         assert found == pytest.approx(expected, abs=1e-7)
 
-    def test_pmi_agrees_with_scipy(self):
+    def test_pmi_agrees_with_scipy_and_many_degrees_are_a_gaussian(self):
         dispersion, random = continuous.dense_covariance(3, 0.4), np.random.default_rng(0)
         x, y, pmi = continuous.student(dispersion, 3, 2.5).sample(100, random)
         shapes = dispersion, dispersion[:3, :3]
@@ -202,8 +202,6 @@ class TestStudent:
         expected = both.logpdf(np.hstack([x, y])) - alone.logpdf(x) - alone.logpdf(y)
         np.testing.assert_allclose(pmi, expected, rtol=1e-8, atol=1e-8)
         assert stats.kstest(x[:, 0], stats.t(2.5).cdf).pvalue > 0.01
-
-    def test_many_degrees_of_freedom_are_a_gaussian(self):
         covariance = continuous.dense_covariance(2, 0.5)
         many, plain = continuous.student(covariance, 2, 1e6), continuous.gaussian(covariance, 2)
         assert many.mutual_information == pytest.approx(plain.mutual_information, abs=1e-5)
@@ -266,7 +264,7 @@ class TestMixtures:
         monkeypatch.setattr(discrete, "_STEP", 0.031)
         assert make_task(name, 5).mutual_information == pytest.approx(coarse, abs=1e-9)
 
-    def test_outliers(self):
+    def test_outliers_and_blocks(self):
         none, all_of_them = discrete.outliers(2, 0.8, 0.0), discrete.outliers(2, 0.8, 1.0)
         assert none.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
         assert all_of_them.mutual_information == pytest.approx(0, abs=1e-12)
@@ -274,8 +272,6 @@ class TestMixtures:
         assert np.corrcoef(x[:, 0], y[:, 0])[0, 1] == pytest.approx(0.75 * 0.8, abs=0.02)
         assert pmi.min() >= np.log(0.25)
         refused("share must be a fraction", discrete.outliers, 2, 0.8, 1.5)
-
-    def test_blocks(self):
         joint = discrete.blocks([[0.5, 0.0], [0.0, 0.5]])
         assert joint.mutual_information == pytest.approx(np.log(2))
         inside, outside = joint.log_ratio(np.array([[0.2], [1.0]]), np.array([[0.4], [0.2]]))
@@ -320,14 +316,11 @@ def test_gaussian_mean_pmi_is_the_mutual_information(dim, known):
     assert task.x.shape == task.y.shape == (20_000, dim)
 
 
-def test_cubic_changes_only_y():
+def test_cubic_changes_only_y_and_arguments():
     plain, cubic = correlated_gaussians(50, seed=3), correlated_gaussians(50, cubic=True, seed=3)
     for found, wanted in ((cubic.y, plain.y**3), (cubic.x, plain.x), (cubic.pmi, plain.pmi)):
         np.testing.assert_array_equal(found, wanted)
     assert not np.array_equal(plain.x, correlated_gaussians(50, seed=4).x)
-
-
-def test_gaussian_arguments():
     refused("rows must be", correlated_gaussians, 0)
     refused("dim must be", correlated_gaussians, 5, dim=0)
     for wrong in (-1.0, float("nan")):

@@ -71,7 +71,7 @@ def test_dependent_pairs(task, shuffles, options):
     assert f"p <= {1 / (shuffles + 1)} for independence, by {shuffles} shuffles" in str(found)
 
 
-def test_it_is_the_count_of_its_statistics():
+def test_it_is_the_count_of_its_statistics(monkeypatch):
     task = correlated_gaussians(80, 2, 0.05, seed=3)
     model = fitted(task.x, task.y)
     observed, *shuffled = null_of(model, 9)
@@ -80,6 +80,12 @@ def test_it_is_the_count_of_its_statistics():
     assert found.null_p == (1 + sum(value >= observed for value in shuffled)) / 10
     assert found.nats == model.mutual_information().nats
     assert model.mutual_information().null_p is None
+    # Nor on how many models are trained at a time, up to rounding.
+    task = correlated_gaussians(60, 2, 0.1, seed=0)
+    model = fitted(task.x, task.y)
+    whole = null_of(model, 5)
+    monkeypatch.setattr(permutation, "_TOGETHER", 4)
+    assert null_of(model, 5)[0] == pytest.approx(whole[0], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -93,15 +99,6 @@ def test_independent_pairs_give_any_p_value():
     assert len(set(found)) >= 4
     assert sum(p <= 0.1 for p in found) <= 5  # of 12, with probability over 0.999
     assert 0.25 < np.mean(found) < 0.85  # 0.55 on average, with a spread of 0.08
-
-
-def test_shuffles_do_not_depend_on_how_many_are_asked_for(monkeypatch):
-    """Nor on how many models are trained at a time, up to rounding."""
-    task = correlated_gaussians(60, 2, 0.1, seed=0)
-    model = fitted(task.x, task.y)
-    whole = null_of(model, 5)
-    monkeypatch.setattr(permutation, "_TOGETHER", 4)
-    assert null_of(model, 5)[0] == pytest.approx(whole[0], abs=1e-5)
 
 
 def test_one_row_of_each_group(monkeypatch):

@@ -81,7 +81,7 @@ class TestRoundTrip:
         assert round_trip(fitted(critic=critic).fit(X, Y), tmp_path / "model").critic == critic
 
     @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
-    def test_the_default_critic(self, tmp_path, method):
+    def test_the_default_critic_and_a_label(self, tmp_path, method):
         """With its maps, correlations and correction; rows far out show the ends of the maps."""
         model = fitted(critic="auto", hidden="auto", method=method).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
@@ -98,9 +98,6 @@ class TestRoundTrip:
             far = model.pmi(40 * X, Y)
         with pytest.warns(DataWarning, match="outside the data"):
             np.testing.assert_array_equal(loaded.pmi(40 * X, Y), far)
-
-    @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
-    def test_a_label(self, tmp_path, method):
         label = np.digitize(Y[:, 0], [-0.5, 0.5])
         for number, data in enumerate(((X, label), (label, Y))):
             model = fitted(critic="auto", method=method).fit(*data)
@@ -112,7 +109,7 @@ class TestRoundTrip:
     def test_methods(self, tmp_path, method):
         assert round_trip(fitted(method=method).fit(X, Y), tmp_path / "model").method == method
 
-    def test_settings(self, tmp_path):
+    def test_settings_categories_and_names(self, tmp_path):
         options = {"method": "drf_relative", "method_options": {"alpha": 0.05}, "link": "log_ratio"}
         options |= {"hidden": [8, 4], "activation": "relu", "batch_size": 16, "weight_decay": 0.01}
         loaded = round_trip(fitted(**options, folds=1).fit(X, Y), tmp_path / "model")
@@ -120,14 +117,10 @@ class TestRoundTrip:
         found = loaded.get_params()
         assert {name: found[name] for name in options} == {**options, "hidden": (8, 4)}
         assert found["random_state"] == 0
-
-    def test_options_that_cannot_be_written_are_left_out(self, tmp_path):
         model = fitted(cv=KFold(3), random_state=np.random.RandomState(0)).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
         assert loaded.n_replicas_ == 3
         assert (loaded.cv, loaded.random_state) == (None, None)
-
-    def test_categories_and_names(self, tmp_path):
         x = pd.DataFrame({"word": np.where(X[:, 0] > 0, "up", "döwn"), "size": X[:, 1]})
         y = pd.DataFrame({"on": Y[:, 0] > 0})
         loaded = round_trip(fitted().fit(x, y), tmp_path / "model", x[:30], y[:30])

@@ -152,15 +152,12 @@ def product_sum(batch, weight):
     return (batch.x * batch.y).sum((1, 2, 3)) * weight
 
 
-def test_every_batch_is_seen(recorded):
+def test_every_batch_is_seen_and_weights_of_their_own_are_not_recorded(recorded):
     step = RecordedStep(product_sum, torch.zeros(()))
     for number in range(8):
         batch = cells(number)
         torch.testing.assert_close(step(batch, number / 2), product_sum(batch, number / 2))
     assert recorded == {"recorded": 1, "replayed": 5}
-
-
-def test_weights_of_their_own_are_not_recorded(recorded):
     step = RecordedStep(product_sum, torch.zeros(()))
     for number in range(6):
         step(cells(number, torch.ones(2, 4, 4)), 1.0)

@@ -115,7 +115,7 @@ def test_a_closed_form_that_helps_by_chance_does_not_take_part(monkeypatch):
     assert (shares_of_the_closed_form() > 0).sum() >= 6
 
 
-def test_only_stopping_rows_count():
+def test_only_stopping_rows_of_other_groups_count():
     x, y = signs_and_normal(3040)
     model, other = model_of(2), model_of(2)
     fit_mixture(model, SplitRows(x, y, SPLITS))
@@ -123,10 +123,7 @@ def test_only_stopping_rows_count():
     x[rest], y[rest] = 99.0, -99.0
     fit_mixture(other, SplitRows(x, y, SPLITS))
     assert torch.equal(model.critic.mixture, other.critic.mixture)
-
-
-def test_groups_are_not_each_others_counter_examples():
-    """Every row twice: without groups some mismatched pairs are pairs, and less is believed."""
+    # Every row twice: without groups some mismatched pairs are pairs, and less is believed.
     x, y = (side.repeat_interleave(2, 0) for side in signs_and_normal(60))
     plain, grouped = model_of(1), model_of(1)
     fit_mixture(plain, SplitRows(x, y, [split_of(4, 112, 4)]))

@@ -17,7 +17,7 @@ def flags(trained):
     return {flag.name: flag.replicas for flag in trained.flags}
 
 
-def test_patience_and_still_improving():
+def test_patience_still_improving_and_not_converged():
     settings = options(max_epochs=60, patience=4, learning_rate=0.05)
     trained = engine(model_of(["pc"]), rows(), settings, splits=disjoint_splits(120, 1)).run()
     assert len(trained.history) == trained.best_epochs[0] + 4
@@ -28,10 +28,7 @@ def test_patience_and_still_improving():
     assert "max_epochs (now 2)" in message
     assert MEANINGS["still_improving"] in message
     assert str(trained.flags[0]) == f"still_improving: {message}"
-
-
-def test_not_converged():
-    """Noise learned by heart: the first epochs are the best, and patience has not run out."""
+    # Noise learned by heart: the first epochs are the best, and patience has not run out.
     settings = options(max_epochs=12, patience=12, learning_rate=0.1)
     trained = engine(model_of(["pc"] * 2), rows(strength=0.0), settings).run()
     assert flags(trained) == {"not_converged": (0, 1)}

@@ -85,7 +85,7 @@ class TestPlan:
             assert made.trains(r, kept[split.train]).all()
             assert len(split.train) + len(split.stop) + len(split.report) == 400
 
-    def test_every_replica_has_stopping_rows_of_two_groups(self):
+    def test_every_replica_has_stopping_rows_of_two_groups_and_mistakes(self):
         codes = np.repeat(np.arange(10), 100)
         for seed, folds in itertools.product(range(20), (1, 2, 5)):
             made = plan(folds=folds, codes=codes, seed=seed)
@@ -94,8 +94,6 @@ class TestPlan:
         for seed in range(50):
             made = plan(20, folds=2, seed=seed)
             assert min(len(split.stop) for split in made.splits()) >= 2
-
-    def test_mistakes(self):
         refused("at most 127", plan, folds=500)
         refused("stop_fraction", plan, stop_fraction=2)
         refused("groups has 1 distinct", plan, codes=np.zeros(1000, np.int64))

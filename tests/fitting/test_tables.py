@@ -49,7 +49,7 @@ def _random_rows(count: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64],
     )
 
 
-def test_expected_counts_of_a_low_rank_table_give_back_its_ratio() -> None:
+def test_low_rank_tables_and_frequencies_are_those_of_the_counts() -> None:
     joint = _rank_two()
     x, y = _rows(joint, 200_000)
     table = tables.fitted_table(x, y, np.arange(len(x)), _shares(rank4=1.0), joint.shape, 0)
@@ -57,9 +57,6 @@ def test_expected_counts_of_a_low_rank_table_give_back_its_ratio() -> None:
     possible = joint > 0
     assert np.allclose(np.log(found[possible]), table_pmi(joint)[possible], atol=0.01)
     assert found[~possible].max() < 0.01
-
-
-def test_frequencies_are_those_of_the_counts() -> None:
     x, y = _random_rows(400, (7, 5))
     table = tables.fitted_table(x, y, np.arange(400), _shares(frequent=1.0), (7, 5), 0)
     counts = np.zeros((7, 5))

@@ -64,7 +64,7 @@ def test_each_replica_is_standardised_by_its_own_training_rows():
     assert not torch.equal(model.y_map.mean[0], model.y_map.mean[1])
 
 
-def test_a_module_with_batch_norm_and_dropout():
+def test_a_module_with_batch_norm_dropout_and_a_frozen_part():
     mine = Noisy().double()
     before = {name: t.clone() for name, t in mine.state_dict().items()}
     model, trained = train(mine)
@@ -82,9 +82,6 @@ def test_a_module_with_batch_norm_and_dropout():
     for name, tensor in mine.state_dict().items():
         assert torch.equal(tensor, before[name])
         assert tensor.dtype == before[name].dtype
-
-
-def test_a_frozen_part_stays():
     mine = Noisy()
     mine.net[0].requires_grad_(False)
     model, _ = train(mine, weight_decay=0.5)

@@ -127,6 +127,9 @@ class TestFit:
         assert curve.mean[-1] == pytest.approx(fitted.oof_pmi_.mean(dtype=float), rel=1e-6)
         assert curve.mean[0] < curve.mean[-1]
         assert all(0 < error < 0.3 for error in curve.stderr)
+        # New rows have neither a limit nor a curve.
+        found = fitted.mutual_information(*pairs(50, seed=1))
+        assert (found.lower, found.curve) == (None, None)
 
     def test_an_earlier_point_is_that_of_the_fit_of_fewer_rows(self):
         """Gaussian pairs: what models of 150 rows lack, separate fits of 150 rows lack too."""
@@ -137,14 +140,12 @@ class TestFit:
         error = math.hypot(curve.stderr[0], np.std(apart, ddof=1) / 2)
         assert curve.mean[0] == pytest.approx(np.mean(apart), abs=3 * error)
 
-    def test_groups_folds_and_few_rows(self):
+    def test_groups_folds_few_rows_and_what_has_none(self):
         codes = np.arange(600) // 3
         assert fit(groups=codes).curve_.rows == (150, 300, 600)
         assert fit(folds=1).curve_.rows == (150, 300, 600)
         assert fit(*pairs(160)).curve_.rows == (80, 160)  # of 40, too few would train
         assert fit(*pairs(90)).curve_ is None
-
-    def test_what_has_none(self):
         refused("does not average log r", fit, method="dv", curve=True)
         refused("but 90 rows are too few", fit, *pairs(90), curve=True)
         refused("rows are streamed", fit, stream=True, curve=True)
@@ -154,10 +155,6 @@ class TestFit:
             assert found.curve is None
             assert 0.0 < found.lower < 2.0
         assert fit(method="smi").mutual_information().lower is None  # not of mutual information
-
-    def test_new_rows_have_neither(self, fitted):
-        found = fitted.mutual_information(*pairs(50, seed=1))
-        assert (found.lower, found.curve) == (None, None)
 
     def test_no_curve_within_audits_and_parts(self):
         x, y = pairs(300)

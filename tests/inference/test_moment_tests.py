@@ -71,14 +71,11 @@ def test_the_influence_is_the_derivative_with_respect_to_a_row(threshold):
     assert balance.stderr == pytest.approx(math.sqrt((balance.influence**2).sum()))
 
 
-def test_a_constant_is_read_as_that_many_nats():
+def test_a_constant_is_read_in_nats_and_groups_are_summed():
     log_ratio, joint, product = exact_table(1)
     for shift, threshold in itertools.product((-2.0, 0.3, 5.0), (-1.0, 0.0, 4.0)):
         balance = step_balance(arrange(log_ratio + shift, joint, product), threshold)
         assert balance.offset == pytest.approx(shift, abs=1e-12)
-
-
-def test_rows_of_a_group_are_summed():
     alone = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE), 0.5)
     groups = torch.arange(BLOCKS * SIZE).view(BLOCKS, SIZE) // 3
     grouped = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE, groups), 0.5)

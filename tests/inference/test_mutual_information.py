@@ -74,15 +74,12 @@ def test_coverage_of_the_interval():
     assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
 
 
-def test_what_is_refused():
+def test_estimate_and_what_is_refused():
     said = "'dv' infers from pairs of different rows"
     refused(said, pseudo_values, METHODS["dv"], LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
     for confidence in (0.0, 1.0, -0.5, 95, math.nan):
         said = "confidence=.* must lie between 0 and 1"
         refused(said, estimate, np.zeros(3), METHODS["pc"], confidence=confidence)
-
-
-def test_estimate():
     values = np.random.default_rng(0).normal(2.0, 1.0, 50)
     found = estimate(values, METHODS["js"], confidence=0.8, warnings=("a note",))
     spread = stats.sem(values)

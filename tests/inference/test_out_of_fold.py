@@ -163,6 +163,11 @@ def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
     for one in bounds:
         assert 0.5 * math.log(one.rows) < one.nats <= math.log(one.rows)
     assert gaussian_bound(0, GaussianRatio(0.5), n=5) is None  # one part has a single row
+    # The limit at a confidence.
+    bound = HeldOutBound(1.0, 0.1, 128)
+    assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
+    assert bound.at(0.5) == pytest.approx(1.0)
+    assert HeldOutBound(0.1, 0.1, 128).at(0.95) == 0.0
 
 
 def test_the_bound_of_groups_by_hand():
@@ -185,10 +190,3 @@ def test_the_bound_of_groups_by_hand():
     assert copies.stderr == pytest.approx(alone.stderr, rel=0.25)
     blind = held_out_bound([(model, np.arange(240))], X[four], Y[four], seed=0)
     assert blind.stderr < 0.7 * copies.stderr
-
-
-def test_the_limit_at_a_confidence():
-    bound = HeldOutBound(1.0, 0.1, 128)
-    assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
-    assert bound.at(0.5) == pytest.approx(1.0)
-    assert HeldOutBound(0.1, 0.1, 128).at(0.95) == 0.0

@@ -86,15 +86,12 @@ def test_the_legend_stays_clear_of_the_bars_and_suspects_are_marked():
     assert [list(line.get_xdata()) for line in marked] == [[pytest.approx(-3.0, abs=0.1)]]
 
 
-def test_a_saved_model_needs_rows(model, data, tmp_path):
+def test_a_saved_model_needs_rows_and_the_history(model, data, tmp_path):
     model.save(tmp_path / "model")
     again = type(model).load(tmp_path / "model", device="cpu")
     refused(r"plot_pmi\(X, Y\)", again.plot_pmi)
     again.plot_pmi(*data, ax=axis())
     again.plot_training(ax=axis())
-
-
-def test_the_history(model):
     ax, folds = model.plot_training(ax=axis()), model.n_replicas_
     curves = [line.get_ydata() for line in ax.lines]
     for replica in range(folds):
@@ -143,23 +140,16 @@ def test_labels_and_mistakes():
         refused("no finite PMI", plot, np.array([np.nan]))
 
 
-def test_mi_against_rows():
+def test_mi_against_rows_reliability_and_colours(model):
     ax = plots.plot_mi_against_n([100, 200], [0.5, 0.6], [(0.3, 0.7), (0.5, 0.7)], ax=axis())
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(100, 0.5), (200, 0.6)])
     segments = ax.collections[0].get_segments()
     np.testing.assert_allclose([s[:, 1] for s in segments], [(0.3, 0.7), (0.5, 0.7)])
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "200"]
     assert ax.get_ylim()[0] == 0
-
-
-def test_the_reliability_curve_has_both_names(model):
     check = model.check()
     for ax in (check.plot_reliability(axis()), check.plot(axis())):
         assert re.sub(r"\s+", " ", ax.get_title(loc="left")) == check.verdict
-
-
-def test_colours_stand_out_on_white():
-    """WCAG asks for a contrast of 3 to 1 of what must be seen."""
     for colour in (BLUE, VERMILION, GREY):
         parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
         linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)

@@ -76,7 +76,7 @@ def test_matching_by_chance(seed):
         assert found.matching[m] == pytest.approx(wanted, abs=0.02)
 
 
-def test_matching_among_many():
+def test_matching_among_many_and_as_in_the_papers_code():
     scores = np.random.default_rng(0).normal(size=(40, 3000)).round(1)
     scores[:, 7] += 2.0
     ids = np.arange(3000)
@@ -84,9 +84,6 @@ def test_matching_among_many():
     for m in (5, 60):
         wanted = np.mean([chance_to_win(row, ids == 7, m) for row in scores])
         assert found.matching[m] == pytest.approx(wanted, abs=0.02)
-
-
-def test_the_distractors_of_the_papers_code():
     scores = np.random.default_rng(0).normal(size=(23, 23)) + 2 * np.eye(23)
     fives = [[(i + 5 * j) % 23 for j in range(5)] for i in range(23)]
     won = sum(int(np.argmax(scores[i, five]) == 0) for i, five in enumerate(fives))
@@ -167,7 +164,7 @@ def test_one_side_of_categories():
     assert found == model.retrieval_metrics(numbers, kinds, relevant=(ids, ids))
 
 
-def test_words_and_json():
+def test_words_json_and_what_is_refused():
     assert [list(of_matrix(np.eye(size)).matching) for size in (4, 5)] == [[], [5]]
     found = of_matrix(np.eye(10), ks=(1, 5), matching=(3,))
     assert str(found) == (
@@ -176,9 +173,6 @@ def test_words_and_json():
     )
     counts = {"queries": 10, "candidates": 10, "mrr": 1.0, "median_rank": 1.0}
     assert found.to_dict() == {**counts, "recall": {"1": 1.0, "5": 1.0}, "matching": {"3": 1.0}}
-
-
-def test_what_is_refused():
     for message, shape, options in (
         ("4 queries and 5 candidates", (4, 5), {}),
         ("matching=5 needs 4 wrong candidates .* only 3", (4, 4), {"matching": (5,)}),

@@ -213,7 +213,7 @@ class TestNotExact:
         assert found.recall == 1.0
 
 
-def test_k_where_nobody_says():
+def test_k_where_nobody_says_and_what_an_index_keeps():
     model = fitted(LOUD, "auto")
     x, y = new_pairs()
     assert model.retrieve(x, y, shortlist=3).indices.shape == (len(x), 3)
@@ -222,6 +222,15 @@ def test_k_where_nobody_says():
         assert found.indices.shape == (len(x), k)
         made = model.index(y[:candidates])
         assert np.array_equal(model.retrieve(x, made).indices, found.indices)
+    y = new_pairs()[1]
+    for method, critic, has_vectors, has_rows in (
+        ("pc", "separable", True, False),
+        ("drf", "separable", True, True),
+        ("dv", "auto", True, True),
+        ("pc", "concat", False, True),
+    ):
+        index = fitted(method, critic).index(y)
+        assert (index.vectors is not None, index.rows is not None) == (has_vectors, has_rows)
 
 
 def test_options_that_are_refused():
@@ -239,7 +248,7 @@ def test_options_that_are_refused():
     refused("index='hnsw' .* this critic is none", no_product, *given, index="hnsw")
 
 
-def test_searches_that_cannot_be(without_faiss):
+def test_searches_that_cannot_be_and_what_a_person_reads(without_faiss):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
     refused(None, model.retrieve, x[:0], y)
     refused("Y has 2 features.*expecting 3 features as input$", model.retrieve, x, x)
@@ -249,9 +258,6 @@ def test_searches_that_cannot_be(without_faiss):
     refused("X has 3 features.*as input$", model.retrieve, y, y, queries="y")
     refused(r"did you mean queries='x'\?$", model.retrieve, x, y, queries="y")
     refused("index='ivf' needs FAISS", model.retrieve, x, y, index="ivf")
-
-
-def test_what_a_person_reads():
     numbers, pmi = np.array([[3, 1], [0, 2]]), np.array([[1.5, 0.1], [0.0, -2.0]], np.float32)
     found = Retrieved(numbers, pmi, True, None, 0, "all pairs", 4)
     assert found.without_partner == 1
@@ -304,18 +310,6 @@ def test_by_the_model_from_disk_and_without_faiss(tmp_path, monkeypatch):
     assert_same(here, again.retrieve(x, again.load_index(tmp_path / "index"), 5))
 
 
-def test_it_keeps_no_more_than_it_needs():
-    y = new_pairs()[1]
-    for method, critic, has_vectors, has_rows in (
-        ("pc", "separable", True, False),
-        ("drf", "separable", True, True),
-        ("dv", "auto", True, True),
-        ("pc", "concat", False, True),
-    ):
-        index = fitted(method, critic).index(y)
-        assert (index.vectors is not None, index.rows is not None) == (has_vectors, has_rows)
-
-
 @pytest.fixture
 def place(tmp_path):
     fitted("pc", "separable").index(new_pairs()[1]).save(tmp_path / "index")
@@ -345,7 +339,7 @@ def test_damage(place, name):
     unreadable(f"has no .*{name}", place)
 
 
-def test_an_edited_description(place):
+def test_an_edited_description_and_places(place, tmp_path):
     about = json.loads((place / "index.json").read_text())
     for change, cause in (
         ({"format": "other"}, "is not a pointdep index"),
@@ -355,9 +349,6 @@ def test_an_edited_description(place):
     ):
         (place / "index.json").write_text(json.dumps(about | change))
         unreadable(cause, place)
-
-
-def test_places(tmp_path):
     unreadable("no such folder", tmp_path / "nowhere")
     index = fitted("pc", "separable").index(new_pairs()[1])
     (tmp_path / "file").write_text("")

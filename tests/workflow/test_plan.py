@@ -104,7 +104,7 @@ def test_a_billion_rows_and_more_cores(asked):
     assert plan(10**5, 64, cores=4 * here).machine == f"a test, scaled to {4 * here} cores"
 
 
-def test_the_stored_gpu_serves_where_there_is_none(asked):
+def test_the_stored_gpu_where_there_is_none_and_against_measurements(asked):
     found = plan(5 * 10**6, 512, gpu=True)
     assert (found.device, found.machine) == ("gpu", "one NVIDIA H200, 16 cores")
     assert found.costs["retrieve"].gib < 32 < found.costs["retrieve"].gpu_gib
@@ -112,9 +112,6 @@ def test_the_stored_gpu_serves_where_there_is_none(asked):
     few, many = (plan(rows, 512, gpu=True).costs["fit"].gpu_gib for rows in (8 * 10**6, 10**7))
     assert many < few  # which the GPU keeps
     assert "long for one GPU" in " ".join(plan(10**9, 512, gpu=True).advice)
-
-
-def test_the_stored_gpu_against_its_measurements():
     for job in json.loads((RESULTS / "cost_model_gpu.json").read_text("utf-8"))["jobs"]:
         stream = job.get("stream") if job["what"] == "audit" else None
         shape = Shape(job["rows"], *job["dims"], job.get("epochs", 1), stream=stream)

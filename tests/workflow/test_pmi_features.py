@@ -125,7 +125,7 @@ class TestTables:
 
 
 class TestInPipelines:
-    def test_a_classifier_learns_from_them(self):
+    def test_a_classifier_learns_from_them_and_options_are_searched(self):
         """A ring: no linear model sees it, PMI does."""
         x = np.random.default_rng(1).standard_normal((200, 2))
         labels = np.square(x).sum(1) > 1.4
@@ -133,8 +133,6 @@ class TestInPipelines:
         made = make_pipeline(StandardScaler(), columns, LogisticRegression())
         alone = scores_of(LogisticRegression(), x, labels, cv=2).mean()
         assert scores_of(made, x, labels, cv=2).mean() > alone + 0.15
-
-    def test_its_options_are_searched_and_refused(self):
         made = make_pipeline(features(max_epochs=2), LogisticRegression())
         grid = {"pmifeatures__append": [True, False], "pmifeatures__estimator__hidden": [(4,)]}
         search = GridSearchCV(made, grid, cv=2).fit(X, LABELS)
@@ -176,16 +174,13 @@ def test_cross_val_score_by_hand(y):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_pipeline_ends_in_an_estimator():
+def test_pipelines_grids_groups_and_parameters():
     made = make_pipeline(PolynomialFeatures(2, include_bias=False), small())
     made.fit(X, Y)
     steps = PolynomialFeatures(2, include_bias=False).fit_transform(X)
     by_hand = small().fit(steps, Y)
     assert made.score(X, Y) == by_hand.score(steps, Y)
     assert made[-1].mutual_information() == by_hand.mutual_information()
-
-
-def test_a_grid_over_a_pipeline():
     made = make_pipeline(StandardScaler(), small(max_epochs=2))
     grid = {"pointwisedependency__hidden": [(4,), (8,)]}
     scoring = {"loss": lambda m, a, b: m.score(a, b), "mi": mi_scorer}
@@ -193,9 +188,6 @@ def test_a_grid_over_a_pipeline():
     assert np.isfinite(search.cv_results_["mean_test_mi"]).all()
     best = search.cv_results_["mean_test_loss"].argmax()
     assert search.best_params_ == search.cv_results_["params"][best]
-
-
-def test_groups_and_parameters():
     groups = np.arange(80) // 4
     found = scores_of(small(), X, Y, groups=groups, cv=GroupKFold(2))
     train, test = next(GroupKFold(2).split(X, Y, groups))

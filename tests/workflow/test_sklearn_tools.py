@@ -67,7 +67,7 @@ def test_the_default_is_the_network():
     assert max(found[0], found[2]) < 0.05
 
 
-def test_names_and_numbers_of_columns():
+def test_names_of_columns_and_the_type_of_y():
     named = [TABLE, pl.from_pandas(TABLE)]
     numbered = [*named, X, torch.from_numpy(X), X.tolist()]
     expected = mutual_information_features(X, Y, columns=[[0], [1, 3]], estimator=CCA)
@@ -83,10 +83,7 @@ def test_names_and_numbers_of_columns():
     wrong = ["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]
     for columns in wrong:
         refused("columns", mutual_information_features, TABLE, Y, columns=columns, estimator=CCA)
-
-
-def test_the_type_of_y_says_whether_it_is_classes():
-    """Two classes of two columns that tell nothing else: log 2 of one, nothing of the other."""
+    # Two classes of two columns that tell nothing else: log 2 of one, nothing of the other.
     labels = np.arange(200) % 2
     x = np.column_stack([labels, np.arange(200) // 2 % 2]).astype(float) + 1e-3 * X[:200, :2]
     for y in (labels, labels.astype(str)):

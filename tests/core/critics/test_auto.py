@@ -28,7 +28,7 @@ def silenced():
 class TestResidual:
     """The closed form, and a perceptron beside it."""
 
-    def test_silenced_it_is_the_gaussian_log_ratio(self):
+    def test_the_gaussian_log_ratio_and_what_the_network_adds(self):
         critic, (x, y) = silenced(), sides(kind="auto")
         k = min(X_DIM, Y_DIM)
         matrix, pairs = critic.matrix(x, y), critic.pairs(x, y)
@@ -37,8 +37,6 @@ class TestResidual:
             torch.testing.assert_close(matrix[r, i, j], wanted)
         torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
         torch.testing.assert_close(critic.closed_form(x, y), matrix)
-
-    def test_what_the_network_says_is_added(self):
         loud, quiet, (x, y) = build("auto", R), silenced(), sides(4, 5, "auto")
         assert loud.net.matrix(x, y).abs().min() > 0
         torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))

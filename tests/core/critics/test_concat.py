@@ -127,16 +127,14 @@ class TestAgainstAutograd:
         assert parts == [min(few, 5 - first) for first in range(0, 5, few)]
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
-    def test_inputs_and_gradient_that_are_not_contiguous(self):
+    def test_what_is_not_contiguous_and_zero_at_the_kinks(self):
         tensors = [t.detach().mT.contiguous().mT.requires_grad_() for t in make((2, 6, 5, 4, 3))]
         assert not any(t.is_contiguous() for t in tensors[:3])
         grad = draw(2, 5, 6, seed=9).mT
         found = with_gradients(lambda *t: pair_scores(torch.float64, *t), tensors, grad)
         wanted = with_gradients(plain, tensors, grad)
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-    def test_gradient_is_zero_at_the_kinks(self):
-        """As autograd has it: a unit at exactly zero learns nothing."""
+        # As autograd has it: a unit at exactly zero learns nothing.
         tensors = [torch.zeros_like(t).requires_grad_() for t in make((1, 3, 3, 2, 2))]
         (_, grads), (_, wanted) = both(tensors)
         torch.testing.assert_close(grads, wanted, rtol=0, atol=0)

@@ -45,22 +45,16 @@ LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)))
 USED = torch.from_numpy(np.random.default_rng(1).random((4, 9)) < 0.7)
 
 
-def test_levels_by_hand_and_in_parts():
+def test_levels_by_hand_and_of_the_true_ratio():
     found = levels(LOGITS, USED, 2.0)
     for row, used, level in zip(LOGITS, USED, found, strict=True):
         assert level.numpy() == pytest.approx(levels_by_hand(row[used].numpy(), 2.0))
     parts = [parts_of(LOGITS[:, p], USED[:, p], 2.0) for p in (slice(4), slice(4, 9))]
     assert torch.allclose(combine(parts, 2.0), found)
-
-
-def test_the_true_ratio_has_level_zero():
     counts = (TABLE.p_y / TABLE.p_y.min() * 500).round().long()
     logits = TABLE.log_ratio.repeat_interleave(counts, 1)
     everything = torch.ones_like(logits, dtype=torch.bool)
     assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
-
-
-def test_columns_do_not_see_a_function_of_the_query():
     moved = LOGITS + torch.arange(4.0).double()[:, None]
     before, after = (calibration.columns(s[:, 0], levels(s, USED, 0.7)) for s in (LOGITS, moved))
     assert torch.allclose(after, before)
@@ -229,7 +223,7 @@ def test_influence_is_the_derivative_of_a_weighted_refit(levelled):
         assert float(of_fresh[row]) == pytest.approx(other, rel=2e-2, abs=1e-5)
 
 
-def test_error_of_a_calibration_is_its_spread():
+def test_error_of_a_calibration_is_its_spread_and_in_the_interval():
     """Over repetitions, what calibrations get wrong of the same fresh pairs is what is told."""
     x, y, truth = towers(500, seed=99, dim=2, correlation=0.9)
     scores = []
@@ -241,9 +235,6 @@ def test_error_of_a_calibration_is_its_spread():
     others = model.mutual_information(x, y)
     rows = standard_error(model.pmi(x, y).astype(float), None)
     assert others.stderr == pytest.approx(math.hypot(rows, model._doubt(x, y)), rel=1e-4)
-
-
-def test_the_interval_of_the_calibration_rows_holds_that_error():
     x, y = embeddings(400, dim=5, correlation=0.9)
     model = from_logits(3 * gaussian_log_ratio(x, y, 0.9) - 4, progress=False)
     assert model.oof_values_.mean() == pytest.approx(model.oof_pmi_.mean(), abs=1e-6)
@@ -252,15 +243,12 @@ def test_the_interval_of_the_calibration_rows_holds_that_error():
     assert 1.1 < found / math.hypot(rows, model.bias_.stderr) < 1.5
 
 
-def test_logits_that_say_nothing():
+def test_logits_that_say_nothing_or_tie():
     model = from_logits(np.random.default_rng(9).normal(size=(400, 400)), progress=False)
     low, high = model.mutual_information().ci
     assert low == pytest.approx(0.0, abs=0.01)
     assert high < 0.05
-
-
-def test_tied_logits_of_many_rows():
-    """Logits 3 or 0, of 800 rows: at most one in twenty of 639,200 mismatched pairs has 3."""
+    # Logits 3 or 0, of 800 rows: at most one in twenty of 639,200 mismatched pairs has 3.
     random = np.random.default_rng(12)
     x = random.integers(20, size=800)
     y = np.where(random.random(800) < 0.5, x, random.integers(20, size=800))

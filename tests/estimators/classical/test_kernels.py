@@ -108,7 +108,7 @@ def test_bandwidth_and_ridge_are_cross_validated():
     np.testing.assert_allclose(found.weights, wanted.weights)
 
 
-def test_ulsif_of_gaussians_and_labels():
+def test_ulsif_of_gaussians_and_labels_and_its_floor():
     x, y, pmi = gaussians(2000, (0.8,))
     model = fit("ulsif", x, y)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.9
@@ -121,9 +121,6 @@ def test_ulsif_of_gaussians_and_labels():
     model = fit("ulsif", values, labels)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.85
     assert model.mutual_information().nats == pytest.approx(pmi.mean(), abs=0.1)
-
-
-def test_the_floor_is_a_floor_and_flagged():
     x, y, _ = gaussians(300, (0.9,))
     with pytest.warns(FitWarning, match="least PMI"):
         model = fit("ulsif", x, y, floor=0.5)
@@ -151,15 +148,12 @@ def mixture_of(x, y, components):
     return likelihood.fit(Side(x), Side(y), components=components, **options)
 
 
-def test_one_component_is_cca():
+def test_one_component_is_cca_and_the_density_that_of_scikit_learn():
     x, y, _ = gaussians(500)
     found, wanted = fit("likelihood", x, y, components=1), fit("cca", x, y)
     np.testing.assert_allclose(found.pmi(x, y), wanted.pmi(x, y), atol=2e-3)
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
     assert found.mutual_information().nats == pytest.approx(wanted.oof_pmi_.mean(), abs=1e-3)
-
-
-def test_the_joint_density_is_that_of_scikit_learn():
     x, y, _ = gaussians(300)
     model = mixture_of(x, y, 3)
     theirs = GaussianMixture(3, reg_covar=1e-6, random_state=0, max_iter=300)

@@ -65,7 +65,7 @@ def test_the_error_is_that_of_the_estimate(draw):
     assert np.mean([run.stderr for run in runs]) == pytest.approx(spread, rel=0.25)
 
 
-def test_given_rows_are_estimated_from_themselves_and_have_no_pmi():
+def test_given_rows_and_a_side_that_mixes_numbers_and_categories():
     model = fit("ksg", *gaussians(100, seed=1)[:2])
     found, wanted = model.mutual_information(X, Y), fit("ksg", X, Y).mutual_information()
     assert found.nats == pytest.approx(wanted.nats, abs=0.03)
@@ -73,10 +73,7 @@ def test_given_rows_are_estimated_from_themselves_and_have_no_pmi():
     for ask in (model.pmi, model.pmi_matrix, model.score):
         refused(r"'ksg' gives no .*no function of a pair", ask, X, Y)
     assert not hasattr(model, "oof_pmi_")
-
-
-def test_a_side_that_mixes_numbers_and_categories():
-    """Gao et al.: y is a label and, within it, a number that depends on x."""
+    # Gao et al.: y is a label and, within it, a number that depends on x.
     random = np.random.default_rng(0)
     kind = random.integers(0, 2, 2000)
     x = random.standard_normal(2000)

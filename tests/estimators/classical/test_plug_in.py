@@ -70,7 +70,7 @@ def test_the_correction_and_the_error_are_right_on_average():
     assert values[:, 1].mean() == pytest.approx(values[:, 0].std(), rel=0.2)
 
 
-def test_several_columns_are_one_outcome():
+def test_several_columns_are_one_outcome_and_pairs_that_never_came():
     a, b = np.random.default_rng(0).integers(0, 2, (2, 300))
     y = a ^ b  # no column alone tells anything
     table = pd.DataFrame({"a": a.astype(str), "b": b.astype(str)})
@@ -84,6 +84,14 @@ def test_several_columns_are_one_outcome():
     unseen = pd.DataFrame([("a", "a"), ("b", "b")])
     refused("unseen in training, in row 1", model.pmi, unseen, [0, 1])
     refused("unseen in training", model.pmi, table[:1], [7])
+    x, y = np.array([[0, 0, 1, 1] * 10] * 2)
+    model = fit("counting", x, y, smoothing=0.0)
+    assert np.isneginf(model.pmi([0], [1])).all()
+    assert model.mutual_information().nats == pytest.approx(math.log(2), abs=0.05)
+    refused("set smoothing above 0", model.mutual_information, [0, 1], [1, 0])
+    y[0] = 1  # alone in its cell: its fold knows of none
+    with pytest.warns(FitWarning, match="saturated"):
+        fit("counting", x, y, smoothing=0.0)
 
 
 def test_a_large_table_takes_little_memory():
@@ -94,17 +102,6 @@ def test_a_large_table_takes_little_memory():
     assert tracemalloc.get_traced_memory()[1] < 50e6
     tracemalloc.stop()
     assert model.pmi(x[:3], x[:3]) == pytest.approx(math.log(5_000), abs=0.05)
-
-
-def test_pairs_that_never_came_without_smoothing():
-    x, y = np.array([[0, 0, 1, 1] * 10] * 2)
-    model = fit("counting", x, y, smoothing=0.0)
-    assert np.isneginf(model.pmi([0], [1])).all()
-    assert model.mutual_information().nats == pytest.approx(math.log(2), abs=0.05)
-    refused("set smoothing above 0", model.mutual_information, [0, 1], [1, 0])
-    y[0] = 1  # alone in its cell: its fold knows of none
-    with pytest.warns(FitWarning, match="saturated"):
-        fit("counting", x, y, smoothing=0.0)
 
 
 @pytest.mark.parametrize("side", ["X", "Y"])
@@ -124,7 +121,7 @@ def log_det(values):
     return np.linalg.slogdet(np.cov(values.T))[1]
 
 
-def test_mutual_information_is_that_of_the_determinants():
+def test_information_and_pmi_are_those_of_fitted_gaussians():
     x, y = mixed_gaussians(500)
     wanted = 0.5 * (log_det(x) + log_det(y) - log_det(np.hstack([x, y])))
     found = fit("cca", x, y, correction="none").mutual_information()
@@ -132,9 +129,6 @@ def test_mutual_information_is_that_of_the_determinants():
     corrected = fit("cca", x, y).mutual_information()
     assert found.nats - corrected.nats == pytest.approx(wishart_excess(4, 3, 500))
     assert corrected.stderr == pytest.approx(found.stderr)
-
-
-def test_pmi_is_that_of_three_fitted_gaussians_with_redundant_columns():
     x, y = mixed_gaussians(300)
 
     def log_density(values):

@@ -129,7 +129,7 @@ def test_mutual_information_of_given_rows(method):
     assert again.nats == pytest.approx(found.nats, rel=1e-4)
 
 
-def test_score_by_hand():
+def test_score_by_hand_and_npmi_of_a_table():
     model, (x, y) = fitted(), new_pairs(rows=6)
     matrix = model.pmi_matrix(x, y).astype(float)
     # Six rows have five others each, all of which the shuffles meet.
@@ -137,9 +137,6 @@ def test_score_by_hand():
     product = np.log1p(np.exp(matrix))[~np.eye(6, dtype=bool)].mean()
     assert model.score(x, y) == pytest.approx(-(joint + product) / 2, rel=1e-5)
     assert model.score(x, y) == model.score(x, y)
-
-
-def test_npmi_of_a_table():
     table = np.array([[0.4, 0.05, 0.05], [0.02, 0.2, 0.03], [0.03, 0.02, 0.2]])
     task = discrete_table(3000, table)
     model = fit(task.x, task.y, max_epochs=60, hidden=(16,))
@@ -197,7 +194,7 @@ class TestStandardErrors:
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
         assert found.max() > 0.001
 
-    def test_it_is_about_the_size_of_the_spread_over_samples(self):
+    def test_it_is_about_the_spread_over_samples_and_one_fold_has_none(self):
         """Ten fits of other rows of the same distribution."""
         x, y = NEW.x[:100], NEW.y[:100]
         told, values = [], []
@@ -208,8 +205,6 @@ class TestStandardErrors:
             values.append(model.pmi_matrix(x, y).diagonal())
         spread = np.var(np.stack(values), axis=0, ddof=1).mean()
         assert 0.4 < math.sqrt(np.mean(told) / spread) < 2.5
-
-    def test_one_fold_has_none_and_no_rows_are_refused(self):
         model = fit(folds=1)
         assert (model.n_replicas_, model.mutual_information().rows) == (1, 24)
         assert np.isfinite(model.oof_pmi_).sum() == 24
@@ -287,7 +282,7 @@ class TestCheck:
         model.model_.critic.rest.layers[-1].weight *= 8
         assert not model.check().passed
 
-    def test_neither_a_file_nor_a_pickle_carries_the_rows(self, tmp_path):
+    def test_files_and_pickles_lack_the_rows_and_groups_are_draws(self, tmp_path):
         good().save(tmp_path / "model")
         loaded = PointwiseDependency.load(tmp_path / "model")
         for copied in (loaded, pickle.loads(pickle.dumps(good()))):
@@ -295,8 +290,6 @@ class TestCheck:
             assert copied.check(NEW.x, NEW.y) == good().check(NEW.x, NEW.y)
             refused(r"check\(\) needs the rows of the fit.*\(X, Y\)", copied.check)
         assert good().check().rows == 1000  # the one that was copied has them still
-
-    def test_groups_are_the_independent_draws(self):
         x, y = pairs(400)
         groups = np.arange(400) // 4
         model = fit(x, y, groups=groups, critic="auto")

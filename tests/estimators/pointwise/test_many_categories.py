@@ -51,29 +51,27 @@ def test_pmi_and_information_are_near_the_truth(model: PointwiseDependency) -> N
     assert model.history_ == []
 
 
-def test_a_saved_model_answers_the_same(model: PointwiseDependency, tmp_path: Path) -> None:
+def test_saved_models_matrix_retrieval_check_and_permutations(
+    model: PointwiseDependency, tmp_path: Path
+) -> None:
     model.save(tmp_path / "model")
     again = PointwiseDependency.load(tmp_path / "model")
     assert np.array_equal(again.pmi(X, Y), model.pmi(X, Y))
     assert again.mutual_information() == model.mutual_information()
-
-
-def test_retrieval_and_the_matrix_agree_with_single_pairs(model: PointwiseDependency) -> None:
     every_y = np.unique(Y)
     matrix = model.pmi_matrix(X[:40], every_y)
     single = model.pmi(np.repeat(X[:40], len(every_y)), np.tile(every_y, 40))
     assert np.allclose(matrix.ravel(), single, atol=1e-5)
     found = model.retrieve(X[:40], every_y, k=5)
     assert np.allclose(found.pmi, np.sort(matrix, 1)[:, ::-1][:, :5], atol=1e-5)
+    assert model.check().verdict
+    assert model.mutual_information(shuffles=19).null_p == pytest.approx(1 / 20)
 
 
-def test_names_of_categories_do_not_matter(model: PointwiseDependency) -> None:
+def test_names_and_the_order_of_rows_matter_little(model: PointwiseDependency) -> None:
     other = np.random.default_rng(1).permutation(60)
     renamed = _fit(_names(other[TASK.x], "z"), Y)
     assert np.allclose(renamed.oof_pmi_, model.oof_pmi_, atol=0.02)
-
-
-def test_the_order_of_rows_matters_little(model: PointwiseDependency) -> None:
     order = np.random.default_rng(2).permutation(ROWS)
     shuffled = _fit(X[order], Y[order]).mutual_information()
     there = model.mutual_information()
@@ -87,11 +85,6 @@ def test_an_audit_finds_mismatched_rows() -> None:
     y[wrong] = (y[wrong] + 8) % 40
     table = audit(_names(task.x, "x"), _names(y, "y"), random_state=0, progress=False).table
     assert np.isin(table["rank"].to_numpy().argsort()[:45], wrong).mean() > 0.9
-
-
-def test_check_and_permutations_run(model: PointwiseDependency) -> None:
-    assert model.check().verdict
-    assert model.mutual_information(shuffles=19).null_p == pytest.approx(1 / 20)
 
 
 def test_groups_stay_together_and_count_once() -> None:

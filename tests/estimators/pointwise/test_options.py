@@ -110,12 +110,9 @@ def test_reports_too_small_for_the_method_are_refused_before_training(method, mo
         small(method=method, folds=6).fit(X, Y, groups=np.arange(120) % 6)
 
 
-def test_divergence_names_the_method_and_a_way_out():
+def test_divergence_and_far_numbers():
     with pytest.raises(DivergedError, match=r"'nwj'.*method='pc'"):
         small(method="nwj", learning_rate=1e30, hidden=(8, 8)).fit(X, Y)
-
-
-def test_far_numbers_and_other_pairs_of_new_rows():
     far = X.astype(np.float64)
     far[3, 0] = 1e9
     assert np.abs(fitted().pmi(far, Y)).max() < 1e3  # an outlier does not run away
@@ -211,9 +208,7 @@ def test_saving_keeps_what_was_fitted(tmp_path):
     again = PointwiseDependency.load(tmp_path / "model")
     assert (again.method, again.folds) == ("dm2", 2)
     np.testing.assert_array_equal(again.pmi(X, Y), before)
-
-
-def test_one_encoder_for_both_sides_is_saved(tmp_path):
+    # One encoder for both sides is saved once.
     (x, y), encoder = pairs(x_dim=3, y_dim=3), nn.Linear(3, 4)
     model = fit(x, y, critic=(encoder, encoder))
     model.save(tmp_path / "model")

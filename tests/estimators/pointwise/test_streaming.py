@@ -120,7 +120,7 @@ def test_large_rows_are_streamed_and_small_ones_are_not(monkeypatch, model):
     assert kind(x, y, stream=False) is kind(x.tolist(), y.tolist()) is FitRows
 
 
-def test_labels_and_groups():
+def test_labels_groups_and_a_single_model():
     x, _ = correlated()
     labels = np.where(x[:, 0] > 0, "left", "right")
     groups = np.repeat(np.arange(ROWS // 3), 3)
@@ -128,9 +128,6 @@ def test_labels_and_groups():
     assert 0.55 < ours.mutual_information().nats < 0.70
     assert ours.mutual_information().stderr > fitted(x, labels).mutual_information().stderr / 2
     assert ours.pmi(x[:4], labels[:4]).shape == (4,)
-
-
-def test_a_single_model_reports_a_fifth():
     ours = fitted(*correlated(), folds=1, max_epochs=8)
     assert np.isnan(ours.oof_pmi_).sum() == ROWS - ROWS // 5
     assert abs(ours.mutual_information().nats - TRUTH) < 0.25
@@ -182,12 +179,10 @@ class TestAnswers:
                 np.testing.assert_allclose(found, getattr(model, call)(x, y), rtol=1e-5, atol=1e-6)
             assert information == pytest.approx(model.mutual_information(x, y).nats, rel=1e-6)
 
-    def test_a_bad_row_is_named_with_its_part(self, model, in_parts):
+    def test_a_bad_row_is_named_and_checks_take_some_rows(self, model, in_parts, monkeypatch):
         x, y = correlated(700, seed=1)
         x[500, 1] = np.nan
         refused(r"from row 380 to 569: X column 1 holds 1 NaN.*row 120", model.pmi, x, y)
-
-    def test_checks_of_very_many_rows_take_some(self, monkeypatch, model, in_parts):
         x, y = correlated(2000, seed=1)
         monkeypatch.setattr(pointwise, "_MOST_COMPARED", 500)
         assert model.check(x, y).rows <= 500

@@ -143,13 +143,10 @@ def test_what_is_refused_is_refused_by_all(name, sentence, size, found):
     assert re.search(sentence, told)
 
 
-def test_a_batch_too_small_for_the_processes(found):
+def test_a_batch_too_small_and_no_group(found):
     assert {one["refused"]["batch"] for one in found[2]} == {"not refused"}
     for one in found[3]:
         assert "batch_size=2 in blocks of 2 rows cannot be shared" in one["refused"]["batch"]
-
-
-def test_without_a_group():
     cause = r"distributed=True .*`torchrun -m pointdep fit`"
     for given, message in ((True, cause), ("yes", "distributed='yes' must be True or False")):
         refused(message, PointwiseDependency(distributed=given).fit, *gloo.pairs(60))
