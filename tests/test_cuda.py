@@ -161,8 +161,7 @@ def test_wide_data_with_audit_and_retrieval():
         there.mutual_information().nats, here.mutual_information().nats, atol=0.3
     )
     assert np.corrcoef(there.oof_pmi_, here.oof_pmi_)[0, 1] > 0.9
-    found = there.retrieve(task.x[:20], task.y, k=5)
-    assert np.isfinite(found.pmi).all()
+    assert np.isfinite(there.retrieve(task.x[:20], task.y, k=5).pmi).all()
     table = audit(task.x, task.y, folds=2, random_state=0, device="cuda", progress=False).table
     assert np.isfinite(table["pmi"]).all()
     assert len(table) == 600
@@ -278,8 +277,7 @@ class TestFigure1:
     def test_bf16_is_close_to_float32(self):
         rough, exact = (trained(replace(FIGURE, precision=p), 10) for p in ("bf16", "float32"))
         ratio = [cell.method == "drf" for cell in FIGURE.cells]  # the log of a ratio near zero
-        others = [not one for one in ratio]
-        assert (rough - exact)[:, others].abs().max() < 0.03
+        assert (rough - exact)[:, [not one for one in ratio]].abs().max() < 0.03
         assert (rough - exact)[:, ratio].abs().median() < 0.03
         assert not torch.equal(rough, exact)
 

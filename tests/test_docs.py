@@ -39,8 +39,7 @@ def blocks(text):
 
 def commands(console):
     """The command lines of ours after a prompt, continued ones joined."""
-    joined = re.sub(r"\\\n(?:> )?\s*", "", console)
-    return re.findall(r"^\$ (pointdep(?: .*)?)$", joined, re.M)
+    return re.findall(r"^\$ (pointdep(?: .*)?)$", re.sub(r"\\\n(?:> )?\s*", "", console), re.M)
 
 
 def run_command(command):
@@ -98,8 +97,7 @@ def test_an_optional_package(name):
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
-    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
-    assert not missing
+    assert not [t for t in targets if "://" not in t and not (page.parent / t).exists()]
 
 
 PAGE = """

@@ -218,8 +218,7 @@ class TestMissingAtLoad:
             pass
 
         folder = self.saved(tmp_path / "model", critic=Local)
-        model = PointwiseDependency.load(folder, critic=Local)
-        assert isinstance(model.model_.critic, Local)
+        assert isinstance(PointwiseDependency.load(folder, critic=Local).model_.critic, Local)
         refused("Local", PointwiseDependency.load, folder)
         refused("critic: leave `critic` out", PointwiseDependency.load, folder, critic=Distance)
 

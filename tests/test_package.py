@@ -99,8 +99,7 @@ def test_version_and_examples_in_docstrings():
 
 
 def test_one_estimate_imports_what_it_needs(tmp_path):
-    x = np.random.default_rng(0).normal(size=(80, 2))
-    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(80, 2)))
     code = (
         "import sys; from pointdep.cli.app import run; "
         "run(['mi', 'x.npy', 'x.npy', '-q', '--max-epochs', '1', '--json']); "
@@ -179,8 +178,7 @@ def test_the_versions_of_python_that_are_named():
     ("typed", "wanted"), [("pointdep au", "audit"), ("pointdep audit --tab", "--table")]
 )
 def test_a_shell_completes_what_is_typed(typed, wanted):
-    words = typed.split()
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
     found = subprocess.run(
         [sys.executable, "-m", "pointdep"],
         env={**os.environ, **asked, "_POINTDEP_COMPLETE": "complete_bash"},

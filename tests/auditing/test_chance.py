@@ -181,8 +181,7 @@ class TestObservedRatio:
         ratio = found[order]
         assert (np.diff(ratio) >= -1e-12).all()
         assert (ratio >= 0).all()
-        widths = np.diff(np.concatenate([[0.0], shares[order]]))
-        assert (widths * ratio).sum() <= 1.0 + 1e-9
+        assert (np.diff(np.concatenate([[0.0], shares[order]])) * ratio).sum() <= 1.0 + 1e-9
 
     def test_a_density_that_is_known(self):
         """0.1 + 0.9 * 5 t^4."""

@@ -78,8 +78,7 @@ def test_only_the_doubtful_are_asked(monkeypatch):
     # The most doubtful alone are searched for exchanges.
     monkeypatch.setattr(module, "_MOST_SWAPS", 2)
     first = np.argsort(np.diag(matrix_of(x, y)), kind="stable")
-    rest = first[~np.isin(first, [3, 17])]
-    result = found(x, y, doubtful=np.concatenate([[3, 17], rest]))
+    result = found(x, y, doubtful=np.concatenate([[3, 17], first[~np.isin(first, [3, 17])]]))
     assert set(np.flatnonzero(result.swapped >= 0)) == {3, 17}
     assert result.row[20] == 41
 

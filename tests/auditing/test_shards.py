@@ -121,8 +121,7 @@ class TestStanding:
         fitted = PointwiseDependency.load(model, device="cpu")
         x, y, _, _ = fitted._encode(*draw(300, 6))
         numbers = np.arange(1000, 1090)
-        pool = Pool(x[:90], y[:90], numbers)
-        found = stand(fitted.model_, x[40:240], y[40:240], 1040, pool)
+        found = stand(fitted.model_, x[40:240], y[40:240], 1040, Pool(x[:90], y[:90], numbers))
         for row in (0, 5, 49, 50, 120, 199):
             one = fitted.model_.select([(1040 + row) // 128 % 2])
             others = [k for k in range(90) if numbers[k] != 1040 + row]  # fewer than a block: all

@@ -19,8 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning
 
 def data_of(path):
     """The data inside a page."""
-    text = Path(path).read_text("utf-8")
-    return json.loads(text.split('id="data">')[1].split("</script>")[0])
+    return json.loads(Path(path).read_text("utf-8").split('id="data">')[1].split("</script>")[0])
 
 
 def numbers(packed):
@@ -77,8 +76,7 @@ def test_the_check_is_not_the_judge_of_suspects(quick, folder, monkeypatch, pass
     np.save("pictures.npy", np.zeros((200, 4, 4)))
     names = [f"=name {row}" for row in range(200)]
     Path("names.txt").write_text("\n".join(names), "utf-8")
-    shown = "--show-x pictures.npy --show-y names.txt --table t.csv"
-    outcome = quick("audit x.npy y.npy", shown)
+    outcome = quick("audit x.npy y.npy", "--show-x pictures.npy --show-y names.txt --table t.csv")
     said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is"
     assert (said in " ".join(outcome.out.split())) is not passed
     table = pd.read_csv("t.csv")

@@ -39,8 +39,7 @@ def test_table(bench):
 
 
 def test_folder_and_resuming(bench, folder):
-    first = bench(*ARGUMENTS, "--seeds", 1, "-o", "results")
-    assert first.out.endswith("written: results\n")
+    assert bench(*ARGUMENTS, "--seeds", 1, "-o", "results").out.endswith("written: results\n")
     written = {"results.csv", "summary.csv", "results.json", "figure.png", "figure.svg"}
     assert {path.name for path in (folder / "results").iterdir()} == written
     again = bench(*ARGUMENTS, "--seeds", 2, "-o", "results")

@@ -80,15 +80,13 @@ def test_what_a_person_reads(content, shown):
     assert f"{caught} of the 90 planted swaps are among the 90 pairs of lowest PMI" in out
     assert f"{below} have a PMI below zero,\nand so have {others} of the 1707 pairs" in out
     assert f"{content['suspects']} suspects,\n{content['planted_suspects']} of them planted" in out
-    below_the_first = out.split("\n\n", 1)[1].split("\nOpen ")[0]
-    assert max(map(len, below_the_first.splitlines())) <= 100
+    assert max(map(len, out.split("\n\n", 1)[1].split("\nOpen ")[0].splitlines())) <= 100
     assert (caveat(found) in " ".join(out.split())) is not found.check.passed
 
 
 def test_the_page_and_its_pictures(content, shown, capsys):
     assert content["output"] == str(shown[2])
-    text = shown[2].read_text("utf-8")
-    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    data = json.loads(shown[2].read_text("utf-8").split('id="data">')[1].split("</script>")[0])
     halves = digit_halves(swapped=0.05, seed=0)
     for side, expected in (("x", halves.x), ("y", halves.y)):
         assert len(data["media"][side]) == 1797

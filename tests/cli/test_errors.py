@@ -86,8 +86,7 @@ def test_values(refused, pairs):
     table = pd.DataFrame({"a": pairs[0][:, 0], "b": pairs[1][:, 0]})
     table.loc[3, "a"] = None
     table.to_csv("t.csv", index=False)
-    named = "X column 'a' holds 1 NaN value.*row 3"
-    refused(named, "mi t.csv --x-columns a --y-columns b")
+    refused("X column 'a' holds 1 NaN value.*row 3", "mi t.csv --x-columns a --y-columns b")
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:5])
     refused("5 sample.*more are required.*fewer folds", "mi", "x.npy", "y.npy")

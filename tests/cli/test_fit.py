@@ -127,10 +127,8 @@ def test_out_of_fold_pmi_and_options_of_the_model(quick):
     model = PointwiseDependency.load("model")
     np.testing.assert_allclose(table["pmi"], model.oof_pmi_, rtol=1e-5, atol=1e-7)
     assert model.critic == "auto"
-    outcome = quick(FIT, "--critic bilinear")
-    assert "method              pc, critic bilinear\n" in outcome.out
+    assert "method              pc, critic bilinear\n" in quick(FIT, "--critic bilinear").out
     assert PointwiseDependency.load("model").critic == "bilinear"
-    more = "--negatives 3 --reference-size 50 --weight-decay 0.1"
-    assert quick(FIT, "-m cpc", more).code == 0
+    assert quick(FIT, "-m cpc", "--negatives 3 --reference-size 50 --weight-decay 0.1").code == 0
     model = PointwiseDependency.load("model")
     assert (model.model_.reference.shape[1], model.weight_decay) == (50, 0.1)

@@ -28,8 +28,7 @@ def mnist(tmp_path_factory):
     patterns = random.integers(0, 256, (10, 28, 28))
     for part, rows in (("train", 512), ("t10k", 64)):
         labels = random.integers(0, 10, rows)
-        noise = random.integers(-500, 500, (rows, 28, 28))
-        pixels = np.clip(patterns[labels] + noise, 0, 255)
+        pixels = np.clip(patterns[labels] + random.integers(-500, 500, (rows, 28, 28)), 0, 255)
         for name, values in (("images-idx3", pixels), ("labels-idx1", labels)):
             header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
             content = header + values.astype(np.uint8).tobytes()
@@ -86,8 +85,7 @@ def check_folder(place, images, scaler, C):
 def check_table(out, outcome, source):
     lines = out.splitlines()
     assert lines[0] == f"{source}: 512 training and 64 test images"
-    head = "objective seed epochs minutes loss neighbours linear"
-    assert " ".join(lines[1].split()) == head
+    assert " ".join(lines[1].split()) == "objective seed epochs minutes loss neighbours linear"
     cells = lines[2].replace(" %", "").split()
     assert cells[:3] == [outcome["objective"], "0", f"{outcome['epochs']:.3g}"]
     assert float(cells[4]) == pytest.approx(outcome["loss"], abs=1e-4)

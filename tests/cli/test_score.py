@@ -275,5 +275,4 @@ def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
     assert wording.unlisted(share, 12_000, suspects) == unlisted
     counts = dict.fromkeys(("rows", "below_zero", "outside", "shards", "mean_pmi"), 1)
     found = {**counts, "found": 0, "suspects": 1, "contamination": 0.1, "unlisted": unlisted}
-    told = _summary(found, "out/", 0.1)["by chance"]
-    assert ("about 150 more" in told) == (unlisted > 0)
+    assert ("about 150 more" in _summary(found, "out/", 0.1)["by chance"]) == (unlisted > 0)

@@ -86,8 +86,7 @@ def test_bad_shards(refused, saved_model, shards, streamed, pairs, command):
     write(y, pairs[1][:60])
     refused("y/2.parquet has 60 rows but its partner x/2.parquet has 66", command, BOTH)
     write(y, np.ones((66, 2)))
-    other = "y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3"
-    refused(other, command, BOTH)
+    refused("y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3", command, BOTH)
     content = x.read_bytes()
     x.write_bytes(content[:4] + bytes(1496) + content[1500:])
     write(y, pairs[1][-66:])

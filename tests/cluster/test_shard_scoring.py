@@ -272,6 +272,5 @@ def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(filesystem, "_to_disk", full)
-    message = "cannot be written: No space left on device"
-    refused(message, score_shards, model, "x", "y", **BOTH)
+    refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
     assert names("out") == []

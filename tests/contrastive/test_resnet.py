@@ -102,8 +102,7 @@ def test_initial_weights_and_head():
 
 @pytest.mark.parametrize("depth", [18, 50])
 def test_weights_load_into_torchvision(depth):
-    models = pytest.importorskip("torchvision.models")
-    theirs = getattr(models, f"resnet{depth}")()
+    theirs = getattr(pytest.importorskip("torchvision.models"), f"resnet{depth}")()
     theirs.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
     theirs.maxpool = theirs.fc = nn.Identity()
     ours = ResNet(depth).eval()

@@ -79,8 +79,7 @@ def test_options_reach_the_numbers():
     assert dm1.inference(SCORES).item() == pytest.approx(by_hand)
     rpc = METHODS["rpc"].configure(b=0.3)
     assert rpc.objective(SCORES).item() == objectives.rpc(SCORES, b=0.3).item()
-    mine = METHODS["mine"].configure(floor=0.5)
-    _, state = mine.gradient(SCORES - 30, None)
+    _, state = METHODS["mine"].configure(floor=0.5).gradient(SCORES - 30, None)
     assert state.exp().item() == pytest.approx(0.5)
     edge = {"drf": {"alpha": 0}, "rpc": {"a": 0, "b": 0}, "mine": {"momentum": 0.99, "floor": 1e-8}}
     for key, options in edge.items():

@@ -51,8 +51,7 @@ def test_a_product_of_signs_and_the_order_of_rows():
     found, shuffled = find_waves(*sides, MOST), find_waves(*(s[order] for s in sides), MOST)
     assert [waves_of(side) for side in found] == [waves_of(side) for side in shuffled]
     assert len(found[0][1]) > 2
-    fewer = find_waves(*sides, 2)
-    assert torch.equal(fewer[0][0], found[0][0][:, :2])  # the best come first
+    assert torch.equal(find_waves(*sides, 2)[0][0], found[0][0][:, :2])  # the best come first
 
 
 def test_independent_sides_two_values_and_constants_have_none():

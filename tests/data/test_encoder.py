@@ -138,8 +138,7 @@ def test_few_integers_are_read_as_in_training():
 
 
 def test_log_frequency_is_that_of_the_counts():
-    labels = np.array(["a"] * 6 + ["b"] * 3 + ["c"])
-    encoder = fit(labels, "Y")
+    encoder = fit(np.array(["a"] * 6 + ["b"] * 3 + ["c"]), "Y")
     got = encoder.log_frequency(as_side(["c", "a", "b"], "Y"))
     np.testing.assert_allclose(got, np.log([0.1, 0.6, 0.3]))
     assert got.dtype == np.float64
@@ -291,8 +290,7 @@ def test_which_sides_are_categories(values, expected):
 
 
 def test_discrete_overrides_and_kinds_of_strings():
-    floats = np.array([[0.5, 1], [1.5, 2], [0.5, 3]], dtype=np.float32)
-    side = as_side(floats, "X", discrete=True)
+    side = as_side(np.array([[0.5, 1], [1.5, 2], [0.5, 3]], dtype=np.float32), "X", discrete=True)
     assert side.numeric is None
     assert side.categorical[0][1].tolist() == [0.5, 1.5, 0.5]
     assert as_side(np.arange(100) % 7, "X", discrete=False).numeric.shape == (100, 1)

@@ -33,8 +33,7 @@ def test_registry_and_halves_that_share_no_settings():
     assert tune & report == IN_BOTH
     assert len(tune | report) >= 14
     made = [task.joint.__wrapped__ for task in FURTHER.values()]
-    settings = {(one.func, one.args) for one in made}
-    assert len(settings) == len(FURTHER)
+    assert len({(one.func, one.args) for one in made}) == len(FURTHER)
 
 
 def entropy(density, low, high, points=None):

@@ -293,8 +293,7 @@ def test_a_shuffle_has_every_row_once(rows, size, seed):
 def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
     values = numbered(2000)
     x = parquet(tmp_path / "x", values, (1000, 1000), 130)
-    y = parquet(tmp_path / "y", -values, (700, 300, 1000), 70)
-    pairs = PairSource(x, y)
+    pairs = PairSource(x, parquet(tmp_path / "y", -values, (700, 300, 1000), 70))
     ends = [*range(130, 1000, 130), 1000]  # of x: those of both are few
     assert pairs.segments[:, 1].tolist() == [*ends, *(1000 + end for end in ends)]
     for chunks in (pairs.read(0, 2000, 300), pairs.shuffled(300, np.random.default_rng(0))):
@@ -317,8 +316,7 @@ def test_rows_sorted_on_disk_are_mixed(tmp_path, kind):
 def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
     values = numbered(20_000)
     x = parquet(tmp_path / "x", values, (20_000,), 200)
-    y = parquet(tmp_path / "y", -values, (20_000,), 201)
-    pairs = PairSource(x, y)
+    pairs = PairSource(x, parquet(tmp_path / "y", -values, (20_000,), 201))
     assert len(pairs.segments) >= 99
     chunks = list(pairs.shuffled(2_000, np.random.default_rng(0)))
     assert all(np.ptp(chunk.numbers) > 10_000 for chunk in chunks)

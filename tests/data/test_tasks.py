@@ -293,8 +293,7 @@ def test_labels_by_integration_on_the_line():
 
 def test_zero_inflated():
     table = np.array([[0.3, 0.1], [0.2, 0.4]])
-    joint = discrete.zero_inflated(table, 0.6)
-    x, y, pmi = joint.sample(20_000, np.random.default_rng(0))
+    x, y, pmi = discrete.zero_inflated(table, 0.6).sample(20_000, np.random.default_rng(0))
     zero_x, zero_y = x[:, 0] == 0, y[:, 0] == 0
     drawn = np.array([[zero_x & zero_y, zero_x & ~zero_y], [~zero_x & zero_y, ~zero_x & ~zero_y]])
     np.testing.assert_allclose(drawn.mean(axis=2), table, atol=0.02)

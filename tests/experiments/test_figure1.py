@@ -227,8 +227,7 @@ class TestHalves:
 
 
 def test_over_seeds():
-    curves = made(pc_5=[0, 0, 0, 4, 3, 3, 3, 3], pc_6=[0, 0, 4, 6, 3, 3, 3, 3])
-    lines = summarise(halves(curves))
+    lines = summarise(halves(made(pc_5=[0, 0, 0, 4, 3, 3, 3, 3], pc_6=[0, 0, 4, 6, 3, 3, 3, 3])))
     assert len(lines) == 4
     found = pick(lines, method="pc", level=1.0)
     # Biases 1 and 4, standard deviations 2 and 1, mean squares 5 and 17.

@@ -178,8 +178,7 @@ def test_fits_and_estimates_row_by_row():
 
 
 def test_run(monkeypatch, tmp_path):
-    shorter = partial(TrainingOptions, max_epochs=25)
-    monkeypatch.setattr(theorem1, "TrainingOptions", shorter)
+    monkeypatch.setattr(theorem1, "TrainingOptions", partial(TrainingOptions, max_epochs=25))
     told = []
     shown = SimpleNamespace(update=lambda *words: told.append(words))
     outcome = theorem1.run_theorem1(SMALL, shown)

@@ -27,8 +27,7 @@ class PairNet(nn.Module):
         self.unused = nn.Parameter(torch.ones(2))
 
     def forward(self, x, y):
-        hidden = self.norm(self.first(torch.cat([x, y], -1)))
-        return self.last(torch.tanh(self.frozen(hidden)))
+        return self.last(torch.tanh(self.frozen(self.norm(self.first(torch.cat([x, y], -1))))))
 
 
 CRITICS = {
@@ -79,8 +78,7 @@ def test_layout_and_shared_memory(kind):
         assert torch.equal(flat.values[replica].detach(), row_of(critic, replica, before))
     for parameter, kept in zip(trainable_of(critic), before, strict=True):
         assert torch.equal(parameter.detach(), kept)
-        storage = parameter.untyped_storage().data_ptr()
-        assert storage == flat.values.untyped_storage().data_ptr()
+        assert parameter.untyped_storage().data_ptr() == flat.values.untyped_storage().data_ptr()
     with torch.no_grad():
         flat.values[1] += 1.0
     for replica, moved in enumerate((0.0, 1.0, 0.0)):

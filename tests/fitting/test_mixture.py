@@ -199,8 +199,7 @@ class TestWholeFits:
 
     def test_towers_answer_where_nothing_is_linear(self):
         """The size of three columns of x sets three columns of y, out of thirty."""
-        random = np.random.default_rng(0)
-        x, y = random.normal(size=(2, 3000, 30))
+        x, y = np.random.default_rng(0).normal(size=(2, 3000, 30))
         y[:, :3] = 3 * (np.abs(x[:, :3]) - 0.8) + 0.3 * y[:, :3]
         model = fitted(x, y, hidden=(64, 64), learning_rate=3e-3)
         assert not model.model_.critic.silent

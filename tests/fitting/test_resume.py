@@ -28,8 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIG
 def killed(tmp_path_factory):
     """A folder with the checkpoints that killed fits have left."""
     folder = tmp_path_factory.mktemp("killed")
-    script = Path(interrupted.__file__)
-    command = [sys.executable, str(script), str(folder)]
+    command = [sys.executable, str(Path(interrupted.__file__)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.splitlines() == [f"{kind} {SIGKILL}" for kind in KINDS], done.stderr
     return folder

@@ -124,5 +124,4 @@ def test_a_partner_of_each_category_is_found_though_no_low_rank_has_it() -> None
     critic = TableCritic(2, 60, 60)
     tables.fit_tables(critic, SplitRows(*sides, splits))
     codes = torch.arange(60).float().view(1, -1, 1).expand(2, -1, -1)
-    found = critic.pairs(codes, codes).numpy()
-    assert np.abs(found - np.log(0.5 + 0.5 * 60)).mean() < 0.4
+    assert np.abs(critic.pairs(codes, codes).numpy() - np.log(0.5 + 0.5 * 60)).mean() < 0.4

@@ -23,8 +23,7 @@ LOG_RATIO = 1.5 * torch.randn(BLOCKS, SIZE, SIZE, generator=GENERATOR, dtype=tor
 
 def exact_table(seed, size=6):
     """One block whose weights are the probabilities of a random table."""
-    random = np.random.default_rng(seed)
-    joint = random.gamma(0.3, size=(size, size)) + 1e-6
+    joint = np.random.default_rng(seed).gamma(0.3, size=(size, size)) + 1e-6
     joint = torch.from_numpy(joint / joint.sum())
     product = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)
     return (joint / product).log()[None], joint[None], product[None]

@@ -52,8 +52,7 @@ def test_the_mean_is_the_inference_and_the_error_that_of_the_jackknife(key):
     method = METHODS[key]
     wanted = method.inference(method.inverse(LOG_RATIO), joint=JOINT, product=PRODUCT)
     assert values_of(key).mean() == pytest.approx(wanted.item(), rel=1e-12)
-    found = estimate(values_of(key), method)
-    assert found.stderr == pytest.approx(delete_one(method), rel=0.04)
+    assert estimate(values_of(key), method).stderr == pytest.approx(delete_one(method), rel=0.04)
 
 
 def test_coverage_of_the_interval():
@@ -67,8 +66,7 @@ def test_coverage_of_the_interval():
         pmi = truth - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))
         column = torch.from_numpy(pmi)[:, None]
         ones = torch.ones_like(column)
-        rows = torch.arange(200)[:, None]
-        values = pseudo_values(METHODS["pc"], column, ones, 0 * ones, rows)
+        values = pseudo_values(METHODS["pc"], column, ones, 0 * ones, torch.arange(200)[:, None])
         low, high = estimate(values, METHODS["pc"], confidence=0.9).ci
         hits += low <= truth <= high
     assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
@@ -154,8 +152,7 @@ def test_the_interval_reaches_farther_up_where_more_may_be_missed():
     assert wider.ci[1] == pytest.approx(wider.nats + z * math.hypot(error, 0.2), rel=1e-6)
     known = estimate(values, method, confidence=0.9, neighbours=(1.5, 0.1))
     assert known.ci[1] == pytest.approx(1.5 + z * 0.1, rel=1e-6)
-    twice = estimate(values, method, inflation=2.0)
-    assert twice.stderr == pytest.approx(2 * error)
+    assert estimate(values, method, inflation=2.0).stderr == pytest.approx(2 * error)
 
 
 def test_rows_needed_follow_the_root_law_or_the_slower_curve():

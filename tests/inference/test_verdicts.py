@@ -30,8 +30,7 @@ def exact(rows=600, wrong=0, columns=1):
 @pytest.mark.parametrize("factor", [0.6, 1.5, 3.0])
 def test_the_example_lies_where_something_changes_and_goes_the_right_way(factor):
     found = check_matrix(factor * exact())
-    example = re.findall(r"of (\S+) should read ([^)]+)\)", found.verdict)[0]
-    read, right = map(float, example)
+    read, right = map(float, re.findall(r"of (\S+) should read ([^)]+)\)", found.verdict)[0])
     fit = found.recalibration
     line = fit.center + fit.shift + fit.slope * (read - fit.center)
     assert right == pytest.approx(line, abs=0.1)

@@ -54,8 +54,7 @@ def test_files_and_pictures():
     shown = as_shown(["a/1.PNG", Path("2.wav"), None, "not there"], 4, "x")
     assert shown.files == [Path("a/1.PNG"), Path("2.wav"), None, None]
     assert shown.texts == ["a/1.PNG", "2.wav", "", "not there"]
-    captions = ["see photo.png", "a dog", "a cat", "a bird"]
-    assert as_shown(captions, 4, "x").files is None
+    assert as_shown(["see photo.png", "a dog", "a cat", "a bird"], 4, "x").files is None
     grey = np.arange(2 * 3 * 4).reshape(2, 3, 4)
     np.testing.assert_array_equal(as_shown(grey.astype(np.uint8), 2, "x").pictures, grey)
     stretched = as_shown(grey, 2, "x").pictures

@@ -85,8 +85,7 @@ NARROW = ("auto", "auto, label")
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:

@@ -37,8 +37,7 @@ def test_equals_a_perceptron_on_the_concatenation(activation, hidden):
     for r in range(2):
         plain = perceptron(critic, r, activation)
         assert len(plain) == 2 * len(hidden) + 1
-        both = torch.cat([x[r, :4], y[r]], -1)
-        torch.testing.assert_close(pairs[r], plain(both)[:, 0])
+        torch.testing.assert_close(pairs[r], plain(torch.cat([x[r, :4], y[r]], -1))[:, 0])
         rows = torch.cat([x[r].repeat_interleave(4, 0), y[r].repeat(6, 1)], -1)
         torch.testing.assert_close(matrix[r], plain(rows).view(6, 4))
 

@@ -77,8 +77,7 @@ def test_out_of_fold_pmi_by_hand(fitted):
     expected = np.empty(len(x))
     splits = model.training_rows_.paired.splits
     for (slope, shift, *mix), split in zip(weights, splits, strict=True):
-        own = logits[split.report, split.report]
-        expected[split.report] = slope * own + shift
+        expected[split.report] = slope * logits[split.report, split.report] + shift
         if mix:
             first, *others = levels_by_hand(logits[split.report][:, split.train], heat)
             rest = sum(w * (first - level) for w, level in zip(mix, others, strict=True))
@@ -260,8 +259,7 @@ def test_few_pairs_are_flagged(rows, groups, by):
     [(1.0, 0.2, False), (1.0, 0.3, True), (1.0, 0.9, True), (0.02, 0.05, False), (0, 0, False)],
 )
 def test_a_doubtful_slope_is_flagged(slope, stderr, flagged):
-    found = pair_flags(slope, stderr, spread=1.0, count=500, grouped=False)
-    assert bool(found) == flagged
+    assert bool(pair_flags(slope, stderr, spread=1.0, count=500, grouped=False)) == flagged
 
 
 def test_copies_are_flagged():
@@ -288,5 +286,4 @@ def test_copies_are_flagged():
     ],
 )
 def test_what_may_not_be_asked(loss, ask, said):
-    model = from_logits(logits(300), loss=loss, progress=False)
-    refused(said, ask, model)
+    refused(said, ask, from_logits(logits(300), loss=loss, progress=False))

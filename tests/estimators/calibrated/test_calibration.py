@@ -53,8 +53,7 @@ def test_levels_by_hand_and_of_the_true_ratio():
     assert torch.allclose(combine(parts, 2.0), found)
     counts = (TABLE.p_y / TABLE.p_y.min() * 500).round().long()
     logits = TABLE.log_ratio.repeat_interleave(counts, 1)
-    everything = torch.ones_like(logits, dtype=torch.bool)
-    assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
+    assert levels(logits, torch.ones_like(logits, dtype=torch.bool), 1.0)[:, 0].abs().max() < 1e-3
     moved = LOGITS + torch.arange(4.0).double()[:, None]
     before, after = (calibration.columns(s[:, 0], levels(s, USED, 0.7)) for s in (LOGITS, moved))
     assert torch.allclose(after, before)
@@ -239,8 +238,7 @@ def test_error_of_a_calibration_is_its_spread_and_in_the_interval():
     model = from_logits(3 * gaussian_log_ratio(x, y, 0.9) - 4, progress=False)
     assert model.oof_values_.mean() == pytest.approx(model.oof_pmi_.mean(), abs=1e-6)
     rows = standard_error(model.oof_pmi_.astype(float), None)
-    found = model.mutual_information().stderr
-    assert 1.1 < found / math.hypot(rows, model.bias_.stderr) < 1.5
+    assert 1.1 < model.mutual_information().stderr / math.hypot(rows, model.bias_.stderr) < 1.5
 
 
 def test_logits_that_say_nothing_or_tie():

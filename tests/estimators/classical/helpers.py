@@ -41,8 +41,7 @@ def labelled(rows: int, *, seed: int = 0):
     codes = random.choice(3, size=rows, p=shares)
     values = np.array(centres)[codes] + random.standard_normal((rows, 2))
     density = np.stack([multivariate_normal(c, np.eye(2)).pdf(values) for c in centres], axis=1)
-    pmi = np.log(density[np.arange(rows), codes] / (density @ shares))
-    return names[codes], values, pmi
+    return names[codes], values, np.log(density[np.arange(rows), codes] / (density @ shares))
 
 
 def fit(method: str, *data: Any, groups: Any = None, **options: Any) -> ClassicalDependency:

@@ -331,8 +331,7 @@ class TestFiles:
         place, other = tmp_path / "model", fit(X, Y, Z, random_state=1)
         base().save(place)
         other.save(place)
-        found = ConditionalDependency.load(place).oof_pmi_
-        np.testing.assert_array_equal(found, other.oof_pmi_)
+        np.testing.assert_array_equal(ConditionalDependency.load(place).oof_pmi_, other.oof_pmi_)
         assert [p.name for p in tmp_path.iterdir()] == ["model"]
         (place / "notes.txt").write_text("mine")
         refused("holds other files", base().save, place)

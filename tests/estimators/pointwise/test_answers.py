@@ -83,8 +83,7 @@ def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
         np.testing.assert_allclose(model.oof_values_, model.oof_pmi_, rtol=1e-5)
     assert (found.rows, found.method, found.confidence) == (120, "pc", 0.95)
     assert found.warnings == tuple(map(str, model.flags_))
-    narrow = model.mutual_information(confidence=0.5)
-    assert narrow.ci[0] > found.ci[0]
+    assert model.mutual_information(confidence=0.5).ci[0] > found.ci[0]
     refused(r"confidence=1\.5", model.mutual_information, confidence=1.5)
 
 
@@ -105,8 +104,7 @@ def test_the_closed_form_alone_gives_the_estimate_of_all_rows(grouped):
 
 def test_few_correlated_columns_among_many():
     """120 columns a side, of which three matter: as exact as if only they were given."""
-    random = np.random.default_rng(0)
-    x, y = random.standard_normal((2, 600, 120))
+    x, y = np.random.default_rng(0).standard_normal((2, 600, 120))
     y[:, :3] = 0.8 * x[:, :3] + 0.6 * y[:, :3]
     cca = ClassicalDependency("cca", progress=False).fit(x[:, :3], y[:, :3]).mutual_information()
     model = fit(x, y, critic="auto", max_epochs=1)

@@ -196,8 +196,7 @@ def test_data_doubled():
     assert "duplicated_rows" in names(found.flags_)
     assert any("duplicated_rows" in note for note in found.mutual_information().warnings)
     assert "duplicated_rows" in names(fit(*both, critic="concat").flags_)
-    grouped = auto(*both, groups=np.arange(240) % 120)
-    assert "duplicated_rows" not in names(grouped.flags_)
+    assert "duplicated_rows" not in names(auto(*both, groups=np.arange(240) % 120).flags_)
     for name in ("table", "zero-inflated", "label", "gaussian-1"):  # which repeat by nature
         task = make_task(name, 400)
         assert "duplicated_rows" not in names(auto(task.x, task.y).flags_)

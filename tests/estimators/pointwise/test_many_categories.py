@@ -15,8 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:rises_with_rows")
 
 
 def _topics(categories: int, count: int, seed: int) -> NDArray[np.float64]:
-    random = np.random.default_rng(seed)
-    x, y = random.dirichlet(np.full(categories, 0.1), (2, count))
+    x, y = np.random.default_rng(seed).dirichlet(np.full(categories, 0.1), (2, count))
     return np.einsum("ti,tj->ij", x, y) / count
 
 
@@ -69,8 +68,7 @@ def test_saved_models_matrix_retrieval_check_and_permutations(
 
 
 def test_names_and_the_order_of_rows_matter_little(model: PointwiseDependency) -> None:
-    other = np.random.default_rng(1).permutation(60)
-    renamed = _fit(_names(other[TASK.x], "z"), Y)
+    renamed = _fit(_names(np.random.default_rng(1).permutation(60)[TASK.x], "z"), Y)
     assert np.allclose(renamed.oof_pmi_, model.oof_pmi_, atol=0.02)
     order = np.random.default_rng(2).permutation(ROWS)
     shuffled = _fit(X[order], Y[order]).mutual_information()

@@ -123,8 +123,7 @@ def test_large_rows_are_streamed_and_small_ones_are_not(monkeypatch, model):
 def test_labels_groups_and_a_single_model():
     x, _ = correlated()
     labels = np.where(x[:, 0] > 0, "left", "right")
-    groups = np.repeat(np.arange(ROWS // 3), 3)
-    ours = fitted(x, labels, groups, max_epochs=10)
+    ours = fitted(x, labels, np.repeat(np.arange(ROWS // 3), 3), max_epochs=10)
     assert 0.55 < ours.mutual_information().nats < 0.70
     assert ours.mutual_information().stderr > fitted(x, labels).mutual_information().stderr / 2
     assert ours.pmi(x[:4], labels[:4]).shape == (4,)
@@ -154,8 +153,7 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
             fitted(x, y, **options)
     assert path.exists()
     refused("other data", fitted, x[::-1].copy(), y, **options)
-    again = fitted(x, y, **options)
-    np.testing.assert_array_equal(again.oof_pmi_, whole.oof_pmi_)
+    np.testing.assert_array_equal(fitted(x, y, **options).oof_pmi_, whole.oof_pmi_)
     assert not path.exists()
 
 
@@ -205,8 +203,7 @@ def test_an_audit_finds_wrong_pairs(monkeypatch, kept):
     assert table["suspect"][[10, 20]].all()
     assert table["suspect"].sum() < 20
     assert table["swapped_with"][10] == 20
-    better = table["better_partner"][[10, 20]]
-    assert (np.abs(y[better] - x[[10, 20]]).max(1) < 0.6).all()
+    assert (np.abs(y[table["better_partner"][[10, 20]]] - x[[10, 20]]).max(1) < 0.6).all()
     assert table["duplicate_of"][2000] == 700
     assert table["duplicate_of"].notna().sum() == 1
     assert (table["stderr"] > 0).all()

@@ -58,8 +58,7 @@ def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
 @given(count=st.integers(0, 1000), size=st.integers(1, 9))
 def test_shares_of_a_row_of_things(count, size):
     every = [Processes(rank, size) for rank in range(size)]
-    taken = [i for one in every for i in range(count)[one.own(count)]]
-    assert taken == list(range(count))
+    assert [i for one in every for i in range(count)[one.own(count)]] == list(range(count))
     assert every[0].sizes(count) == [len(range(count)[one.own(count)]) for one in every]
     assert max(every[0].sizes(count)) - min(every[0].sizes(count)) <= 1
 
