@@ -73,8 +73,7 @@ def test_the_check_and_the_null(critic):
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
 def test_recorded_steps_are_as_steps_one_by_one(critic, monkeypatch):
-    told = []
-    record = recording.record
+    told, record = [], recording.record
     monkeypatch.setattr(recording, "record", lambda step: told.append(step) or record(step))
     replayed = fitted("cuda", critic=critic)
     assert told
@@ -180,8 +179,7 @@ def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
     torch.manual_seed(0)
     critic, place = WithDropout(), tmp_path / "fit.ckpt"
-    whole = fitted("cuda", critic=critic)
-    save = engine.save_state
+    whole, save = fitted("cuda", critic=critic), engine.save_state
 
     def save_and_stop(path, state, *rest):
         save(path, state, *rest)
@@ -285,8 +283,7 @@ class TestFigure1:
     @pytest.mark.parametrize("precision", ["bf16", "float32"])
     def test_a_replica_that_is_not_a_number_leaves_the_others_alone(self, precision, critic):
         settings = replace(FIGURE, precision=precision, critic=critic)
-        alone = trained(settings, 10)
-        lost = PAPER_METHODS.index("drf")
+        alone, lost = trained(settings, 10), PAPER_METHODS.index("drf")
         values = trained(settings, 10, spoilt=lost)
         others = torch.arange(20) != lost
         assert values[:, lost].isnan().all()

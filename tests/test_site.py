@@ -177,8 +177,7 @@ def code(text):
 
 def resolve(name):
     """The module or object of a dotted name; AttributeError where there is none."""
-    parts = name.split(".")
-    found = pointdep
+    parts, found = name.split("."), pointdep
     for end in range(1, len(parts)):
         try:
             found = getattr(found, parts[end])
@@ -252,8 +251,7 @@ def public_names():
 
 def test_the_reference_is_complete(site):
     reference = "".join(path.read_text("utf-8") for path in (site / "api").glob("*.html"))
-    anchors = set(re.findall(r'id="([^"]+)"', reference))
-    wanted = set(public_names())
+    anchors, wanted = set(re.findall(r'id="([^"]+)"', reference)), set(public_names())
     assert {"pointdep.audit", "pointdep.PointwiseDependency.pmi"} <= wanted
     assert not wanted - anchors
 

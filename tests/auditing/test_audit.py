@@ -157,8 +157,7 @@ def test_groups():
     """Two x that are almost the same, as two pictures of one thing, each with its y."""
     x, y = (np.repeat(side, 2, 0) for side in pairs(200))
     random, codes = np.random.default_rng(1), np.arange(400) // 2
-    x = x + 0.02 * random.normal(size=x.shape)
-    y = y + 0.02 * random.normal(size=y.shape)
+    x, y = x + 0.02 * random.normal(size=x.shape), y + 0.02 * random.normal(size=y.shape)
     y[[10, 11, 100, 101]] = y[[100, 101, 10, 11]]
     table = audited(x, y, codes).table
     named = table["better_partner"].dropna().astype(int)
@@ -177,8 +176,7 @@ def test_groups():
 
 def test_labels():
     """Four clouds with names; six rows have the name of another."""
-    random = np.random.default_rng(0)
-    names = np.array(["ash", "elm", "fir", "oak"])
+    random, names = np.random.default_rng(0), np.array(["ash", "elm", "fir", "oak"])
     kind = random.integers(0, 4, ROWS)
     x = 6 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])[kind] + random.normal(size=(ROWS, 2))
     wrong, numbers = np.array([7, 70, 150, 222, 300, 391]), kind.copy()

@@ -141,8 +141,7 @@ class TestContamination:
         levels = (np.arange(wrong) + 0.5) / max(wrong, 1)
         shares = mismatched_shares(np.append(levels, np.full(400, 2.0)), np.linspace(0, 1, 5000))
         assert most_by_chance(shares).share == pytest.approx(1.0, abs=0.001)
-        found = estimate_contamination(shares)
-        rows = 400 + wrong
+        found, rows = estimate_contamination(shares), 400 + wrong
         densities = {end: (sum(shares < end) + 1) / (rows * end) for end in shares if end >= 0.5}
         assert found.share == pytest.approx(min(densities.values()))
         assert found.share == pytest.approx((wrong + 1) / rows, rel=0.5)
@@ -187,8 +186,7 @@ class TestObservedRatio:
         """0.1 + 0.9 * 5 t^4."""
         random = np.random.default_rng(0)
         shares = drawn_shares(0.1, lambda n: random.beta(5.0, 1.0, n), 20_000, random)
-        wanted = 0.1 + 4.5 * shares**4
-        middle = (shares > 0.2) & (shares < 0.95)
+        wanted, middle = 0.1 + 4.5 * shares**4, (shares > 0.2) & (shares < 0.95)
         error = np.abs(observed_ratio(shares) / wanted - 1)[middle]
         assert error.mean() < 0.05
         assert error.max() < 0.5
@@ -233,8 +231,7 @@ class TestQValues:
         """Of all pairs with a higher posterior, or as high a one and at most this PMI."""
         random = np.random.default_rng(seed)
         for posterior in (random.integers(0, 5, len(pmi)) / 4, random.random(len(pmi))):
-            found = q_values(pmi, posterior)
-            rows = list(zip(posterior, pmi, strict=True))
+            found, rows = q_values(pmi, posterior), list(zip(posterior, pmi, strict=True))
             wanted = [
                 np.mean([1 - p for p, m in rows if p > own or (p == own and m <= value)])
                 for own, value in rows
@@ -297,8 +294,7 @@ def test_every_row_by_the_model_that_did_not_see_it():
     held, total = HeldRows(fitted.model_, rows), 0
     found = held.mismatched(Silent())
     for replica, split in enumerate(rows.splits):
-        part = torch.from_numpy(split.report)
-        one = fitted.model_.select([replica])
+        part, one = torch.from_numpy(split.report), fitted.model_.select([replica])
         matrix = score_matrix(one, rows.x[part], rows.y[part])  # one block holds them all
         off = ~np.eye(len(part), dtype=bool)
         for k, row in enumerate(split.report):

@@ -67,8 +67,7 @@ def judge(model, output, x="x", y="y", **options):
 
 
 def test_wrong_pairs_are_found(shards, model):
-    found = judge(model, "out")
-    table = read("out")
+    found, table = judge(model, "out"), read("out")
     assert table["row"].tolist() == list(range(ROWS))
     suspect = table["suspect"].to_numpy()
     assert found.suspects == suspect.sum()
@@ -91,8 +90,7 @@ def test_wrong_pairs_are_found(shards, model):
 
 def test_only_what_is_missing(shards, model):
     """Another fdr asks nobody again."""
-    first = judge(model, "out")
-    table = read("out")
+    first, table = judge(model, "out"), read("out")
     before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
     second = judge(model, "out", fdr=0.001)
     assert second.found == second.shards == 4

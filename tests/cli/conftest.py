@@ -52,8 +52,7 @@ def pointdep(folder, capsys):
 
     def call(*arguments):
         capsys.readouterr()
-        code = run(" ".join(map(str, arguments)).split())
-        captured = capsys.readouterr()
+        code, captured = run(" ".join(map(str, arguments)).split()), capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
     return call
@@ -87,8 +86,7 @@ def refused(folder, pointdep):
     """The command ends with code 2, one line that matches on standard error, and no file more."""
 
     def check(message, *arguments):
-        before = sorted(folder.rglob("*"))
-        outcome = pointdep(*arguments)
+        before, outcome = sorted(folder.rglob("*")), pointdep(*arguments)
         assert (outcome.code, outcome.out) == (2, ""), outcome
         assert outcome.err.startswith("pointdep: ")
         assert outcome.err.count("\n") == 1, outcome.err

@@ -107,8 +107,7 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
         assert given == table["label"][int(row)]
     assert any(better != "-" for _, better, _ in lines)
     page = data_of("r.html")
-    assert page["y"] == list(table["label"])
-    assert page["x"][5] == str(Path("data/1.png"))
+    assert (page["y"], page["x"][5]) == (list(table["label"]), str(Path("data/1.png")))
     (kind, number), contents = page["media"]["x"]["5"], page["media"]["contents"]
     assert kind == "image"
     assert contents[number].startswith("data:image/png;base64,")
@@ -133,5 +132,4 @@ def test_refused_before_the_fit_and_texts(refused, folder):
         refused(message, "audit", "x.npy", "y.npy", options)
     assert safe_text("a\nb\x1b]0;title\x07") == r"a\nb\x1b]0;title\x07"
     assert safe_text("word " * 20) == "word word word word word word…"
-    assert safe_text("\u202egnp.exe") == r"\u202egnp.exe"
-    assert safe_text("é犬") == "é犬"
+    assert (safe_text("\u202egnp.exe"), safe_text("é犬")) == (r"\u202egnp.exe", "é犬")

@@ -35,8 +35,7 @@ def test_as_from_embeddings_and_taken_by_score_and_retrieve(pointdep, towers, ch
     told = "300, each scored by a calibration that did not see it (5 made, none trained)"
     assert told in " ".join(said.out.split())
     assert pointdep("score model a.npy b.npy -o pmi.csv --quiet").code == 0
-    model = PointwiseDependency.load("model")
-    table = pd.read_csv("pmi.csv")
+    model, table = PointwiseDependency.load("model"), pd.read_csv("pmi.csv")
     assert table["pmi"].to_numpy() == pytest.approx(model.pmi(*towers), abs=1e-4)
     assert (table["stderr"] > 0).all()
     assert pointdep("retrieve model a.npy b.npy -k 2 -o best.csv --quiet").code == 0

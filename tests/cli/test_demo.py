@@ -46,8 +46,7 @@ def test_swaps_are_found(content, check_json):
     assert content["command"] == "demo"
     low, high = content["estimate"]["ci"]
     assert 0 < low < content["estimate"]["nats"] < high
-    assert content["estimate"]["rows"] == 1797
-    assert content["planted"] == 90
+    assert (content["estimate"]["rows"], content["planted"]) == (1797, 90)
     # A random order would put 5% of them, four or five, among the lowest 90.
     assert min(content["planted_among_lowest"], content["planted_below_zero"]) >= 45
     assert content["below_zero"] - content["planted_below_zero"] <= 0.1 * (1797 - 90)

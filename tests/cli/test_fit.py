@@ -40,15 +40,13 @@ def test_the_saved_model_and_one_that_is_replaced(quick, like_quick, folder, pai
     assert content["output"] == "model"
     assert names(folder / "model") == ["model.json", "weights.safetensors"]
     assert names(folder) == ["model", "x.npy", "y.npy"]
-    expected = like_quick().fit(*pairs)
-    model = PointwiseDependency.load("model")
+    expected, model = like_quick().fit(*pairs), PointwiseDependency.load("model")
     np.testing.assert_array_equal(model.oof_pmi_, expected.oof_pmi_)
     np.testing.assert_array_equal(model.pmi(*pairs), expected.pmi(*pairs))
     assert content["estimate"]["nats"] == expected.mutual_information().nats
     assert quick(FIT, "--method js").code == 0
     outcome = quick(FIT, "--method nwj")
-    assert outcome.code == 0
-    assert PointwiseDependency.load("model").method == "nwj"
+    assert (outcome.code, PointwiseDependency.load("model").method) == (0, "nwj")
     assert outcome.out.startswith("mutual information  ")
     assert outcome.out.endswith("; score other pairs with: pointdep score model ...\n")
 
@@ -91,8 +89,7 @@ def test_interrupted_and_resumed(quick, pointdep, folder):
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr.startswith("pointdep: interrupted; training is kept in state: run the same")
-    assert ended.stderr.count("\n") == 1
-    assert names(folder) == ["state", "x.npy", "y.npy"]
+    assert (ended.stderr.count("\n"), names(folder)) == (1, ["state", "x.npy", "y.npy"])
 
     # What was saved is used: with other settings it is refused, and with the same it goes on.
     other = quick(resumable, "--seed 1")

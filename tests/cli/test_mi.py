@@ -129,8 +129,7 @@ def test_shuffles(quick, check_json):
 
 class TestCheck:
     def test_for_a_person_and_a_program(self, quick, like_quick, pairs, check_json):
-        expected = like_quick().fit(*pairs).check()
-        outcome = quick(MI, "--check")
+        expected, outcome = like_quick().fit(*pairs).check(), quick(MI, "--check")
         verdict = outcome.out.split("\ncheck               ")[1]
         assert " ".join(verdict.split()) == expected.verdict
         assert max(map(len, outcome.out.splitlines())) <= 100

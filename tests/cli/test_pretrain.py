@@ -73,8 +73,7 @@ def check_folder(place, images, scaler, C):
     labels = images.train_labels.numpy(), images.test_labels.numpy()
     scaler = scaler.fit(train.astype(np.float64))
     ours = LogisticRegression(C=C, max_iter=5000, tol=1e-6).fit(scaler.transform(train), labels[0])
-    image = 1.0 / len(test)
-    right = ours.score(scaler.transform(test), labels[1])
+    image, right = 1.0 / len(test), ours.score(scaler.transform(test), labels[1])
     assert right == pytest.approx(outcome["linear"], abs=image)
     weights = {"weights": lambda d: np.exp(-d / 0.1), "metric": "cosine", "n_neighbors": 20}
     near = KNeighborsClassifier(**weights).fit(train, labels[0])

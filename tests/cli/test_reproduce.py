@@ -301,8 +301,7 @@ class TestWords:
         for line, place in ((again, command), (data, "again")):
             repeated = pointdep(line, "--quiet --json").json()
             check_json(f"reproduce {command}", repeated)
-            assert repeated[numbers] == kept[numbers]
-            assert repeated["output"] == place
+            assert (repeated[numbers], repeated["output"]) == (kept[numbers], place)
 
     @pytest.mark.parametrize("command", ["table2", "figure3"])
     def test_refused(self, refused, command):

@@ -58,8 +58,7 @@ def test_stream_or_not(quick, monkeypatch, command, option, limit, streams):
     monkeypatch.setattr(fit_rows, "IN_MEMORY", limit)
     asked, opened = [], fit_rows.stream_rows
     monkeypatch.setattr(fit_rows, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b))
-    assert quick(command, "x.npy y.npy", option).code == 0
-    assert len(asked) == streams
+    assert (quick(command, "x.npy y.npy", option).code, len(asked)) == (0, streams)
 
 
 @pytest.mark.parametrize("how", ["--stream", "--no-stream"])

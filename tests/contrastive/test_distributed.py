@@ -57,8 +57,7 @@ def trained(part: slice, critic: str, wrap: bool) -> Result:
         z1, z2 = (z.detach()[part] for z in pairs(16, 4))
         run_encoder = DistributedDataParallel(encoder) if wrap else encoder
         run_loss = DistributedDataParallel(loss) if wrap else loss
-        n = len(z1)
-        codes = run_encoder(torch.cat([z1, z2]))
+        n, codes = len(z1), run_encoder(torch.cat([z1, z2]))
         value = run_loss(codes[:n], codes[n:], GROUPS[part])
         value.backward()
         found[f"{name}, {negatives}: value"] = value.detach()
@@ -184,8 +183,7 @@ def test_second_derivative(found):
 
 @pytest.mark.parametrize("critic", ["inner", "bilinear", "concat"])
 def test_ddp_trains_as_one_process_does(found, critic):
-    expected = trained(slice(0, 16), critic, wrap=False)
-    largest = 0.0
+    expected, largest = trained(slice(0, 16), critic, wrap=False), 0.0
     for rank in found:
         result = rank[f"trained {critic}"]
         assert result.keys() == expected.keys()

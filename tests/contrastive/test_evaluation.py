@@ -282,8 +282,7 @@ class TestLinear:
 def test_features_come_in_batches_without_gradients(replicas):
     images = torch.randint(0, 256, (25, 1, 4, 4), dtype=torch.uint8)
     weights = torch.randn(*([replicas] if replicas else []), 16, 5, requires_grad=True)
-    expected = ((images.flatten(1).float() / 255) @ weights).detach()
-    seen = []
+    expected, seen = ((images.flatten(1).float() / 255) @ weights).detach(), []
 
     def encode(batch):
         seen.append(len(batch))

@@ -89,8 +89,7 @@ def test_auto_blocks(critic, monkeypatch):
     width = loss.scores.critic.cell_width() if critic == "concat" else 1
     for name, value in (("_WHOLE", 1000), ("_ROWS", 500 * width), ("best_cells", lambda _: 500)):
         monkeypatch.setattr(similarity, name, value)
-    parts = loss(z1, z2)
-    count = len(seen) - 1
+    parts, count = loss(z1, z2), len(seen) - 1
     assert count >= 5
     assert_same(whole, parts, [z1, z2])
     assert len(seen) == 1 + 2 * count  # computed again in backward

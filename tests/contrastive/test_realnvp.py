@@ -179,8 +179,7 @@ def test_under_autocast_only_the_shift_is_rounded_and_mistakes():
     encoder = made(2, 10, 3, (16, 16))
     for parameter in encoder.parameters():
         nn.init.normal_(parameter, 0.0, 0.1)
-    x = torch.randn(4, 10)
-    single = made(1, 10, 1, (16,))
+    x, single = torch.randn(4, 10), made(1, 10, 1, (16,))
     with torch.autocast("cpu", torch.bfloat16):
         codes, kept = encoder(x), single(x)[0][:, single.permutations[0, 0] < 5]
     assert codes.dtype == torch.float32

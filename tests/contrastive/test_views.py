@@ -182,8 +182,7 @@ def test_small_images_are_enlarged_and_framed(shape, size, factor):
 
 
 def test_an_oblong_image_is_set_in_the_middle_and_others_are_refused():
-    colour = views.as_rgb(torch.ones(1, 1, 3, 8), size=17)
-    expected = torch.zeros(17, 17)
+    colour, expected = views.as_rgb(torch.ones(1, 1, 3, 8), size=17), torch.zeros(17, 17)
     expected[5:11, :16] = 1
     assert torch.equal(colour[0, 0], expected)
     refused("33 x 20 do not fit", views.as_rgb, torch.zeros(2, 1, 33, 20))

@@ -20,8 +20,7 @@ RHO = np.array([0.9, 0.6, 0.3])
 def population(rows, rho=RHO, *, dy=4, seed=0):
     """Gaussian pairs x: (rows, len(rho)) and y: (rows, dy) with these canonical correlations."""
     random = np.random.default_rng(seed)
-    u = random.standard_normal((rows, len(rho)))
-    v = random.standard_normal((rows, dy))
+    u, v = random.standard_normal((rows, len(rho))), random.standard_normal((rows, dy))
     v[:, : len(rho)] = rho * u + np.sqrt(1 - rho**2) * v[:, : len(rho)]
     return u @ random.standard_normal((len(rho), len(rho))), v @ random.standard_normal((dy, dy))
 
@@ -174,8 +173,7 @@ def test_rows_of_one_group_are_left_out_together():
 
 def rows(count, dx, dy, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    z = torch.randn(count, 2, generator=generator, dtype=torch.float64)
-    sides = []
+    z, sides = torch.randn(count, 2, generator=generator, dtype=torch.float64), []
     for dim in (dx, dy):
         mixing = torch.randn(2, dim, generator=generator, dtype=torch.float64)
         sides.append(3.0 + z @ mixing + torch.randn(count, dim, generator=generator).double())
@@ -188,8 +186,7 @@ def rows(count, dx, dy, seed=0):
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_the_same_as_of_the_rows(count, dx, dy, pieces):
     x, y = rows(count, dx, dy)
-    wanted = canonical_correlations(x, y)
-    parts = linear.part_count(dx, dy)
+    wanted, parts = canonical_correlations(x, y), linear.part_count(dx, dy)
     number, draws = linear._parts(count, parts, None)
     sums = []
     for part in range(parts):
@@ -292,8 +289,7 @@ def test_a_group_of_copies_is_one_draw_and_one_of_other_rows_is_several(copies):
     rows = torch.arange(300).repeat_interleave(copies)
     alone = linear.gaussian_sample(x, y)
     found = linear.gaussian_sample(x[rows], y[rows], rows)
-    assert found.draws == pytest.approx(300)
-    assert found.excess == pytest.approx(alone.excess)
+    assert (found.draws, found.excess) == (pytest.approx(300), pytest.approx(alone.excess))
     apart = linear.gaussian_sample(x, y, torch.arange(300) % 150)
     assert apart.draws == pytest.approx(300, rel=0.15)
     assert linear.gaussian_sample(x[:8], y[:8]) is None  # 7 columns take 9 rows

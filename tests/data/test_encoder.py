@@ -81,8 +81,7 @@ def mixed_frame():
 def test_numbers_come_before_one_hot_blocks():
     frame, encoder = mixed_frame(), fit(mixed_frame())
     encoded = encode(encoder, frame)
-    assert encoder.dim == 7
-    assert encoder.numeric_mask.tolist() == [True] * 2 + [False] * 5
+    assert (encoder.dim, encoder.numeric_mask.tolist()) == (7, [True] * 2 + [False] * 5)
     np.testing.assert_allclose(encoded[:, :2].mean(0), 0, atol=1e-6)
     words = [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
     flags = [[0, 1], [1, 0], [0, 1], [0, 1]]

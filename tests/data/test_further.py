@@ -63,8 +63,7 @@ class TestChannels:
     def test_wave_of_a_normal(self):
         """p(y) = E N(y; sin 6x, 0.3) on a grid of x fine enough for any rule."""
         x = np.linspace(-9, 9, 100_001)
-        weights = stats.norm.pdf(x) * (x[1] - x[0])
-        task = make_task("wave-normal", 30)
+        weights, task = stats.norm.pdf(x) * (x[1] - x[0]), make_task("wave-normal", 30)
         marginal = [weights @ stats.norm.pdf(y, np.sin(6 * x), 0.3) for y in task.y[:, 0]]
         given = stats.norm.logpdf(task.y, np.sin(6 * task.x), 0.3)[:, 0]
         np.testing.assert_allclose(task.pmi, given - np.log(marginal), atol=1e-7)
@@ -150,8 +149,7 @@ class TestChannels:
 
     def test_multiplied(self):
         """log y is a shifted logarithm of a uniform number with normal noise."""
-        at = np.log(0.1 + (np.arange(20_000) + 0.5) / 20_000)
-        g = np.linspace(-5, 3, 4001)
+        at, g = np.log(0.1 + (np.arange(20_000) + 0.5) / 20_000), np.linspace(-5, 3, 4001)
         p = np.array([stats.norm.pdf(one, at, 0.1).mean() for one in g])
         expected = np.trapezoid(special.entr(p), g) - stats.norm(0, 0.1).entropy()
         assert further.multiplied(0.1).mutual_information == pytest.approx(expected, abs=1e-6)
@@ -185,8 +183,7 @@ class TestChannels:
 
 class TestClosedForms:
     def test_parity(self):
-        joint = further.parity(3, 0.1, 2)
-        table = np.array([[0.45, 0.05], [0.05, 0.45]])
+        joint, table = further.parity(3, 0.1, 2), np.array([[0.45, 0.05], [0.05, 0.45]])
         expected = 2 * np.log(2) - stats.entropy(table.ravel())
         assert joint.mutual_information == pytest.approx(expected)
         x, y, pmi = joint.sample(2000, np.random.default_rng(0))
@@ -211,8 +208,7 @@ class TestClosedForms:
     )
     def test_copulas(self, make, theta, tau):
         """Margins are uniform, and the MI by integration over u = logistic(s), v = logistic(t)."""
-        joint = getattr(further, make)(theta)
-        s = np.linspace(-45, 45, 1801)
+        joint, s = getattr(further, make)(theta), np.linspace(-45, 45, 1801)
         u, step = special.expit(s), special.expit(s) * special.expit(-s) * (s[1] - s[0])
         margin = stats.norm.ppf if make == "clayton" else further._student_2
         inside = (u > 1e-9) & (u < 1 - 1e-9)
@@ -262,8 +258,7 @@ class TestClosedForms:
 
 
 def test_words():
-    words = np.arange(200)
-    chance = 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
+    words, chance = np.arange(200), 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
     x, y = (side.ravel() for side in np.meshgrid(words, words, indexing="ij"))
     for groups in (8, 200):
         ratio = np.exp(further.zipf(200, 0.4, groups).log_ratio(x, y)).reshape(200, 200)

@@ -266,8 +266,7 @@ def test_nothing_is_left_after_an_error(tmp_path, monkeypatch, error, step):
         write_table(path, COLUMNS)
     if raised is InputError:
         assert str(caught.value) == f"{path} cannot be written: No space left"
-    assert path.read_bytes() == b"older"
-    assert names_in(tmp_path) == ["out.npy"]
+    assert (path.read_bytes(), names_in(tmp_path)) == (b"older", ["out.npy"])
 
 
 def test_places_and_columns_that_cannot_be_written(tmp_path):

@@ -362,8 +362,7 @@ def test_reading_ahead():
     taken = ahead(items())
     assert next(taken) == 1
     refused("bad", next, taken)
-    before = threading.active_count()
-    taken = ahead(iter(range(10**6)))
+    before, taken = threading.active_count(), ahead(iter(range(10**6)))
     next(taken)
     taken.close()
     assert threading.active_count() == before
@@ -372,8 +371,7 @@ def test_reading_ahead():
 @pytest.mark.parametrize("size", [1e-300, 1e-170, 1e200, 1e300])
 def test_scale_of_numbers_without_squares(size):
     """As in memory, up to the half range that stands for the deviation."""
-    rows = size * np.random.default_rng(0).normal(size=(50, 2))
-    moments = ColumnMoments(2)
+    rows, moments = size * np.random.default_rng(0).normal(size=(50, 2)), ColumnMoments(2)
     moments.add(torch.from_numpy(rows))
     known = SideEncoder.fit(as_side(rows, "X"), "X").scale
     assert np.abs(np.log(moments.scale() / known)).max() < np.log(4.0)

@@ -226,8 +226,7 @@ def test_uniform_noise(width):
     )
     assert joint.mutual_information == pytest.approx(entropy - np.log(2 * width), abs=1e-6)
     found = joint.log_ratio(np.array([[0.5], [0.5]]), np.array([[0.5], [0.5 + 1.01 * width]]))
-    assert found[0] == pytest.approx(-np.log(min(1.0, 2 * width)))
-    assert found[1] == -np.inf
+    assert (found[0], found[1]) == (pytest.approx(-np.log(min(1.0, 2 * width))), -np.inf)
     refused("width must be above 0", continuous.uniform_noise, 0)
 
 
@@ -251,8 +250,7 @@ class TestMixtures:
         covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
         joint = discrete.gaussian_mixture([1.0], [[3.0, -2.0]], [covariance])
         assert joint.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
-        weights = np.array([0.2, 0.3, 0.5])
-        means = [[-5, 0], [0, 5], [5, -5]]
+        weights, means = np.array([0.2, 0.3, 0.5]), [[-5, 0], [0, 5], [5, -5]]
         joint = discrete.gaussian_mixture(weights, means, [0.16 * np.eye(2)] * 3)
         assert joint.mutual_information == pytest.approx(stats.entropy(weights), abs=1e-8)
         far = discrete.labelled_gaussians(weights, [[-7.0, 0.0], [7.0, 0.0], [0.0, 14.0]])
@@ -275,8 +273,7 @@ class TestMixtures:
         joint = discrete.blocks([[0.5, 0.0], [0.0, 0.5]])
         assert joint.mutual_information == pytest.approx(np.log(2))
         inside, outside = joint.log_ratio(np.array([[0.2], [1.0]]), np.array([[0.4], [0.2]]))
-        assert inside == pytest.approx(np.log(2))
-        assert outside == -np.inf
+        assert (inside, outside) == (pytest.approx(np.log(2)), -np.inf)
 
 
 def test_labels_by_integration_on_the_line():
@@ -347,8 +344,7 @@ def test_ratio_has_mean_one_under_the_product(counts):
 
 def test_table_draws_and_mutual_information():
     joint = np.array([[0.4, 0.1, 0.0], [0.0, 0.2, 0.3]])
-    task = tasks.discrete_table(20_000, joint, seed=1)
-    drawn = np.zeros_like(joint)
+    task, drawn = tasks.discrete_table(20_000, joint, seed=1), np.zeros_like(joint)
     np.add.at(drawn, (task.x, task.y), 1 / 20_000)
     np.testing.assert_allclose(drawn, joint, atol=0.02)
     expected = -sum(stats.entropy(p.ravel()) * sign for p, sign in (

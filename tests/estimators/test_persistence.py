@@ -272,8 +272,7 @@ class TestPlaces:
             ("file/model", "file is a file, not a folder"),
         ):
             refused(said, model.save, tmp_path / place)
-        assert names(tmp_path) == ["file"]
-        assert (tmp_path / "file").read_text() == "mine"
+        assert (names(tmp_path), (tmp_path / "file").read_text()) == (["file"], "mine")
 
         # Root may write where the permission bits say no.
         def refuse(*args, **kwargs):
@@ -352,8 +351,7 @@ def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
     for encoder, side in ((made.encoder_x_, X[:ODD]), (made.encoder_y_, Y[:ODD])):
         if side.shape[1] == len(encoder.names):  # as networks get them, before ranks
             values.append(torch.from_numpy(encoder.encode(as_side(side, encoder.side))).flatten())
-    rows = torch.cat(values).unique()
-    found = set()
+    rows, found = torch.cat(values).unique(), set()
     for name, tensor in load_file(tmp_path / "model" / "weights.safetensors").items():
         held = torch.isin(tensor.float(), rows[rows.abs() > 1e-3]).float().mean()
         if ODD in tensor.shape or held > 0.01:

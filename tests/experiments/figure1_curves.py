@@ -48,8 +48,7 @@ def with_values(settings, values):
 
 def blow_up(curves, method, task="gaussian", *, after=0.0, value=np.nan, seeds=None):
     """The same with a curve that is not finite after a share of the iterations."""
-    values = curves.values.copy()
-    start = int(after * curves.settings.iterations)
+    values, start = curves.values.copy(), int(after * curves.settings.iterations)
     for column, cell in enumerate(curves.cells):
         if (cell.method, cell.task) == (method, task) and (seeds is None or cell.seed in seeds):
             values[start:, column] = value

@@ -392,8 +392,7 @@ def network(settings, critic, replica: int) -> nn.Module:
 def train(settings, critic, replica: int, batches: list[tuple[Tensor, Tensor]]) -> list[float]:
     """The curve of one cell; critic: untrained, batches: x and y of all cells, step by step."""
     method, net = settings.cells[replica].method, network(settings, critic, replica)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    curve = []
+    optimizer, curve = torch.optim.Adam(net.parameters(), lr=1e-3), []
     for x, y in batches:
         scores = net(x[replica], y[replica])
         curve.append(infer(method, scores.detach()))

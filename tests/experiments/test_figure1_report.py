@@ -48,8 +48,7 @@ class TestFolder:
         assert read.columns[-1] == "drf cubic seed 4"
         assert np.array_equal(read["iteration"], np.arange(1000))
         assert np.array_equal(read["truth"], curves.settings.truth())
-        values = read[read.columns[2:]].to_numpy()
-        finite = np.isfinite(curves.values)
+        values, finite = read[read.columns[2:]].to_numpy(), np.isfinite(curves.values)
         assert np.allclose(values[finite], curves.values[finite], rtol=1e-5, atol=0)
         assert np.array_equal(values[~finite], curves.values[~finite], equal_nan=True)
         assert {str(v) for v in values[~finite]} == {"nan", "inf", "-inf"}

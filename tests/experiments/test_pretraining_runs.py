@@ -213,8 +213,7 @@ class TestRun:
 
     def test_what_was_evaluated_before_it_diverged_is_kept(self, tmp_path, monkeypatch):
         asked = replace(SHALLOW, seeds=2)
-        whole = self.train(tmp_path / "whole", asked)
-        look = loop.Training._look
+        whole, look = self.train(tmp_path / "whole", asked), loop.Training._look
 
         def diverging(self, losses, shown):
             look(self, losses * float("nan") if self.step > 8 else losses, shown)

@@ -78,8 +78,7 @@ class TestSlope:
         # Its interval is that of the jackknife.
         errors = np.random.default_rng(0).normal(size=(4, 6))
         value, low, high = fit_slope(ROWS, errors)
-        x = np.log(ROWS)
-        parts = []
+        x, parts = np.log(ROWS), []
         for k in range(4):
             slopes_without = []
             for seed in range(6):

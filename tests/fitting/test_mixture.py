@@ -32,8 +32,7 @@ def signs_and_normal(rows, *, seed=0):
     """Column 0 normal, the others signs; column k of x and column k of y correlate by RHO."""
     random = np.random.default_rng(seed)
     x, noise = random.standard_normal((2, rows, DIM))
-    y = RHO * x + math.sqrt(1 - RHO**2) * noise
-    signs = np.sign(x[:, 1:])
+    y, signs = RHO * x + math.sqrt(1 - RHO**2) * noise, np.sign(x[:, 1:])
     x[:, 1:] = signs
     y[:, 1:] = np.where(random.random((rows, SIGNS)) < (1 + RHO) / 2, signs, -signs)
     return torch.from_numpy(x), torch.from_numpy(y)
@@ -71,8 +70,7 @@ def test_each_part_takes_part_where_it_is_right(scale, linear):
     fit_mixture(model, SplitRows(x, y, SPLITS))
     a, b, c = model.critic.mixture[0].tolist()
     assert torch.equal(*model.critic.mixture)
-    assert scale * b == pytest.approx(1.0, abs=0.1)
-    assert c == pytest.approx(CONSTANT, abs=0.1)
+    assert (scale * b, c) == (pytest.approx(1.0, abs=0.1), pytest.approx(CONSTANT, abs=0.1))
     if not linear:
         assert a == 0.0
         return
@@ -86,8 +84,7 @@ def test_each_part_takes_part_where_it_is_right(scale, linear):
 
 def test_replicas_with_unequally_few_stopping_rows():
     x, y = signs_and_normal(3040)
-    splits = [split_of(10, 40, 10), split_of(10, 25, 10, start=1520)]
-    found = []
+    splits, found = [split_of(10, 40, 10), split_of(10, 25, 10, start=1520)], []
     for given in (splits, splits[::-1]):
         model = model_of(2)
         fit_mixture(model, SplitRows(x, y, given))
@@ -156,8 +153,7 @@ def test_against_scikit_learn(pairs, columns):
 
 @pytest.mark.parametrize("gap", [1.0, 30.0])
 def test_parts_that_separate_are_left_as_large_as_they_are(gap):
-    random = np.random.default_rng(0)
-    target = np.repeat([1.0, 0.0], [100, 900])
+    random, target = np.random.default_rng(0), np.repeat([1.0, 0.0], [100, 900])
     parts = gap * (2 * target[:, None] - 1) + 0.1 * gap * random.random((1000, 2))
     values = torch.from_numpy(np.column_stack([parts, np.ones(1000)]))
     found = closed_form._logistic(values, torch.from_numpy(target), torch.tensor(math.log(9)))

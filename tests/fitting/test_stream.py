@@ -120,5 +120,4 @@ def test_precisions(precision, products, setting):
     assert torch.get_float32_matmul_precision() == setting
     with pytest.raises(KeyboardInterrupt):
         run.run(1)
-    assert seen == [products] * 4
-    assert torch.get_float32_matmul_precision() == setting
+    assert (seen, torch.get_float32_matmul_precision()) == ([products] * 4, setting)

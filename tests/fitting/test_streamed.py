@@ -76,8 +76,7 @@ class TestPlan:
 
     def test_splits_of_the_kept_rows(self):
         made = plan()
-        assert len(made.kept) == 400
-        assert made.held.sum() == 100
+        assert (len(made.kept), made.held.sum()) == (400, 100)
         for r, split in enumerate(made.splits()):
             kept = made.kept
             assert (made.fold[kept[split.report]] == r).all()
@@ -170,8 +169,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 5 * 1000)
     x, y = correlated(4000)
     x[:, 0] = np.arange(4000)  # names the row
-    stream = opened(x, y)
-    model = small_model()
+    stream, model = opened(x, y), small_model()
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
     kept = mapped.paired.encoder_x

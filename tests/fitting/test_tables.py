@@ -14,8 +14,7 @@ from pointdep.fitting.splits import make_splits
 
 def _rank_two() -> NDArray[np.float64]:
     """p(x, y), (6, 5), of two topics that share no category."""
-    random = np.random.default_rng(0)
-    joint = np.zeros((6, 5))
+    random, joint = np.random.default_rng(0), np.zeros((6, 5))
     joint[:3, :2] = 0.4 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(2)))
     joint[3:, 2:] = 0.6 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(3)))
     return joint

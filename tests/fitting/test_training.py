@@ -48,8 +48,7 @@ def paired(masks=None):
 
 
 def train(critic="concat", masks=None, **changed):
-    model = untrained(critic, "score")
-    settings = options(max_epochs=3, **changed)
+    model, settings = untrained(critic, "score"), options(max_epochs=3, **changed)
     return model, assembly.train_model(model, paired(masks), settings, progress=Silent())
 
 

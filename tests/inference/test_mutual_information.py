@@ -58,8 +58,7 @@ def test_the_mean_is_the_inference_and_the_error_that_of_the_jackknife(key):
 def test_coverage_of_the_interval():
     """Nominal 90 % intervals of E_J[log r] for Gaussian pairs and the true r."""
     rho, hits, runs = 0.6, 0, 400
-    truth = -0.5 * math.log(1 - rho**2)
-    random = np.random.default_rng(1)
+    truth, random = -0.5 * math.log(1 - rho**2), np.random.default_rng(1)
     for _ in range(runs):
         x, noise = random.standard_normal((2, 200))
         y = rho * x + math.sqrt(1 - rho**2) * noise
@@ -142,12 +141,10 @@ def test_other_quantities_keep_their_interval_and_bits_have_one():
 
 
 def test_the_interval_reaches_farther_up_where_more_may_be_missed():
-    values = np.random.default_rng(0).normal(1.0, 1.0, 400)
-    method = METHODS["pc"]
+    values, method = np.random.default_rng(0).normal(1.0, 1.0, 400), METHODS["pc"]
     plain = estimate(values, method, confidence=0.9, doubt=0.03)
     wider = estimate(values, method, confidence=0.9, doubt=0.03, doubt_above=0.2)
-    assert wider.nats == plain.nats
-    assert wider.ci[0] == plain.ci[0]
+    assert (wider.nats, wider.ci[0]) == (plain.nats, plain.ci[0])
     z, error = 1.6448536, standard_error(values, None)
     assert wider.ci[1] == pytest.approx(wider.nats + z * math.hypot(error, 0.2), rel=1e-6)
     known = estimate(values, method, confidence=0.9, neighbours=(1.5, 0.1))
@@ -157,8 +154,7 @@ def test_the_interval_reaches_farther_up_where_more_may_be_missed():
 
 def test_rows_needed_follow_the_root_law_or_the_slower_curve():
     found = MIEstimate(nats=1.0, stderr=0.05, ci=(0.9, 1.1), rows=1000)
-    assert found.rows_needed(0.05) == 4000
-    assert found.rows_needed(0.5) == 1000
+    assert (found.rows_needed(0.05), found.rows_needed(0.5)) == (4000, 1000)
     # Doublings that add 0.2 and 0.15 fall with the power log2(4/3) of the rows.
     slow = dataclasses.replace(
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.01,) * 3)

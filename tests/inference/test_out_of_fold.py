@@ -174,13 +174,11 @@ def test_the_bound_of_groups_by_hand():
     """Rows of one group are no counter-examples of each other, and one draw."""
     model, codes = model_of("pc", 1), np.arange(60) // 4
     found = held_out_bound([(model, np.arange(60))], X, Y, seed=0, groups=torch.from_numpy(codes))
-    scores = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy()
-    each = []
+    scores, each = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy(), []
     for i in range(60):
         others = [scores[i, j] for j in range(60) if codes[j] != codes[i]]
         each.append(scores[i, i] - np.log(np.mean(np.exp([scores[i, i], *others]))))
-    assert found.nats == pytest.approx(np.mean(each), rel=1e-4)
-    assert found.rows == 60
+    assert (found.nats, found.rows) == (pytest.approx(np.mean(each), rel=1e-4), 60)
     # Four copies of each pair, known to be copies, tell no more than the pairs themselves.
     four = np.repeat(np.arange(60), 4)
     copies = held_out_bound(

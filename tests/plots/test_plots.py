@@ -131,8 +131,7 @@ def test_highest_above_lowest_below(model, data):
 
 
 def test_labels_and_mistakes():
-    assert short("costs $5\nor $6") == r"costs \$5 or \$6"
-    assert len(short("long " * 50)) == 40
+    assert (short("costs $5\nor $6"), len(short("long " * 50))) == (r"costs \$5 or \$6", 40)
     plot_pairs(np.ones(2), labels=["$", "$x$ $"], ax=axis()).figure.draw_without_rendering()
     refused("k=0", plot_pairs, PMI, k=0)
     refused("labels has 1 entries for 6 pairs", plot_pairs, PMI, labels=["a"])

@@ -141,8 +141,7 @@ def test_categories_of_the_same_value_are_equally_right(queries):
     random = np.random.default_rng(0)
     numbers, kinds = random.normal(size=(90, 2)), random.choice(["a", "b", "c"], size=90)
     data = (numbers, kinds) if queries == "x" else (kinds, numbers)
-    model = fit(*data, critic="separable")
-    options = {"queries": queries, "ks": (1,)}
+    model, options = fit(*data, critic="separable"), {"queries": queries, "ks": (1,)}
     found, matrix = model.retrieval_metrics(*data, **options), model.pmi_matrix(*data)
     matrix = matrix if queries == "x" else matrix.T
     assert found.recall[1] == pytest.approx((kinds[matrix.argmax(1)] == kinds).mean())

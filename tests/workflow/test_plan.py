@@ -71,8 +71,7 @@ ROWS, DIMS = st.integers(1000, 10**9), st.integers(1, 1000)
 @settings(deadline=None, max_examples=60)
 def test_more_rows_cost_more_and_growth_is_affine(rows, dims, stream):
     shape = Shape(rows, dims, dims, 5, stream=stream)
-    known = planning._h200(shape, FACTS)
-    costs = {name: [] for name in COMMANDS}
+    known, costs = planning._h200(shape, FACTS), {name: [] for name in COMMANDS}
     for k in (1, 2, 3):
         for name, found in costs.items():
             found.append(planning._cost(name, replace(shape, rows=k * rows), known, False, (1, 1)))

@@ -32,8 +32,7 @@ def features(**options):
 
 class TestValues:
     def test_transform_is_the_pmi_with_each_class(self):
-        made = features().fit(X, LABELS)
-        new = pairs(9, seed=3)[0]
+        made, new = features().fit(X, LABELS), pairs(9, seed=3)[0]
         expected = made.estimator_.pmi_matrix(new, ["left", "right"])
         found = made.transform(new)
         np.testing.assert_array_equal(found[:, :2], new)
@@ -53,8 +52,7 @@ class TestValues:
     def test_noise_is_no_feature(self):
         """Networks that memorise random labels: the rows of the fit must not show it."""
         random = np.random.default_rng(0)
-        x = random.standard_normal((120, 60))
-        labels = random.integers(2, size=120)
+        x, labels = random.standard_normal((120, 60)), random.integers(2, size=120)
         made = features(
             hidden=(64,), max_epochs=15, patience=15, learning_rate=3e-3, append=False, average=0
         )
@@ -112,8 +110,7 @@ class TestTables:
 
     @pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas])
     def test_a_table_stays_one_with_and_without_its_columns(self, library):
-        table = library(self.TABLE)
-        made = features(append=False)
+        table, made = library(self.TABLE), features(append=False)
         found = made.fit_transform(table, LABELS)
         assert type(found) is type(made.transform(table)) is type(table)
         assert list(found.columns) == ["pmi_left", "pmi_right"]

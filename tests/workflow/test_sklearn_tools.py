@@ -26,8 +26,7 @@ KSG = ClassicalDependency("ksg", random_state=0, progress=False)
 
 def draw(rows=1500, seed=0):
     """y = sum of weights times x, and noise; the MI of any columns in closed form."""
-    random = np.random.default_rng(seed)
-    weights = np.array([1.0, 0.5, 0.0, 0.25])
+    random, weights = np.random.default_rng(seed), np.array([1.0, 0.5, 0.0, 0.25])
     x = random.standard_normal((rows, 4))
     y = x @ weights + random.standard_normal(rows)
 

@@ -159,13 +159,11 @@ def gaussian_check(rows=200, correlation=0.8, wrong=1.0):
 def make_audit(pmi, *, suspects=None, flags=(), labels=None, check=None, **columns):
     """pmi: (n,); suspects: how many of the lowest are; columns: others of the table."""
     pmi = np.asarray(pmi, dtype=np.float32)
-    rows = len(pmi)
-    order = np.argsort(pmi, kind="stable")
+    rows, order = len(pmi), np.argsort(pmi, kind="stable")
     rank = np.empty(rows, dtype=np.int64)
     rank[order] = np.arange(1, rows + 1)
     count = int((pmi < -1).sum()) if suspects is None else suspects
-    posterior = 1 / (1 + np.exp(pmi + 3))
-    q_value = np.empty(rows)
+    posterior, q_value = 1 / (1 + np.exp(pmi + 3)), np.empty(rows)
     q_value[order] = np.cumsum(1 - posterior[order]) / np.arange(1, rows + 1)
     missing = pd.array([pd.NA] * rows, dtype="Int64")
     numbers = {"row": np.arange(rows), "pmi": pmi, "stderr": np.full(rows, 0.25, dtype=np.float32)}

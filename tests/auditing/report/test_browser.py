@@ -42,8 +42,7 @@ def lowest(pmi, mask=True):
 def test_it_begins_with_the_suspects_worst_first(page, pmi):
     expected = lowest(pmi, pmi < -1)
     assert 0 < len(expected) <= 50
-    assert page.rows == expected
-    assert page.count == len(expected)
+    assert (page.rows, page.count) == (expected, len(expected))
     assert page.column("Rank") == [str(rank + 1) for rank in range(len(expected))]
     assert page.column("x")[0] == f"picture number {expected[0]}"
     assert page.column("PMI")[0] == f"{pmi[expected[0]]:.2f} ± 0.25"
@@ -288,8 +287,7 @@ def test_rows_without_a_pmi_come_last(open_page):
     assert "Cannot tell" in page.at(".verdict").text
     assert page.count == 5
     page.sort("PMI")
-    assert page.column("PMI")[-1] == "\u2013 ± 0.25"
-    assert page.rows == [3, 2, 4, 0, 1]
+    assert (page.column("PMI")[-1], page.rows) == ("\u2013 ± 0.25", [3, 2, 4, 0, 1])
     page.sort("PMI")
     assert page.rows == [0, 4, 2, 3, 1]
     page.set_range("-5", "")

@@ -96,8 +96,7 @@ def read(given, file="data/pairs.csv", values=None):
 
 
 def test_columns_and_files_by_name(folder):
-    assert read("caption") == ["a dog", "a cat"]
-    assert read("a") == [1.5, 2.5]
+    assert (read("caption"), read("a")) == (["a dog", "a cat"], [1.5, 2.5])
     assert read("names", "data/both.npz") == ["one", "two"]
     files = [Path("data/both.npz"), Path("data/pairs.csv")]
     assert list(read_shown("--show-x", "caption", 0, files, None)) == ["a dog", "a cat"]
@@ -197,8 +196,7 @@ def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
 def test_the_better_partner_is_there_and_the_page_stays_small(monkeypatch):
     pictures = Shown([""] * 6, pictures=np.zeros((6, 2, 2), np.uint8))
     found = embed(pictures, pictures, [(3, 5), (1, None)], 96, Silent())
-    assert sorted(found.x) == [1, 3]
-    assert sorted(found.y) == [1, 3, 5]
+    assert (sorted(found.x), sorted(found.y)) == ([1, 3], [1, 3, 5])
     noise = np.random.default_rng(0).integers(0, 256, (20, 32, 32)).astype(np.uint8)
     side = Shown([""] * 20, pictures=noise)
     one = embed(side, None, [(0, None)], 96, Silent())

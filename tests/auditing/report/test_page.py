@@ -87,8 +87,7 @@ def test_the_policy_and_the_rows_that_are_shown():
 
 
 def test_cut_texts_are_said_once(monkeypatch):
-    audit = make_audit(some_pmi(100))
-    texts = ["a" * 2000] * 100
+    audit, texts = make_audit(some_pmi(100)), ["a" * 2000] * 100
     assert '<p class="hint">Texts are cut at 1,000 characters.</p>' in render(audit, show_x=texts)
     monkeypatch.setattr(page, "TEXT_BYTES", 30_000)
     said = "Texts are cut at 200 characters, those of the first 5,000 suspects at 1,000."
@@ -109,8 +108,7 @@ def test_the_last_card_does_not_hang_alone(open_page, width):
 def test_the_finding():
     found = make_audit(some_pmi(2000), suspects=37)
     said = "37 of 2,000 pairs are suspects: about 29% of these are expected to be right."
-    assert finding(found) == said
-    assert f"{found.suspects['q_value'].max():.2f}" == "0.29"
+    assert (finding(found), f"{found.suspects['q_value'].max():.2f}") == (said, "0.29")
     sure = make_audit([-20.0, -19.0, 3.0], suspects=2)
     assert finding(sure).endswith(": under 0.1% of these are expected to be right.")
     assert finding(make_audit([0.0, 1.0], suspects=1)).startswith("1 of 2 pairs is a suspect: ")

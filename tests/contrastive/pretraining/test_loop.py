@@ -210,8 +210,7 @@ class TestEvaluations:
         monkeypatch.setattr(
             loop.Training, "train_step", lambda self: seen.append(step(self)) or seen[-1]
         )
-        done = small.train("shallow")
-        means = torch.stack(seen).view(3, STEPS, 2).mean(1)
+        done, means = small.train("shallow"), torch.stack(seen).view(3, STEPS, 2).mean(1)
         assert torch.allclose(torch.tensor([entry["loss"] for entry in done.history]), means)
 
 

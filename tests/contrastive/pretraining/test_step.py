@@ -47,8 +47,7 @@ def test_a_fabric_leaves_what_others_log_and_half_precision_needs_a_gpu():
 def test_a_state_is_laid_out_as_its_weights(model):
     """As a checkpoint does not keep it, and as the fused steps of a GPU ask for it."""
     images, fabric = small.images_for(model), make_fabric("cpu", "32")
-    order = Order(64, 16, (0,), fabric)
-    last = {"memory_format": torch.channels_last}
+    order, last = Order(64, 16, (0,), fabric), {"memory_format": torch.channels_last}
     recipes = (make_recipe(small.settings(model), images.shape, 4).to(**last) for _ in range(2))
     step, again = (Step(recipe, images, fabric, 0.1) for recipe in recipes)
     assert not step.recorded

@@ -37,8 +37,7 @@ def assert_same(case, drawn, tolerance):
     # A gradient may be zero but for rounding, as that of own_x is under cpc.
     largest = max(float(theirs.abs().max()) for _, theirs in pairs)
     for ours, theirs in pairs:
-        assert ours.shape == theirs.shape
-        assert ours.dtype == theirs.dtype
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         bound = tolerance * max(float(theirs.abs().max()), 1e-2 * largest)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
 

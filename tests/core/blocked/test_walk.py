@@ -74,8 +74,7 @@ def test_other_cells(n, m, period, with_ids, with_rows):
         full = full * rows.unsqueeze(-1) * rows.unsqueeze(-2)
     cells = OtherCells(torch.zeros(2, n, 1), rows, tuple(ids) if with_ids else None, period)
     for at in blocks(2, n, m, 20):
-        expected = full[at.matrices, at.rows, at.columns]
-        found = cells.block(at)
+        expected, found = full[at.matrices, at.rows, at.columns], cells.block(at)
         found = torch.ones(()) if found is None else found
         torch.testing.assert_close(found.double().expand_as(expected), expected)
     if with_ids or period >= n:

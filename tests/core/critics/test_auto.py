@@ -216,8 +216,7 @@ class TestTraining:
     @pytest.mark.parametrize("call", ["factors", "matrix"])
     def test_what_a_step_sees(self, call):
         """Zeros in a fifth of the places, the others larger, the mean as it was."""
-        critic = build("auto, wide", R).train()
-        seen = []
+        critic, seen = build("auto, wide", R).train(), []
         setattr(critic.towers, call, lambda x, y: seen.append((x, y)) or torch.zeros(1))
         torch.manual_seed(0)
         getattr(critic, call)(torch.ones(R, 4000, X_DIM), torch.ones(R, 4000, Y_DIM))

@@ -32,8 +32,7 @@ def test_module_scores_are_those_of_the_module():
 
 def test_copies_start_equal_and_part_from_the_original():
     module = PairNet().double()
-    before = copy.deepcopy(module.state_dict())
-    critic = ModuleCritic(3, module)
+    before, critic = copy.deepcopy(module.state_dict()), ModuleCritic(3, module)
     critic.reset([torch.Generator().manual_seed(seed) for seed in range(3)])  # keeps the weights
     x, y = draw(1, 4, 3).expand(3, 4, 3), draw(1, 4, 5).expand(3, 4, 5)
     scores = critic.pairs(x, y)

@@ -171,8 +171,7 @@ class TestInTheCritic:
 
     def test_the_same_as_without(self):
         critic, x, y = self.make(), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
-        grad = draw(2, 6, 4, seed=3)
-        wanted = critic.matrix(x, y)
+        grad, wanted = draw(2, 6, 4, seed=3), critic.matrix(x, y)
         wanted_grads = torch.autograd.grad(wanted, tuple(critic.parameters()), grad)
         critic.pair_dtype = torch.float64
         found = critic.matrix(x, y)
@@ -225,7 +224,6 @@ class TestOnePartAThread:
         with one_part_a_thread():
             assert torch.get_num_threads() == 1
             pair_scores(torch.float64, *make((4, 5, 5, 3, 3)))
-        assert seen == [(1, False)] * 4
-        assert torch.get_num_threads() == 3
+        assert (seen, torch.get_num_threads()) == ([(1, False)] * 4, 3)
         pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
         assert seen[4:] == [(3, False)]

@@ -74,8 +74,7 @@ def test_out_of_fold_pmi_by_hand(fitted):
     logits = y @ x.T if model.queries == "y" else x @ y.T
     critic = model.model_.critic
     weights, heat = critic.weights.double().numpy(), float(critic.temperature)
-    expected = np.empty(len(x))
-    splits = model.training_rows_.paired.splits
+    expected, splits = np.empty(len(x)), model.training_rows_.paired.splits
     for (slope, shift, *mix), split in zip(weights, splits, strict=True):
         expected[split.report] = slope * logits[split.report, split.report] + shift
         if mix:
@@ -145,8 +144,7 @@ def test_read_out_is_pmi_of_logits_and_of_what_was_fitted():
 
 
 def test_whole_numbers_arrive_exactly_or_not_at_all():
-    vectors = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
-    seen = set()
+    vectors, seen = torch.randn(300, 4, generator=torch.Generator().manual_seed(0)), set()
 
     def logits(a, b):
         assert a.dtype == torch.int64

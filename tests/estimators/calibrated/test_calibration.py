@@ -92,8 +92,7 @@ def test_a_table_up_to_a_function_of_the_query(queries):
 def test_many_nats_and_thinned_cells():
     """4.0 nats by 639,200 mismatched pairs, of which 262,144 are kept."""
     x, y = embeddings(800, dim=4, correlation=0.93)
-    truth = gaussian_log_ratio(x, y, 0.93)
-    function = 2 * np.square(x).sum(1)
+    truth, function = gaussian_log_ratio(x, y, 0.93), 2 * np.square(x).sum(1)
     model = from_logits((truth + function[:, None]) / 2, loss="softmax_one_sided", progress=False)
     assert rmse(model.oof_pmi_, truth.diagonal()) < 0.8 < 0.3 * function.std()
     assert model.slope_ == pytest.approx(2.0, rel=0.1)

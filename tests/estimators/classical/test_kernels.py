@@ -90,8 +90,7 @@ def test_bandwidth_and_ridge_are_cross_validated():
     random = np.random.default_rng(3)
     random.choice(60, size=8, replace=False)
     random.choice(60, size=60, replace=False), random.choice(60, size=60, replace=False)
-    part = random.permutation(60) % 3
-    best = None
+    part, best = random.permutation(60) % 3, None
     for scale in kernels.BANDWIDTHS:
         basis = kernels.fit_ulsif(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
         halves = [(part != p, part == p) for p in range(3)]
@@ -131,8 +130,7 @@ def test_ulsif_of_gaussians_and_labels_and_its_floor():
 def two_clouds(rows, seed=0):
     """A mixture of two Gaussians, which no single one describes: x and y are uncorrelated."""
     random = np.random.default_rng(seed)
-    sign = random.choice([-1, 1], size=rows)
-    x = random.standard_normal(rows)
+    sign, x = random.choice([-1, 1], size=rows), random.standard_normal(rows)
     y = 0.9 * sign * x + np.sqrt(1 - 0.81) * random.standard_normal(rows)
 
     def density(s):
@@ -170,8 +168,7 @@ def test_one_component_is_cca_and_the_density_that_of_scikit_learn():
 
 def test_the_marginal_is_the_integral_of_the_joint():
     x, y, _ = two_clouds(400)
-    model = mixture_of(x[:, None], y[:, None], 2)
-    grid = np.linspace(-8, 8, 4001)[:, None]
+    model, grid = mixture_of(x[:, None], y[:, None], 2), np.linspace(-8, 8, 4001)[:, None]
     for at in (-1.0, 0.3, 2.0):
         joint = model.mixture.log_density(np.hstack([np.full_like(grid, at), grid]))
         integral = np.log(np.trapezoid(np.exp(joint), grid[:, 0]))

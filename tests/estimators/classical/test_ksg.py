@@ -68,15 +68,13 @@ def test_the_error_is_that_of_the_estimate(draw):
 def test_given_rows_and_a_side_that_mixes_numbers_and_categories():
     model = fit("ksg", *gaussians(100, seed=1)[:2])
     found, wanted = model.mutual_information(X, Y), fit("ksg", X, Y).mutual_information()
-    assert found.nats == pytest.approx(wanted.nats, abs=0.03)
-    assert found.rows == 500
+    assert (found.nats, found.rows) == (pytest.approx(wanted.nats, abs=0.03), 500)
     for ask in (model.pmi, model.pmi_matrix, model.score):
         refused(r"'ksg' gives no .*no function of a pair", ask, X, Y)
     assert not hasattr(model, "oof_pmi_")
     # Gao et al.: y is a label and, within it, a number that depends on x.
     random = np.random.default_rng(0)
-    kind = random.integers(0, 2, 2000)
-    x = random.standard_normal(2000)
+    kind, x = random.integers(0, 2, 2000), random.standard_normal(2000)
     number = np.where(kind == 1, 0.9 * x + np.sqrt(1 - 0.81) * random.standard_normal(2000), 0.0)
     y = pd.DataFrame({"kind": kind.astype(str), "number": number})
     truth = 0.5 * gaussian_mi((0.9,))  # x and kind are independent; half the rows have 0 nats
@@ -145,8 +143,7 @@ class TestAlarm:
     def test_many_rows_are_sampled_and_some_may_be_unknown(self):
         x, y = sine(20_000)
         flag, nats, _ = alarm(x[:, 0], y[:, 0], reading(0.5))
-        assert flag.name == "alarm"
-        assert nats == pytest.approx(0.86, abs=0.05)
+        assert (flag.name, nats) == ("alarm", pytest.approx(0.86, abs=0.05))
         known = np.where(np.arange(1000) < 950, 0.5, np.nan)
         x, y = (side[:1000].copy() for side in (x, y))
         before = alarm(x, y, reading(0.5), log_ratio=known)

@@ -24,8 +24,7 @@ X, Y = table_rows(400)
 def counted_pmi(x, y, smoothing, lx=3, ly=3):
     """Every cell's PMI by a loop over the rows."""
     pairs, xs, ys = Counter(zip(x, y, strict=True)), Counter(x), Counter(y)
-    total = len(x) + smoothing * lx * ly
-    pmi = np.empty((lx, ly))
+    total, pmi = len(x) + smoothing * lx * ly, np.empty((lx, ly))
     for a in range(lx):
         for b in range(ly):
             joint = (pairs[a, b] + smoothing) / total
@@ -58,8 +57,7 @@ def test_the_plug_in_and_the_corrections():
 
 
 def test_the_correction_and_the_error_are_right_on_average():
-    truth = float((TABLE * TRUE_PMI).sum())
-    found = {}
+    truth, found = float((TABLE * TRUE_PMI).sum()), {}
     for correction in ("none", "miller_madow"):
         draws = (table_rows(100, seed=s) for s in range(150))
         runs = [fit("counting", *d, correction=correction).mutual_information() for d in draws]

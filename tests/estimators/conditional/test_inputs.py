@@ -266,8 +266,7 @@ class TestScikitLearn:
 
     def test_the_estimator_is_left_alone(self):
         estimator = small(cv=KFold(2, shuffle=True))
-        before = estimator.get_params()
-        model = fit(X, Y, LABELS, estimator=estimator)
+        before, model = estimator.get_params(), fit(X, Y, LABELS, estimator=estimator)
         assert estimator.get_params() == before
         assert not hasattr(estimator, "model_")
         # The models may be fitted again, to other rows, by the splitter rather than its splits.

@@ -35,8 +35,7 @@ def test_pmi_is_a_function_of_the_pair(method, critic, monkeypatch):
     wanted = model.pmi(x, y)
     assert (wanted.shape, wanted.dtype) == ((30,), np.float32)
     assert np.isfinite(wanted).all()
-    rows = np.arange(30)
-    order = np.random.default_rng(0).permutation(30)
+    rows, order = np.arange(30), np.random.default_rng(0).permutation(30)
     for some in (order, rows[::3], np.repeat(rows, 7), *rows[:, None]):
         assert_same(model.pmi(x[some], y[some]), wanted[some])
     matrix = model.pmi_matrix(x, y[:20])
@@ -121,8 +120,7 @@ def test_mutual_information_of_given_rows(method):
     found = model.mutual_information(x, y)
     key, log_ratio = METHODS[method], torch.from_numpy(model.pmi_matrix(x, y)).double()
     wanted = key.inference(key.inverse(log_ratio)).item()
-    assert found.nats == pytest.approx(wanted, rel=1e-4, abs=1e-5)
-    assert found.rows == 30
+    assert (found.nats, found.rows) == (pytest.approx(wanted, rel=1e-4, abs=1e-5), 30)
     again = model.mutual_information(x[::-1].copy(), y[::-1].copy())
     assert again.nats == pytest.approx(found.nats, rel=1e-4)
 
@@ -139,8 +137,7 @@ def test_score_by_hand_and_npmi_of_a_table():
     task = discrete_table(3000, table)
     model = fit(task.x, task.y, max_epochs=60, hidden=(16,))
     x, y = np.divmod(np.arange(9), 3)
-    exact = table_pmi(table).ravel() / -np.log(table.ravel())
-    found = model.npmi(x, y)
+    exact, found = table_pmi(table).ravel() / -np.log(table.ravel()), model.npmi(x, y)
     assert np.abs(found - exact).max() < 0.12
     # And from this model's own PMI and the frequencies of the outcomes, exactly.
     p_x, p_y = (np.bincount(side) / 3000 for side in (task.x, task.y))
@@ -291,6 +288,5 @@ class TestCheck:
         x, y = pairs(400)
         groups = np.arange(400) // 4
         model = fit(x, y, groups=groups, critic="auto")
-        assert model.check().rows == 100
-        assert model.check(x, y, groups=groups).rows == 100
+        assert (model.check().rows, model.check(x, y, groups=groups).rows) == (100, 100)
         assert model.check(x, y).rows == 400

@@ -169,8 +169,7 @@ def test_ties_and_constants():
 
 def test_a_table_of_numbers_and_categories():
     random = np.random.default_rng(0)
-    kind = random.integers(0, 2, 800)
-    number = random.standard_normal(800)
+    kind, number = random.integers(0, 2, 800), random.standard_normal(800)
     x = pd.DataFrame({"kind": np.array(["a", "b"])[kind], "number": number})
     y = np.where(kind == 1, 1.0, -1.0) * number + 0.3 * random.standard_normal(800)
     model = auto(x, y, hidden=(32, 16), max_epochs=80)

@@ -78,8 +78,7 @@ def test_names_and_the_order_of_rows_matter_little(model: PointwiseDependency) -
 
 def test_an_audit_finds_mismatched_rows() -> None:
     task = outcomes(np.kron(np.eye(5), np.full((8, 8), 1 / 64)) / 5).draw("blocks", 1_500, 0)
-    wrong = np.random.default_rng(3).permutation(1_500)[:45]
-    y = task.y.copy()
+    wrong, y = np.random.default_rng(3).permutation(1_500)[:45], task.y.copy()
     y[wrong] = (y[wrong] + 8) % 40
     table = audit(_names(task.x, "x"), _names(y, "y"), random_state=0, progress=False).table
     assert np.isin(table["rank"].to_numpy().argsort()[:45], wrong).mean() > 0.9

@@ -150,8 +150,7 @@ def test_a_reference_too_small(method):
 @pytest.mark.parametrize("critic", [PairNet(), encoders()], ids=["module", "encoders"])
 def test_own_modules_are_trained_in_copies(critic):
     parts = nn.ModuleList(critic if isinstance(critic, tuple) else [critic])
-    before = copy.deepcopy(parts.state_dict())
-    model = fit(critic=critic)
+    before, model = copy.deepcopy(parts.state_dict()), fit(critic=critic)
     assert all(map(torch.equal, before.values(), parts.state_dict().values()))
     assert model.critic is critic
     assert not any(m.training for m in model.model_.modules())

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no for
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """By the number of processes, what each of them found."""
-    folder = tmp_path_factory.mktemp("gloo")
-    tests = Path(gloo.__file__).parents[2]
+    folder, tests = tmp_path_factory.mktemp("gloo"), Path(gloo.__file__).parents[2]
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "fitting.shared.gloo", str(folder)]
     given = {"env": {**os.environ, "PYTHONPATH": path}, "timeout": 300}

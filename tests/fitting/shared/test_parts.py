@@ -43,8 +43,7 @@ def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
     """They are disjoint, they are everything, and a part reads no rows but its own."""
     inner = [cut for cut in sorted(set(cuts)) if cut < rows]
     made = np.array([0, *inner, rows]) if cuts else None
-    bounds = [0, *sorted(round(edge * rows) for edge in edges), rows]
-    every = []
+    bounds, every = [0, *sorted(round(edge * rows) for edge in edges), rows], []
     for start, stop in pairwise(bounds):
         x, y, random = Counted(rows, made), Counted(rows), np.random.default_rng(seed)
         chunks = PairSource(x, y).shuffled(size, random, part=slice(start, stop))
