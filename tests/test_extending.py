@@ -133,7 +133,7 @@ class TestCritics:
         assert again.fit_params_["critic"] == (path if by == "path" else "distance")
         assert np.array_equal(again.pmi(X, Y), model.pmi(X, Y))
 
-    def test_options_widths_and_names(self):
+    def test_options_widths_names_and_inner_products(self):
         critic = build_critic(Distance, 2, 3, 5, hidden=(7,), activation="relu")
         assert critic.x_net.layers[0].weight.shape == (2, 3, 7)
         assert build_critic(Distance, 2, 3, 5).x_net.layers[0].weight.shape == (2, 3, 8)
@@ -142,7 +142,6 @@ class TestCritics:
         refused("'auto' is built in", register_critic, "auto", Distance)
         refused(r"subclass of pointdep\.Critic", register_critic, "mine", torch.nn.Linear)
 
-    def test_an_inner_product_needs_only_its_sides(self):
         class Dot(Critic):
             has_inner = separable = True
 

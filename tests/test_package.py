@@ -117,7 +117,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def test_the_version_is_one_and_the_paper_is_cited():
+def test_versions_are_one_and_the_oldest_and_the_paper_is_cited():
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "pointdep.__version__"}
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert str(cited["version"]) == pointdep.__version__
@@ -128,9 +128,6 @@ def test_the_version_is_one_and_the_paper_is_cited():
     assert paper["title"] == "Neural Methods for Point-wise Dependency Estimation"
     authors = "Tsai Zhao Yamada Morency Salakhutdinov"
     assert " ".join(author["family-names"] for author in paper["authors"]) == authors
-
-
-def test_the_oldest_versions_are_those_that_are_promised():
     lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
     oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
     extras = PROJECT["project"]["optional-dependencies"]
@@ -144,7 +141,7 @@ def test_the_oldest_versions_are_those_that_are_promised():
 LOWEST = re.compile(r"([a-z0-9-]+)(?:\[.*\])?>=([\d.]+)")
 
 
-def test_make_targets_rooms_and_packaged_files():
+def test_make_targets_rooms_files_and_versions_of_python():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     told = re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
     assert len(told) > 6
@@ -159,9 +156,6 @@ def test_make_targets_rooms_and_packaged_files():
     assert not {name for _, what in rows for name in re.findall(r"`([a-z]+)`", what)} & set(rooms)
     for pattern in PROJECT["tool"]["setuptools"]["package-data"]["pointdep"]:
         assert list((ROOT / "src/pointdep").glob(pattern)), pattern
-
-
-def test_the_versions_of_python_that_are_named():
     least = PROJECT["project"]["requires-python"].removeprefix(">=")
     named = [
         line.removeprefix("Programming Language :: Python :: ")

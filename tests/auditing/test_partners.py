@@ -237,7 +237,7 @@ def test_the_same_on_one_side_is_another_pair():
     assert found_in(x, y) == {200: 8}
 
 
-def test_an_equal_row_of_a_row_that_is_near(monkeypatch):
+def test_equal_rows_of_near_ones_and_values_that_repeat_by_nature(monkeypatch):
     x, y = gaussians(MANY, 10, 10)
     plant(x, y, {50: 10}, noise=1e-3)
     plant(x, y, {60: 50})
@@ -246,10 +246,7 @@ def test_an_equal_row_of_a_row_that_is_near(monkeypatch):
     assert found_in(*thrice) == {row: row % 300 for row in range(300, 900)}
     monkeypatch.setattr(module, "_MOST_ROWS", 1000)  # of more rows only equal ones are looked for
     assert found_in(x, y) == {60: 50}
-
-
-def test_values_that_repeat_by_nature():
-    """A label ties by nature, the numbers beside it do not."""
+    # A label ties by nature, the numbers beside it do not.
     random = np.random.default_rng(0)
     few, y, other = (torch.eye(k)[torch.from_numpy(random.integers(0, k, MANY))] for k in (5, 3, 4))
     assert found_in(few, other) == {}

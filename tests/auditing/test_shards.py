@@ -88,7 +88,7 @@ def test_wrong_pairs_are_found(shards, model):
     pd.testing.assert_frame_equal(table[columns], read("two")[columns], atol=1e-4)
 
 
-def test_only_what_is_missing(shards, model):
+def test_only_what_is_missing_and_what_is_refused(shards, model):
     """Another fdr asks nobody again."""
     first, table = judge(model, "out"), read("out")
     before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
@@ -101,9 +101,6 @@ def test_only_what_is_missing(shards, model):
     Path("out/part-3.parquet").unlink()
     assert judge(model, "out").found == 3
     pd.testing.assert_frame_equal(read("out"), table)
-
-
-def test_independent_pairs_and_what_is_refused(shards, model):
     for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
         write(Path(name), draw(rows, seed)[0], (rows,))
     refused("fdr=2 must lie between 0 and 1", judge, model, "out", fdr=2)

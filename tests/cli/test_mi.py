@@ -92,7 +92,7 @@ def test_what_a_person_reads(quick, estimate):
     assert all(line.startswith("warning: ") for line in outcome.err.splitlines())
 
 
-def test_the_correction(capsys):
+def test_the_correction_and_shuffles(capsys, quick, check_json):
     model = SimpleNamespace(n_replicas_=2, critic="auto")
     found = MIEstimate(nats=0.5, stderr=0.1, ci=(0.3, 0.7), rows=200, method="pc", correction=0.04)
     for bits, told in ((False, "+0.040 nats"), (True, "+0.058 bits")):
@@ -101,6 +101,12 @@ def test_the_correction(capsys):
         assert said in capsys.readouterr().out
         print_estimate(model, replace(found, correction=0.0), bits=bits)
         assert "correction" not in capsys.readouterr().out
+    content = quick(MI, "--shuffles 3 --json").json()
+    check_json("mi", content)
+    assert content["estimate"]["shuffles"] == 3
+    assert content["estimate"]["null_p"] == 0.25  # no shuffled copy looks as dependent as the pairs
+    told = " ".join(quick(MI, "--shuffles 3").out.split())
+    assert "p <= 0.25 for independence, by 3 shuffles, the least that so many can give" in told
 
 
 def test_bits_and_what_is_not_mutual_information(quick, estimate, refused):
@@ -116,15 +122,6 @@ def test_bits_and_what_is_not_mutual_information(quick, estimate, refused):
     assert outcome.out.startswith(f"{named}  ")
     assert "nats" not in outcome.out
     assert estimate("x.npy y.npy --method smi")["estimates"] == named
-
-
-def test_shuffles(quick, check_json):
-    content = quick(MI, "--shuffles 3 --json").json()
-    check_json("mi", content)
-    assert content["estimate"]["shuffles"] == 3
-    assert content["estimate"]["null_p"] == 0.25  # no shuffled copy looks as dependent as the pairs
-    told = " ".join(quick(MI, "--shuffles 3").out.split())
-    assert "p <= 0.25 for independence, by 3 shuffles, the least that so many can give" in told
 
 
 class TestCheck:
@@ -222,7 +219,7 @@ class TestClassical:
         np.save("narrow.npy", pairs[1][:, 0])
         assert "too low" not in pointdep("mi x.npy narrow.npy -m ksg").out
 
-    def test_categories_and_options(self, pointdep, pairs):
+    def test_categories_options_groups_and_device(self, pointdep, pairs):
         labels = [(side[:, 0] > 0).astype(np.int64) for side in pairs]
         for name, values in zip("ab", labels, strict=True):
             np.save(f"{name}.npy", values)
@@ -232,8 +229,6 @@ class TestClassical:
         expected = (table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum()
         assert plain == pytest.approx(expected)
         assert pointdep(*command, "smoothing=1").json()["estimate"]["nats"] != plain
-
-    def test_groups_and_device(self, pointdep, pairs):
         np.save("groups.npy", GROUPS)
         command = (MI, "-m cca --device cpu --json")
         found = pointdep(*command, "--groups groups.npy").json()["estimate"]

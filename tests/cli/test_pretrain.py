@@ -128,7 +128,7 @@ class TestSmoke:
 
 
 class TestSeveral:
-    def test_replicas_in_one_folder(self, pointdep, check_json):
+    def test_replicas_in_one_folder_that_is_read_again(self, pointdep, check_json, folder):
         options = "--objective cpc,drfc --seeds 2 --seed 5 -o run --json"
         found = pointdep("pretrain digits", TINY, options).json()
         check_json("pretrain", found)
@@ -136,6 +136,13 @@ class TestSeveral:
         assert runs == [("cpc", 5), ("cpc", 6), ("drfc", 5), ("drfc", 6)]
         assert found["written"] == ["run"]
         assert load_encoder("run/encoder", "cpu").encode(load_images("digits").test).shape[0] == 4
+        command = f"pretrain digits {TINY} --limit 400"
+        found = pointdep(command, "--json").json()
+        assert found == pointdep(command, "--json").json()
+        assert found["written"] == ["pretrain-digits-shallow-cpc"]
+        assert {path.name for path in (folder / found["written"][0]).iterdir()} == WRITTEN
+        told = "8 x 8 digits of scikit-learn: 400 training and 360 test images\n"
+        assert pointdep(command).out.startswith(told)
 
     def test_one_after_another_in_folders_of_their_own(self, pointdep, folder, check_json):
         options = "--model simclr --device cpu --quiet --width 4 --limit 64 --batch-size 32"
@@ -150,16 +157,6 @@ class TestSeveral:
             assert f"{run['objective']}-{run['seed']}" == name
             about = json.loads((folder / "run" / name / "run.json").read_text())
             assert about["outcomes"] == [run]
-
-    def test_the_same_command_reads_what_is_there(self, pointdep, folder):
-        """Without -o the folder says what it is."""
-        command = f"pretrain digits {TINY} --limit 400"
-        found = pointdep(command, "--json").json()
-        assert found == pointdep(command, "--json").json()
-        assert found["written"] == ["pretrain-digits-shallow-cpc"]
-        assert {path.name for path in (folder / found["written"][0]).iterdir()} == WRITTEN
-        told = "8 x 8 digits of scikit-learn: 400 training and 360 test images\n"
-        assert pointdep(command).out.startswith(told)
 
 
 class TestRefused:
@@ -214,12 +211,10 @@ class TestRefused:
         monkeypatch.setitem(sys.modules, "lightning.fabric", None)
         digits(r'needs lightning: pip install "pointdep\[pretrain\]"')
 
-    def test_another_run_in_the_folder(self, pointdep, digits):
+    def test_another_run_in_the_folder_and_a_loss_that_is_not_finite(self, pointdep, digits):
         assert pointdep("pretrain digits", TINY, "-o run").code == 0
         digits(r"finished run with objectives \['cpc'\]", "-o run --objective pcc")
         digits("finished run with other data or another number", "-o run --limit 65")
-
-    def test_a_loss_that_is_not_finite(self, pointdep):
         done = pointdep("pretrain digits", TINY, "--objective drfc --learning-rate 1e9")
         assert (done.code, done.out) == (2, "")
         told = ".*the loss is not finite at step.*lower the learning rate.*\n"

@@ -144,7 +144,7 @@ class TestSettings:
         pointdep(settings.command.removeprefix("pointdep "), "--quiet")
         assert asked == [settings, settings]
 
-    def test_without_options_it_is_the_papers(self, pointdep, asked):
+    def test_without_options_it_is_the_papers_and_how_long_it_takes(self, pointdep, asked):
         outcome = pointdep("reproduce figure1 --quiet --device cpu")
         assert (outcome.code, outcome.out, outcome.err) == (130, "", STOPPED)
         pointdep("reproduce theorem1 --device cpu")
@@ -158,8 +158,6 @@ class TestSettings:
             name = settings.__name__.lower()
             pointdep("reproduce", name, "--quick --quiet --device cpu", as_words(given))
             assert asked.pop() == replace(settings(device="cpu").quick(), **given)
-
-    def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
         for more, said in (
             ("", "9 h 20 min for 20,000 iterations of 20 networks; with --quick about 2 h 20 min"),
             ("--quick", "2 h 20 min for 5,000 iterations of 20 networks"),

@@ -134,7 +134,7 @@ BEST = minimise(LOSS, LOSS.start(), LOSS.newton_at_zero(), tolerance=1e-12, **HO
 
 
 class TestMinimise:
-    def test_each_quadratic_is_solved_and_the_solved_is_left_alone(self):
+    def test_each_quadratic_is_solved_and_a_higher_value_is_no_minimum(self):
         curvature = torch.tensor([[1.0, 1.0], [1.0, 1e4], [3.0, 0.01]]).double()[..., None]
         bottom = torch.randn(3, 2, 1, dtype=torch.float64)
         start = torch.stack([bottom[0], bottom[1] + 5, bottom[2] - 7])
@@ -151,7 +151,6 @@ class TestMinimise:
         assert int(iterations[0]) == 1
         assert torch.allclose(point, bottom, atol=1e-6)
 
-    def test_a_higher_value_is_never_the_minimum(self):
         def parabola(point):
             """With an excess that is wrong on the other side of its bottom."""
             side = point[:, 0, 0]

@@ -148,7 +148,7 @@ def test_only_training_is_compiled_and_depth_costs_no_compilation(monkeypatch):
     assert 1 <= counter.frame_count <= 2
 
 
-def test_derivatives_of_an_encoder():
+def test_derivatives_and_initial_weights():
     encoder = livened(2, 5, couplings=2)
     x = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
     names, weights = zip(*encoder.named_parameters(), strict=True)
@@ -159,9 +159,6 @@ def test_derivatives_of_an_encoder():
 
     assert torch.autograd.gradcheck(curved, (x, *weights), fast_mode=True)
     assert torch.autograd.gradgradcheck(curved, (x, *weights), fast_mode=True)
-
-
-def test_initial_weights():
     encoder = made(2, 60, 4, (128, 128))
     kernels = torch.cat([p.flatten() for n, p in encoder.named_parameters() if "weight" in n])
     # A standard normal cut at two standard deviations has a standard deviation of 0.8796.

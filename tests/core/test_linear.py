@@ -80,10 +80,7 @@ def test_on_average_they_are_what_other_rows_show():
         naive.append(by_numpy(x[:200], y[:200])[0])
     assert np.mean(told) == pytest.approx(np.mean(shown), abs=0.03)
     assert np.mean(naive) > np.mean(shown) + 0.06
-
-
-def test_independent_sides_have_next_to_none():
-    """A single one passes two standard errors by chance now and then."""
+    # Independent sides have next to none: one passes two standard errors by chance now and then.
     kept, naive = [], []
     for seed in range(40):
         x, y = np.random.default_rng(seed).standard_normal((2, 500, 4))

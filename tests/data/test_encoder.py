@@ -78,7 +78,7 @@ def mixed_frame():
     return pd.DataFrame(rows, columns=["word", "size", "flag", "age"])
 
 
-def test_numbers_come_before_one_hot_blocks():
+def test_numbers_come_before_one_hot_blocks_and_constants_are_dropped():
     frame, encoder = mixed_frame(), fit(mixed_frame())
     encoded = encode(encoder, frame)
     assert (encoder.dim, encoder.numeric_mask.tolist()) == (7, [True] * 2 + [False] * 5)
@@ -87,9 +87,6 @@ def test_numbers_come_before_one_hot_blocks():
     flags = [[0, 1], [1, 0], [0, 1], [0, 1]]
     np.testing.assert_array_equal(encoded[:, 2:], np.hstack([words, flags]))
     np.testing.assert_array_equal(encode(encoder, frame[1:3]), encoded[1:3])
-
-
-def test_constant_columns_are_dropped_with_a_warning():
     frame = mixed_frame().assign(fixed=0.1, same="z")
     with pytest.warns(DataWarning, match=r"X: dropped 2 column.*'fixed', 'same'"):
         encoder = fit(frame)
@@ -121,7 +118,7 @@ def test_errors_when_encoding_and_names_of_columns():
     encode(fit(frame["a"]), frame["b"])  # a Series' name is its own business
 
 
-def test_few_integers_are_read_as_in_training():
+def test_few_integers_are_read_as_in_training_and_log_frequency():
     labels = np.arange(100) % 7
     encoder = fit(labels, "Y")
     np.testing.assert_array_equal(encode(encoder, [3, 0]), np.eye(7)[[3, 0]])
@@ -134,9 +131,6 @@ def test_few_integers_are_read_as_in_training():
     assert as_side([5, 5, 5], "Y").category_mask == (True,)
     expected = np.full((3, 1), (5 - numbers.center[0]) / numbers.scale[0])
     np.testing.assert_allclose(encode(numbers, [5, 5, 5]), expected, rtol=1e-6)
-
-
-def test_log_frequency_is_that_of_the_counts():
     encoder = fit(np.array(["a"] * 6 + ["b"] * 3 + ["c"]), "Y")
     got = encoder.log_frequency(as_side(["c", "a", "b"], "Y"))
     np.testing.assert_allclose(got, np.log([0.1, 0.6, 0.3]))

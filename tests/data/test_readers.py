@@ -164,7 +164,7 @@ def test_permission_denied_by_the_system(tmp_path):
     bad("permission denied", path, path)
 
 
-def test_vec_header_must_agree(tmp_path):
+def test_vec_headers_rows_and_words(tmp_path):
     messages = {
         "5 2": "line 7: more rows than the 5",
         "7 2": "ends after 6 rows where line 1 promises 7",
@@ -173,9 +173,6 @@ def test_vec_header_must_agree(tmp_path):
     for header in (*messages, "6", "six 2", "6 -2", "0 2"):
         path = write_vec(tmp_path / "a.vec", WORDS, X, header)
         bad(messages.get(header, "line 1: a .vec file starts with"), path, path)
-
-
-def test_vec_rows_and_words(tmp_path):
     # Words may hold spaces, so a dimension too small only makes longer words.
     path = write_vec(tmp_path / "a.vec", WORDS, X, "6 1")
     assert pairs(path, path)[0].shape == (6, 1)

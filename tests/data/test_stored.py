@@ -206,7 +206,7 @@ class TestBadShards:
         message = r"2\.parquet has the columns a, b \(float32\) where .*1\.parquet has .*float64"
         refused(message, open_rows, tmp_path)
 
-    def test_what_rows_cannot_be(self, tmp_path):
+    def test_what_rows_and_partners_cannot_be(self, tmp_path, folder):
         def bad(message, column):
             path = write(tmp_path / "t.parquet", pa.table({"e": column}))
             refused(f"t.parquet.* {message}", lambda: open_rows(path, "e").load())
@@ -218,8 +218,6 @@ class TestBadShards:
         bad("missing value in row 0", floats(None, [1.0, 2.0]))
         bad("column 'e' is of type .*string", pa.array([["a"], ["b"]]))
         bad("is empty", pa.array([], pa.float32()))
-
-    def test_partners(self, tmp_path, folder):
         x, y = open_rows(folder, "e"), RANDOM.normal(size=(ROWS, 2))
         for sizes, message in (
             ((40, 1, 57), "part-9.* has 57 rows but its partner .*part-9.* has 59"),

@@ -41,7 +41,7 @@ def standard_error(values):
     return max(values.std() / np.sqrt(len(values)), 1e-12)
 
 
-def test_log_ratio_is_the_pmi_of_any_pair_and_its_mean_the_mutual_information(draws):
+def test_log_ratio_is_the_pmi_of_any_pair_and_balances(draws):
     for task in draws:
         assert np.isfinite(task.pmi).all()
         error = task.pmi.mean() - task.mutual_information
@@ -50,10 +50,7 @@ def test_log_ratio_is_the_pmi_of_any_pair_and_its_mean_the_mutual_information(dr
     for order in (np.arange(rows), np.random.default_rng(0).permutation(len(task.pmi))[:rows]):
         found = task.log_ratio(task.x[order], task.y[order])
         np.testing.assert_allclose(found, task.pmi[order], rtol=1e-8, atol=1e-8)
-
-
-def test_joint_and_product_balance(draws):
-    """E_J[1 / (1 + r)] = E_M[r / (1 + r)]: both are the integral of p q / (p + q). E_M[r] = 1."""
+    # E_J[1 / (1 + r)] = E_M[r / (1 + r)]: both are the integral of p q / (p + q). E_M[r] = 1.
     one, other = draws
     # x of one draw with y of another are pairs of the product, independent from row to row.
     log_ratio = one.log_ratio(one.x, other.y)
@@ -231,7 +228,7 @@ def test_uniform_noise(width):
 
 
 class TestMixtures:
-    def test_pmi_agrees_with_scipy(self):
+    def test_pmi_agrees_with_scipy_and_clusters_with_closed_forms(self):
         weights, means = [0.3, 0.7], np.array([[0.0, 1.0], [-1.0, 2.0]])
         covs = np.array([[[1.0, 0.5], [0.5, 2.0]], [[0.5, 0.0], [0.0, 1.0]]])
         joint = discrete.gaussian_mixture(weights, means, covs)
@@ -245,8 +242,6 @@ class TestMixtures:
 
         expected = np.log(density(np.hstack([x, y]), [0, 1]) / density(x, [0]) / density(y, [1]))
         np.testing.assert_allclose(pmi, expected, atol=1e-9)
-
-    def test_one_component_is_a_gaussian_and_clusters_far_apart_are_a_table(self):
         covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
         joint = discrete.gaussian_mixture([1.0], [[3.0, -2.0]], [covariance])
         assert joint.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)

@@ -68,7 +68,7 @@ def shown():
         }
 
 
-def test_every_kind(shown):
+def test_every_kind_says_what_was_found(shown):
     for name, one in shown.items():
         html = one._repr_html_()
         reader = Reader(html)
@@ -77,9 +77,6 @@ def test_every_kind(shown):
         assert "color" not in " ".join(reader.styles).replace("border", "")
         assert "http" not in html
         assert len(html) < 6000, name
-
-
-def test_models_and_estimates_say_what_was_found(shown):
     model = shown["PointwiseDependency"]
     text = " ".join(Reader(model._repr_html_()).text)
     assert model.mutual_information().headline in text

@@ -42,7 +42,7 @@ def folder(curves, tmp_path_factory):
 
 
 class TestFolder:
-    def test_curves_come_back(self, folder, curves, tmp_path):
+    def test_curves_and_numbers_come_back(self, folder, curves, tmp_path):
         read = pd.read_csv(folder / "curves.csv")
         assert list(read.columns[:3]) == ["iteration", "truth", "cpc gaussian seed 3"]
         assert read.columns[-1] == "drf cubic seed 4"
@@ -59,8 +59,6 @@ class TestFolder:
         lines = (tmp_path / "c.csv").read_text().splitlines()
         assert lines[0] == "iteration,truth,pc cubic seed 0"
         assert lines[1:] == ["0,2,0.333333", "1,2,123457", "2,2,-1e-09", "3,2,0"]
-
-    def test_numbers(self, folder):
         lines = list(csv.DictReader((folder / "table.csv").open()))
         assert len(lines) == 10 * 2 * 5 * (2 + 1)
         found = {(li["method"], li["task"], float(li["level"]), li["seed"]): li for li in lines}

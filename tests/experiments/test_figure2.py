@@ -90,7 +90,7 @@ def verdicts(part, dataset=None, pixels=MANY, **shares):
 
 
 class TestSentences:
-    def test_who_is_above_whom(self):
+    def test_who_is_above_whom_on_a_par_and_below(self):
         for cpc, verdict in ((0.85, HOLDS), (0.88, NOT), (0.87, OPEN)):
             assert verdicts("shallow", cpc=up(cpc), pcc=up(0.84), drfc=down(0.87))["a"] == verdict
             assert verdicts("deep", cpc=up(cpc), drfc=down(0.89))["a"] == OPEN  # PCC was not run
@@ -99,8 +99,6 @@ class TestSentences:
             better = verdicts(*where, cpc=up(0.85), pcc=down(0.86))["b"]
             worse = verdicts(*where, cpc=up(0.86), pcc=down(0.85))["b"]
             assert (better, worse) == ((HOLDS, NOT) if where == above else (NOT, HOLDS))
-
-    def test_on_a_par_and_below(self):
         close = verdicts("simclr", cpc=up(0.9), pcc=up(0.898), drfc=up(0.898))
         assert (close["c"], close["f1"], close["f2"]) == (HOLDS, NOT, HOLDS)
         far = verdicts("simclr", cpc=up(0.9), pcc=down(0.88), drfc=down(0.91))

@@ -434,7 +434,7 @@ def test_without_options_the_paper_s_and_quick_smaller():
         assert quick.pretraining(("cpc",), (0,)).width < whole.pretraining(("cpc",), (0,)).width
 
 
-def test_the_runs_are_the_protocol_s_with_the_linear_monitor():
+def test_the_runs_are_the_protocol_s_and_replicas_share_options():
     found = Experiment("shallow", seeds=2).pretraining(("cpc", "drfc"), (0, 1))
     more = {"iterations": 21_000, "evaluate_every": 1_000, "precision": "32", "monitor": "linear"}
     assert found == Settings("shallow", ("cpc", "drfc"), (0, 1), **more)
@@ -444,9 +444,6 @@ def test_the_runs_are_the_protocol_s_with_the_linear_monitor():
     assert chosen.pretraining(("drfc",), (0,)).loss == {"scale": 12}
     assert chosen.pretraining(("cpc",), (0,)).loss == {"temperature": 0.2}
     assert chosen.pretraining(("pcc",), (0,)).loss == {}
-
-
-def test_replicas_share_options_that_are_each_its_own():
     loss = {"drfc": {"alpha": 0.1}, "dm1": {"lam": 2}, "dm2": {"eta": 3}, "rpc": {"b": 0.1}}
     chosen = Experiment("shallow", objectives=("cpc", *loss), loss=loss)
     settings = chosen.pretraining(chosen.objectives, (0,))

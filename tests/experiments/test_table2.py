@@ -306,7 +306,7 @@ def test_split():
         assert sum(replace(asked, **advice).split_sizes(n)) == n
 
 
-def test_settings():
+def test_settings_and_shares():
     for asked, cause in (
         ({"batch_size": 1}, "batch_size=1"),
         ({"test_words": 20}, "test_words=20 must be at least 21"),
@@ -328,9 +328,7 @@ def test_settings():
         run = SimpleNamespace(settings=Table2(epochs=epochs), words=n)
         told = words.text_run(run, [], []).startswith("This is not the paper's experiment")
         assert told == ((epochs, n) != (100, 37_622))
-
-
-def test_share_is_wilsons():
+    # A share is Wilson's.
     found = words.share(np.arange(50) < 7)
     p, n, z = 0.14, 50, 1.959964
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)

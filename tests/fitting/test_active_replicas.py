@@ -69,7 +69,7 @@ def row_of(critic, replica, tensors):
 
 
 @every_critic
-def test_layout_and_shared_memory(kind):
+def test_layout_shared_memory_and_gradient(kind):
     critic = make(kind)
     before = [p.detach().clone() for p in trainable_of(critic)]
     flat = FlatParameters(critic)
@@ -86,10 +86,6 @@ def test_layout_and_shared_memory(kind):
         torch.testing.assert_close(now, row_of(critic, replica, before) + moved)
     flat.load(torch.zeros_like(flat.values))
     assert all((p == 0).all() for p in trainable_of(critic))
-
-
-@every_critic
-def test_the_gradient_is_that_of_the_separate_parameters(kind):
     plain, flat = make(kind), FlatParameters(make(kind))
     loss_of(plain).backward()
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in trainable_of(plain)]

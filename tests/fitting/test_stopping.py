@@ -41,7 +41,7 @@ def informed_engine(learning_rate, **changed):
     return engine(closed_form(*data, splits), data, settings, splits=splits)
 
 
-def test_an_informed_critic_can_stay_as_it_started():
+def test_an_informed_critic_is_judged_from_where_it_started():
     """Steps beyond reason: nothing is better than the weights of epoch 0."""
     run = informed_engine(100.0, max_epochs=10, patience=3, average=0.0)
     start = weights_of(run.full, 0)
@@ -51,10 +51,7 @@ def test_an_informed_critic_can_stay_as_it_started():
     assert all(entry["stop"][0] < before for entry in trained.history)
     assert all(map(torch.equal, weights_of(run.full, 0), start))
     assert flags(trained) == {}
-
-
-def test_an_informed_critic_that_learns_is_judged_from_where_it_started():
-    """A constant of log r that is wrong, which the network's bias can mend."""
+    # A constant of log r that is wrong, which the network's bias can mend.
     run = informed_engine(0.01, max_epochs=4)
     run.full.critic.net.rest.layers[-1].bias.data -= 1.0
     before = helpers.held_out_value(run, run.full.select([0]), 0, weights_of(run.full, 0))

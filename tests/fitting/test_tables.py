@@ -73,15 +73,12 @@ def test_each_part_sums_to_one_under_the_product(part: str) -> None:
     assert (product * _all_pairs(table, shape)).sum() == pytest.approx(1.0, abs=1e-4)
 
 
-def test_categories_that_did_not_come_are_independent_by_their_counts() -> None:
+def test_categories_that_did_not_come_and_names_that_do_not_matter() -> None:
     x, y = _random_rows(300, (6, 4))
     table = tables.fitted_table(x, y, np.arange(300), _shares(frequent=1.0), (8, 5), 0)
     found = _all_pairs(table, (8, 5))
     assert np.allclose(found[6:], 1.0)
     assert np.allclose(found[:, 4], 1.0)
-
-
-def test_names_of_categories_do_not_matter() -> None:
     shape, random = (12, 9), np.random.default_rng(4)
     x, y = _random_rows(600, shape)
     to_x, to_y = random.permutation(12), random.permutation(9)
@@ -104,7 +101,7 @@ def test_stacking_maximises_the_likelihood_of_the_mixture() -> None:
         assert float((ratios @ own).log().sum() + 3.0 * own[0].log()) <= best + 1e-3
 
 
-def test_independent_categories_are_called_independent() -> None:
+def test_independent_categories_and_partners_of_each_are_found() -> None:
     x, y = np.random.default_rng(6).integers(0, 40, (2, 800))
     splits = make_splits(800, folds=3, seed=0)
     sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
@@ -112,9 +109,6 @@ def test_independent_categories_are_called_independent() -> None:
     tables.fit_tables(critic, SplitRows(*sides, splits))
     codes = torch.arange(40).float().view(1, -1, 1).expand(3, -1, -1)
     assert torch.allclose(critic.matrix(codes, codes), torch.zeros(3, 40, 40), atol=1e-6)
-
-
-def test_a_partner_of_each_category_is_found_though_no_low_rank_has_it() -> None:
     random = np.random.default_rng(7)
     x = random.integers(0, 60, 3_000)
     y = np.where(random.random(3_000) < 0.5, x, random.integers(0, 60, 3_000))

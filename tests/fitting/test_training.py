@@ -105,7 +105,17 @@ def test_no_generator_is_touched_and_none_matters(critic):
         assert torch.equal(a, b)
 
 
-def test_options_refused():
+def test_fewer_units_for_fewer_rows_and_options_refused():
+    rows = (1, 4_999, 5_000, 49_999, 50_000, 10**7)
+    units = [sum(assembly.choose_hidden("auto", "auto", n)) for n in rows]
+    assert units == sorted(units)
+    assert assembly.choose_hidden("auto", "auto", 1_000) == (128, 32)
+    assert assembly.choose_hidden("auto", "auto", 10**6) == (256, 64)
+    # Only where it is left to the default critic.
+    assert assembly.choose_hidden("auto", (7,), 10) == (7,)
+    assert assembly.choose_hidden("auto", "wide", 10) == "wide"
+    assert assembly.choose_hidden("concat", "auto", 10) == "auto"
+    assert assembly.choose_hidden(Noisy(), "auto", 10) == "auto"
     for name, values in (
         ("learning_rate", (0.0, float("nan"), "fast")),
         ("clip", (-1.0, 0.0)),
@@ -120,19 +130,6 @@ def test_options_refused():
     for block in (1, 17):
         refused(f"batch_size=16 with {block - 1} neg", options, block=block)
     assert TrainingOptions(2, 2, average=0, max_epochs=np.int64(3)).max_epochs == 3
-
-
-def test_fewer_units_for_fewer_rows():
-    rows = (1, 4_999, 5_000, 49_999, 50_000, 10**7)
-    units = [sum(assembly.choose_hidden("auto", "auto", n)) for n in rows]
-    assert units == sorted(units)
-    assert assembly.choose_hidden("auto", "auto", 1_000) == (128, 32)
-    assert assembly.choose_hidden("auto", "auto", 10**6) == (256, 64)
-    # Only where it is left to the default critic.
-    assert assembly.choose_hidden("auto", (7,), 10) == (7,)
-    assert assembly.choose_hidden("auto", "wide", 10) == "wide"
-    assert assembly.choose_hidden("concat", "auto", 10) == "auto"
-    assert assembly.choose_hidden(Noisy(), "auto", 10) == "auto"
 
 
 def test_the_default_critic_needs_no_standardiser_and_ends_ready_to_use():

@@ -196,7 +196,7 @@ def test_mistakes_are_named(options):
     refused(next(iter(options)), check_matrix, np.zeros((3, 3)), **options)
 
 
-def test_infinite_log_ratios_are_read():
+def test_infinite_log_ratios_are_read_and_the_answer_is_plain():
     """A pair that cannot be, in a table of four outcomes."""
     table = np.array([[0.3, 0.0], [0.2, 0.5]])
     ratio = table / (table.sum(1, keepdims=True) * table.sum(0))
@@ -205,9 +205,6 @@ def test_infinite_log_ratios_are_read():
         log_ratio = np.log(ratio)[cells // 2][:, cells % 2]
     assert check_matrix(log_ratio).passed
     assert not check_matrix(log_ratio + 0.5).passed
-
-
-def test_the_answer_is_plain_numbers_and_words():
     found = check_matrix(one_matrix() + 0.5, at_limit=0.12, outside=0.034)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["passed"] is False

@@ -73,7 +73,7 @@ class TestByHand:
         assert grouped.mean == plain.mean
         assert grouped.stderr[0] == pytest.approx(np.sqrt(np.square(sums).sum()) / 40, rel=1e-3)
 
-    def test_what_it_says(self):
+    def test_what_it_says_and_draws(self):
         assert CURVE.rise == (pytest.approx(0.02), 0.01)
         assert CURVE.earlier == pytest.approx(0.05)
         alone = LearningCurve((50,), (0.1,), (0.2,))
@@ -84,8 +84,6 @@ class TestByHand:
         assert LearningCurve((64,), (math.log(2),), (0.0,)).in_words("bits").startswith("1.000 bit")
         wanted = {"rows": [500, 1000, 2000], "mean": [0.78, 0.83, 0.85]}
         assert CURVE.to_dict() == {**wanted, "stderr": [0.02, 0.01, 0.03]}
-
-    def test_the_figure(self):
         ax = CURVE.plot(Figure().subplots())
         (bars,) = ax.containers
         xs, ys = bars.lines[0].get_data()
@@ -120,7 +118,7 @@ class TestFit:
             assert other.curve_ is without.curve is None
             assert one.curve_.rows == (150, 300, 600)
 
-    def test_the_last_point_is_the_mean_of_all_rows(self, fitted):
+    def test_the_last_point_is_the_mean_of_all_rows_and_is_saved(self, fitted, tmp_path):
         curve = fitted.mutual_information().curve
         assert curve == fitted.curve_
         assert curve.mean[-1] == pytest.approx(fitted.oof_pmi_.mean(dtype=float), rel=1e-6)
@@ -129,6 +127,12 @@ class TestFit:
         # New rows have neither a limit nor a curve.
         found = fitted.mutual_information(*pairs(50, seed=1))
         assert (found.lower, found.curve) == (None, None)
+        fitted.save(tmp_path / "model")
+        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
+        ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
+        assert ours == others
+        assert (loaded.curve_, loaded.bound_) == (fitted.curve_, fitted.bound_)
+        assert isinstance(loaded.curve_.rows, tuple)
 
     def test_an_earlier_point_is_that_of_the_fit_of_fewer_rows(self):
         """Gaussian pairs: what models of 150 rows lack, separate fits of 150 rows lack too."""
@@ -166,14 +170,6 @@ class TestFit:
                 assert found.mutual_information.curve is None
             three = ConditionalDependency(prototype, progress=False).fit(x, y, y[:, :1])
             assert all(model.curve_ is None for model in (three.joint_, three.marginal_))
-
-    def test_saved(self, fitted, tmp_path):
-        fitted.save(tmp_path / "model")
-        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
-        ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
-        assert ours == others
-        assert (loaded.curve_, loaded.bound_) == (fitted.curve_, fitted.bound_)
-        assert isinstance(loaded.curve_.rows, tuple)
 
 
 def test_shares_are_of_the_rows():

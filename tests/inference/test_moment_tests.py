@@ -136,15 +136,12 @@ def test_the_errors_are_those_of_repeated_draws():
         assert abs(values.mean() - truth) < 4 * errors.mean() / np.sqrt(len(found))
 
 
-def test_nothing_is_fitted_where_nothing_can_be():
+def test_nothing_is_fitted_where_nothing_can_be_and_an_exact_table():
     eye = torch.eye(60, dtype=torch.float64)[None]
     constant, apart = (arrange(ratio, eye, 1 - eye) for ratio in (0 * eye, 40 * eye - 20))
     assert recalibrate(constant, 0.0) is recalibrate(apart, 0.0) is None
     assert len(moment_tests.reliability_curve(constant)) == 1
     assert moment_tests.reliability_curve(apart) == ()
-
-
-def test_on_an_exact_table_what_is_seen_is_what_was_said():
     curve = moment_tests.reliability_curve(arrange(*exact_table(4, size=30)))
     assert len(curve) > 3
     for point in curve:

@@ -131,16 +131,13 @@ def test_intervals_of_mutual_information_stop_at_zero(shift):
     assert found.nats == pytest.approx(VALUES.mean() + shift)  # the estimate itself is left
 
 
-def test_other_quantities_keep_their_interval_and_bits_have_one():
+def test_other_quantities_bits_and_intervals_that_reach_farther_up():
     found = estimate(VALUES - 0.3, METHODS["smi"])
     assert found.estimates != "mutual information"
     assert found.ci == pytest.approx(stats.norm.interval(0.95, found.nats, found.stderr))
     assert found.ci[0] < 0
     found = estimate(VALUES + 1, METHODS["pc"])
     assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
-
-
-def test_the_interval_reaches_farther_up_where_more_may_be_missed():
     values, method = np.random.default_rng(0).normal(1.0, 1.0, 400), METHODS["pc"]
     plain = estimate(values, method, confidence=0.9, doubt=0.03)
     wider = estimate(values, method, confidence=0.9, doubt=0.03, doubt_above=0.2)

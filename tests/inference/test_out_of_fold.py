@@ -60,17 +60,14 @@ def test_the_values_average_to_the_inference_on_the_rows(key):
     assert values.mean() == pytest.approx(wanted, rel=1e-5)
 
 
-def test_cells_within_a_group_do_not_count():
+def test_groups_and_the_influence_of_each_row_by_hand(monkeypatch):
     model, groups = model_of("js", 1), torch.arange(60) // 2
     values = inference_values(model, X, Y, np.arange(60), seed=0, groups=groups)
     log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
     apart = (groups[:, None] != groups[None, :]).double()
     wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
     assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
-
-
-def test_the_influence_of_each_row_by_hand(monkeypatch):
-    """js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'."""
+    # js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'.
     monkeypatch.setattr(module, "_BLOCK", 16)
     model, chosen = model_of("js", 1), np.arange(3, 50)
     found = inference_values(model, X, Y, chosen, seed=0)

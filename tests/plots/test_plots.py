@@ -114,7 +114,7 @@ def test_a_replica_that_ended_or_never_began_and_nothing_trained():
 PMI = np.array([0.5, -1.0, np.nan, 3.0, 2.0, -2.0])
 
 
-def test_highest_above_lowest_below(model, data):
+def test_highest_above_lowest_below_labels_and_mistakes(model, data):
     ax = plot_pairs(PMI, k=2, ax=axis())
     assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0, -1.0, -2.0]
     names = [tick.get_text() for tick in ax.get_yticklabels()]
@@ -128,9 +128,6 @@ def test_highest_above_lowest_below(model, data):
     found = [bar.get_width() for bar in model.plot_pairs(*rows, k=3, ax=axis()).patches]
     expected = np.sort(model.pmi(*rows))[::-1]
     np.testing.assert_allclose(found, [*expected[:3], *expected[-3:]], rtol=1e-6)
-
-
-def test_labels_and_mistakes():
     assert (short("costs $5\nor $6"), len(short("long " * 50))) == (r"costs \$5 or \$6", 40)
     plot_pairs(np.ones(2), labels=["$", "$x$ $"], ax=axis()).figure.draw_without_rendering()
     refused("k=0", plot_pairs, PMI, k=0)

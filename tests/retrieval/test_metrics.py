@@ -76,7 +76,7 @@ def test_matching_by_chance(seed):
         assert found.matching[m] == pytest.approx(wanted, abs=0.02)
 
 
-def test_matching_among_many_and_as_in_the_papers_code():
+def test_matching_among_many_as_in_the_paper_and_in_blocks(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(40, 3000)).round(1)
     scores[:, 7] += 2.0
     ids = np.arange(3000)
@@ -90,9 +90,6 @@ def test_matching_among_many_and_as_in_the_papers_code():
     found = of_matrix(scores, distractors="shifted", matching=(5,))
     assert found.matching == {5: pytest.approx(won / 23)}
     assert 0 < won < 23
-
-
-def test_blocks_of_queries(monkeypatch):
     scores, asked, ids, _ = example(1)
     whole, asked_for = of_matrix(scores, relevant=(asked, ids)), []
 

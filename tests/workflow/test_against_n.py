@@ -59,7 +59,7 @@ def parts(**options):
 class TestParts:
     GROUPS = np.random.default_rng(1).permutation(np.arange(800) // 8)
 
-    def test_each_holds_the_one_before(self):
+    def test_each_holds_the_one_before_and_groups_whole(self):
         rows, groups = parts(sizes=[60, 200, 500])
         assert groups == [None] * 3
         assert set(rows[0]) < set(rows[1]) < set(rows[2])
@@ -69,9 +69,7 @@ class TestParts:
         for cv in (None, TimeSeriesSplit(3)):
             for part in parts(cv=cv)[0]:
                 assert (np.diff(part) > 0).all()
-
-    def test_groups_are_drawn_whole(self):
-        """Fifty rows are seven groups of eight; one row each of fifty groups would be fifty."""
+        # Fifty rows are seven groups of eight; one row each of fifty groups would be fifty.
         rows, groups = parts(groups=[f"g{code}" for code in self.GROUPS], sizes=[50, 200])
         for part, given, count in zip(rows, groups, (7, 25), strict=True):
             assert len(part) == 8 * count

@@ -83,7 +83,7 @@ def test_rows_that_are_spread_over_all_or_given():
 class TestTables:
     TABLE = pd.DataFrame({"a": X[:, 0], "kind": LABELS}, index=np.arange(80) + 5)
 
-    def test_a_table_keeps_its_types(self):
+    def test_a_table_keeps_its_types_and_names(self):
         made = features().set_output(transform="pandas")
         found = made.fit_transform(self.TABLE, LABELS)
         assert list(found) == ["a", "kind", "pmi_left", "pmi_right"]
@@ -94,8 +94,6 @@ class TestTables:
         found = made.fit_transform(pl.from_pandas(self.TABLE), LABELS)
         assert found.columns == ["a", "kind", "pmi_left", "pmi_right"]
         assert found["kind"].to_list() == list(LABELS)
-
-    def test_names_of_columns(self):
         made = features().set_output(transform="pandas").fit(X, LABELS)
         assert list(made.transform(X)) == ["x0", "x1", "pmi_left", "pmi_right"]
         made.set_output(transform="polars")

@@ -221,7 +221,7 @@ def test_the_download_is_what_is_shown(page, pmi):
     assert table["better_partner"].isna().all()
 
 
-def test_no_sideways_scrolling(page):
+def test_no_sideways_scrolling_and_dark(page):
     for width in (360, 800, 1600):
         page.resize(width)
         page.wait("document.documentElement.scrollWidth <= innerWidth")
@@ -232,8 +232,6 @@ def test_no_sideways_scrolling(page):
             page.wait(f"{drawn} === document.querySelector('{name}').clientWidth")
     assert page.rows == sorted(page.rows)
 
-
-def test_dark(page):
     def darkness():
         colour = page.js("return getComputedStyle(document.body).backgroundColor")
         return sum(int(part) for part in colour.strip("rgb()").split(","))
@@ -267,7 +265,7 @@ def test_rows_far_out_and_a_check_that_fails_are_said(open_page, pmi):
     assert said in other.at(".figures").text
 
 
-def test_notes_labels_and_small_probabilities(open_page):
+def test_notes_labels_small_probabilities_and_rows_without_a_pmi(open_page):
     marks = {"better_partner": {0: 3, 1: 2}, "better_partner_pmi": {0: 22.79, 1: 1.25}}
     page = open_page(make_audit([-5.0, -4.0, 2.0, 7.4, np.inf, np.nan], **marks))
     notes = ["better partner: y of row 3, PMI > 7.40", "better partner: y of row 2, PMI 1.25"]
@@ -278,9 +276,7 @@ def test_notes_labels_and_small_probabilities(open_page):
     page.show("all")
     assert page.column("Note") == ["better label: cat", "", ""]
     assert page.column("q") == ["<0.001", "<0.001", "0.300"]
-
-
-def test_rows_without_a_pmi_come_last(open_page):
+    # Rows without a PMI come last.
     pmi = np.array([2.0, np.nan, -1.0, -np.inf, 1.0])
     page = open_page(make_audit(pmi, suspects=0, check=gaussian_check(rows=20)))
     assert "None of the 5 pairs is a suspect" in page.at(".finding").text

@@ -50,7 +50,7 @@ def test_numbers(make):
     assert as_shown(mixed, 2, "x").texts == ["cat, 1.5", ", 2.0"]
 
 
-def test_files_and_pictures():
+def test_files_pictures_and_what_cannot_be_shown():
     shown = as_shown(["a/1.PNG", Path("2.wav"), None, "not there"], 4, "x")
     assert shown.files == [Path("a/1.PNG"), Path("2.wav"), None, None]
     assert shown.texts == ["a/1.PNG", "2.wav", "", "not there"]
@@ -64,9 +64,6 @@ def test_files_and_pictures():
     assert (unit == 127).all()
     signed = as_shown(np.array([[[-1.0, 1.0]], [[0.0, np.nan]]]), 2, "x").pictures
     assert signed.tolist() == [[[0, 255]], [[127, 127]]]
-
-
-def test_what_cannot_be_shown():
     for values, message in (
         (["a"], "show_x has 1 rows where the audit has 2"),
         (7, "show_x has no rows"),

@@ -91,14 +91,12 @@ class TestLabel:
         critic.load_state_dict(plain.state_dict(), strict=False)
         return plain, critic, rows, levels, shares.double()
 
-    def test_the_mean_of_r_over_the_levels_is_one(self, side, part):
+    def test_the_mean_of_r_is_one_the_score_and_searched(self, side, part):
         _, critic, rows, levels, shares = self.sides(side)
         pair = (levels, rows) if side == "x" else (rows, levels)
         ratio = getattr(critic, part)(*pair).exp()
         means = torch.einsum("rlm,rl->rm" if side == "x" else "rml,rl->rm", ratio, shares)
         torch.testing.assert_close(means, torch.ones_like(means))
-
-    def test_it_is_the_plain_score_less_a_term_of_the_other_side(self, side, part):
         plain, critic, rows, levels, shares = self.sides(side)
         for r, i, j in itertools.product(range(R), range(rows.shape[1]), range(levels.shape[1])):
 
@@ -110,8 +108,6 @@ class TestLabel:
             every = torch.stack([scores(plain, one) for one in range(levels.shape[1])])
             wanted = every[j] - (shares[r] * every.exp()).sum().log()
             torch.testing.assert_close(scores(critic, j), wanted)
-
-    def test_silent_it_can_be_searched(self, side, part):
         _, critic, rows, levels, _ = self.sides(side)
         critic.silence()
         x, y = (levels, rows) if side == "x" else (rows, levels)

@@ -166,7 +166,7 @@ def test_one_component_is_cca_and_the_density_that_of_scikit_learn():
         np.testing.assert_allclose(matrix[i], row, rtol=1e-9, atol=1e-9)
 
 
-def test_the_marginal_is_the_integral_of_the_joint():
+def test_the_marginal_and_the_number_of_components():
     x, y, _ = two_clouds(400)
     model, grid = mixture_of(x[:, None], y[:, None], 2), np.linspace(-8, 8, 4001)[:, None]
     for at in (-1.0, 0.3, 2.0):
@@ -174,9 +174,6 @@ def test_the_marginal_is_the_integral_of_the_joint():
         integral = np.log(np.trapezoid(np.exp(joint), grid[:, 0]))
         found = model.mixture.log_density(np.array([[at]]), slice(None, 1))
         assert found[0] == pytest.approx(integral, abs=1e-6)
-
-
-def test_the_number_of_components():
     x, y, pmi = two_clouds(2000)
     model = fit("likelihood", x, y)
     assert model.model_.mixture.weights.size > 1
@@ -190,7 +187,7 @@ def test_the_number_of_components():
     assert fit("likelihood", x[:12], y[:12], folds=2).mutual_information().nats > -10
 
 
-def test_labels_have_a_mixture_each():
+def test_labels_have_a_mixture_each_and_rare_ones_share():
     labels, values, pmi = labelled(2000)
     for data in ((labels, values), (values, labels)):
         model = fit("likelihood", *data)
@@ -201,9 +198,6 @@ def test_labels_have_a_mixture_each():
     np.testing.assert_allclose(np.exp(matrix) @ shares, 1, rtol=1e-4)  # p(l|v) sums to one
     swapped = fit("likelihood", labels, values).pmi_matrix(["a", "b", "c"], values[:20])
     np.testing.assert_allclose(swapped.T, matrix, rtol=1e-4)
-
-
-def test_rare_labels_share_a_covariance():
     labels, values, _ = labelled(300)
     labels[:3] = "z"
     values[:3] = 5

@@ -73,7 +73,7 @@ class TestCategories:
             few = model.pmi(*(side[:5] for side in data))
             np.testing.assert_allclose(few, model.pmi(*data)[:5], atol=1e-5)
 
-    def test_of_both_sides_and_tables_of_both_kinds(self):
+    def test_of_both_sides_tables_of_both_kinds_and_declared(self):
         table = pd.DataFrame({"size": Z[:, 0], "kind": pd.Categorical(LABELS), "count": range(120)})
         for data, kinds in (
             ((X, LABELS, np.arange(120) % 3), (True, True)),
@@ -84,8 +84,6 @@ class TestCategories:
             few = model.pmi(*(side[:4] for side in data))
             np.testing.assert_allclose(few, model.pmi(*data)[:4], atol=1e-5)
         assert model.joint_.encoder_y_.names == ("Y0", "size", "kind", "count")
-
-    def test_declared(self):
         codes = np.column_stack([np.arange(120) % 3, np.arange(120) % 2])
         assert fit(X, Y, codes).marginal_.encoder_y_.dim == 2
         assert fit(X, Y, codes, discrete_z=True).marginal_.encoder_y_.dim == 5
@@ -98,7 +96,7 @@ class TestCategories:
         assert len(numbers.pmi(codes[:2, 1], codes[:2, 0], [True, False])) == 2
 
 
-def test_constant_columns():
+def test_constant_columns_and_rows_in_another_order():
     constant = np.column_stack([Z, np.ones(120)])
     with pytest.warns(DataWarning) as caught:
         model = fit(X, Y, constant)
@@ -106,9 +104,6 @@ def test_constant_columns():
     assert said.startswith("Z: dropped 1 column(s)")
     np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     refused("every column of Z is constant", fit, X, Y, np.ones(120))
-
-
-def test_rows_in_another_order():
     tables = [pd.DataFrame(side) for side in (X, Y, Z)]
     with pytest.warns(DataWarning, match=r"X and Z .* as with Z.loc\[X.index\]"):
         fit(*tables[:2], tables[2][::-1])
@@ -169,14 +164,11 @@ def test_other_names_and_not_fitted():
         conditional().save("nowhere")
 
 
-def test_pairs_unlike_the_fit():
+def test_pairs_unlike_the_fit_and_which_fit_flags_are_of():
     with pytest.warns(DataWarning, match=r"outside\(X, Y, Z\) says which"):
         base().pmi(X, Y, Z + 1000.0)
     assert base().outside(X, Y, Z + 1000.0).all()
     assert base().outside(X, Y, Z).mean() < 0.05
-
-
-def test_flags_say_which_fit_they_are_of():
     with pytest.warns(FitWarning) as caught:
         model = conditional().fit(X, Y, Z)
     said = [str(flag) for flag in model.flags_]
@@ -326,7 +318,7 @@ class TestFiles:
         (place / "model.json").write_text(json.dumps(about))
         unreadable("edited or damaged")
 
-    def test_replacing(self, tmp_path):
+    def test_replacing_and_checkpoints_of_both(self, tmp_path):
         place, other = tmp_path / "model", fit(X, Y, Z, random_state=1)
         base().save(place)
         other.save(place)
@@ -335,8 +327,6 @@ class TestFiles:
         (place / "notes.txt").write_text("mine")
         refused("holds other files", base().save, place)
         refused("does not exist", base().save, tmp_path / "no" / "model")
-
-    def test_checkpoints_of_both(self, tmp_path):
         model = fit(X, Y, Z, estimator=small(checkpoint=tmp_path / "fit.ckpt"))
         np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
         parts = model.joint_, model.marginal_

@@ -76,15 +76,12 @@ def test_names_and_the_order_of_rows_matter_little(model: PointwiseDependency) -
     assert shuffled.nats == pytest.approx(there.nats, abs=there.stderr)
 
 
-def test_an_audit_finds_mismatched_rows() -> None:
+def test_audits_find_mismatched_rows_and_groups_count_once() -> None:
     task = outcomes(np.kron(np.eye(5), np.full((8, 8), 1 / 64)) / 5).draw("blocks", 1_500, 0)
     wrong, y = np.random.default_rng(3).permutation(1_500)[:45], task.y.copy()
     y[wrong] = (y[wrong] + 8) % 40
     table = audit(_names(task.x, "x"), _names(y, "y"), random_state=0, progress=False).table
     assert np.isin(table["rank"].to_numpy().argsort()[:45], wrong).mean() > 0.9
-
-
-def test_groups_stay_together_and_count_once() -> None:
     groups = np.repeat(np.arange(ROWS // 3), 3)
     x, y = X[groups], Y[groups]  # each pair three times
     plain, grouped = _fit(X[:500], Y[:500]), PointwiseDependency(random_state=0, progress=False)

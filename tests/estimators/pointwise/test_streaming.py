@@ -85,7 +85,7 @@ def test_every_source_of_the_same_rows_gives_the_same_model(tmp_path, model):
         np.testing.assert_array_equal(fitted(*source).oof_pmi_, model.oof_pmi_)
 
 
-def test_rows_sorted_on_disk(monkeypatch, tmp_path):
+def test_rows_sorted_on_disk_and_a_sample_of_them(monkeypatch, tmp_path, model):
     """In chunks of a sixth of the rows, of 32 blocks each."""
     x, y = correlated()
     order = np.argsort(y[:, 0])
@@ -95,9 +95,6 @@ def test_rows_sorted_on_disk(monkeypatch, tmp_path):
     for source, critic in ((rows, "auto"), (rows, "concat"), (stored, "concat")):
         found = fitted(*source, critic=critic, max_epochs=8).mutual_information()
         assert abs(found.nats - TRUTH) < 0.15
-
-
-def test_a_sample_of_the_rows_is_enough(monkeypatch, model):
     monkeypatch.setattr(fit_rows, "_KEPT_ROWS", 600)
     ours = fitted(*correlated())
     assert len(ours.training_rows_.paired.x) == 600
