@@ -18,6 +18,7 @@ import yaml
 import pointdep
 from pointdep import PointwiseDependency, audit, errors
 from pointdep.errors import DataWarning, FitWarning, InputError
+from refusals import quietly
 
 HEAVY = ("torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "safetensors")
 
@@ -191,8 +192,7 @@ QUICK = {"hidden": (4,), "folds": 2, "max_epochs": 1, "random_state": 0, "progre
 
 @pytest.fixture(scope="module")
 def model():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         return PointwiseDependency(**QUICK).fit(X, Y)
 
 

@@ -16,6 +16,7 @@ from pointdep.auditing.evidence import Mismatched
 from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, InputError
+from refusals import quietly
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")  # so short a fit
 FEW = pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
@@ -168,8 +169,7 @@ def test_groups():
     # A wrong y may by chance be the best of its own block.
     assert table.loc[[10, 11, 100, 101], "suspect"].sum() >= 3
     assert table["suspect"].sum() <= 5
-    with warnings.catch_warnings():  # without groups it is the neighbour
-        warnings.simplefilter("ignore", DataWarning)
+    with quietly(DataWarning):  # without groups it is the neighbour
         named = audited(x, y).table["better_partner"].dropna().astype(int)
     assert (codes[named] == codes[named.index]).any()
 

@@ -1,7 +1,6 @@
 """Suspects among the pairs of shards, by a model of other rows."""
 
 import itertools
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from pointdep import PointwiseDependency, audit_shards, score_shards
 from pointdep.auditing import sharded_audit as pool_module
 from pointdep.auditing.sharded_audit import Pool, stand
 from pointdep.errors import DataWarning
-from refusals import refused
+from refusals import quietly, refused
 
 ROWS, WRONG = 3_000, 60
 
@@ -36,8 +35,7 @@ def write(folder, values, sizes):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     place = tmp_path_factory.mktemp("model") / "model"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         options = {"hidden": (16,), "folds": 2, "max_epochs": 5, "progress": False}
         PointwiseDependency(**options, random_state=0).fit(*draw(2_000, 1)).save(place)
     return place

@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.cli.app import run
+from refusals import quietly
 
 JSON_PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 
@@ -101,8 +101,7 @@ def saved_model(tmp_path_factory, pairs):
     """A folder with a model of the pairs."""
     place = tmp_path_factory.mktemp("saved") / "model"
     options = {"hidden": (16,), "folds": 2, "max_epochs": 10, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         PointwiseDependency(**options, random_state=0).fit(*pairs).save(place)
     return place
 

@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pointdep import PointwiseDependency
+from refusals import quietly
 
 SIZES = (20, 1, 33, 0, 46)
 
@@ -32,8 +32,7 @@ def make_model(tmp_path_factory):
     def make(x, y, seed=0, **options):
         place = tmp_path_factory.mktemp("models") / "model"
         common = {"hidden": (8,), "folds": 2, "max_epochs": 2, "progress": False}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             PointwiseDependency(**{**common, **options}, random_state=seed).fit(x, y).save(place)
         return place
 

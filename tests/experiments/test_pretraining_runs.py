@@ -23,12 +23,7 @@ from pointdep.data.images import load_images
 from pointdep.errors import DivergedError, ModelFileError
 from pointdep.experiments import encoder_pd
 from pointdep.experiments import pretraining_runs as runs_of
-from pointdep.experiments.pretraining_runs import (
-    jobs_left,
-    merge_experiment,
-    read_pixels,
-    run_experiment,
-)
+from pointdep.experiments.pretraining_runs import merge_experiment, read_pixels, run_experiment
 from pointdep.experiments.reports import write_json
 from pointdep.experiments.representations import PARTS, Experiment, own_options
 from refusals import refused
@@ -50,8 +45,8 @@ def test_what_is_left_is_trained_once_and_nothing_else(done, order, together, pa
     with TemporaryDirectory() as folder:
         for pair in done:
             write_run(Path(folder), asked, {pair: [0.9]}, data={"name": asked.dataset})
-        jobs = jobs_left(asked, Path(folder))
-        swapped = jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
+        jobs = runs_of.jobs_left(asked, Path(folder))
+        swapped = runs_of.jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
     every = {(objective, seed) for objective in OBJECTIVES[:4] for seed in range(3, 8)}
     sizes = [len(job.runs) for job in jobs.values()]
     assert sorted(pair for job in jobs.values() for pair in job.runs) == sorted(every - done)
@@ -72,7 +67,7 @@ def test_what_is_left_is_trained_once_and_nothing_else(done, order, together, pa
 def test_names_of_what_is_left(tmp_path, done, changed, left):
     asked = Experiment("shallow", seeds=4)
     write_run(tmp_path, asked, {(o, s): [0.9] for o in ("cpc", "pcc", "drfc") for s in done})
-    assert list(jobs_left(replace(asked, **changed), tmp_path)) == left
+    assert list(runs_of.jobs_left(replace(asked, **changed), tmp_path)) == left
 
 
 def test_runs_with_other_settings_are_refused(tmp_path):
@@ -84,7 +79,7 @@ def test_runs_with_other_settings_are_refused(tmp_path):
         ({"dataset": "cifar10"}, "other images"),
         ({"loss": {"drfc": {"alpha": 0.1}}}, "runs/drfc-0 was run with other loss options"),
     ):
-        refused(message, jobs_left, replace(Experiment("shallow"), **changed), tmp_path)
+        refused(message, runs_of.jobs_left, replace(Experiment("shallow"), **changed), tmp_path)
     write_run(tmp_path, Experiment("shallow"), {("pcc", 0): [0.9]}, data={"lossy": True})
     refused("are of different images", runs_of.read_runs, tmp_path, Experiment("shallow"))
 
@@ -117,7 +112,7 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     write_run(tmp_path, asked, {(o, seed): [0.9] for o in ("cpc", "pcc") for seed in (0, 1)})
     diverged = write_run(tmp_path, asked, {("drfc", 9): [0.9]})
     (diverged / "run.json").rename(diverged / "diverged.json")
-    jobs = jobs_left(asked, tmp_path)
+    jobs = runs_of.jobs_left(asked, tmp_path)
     for one in (
         next(iter(jobs)),
         "cpc+pcc-0+1",

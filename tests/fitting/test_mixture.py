@@ -1,7 +1,6 @@
 """How much of each part of the default critic of wide data is right."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from pointdep.errors import FitWarning
 from pointdep.fitting import closed_form
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_mixture
+from refusals import quietly
 
 from .closed_forms import split_of
 
@@ -166,8 +166,7 @@ def fitted(x, y, **options):
     """Small towers, and no warning that the fit is short."""
     settings = {"hidden": (64,), "embedding_dim": 16, "folds": 2, "max_epochs": 30, "device": "cpu"}
     settings |= {"random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return PointwiseDependency(**{**settings, **options}).fit(x, y)
 
 

@@ -1,7 +1,6 @@
 """Fitting on stored rows: the same batches, numbers and flags as on rows in memory."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from pointdep.fitting.data_flags import CopyCount, duplicate_flags
 from pointdep.fitting.fold_plan import make_plan
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.streamed_rows import StreamedSide
-from refusals import refused
+from refusals import quietly, refused
 
 CPU = torch.device("cpu")
 
@@ -195,8 +194,7 @@ def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
         monkeypatch.setattr(streamed_rows, "_free_bytes", lambda device: asked.append(free) or free)
         return PointwiseDependency(method=method, stream=True, **options).fit(x, y)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         read, kept = fitted(0), fitted(4 * 1500 * 5 * 4)
     assert set(asked) == {0, 4 * 1500 * 5 * 4}
     np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)

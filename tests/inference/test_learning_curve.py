@@ -1,7 +1,6 @@
 """How the mean over unseen rows grows with the rows: by hand, and what a fit does with it."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from pointdep import ConditionalDependency, MIEstimate, PointwiseDependency, audit
 from pointdep.fitting.splits import CURVE_SHARES, Split, curve_splits, make_splits
 from pointdep.inference.learning_curve import LearningCurve, learning_curve
-from refusals import refused
+from refusals import quietly, refused
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -26,8 +25,7 @@ def pairs(n=600, seed=0):
 
 def fit(*data, groups=None, **options):
     given = {"hidden": (16,), "folds": 3, "max_epochs": 12, "random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         return PointwiseDependency(**{**given, **options}).fit(*(data or pairs()), groups=groups)
 
 
@@ -162,8 +160,7 @@ class TestFit:
     def test_no_curve_within_audits_and_parts(self):
         x, y = pairs(300)
         prototype = PointwiseDependency(hidden=(8,), folds=2, max_epochs=2, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             for model in (None, prototype):
                 how = {"random_state": 0, "folds": 2} if model is None else {}
                 found = audit(x, y, model=model, progress=False, **how)

@@ -1,7 +1,6 @@
 """What a check says: nothing untrue, and advice that fits where log r comes from."""
 
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from pointdep.core.methods import METHODS
 from pointdep.data.tasks import correlated_gaussians
 from pointdep.inference.moment_tests import Recalibration
 from pointdep.inference.verdicts import FAULTS, BalanceResult, Origin, put_into_words
+from refusals import quietly
 
 from .models import check_matrix
 
@@ -87,8 +87,7 @@ def test_a_read_out_is_missing_only_where_a_method_has_one(method):
 def test_the_estimators_say_where_their_log_r_comes_from():
     task = correlated_gaussians(300, 2, 1.0, seed=0)
     quick = {"hidden": (4,), "max_epochs": 2, "folds": 2, "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         auto = PointwiseDependency(**quick).fit(task.x, task.y)
         dv = PointwiseDependency(method="dv", critic="concat", **quick).fit(task.x, task.y)
         towers = from_embeddings(task.x, task.y, normalize=False)

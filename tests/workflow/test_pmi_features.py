@@ -1,7 +1,5 @@
 """PMI as columns for another model: without leakage, named; estimators in scikit-learn's tools."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from estimators.pointwise.helpers import FAULTY_CHECKS, pairs, small
 from pointdep import InputError, PMIFeatures, mi_scorer
-from refusals import refused
+from refusals import quietly, refused
 
 X, Y = pairs(80)
 LABELS = np.where(X[:, 0] > 0, "right", "left")
@@ -150,8 +148,7 @@ EXPECTED_FAILURES = {
 
 def test_the_checks_of_scikit_learn():
     made = PMIFeatures(small(folds=3, max_epochs=1, hidden=(4,)), anchors=2, progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         allowed = {"expected_failed_checks": EXPECTED_FAILURES, "on_skip": None, "on_fail": None}
         results = check_estimator(made, **allowed)
     assert len(results) > 40

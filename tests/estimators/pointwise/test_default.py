@@ -1,7 +1,5 @@
 """The default critic, of few and of many columns, from the data to the answers."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +10,7 @@ from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import DataWarning
 from pointdep.fitting.closed_form import closed_form_only
 from pointdep.inference.scoring import score_pairs
+from refusals import quietly
 
 from .helpers import encoded, fit, pairs
 
@@ -254,8 +253,7 @@ def test_strong_gaussian_pairs_are_left_to_the_closed_form():
     x = random.normal(size=(2000, 50))
     y = correlation * x + np.sqrt(1 - correlation**2) * random.normal(size=x.shape)
     model = PointwiseDependency(random_state=0, folds=3, max_epochs=6, progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         model.fit(x, y)
     assert model.model_.critic.silent
     low, high = model.mutual_information().ci

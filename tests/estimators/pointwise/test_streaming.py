@@ -1,7 +1,5 @@
 """A fit that reads its rows as it needs them, against one that holds them, and its answers."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +12,7 @@ from pointdep.errors import DataWarning, FitWarning
 from pointdep.estimators import fit_rows, pointwise
 from pointdep.estimators.fit_rows import FitRows, StreamedFitRows
 from pointdep.fitting import engine
-from refusals import refused
+from refusals import quietly, refused
 
 ROWS = 3000
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
@@ -32,8 +30,7 @@ def correlated(rows=ROWS, dx=3, dy=2, seed=0, dtype=np.float16):
 def fitted(x, y, groups=None, **options):
     given = {"stream": True, "folds": 3, "max_epochs": 4, "hidden": (16,), "random_state": 0}
     given |= {"learning_rate": 0.01, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return PointwiseDependency(**{**given, **options}).fit(x, y, groups)
 
 
@@ -194,8 +191,7 @@ def test_an_audit_finds_wrong_pairs(monkeypatch, kept):
     y[[10, 20]] = y[[20, 10]]
     x[2000], y[2000] = x[700], y[700]
     quick = {"max_epochs": 4, "folds": 3, "random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         table = audit(x, y, model=PointwiseDependency(stream=True, **quick)).table
     assert table["suspect"][[10, 20]].all()
     assert table["suspect"].sum() < 20
