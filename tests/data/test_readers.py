@@ -154,7 +154,8 @@ def test_files_without_rows_pickles_wrong_names_and_no_permission(tmp_path, good
     good.rename(tmp_path / "d.npz")
     bad("rename it to end in .npy", tmp_path / "d.npz", tmp_path / "c.npy")
     monkeypatch.setattr(np, "load", Mock(side_effect=PermissionError(13, "Permission denied")))
-    bad("permission denied", good, good)
+    closed = write(tmp_path / "e.npy", X, "x")
+    bad("permission denied", closed, closed)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

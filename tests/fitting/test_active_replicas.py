@@ -152,6 +152,7 @@ def test_every_batch_is_seen_and_weights_of_their_own_are_not_recorded(recorded)
         batch = cells(number)
         torch.testing.assert_close(step(batch, number / 2), product_sum(batch, number / 2))
     assert recorded == {"recorded": 1, "replayed": 5}
+    recorded.update(recorded=0, replayed=0)
     step = RecordedStep(product_sum, torch.zeros(()))
     for number in range(6):
         step(cells(number, torch.ones(2, 4, 4)), 1.0)

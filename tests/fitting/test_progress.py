@@ -112,6 +112,7 @@ def test_one_line_that_goes_in_the_end(displayed, capsys, monkeypatch):
     assert displayed[-1] == {"text/html": "", "text/plain": ""}
     assert capsys.readouterr() == ("", "")
     # Not too often.
+    displayed.clear()
     monkeypatch.setattr(progress, "_EVERY_S", 60.0)
     with progress.show("fitting") as shown:
         for done in range(1, 101):
