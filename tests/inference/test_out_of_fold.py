@@ -162,7 +162,9 @@ def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
     assert [one.rows for one in bounds] == [3, 50, 667]
     for one in bounds:
         assert 0.5 * math.log(one.rows) < one.nats <= math.log(one.rows)
-    assert gaussian_bound(0, GaussianRatio(0.5), n=5) is None  # one part has a single row
+    # A part of a single row has nothing to say.
+    assert gaussian_bound(0, GaussianRatio(0.5), n=5).rows == 2
+    assert gaussian_bound(0, GaussianRatio(0.5), n=3) is None
 
 
 def test_the_bound_of_groups_by_hand():
