@@ -159,7 +159,9 @@ def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
     assert [one.rows for one in bounds] == [3, 50, 667]
     for one in bounds:
         assert 0.5 * math.log(one.rows) < one.nats <= math.log(one.rows)
-    assert gaussian_bound(0, GaussianRatio(0.5), n=5) is None  # one part has a single row
+    # A part of a single row has nothing to say.
+    assert gaussian_bound(0, GaussianRatio(0.5), n=5).rows == 2
+    assert gaussian_bound(0, GaussianRatio(0.5), n=3) is None
     # The limit at a confidence.
     bound = HeldOutBound(1.0, 0.1, 128)
     assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
