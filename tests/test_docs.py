@@ -195,7 +195,6 @@ def test_the_tables_of_adapters_are_the_benchmarks():
     for a, b in [(two["pc_five_folds"], six["pc_five_folds"]), *raw]:
         assert f"{a:.2f} and {b:.2f}" in flat
     found = json.loads((ROOT / "benchmarks/results/adapters_coverage.json").read_text())
-    text = (ROOT / "docs/adapters.md").read_text()
     for name, of in found["summary"].items():
         errors = [f"{of[key]:.3f}" for key in ("spread", "stderr", "stderr_of_the_rows_alone")]
         row = [name, f"{of['rows']}", f"{100 * of['coverage']:.0f} %", *errors]

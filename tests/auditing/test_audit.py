@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -286,19 +287,12 @@ def test_models_that_do_not_score_all_rows_once_and_mistakes(monkeypatch):
 
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
-    asked, find_partners = [], audit_module.find_partners
-
-    def spy(model, among, progress):
-        asked.append(among.doubtful)
-        return find_partners(model, among, progress)
-
-    def high(pmi, _):
-        return np.where(pmi > np.median(pmi), 0.0, 1.0)
-
-    monkeypatch.setattr(audit_module, "find_partners", spy)
-    monkeypatch.setattr("pointdep.auditing.decision.q_values", high)
+    asked = Mock(wraps=audit_module.find_partners)
+    monkeypatch.setattr(audit_module, "find_partners", asked)
+    high = "pointdep.auditing.decision.q_values"
+    monkeypatch.setattr(high, lambda pmi, _: np.where(pmi > np.median(pmi), 0.0, 1.0))
     table = audited(*pairs(300), contamination=0.1).table
-    looked_at, suspects = asked[0], table.index[table["suspect"]]
+    looked_at, suspects = asked.call_args.args[1].doubtful, table.index[table["suspect"]]
     assert set(looked_at[: len(suspects)]) == set(suspects)
     lowest = table[~table["suspect"]].nsmallest(100, "pmi").index
     assert set(looked_at[len(suspects) :]) == set(lowest)

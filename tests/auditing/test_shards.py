@@ -1,15 +1,14 @@
 """Suspects among the pairs of shards, by a model of other rows."""
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from made import write_shards
 from pointdep import PointwiseDependency, audit_shards, score_shards
 from pointdep.auditing import sharded_audit as pool_module
 from pointdep.auditing.sharded_audit import Pool, stand
@@ -23,13 +22,6 @@ def draw(rows, seed, noise=0.3):
     random = np.random.default_rng(seed)
     x = random.normal(size=(rows, 3)).astype(np.float32)
     return x, (x + noise * random.normal(size=x.shape)).astype(np.float32)
-
-
-def write(folder, values, sizes):
-    folder.mkdir()
-    for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
-        column = pa.FixedSizeListArray.from_arrays(pa.array(values[a:b].reshape(-1)), 3)
-        pq.write_table(pa.table({"e": column}), folder / f"part-{number}.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +43,7 @@ def shards(tmp_path, monkeypatch):
     wrong = np.random.default_rng(3).choice(ROWS, WRONG, replace=False)
     y[wrong] = y[np.roll(wrong, 1)]
     for name, side in (("x", x), ("y", y)):
-        write(tmp_path / name, side, (1_000, 0, 700, 1_300))
+        write_shards(tmp_path / name, {"e": side}, (1_000, 0, 700, 1_300), 500)
     return wrong
 
 
@@ -100,13 +92,13 @@ def test_only_what_is_missing_and_what_is_refused(shards, model):
     assert judge(model, "out").found == 3
     pd.testing.assert_frame_equal(read("out"), table)
     for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
-        write(Path(name), draw(rows, seed)[0], (rows,))
-    refused("fdr=2 must lie between 0 and 1", judge, model, "out", fdr=2)
+        write_shards(name, {"e": draw(rows, seed)[0]}, (rows,), 500)
+    refused("fdr=2 must lie between 0 and 1", judge, model, "new", fdr=2)
     few = "few has 20 rows: an audit of shards needs at least 256"
-    refused(few, judge, model, "out", "few", "few")
-    assert not Path("out").exists()
+    refused(few, judge, model, "new", "few", "few")
+    assert not Path("new").exists()
     with pytest.warns(DataWarning, match="no suspects are named"):
-        assert judge(model, "out", "a", "b").suspects == 0
+        assert judge(model, "new", "a", "b").suspects == 0
 
 
 class TestStanding:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -130,10 +131,7 @@ def test_torchrun_is_for_commands_that_share(refused, pointdep, monkeypatch, com
 
 def test_failures_of_the_system_are_one_line_and_our_own_mistakes_a_traceback(refused, monkeypatch):
     def failing(error):
-        def fail(*args, **kwargs):
-            raise error
-
-        monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(fail))
+        monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(Mock(side_effect=error)))
 
     failing(OSError(28, "No space left on device", "state"))
     refused("^pointdep: state: No space left on device$", "mi", "x.npy", "y.npy")

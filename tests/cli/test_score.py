@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made import write_shards
 from pointdep import PointwiseDependency
 from pointdep.auditing.report import wording
 from pointdep.auditing.result import Contamination
@@ -173,11 +173,7 @@ def test_a_closed_pipe_is_no_error(folder, saved_model, pairs, rows):
 def shards(folder, pairs):
     """x/ and y/, of four shards each."""
     for name, values in zip("xy", pairs, strict=True):
-        Path(name).mkdir()
-        for part in range(4):
-            rows = values[50 * part : 50 * part + 50]
-            column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-            pq.write_table(pa.table({"e": column}), f"{name}/part-{part}.parquet")
+        write_shards(name, {"e": values}, [50] * 4, 50)
     return folder
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made import lists
 from pointdep.estimators import fit_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -13,8 +14,8 @@ BOTH = "x y --x-columns e --y-columns e"
 
 
 def write(path, rows):
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-    pq.write_table(pa.table({"id": np.arange(len(rows)), "e": column}), path, row_group_size=30)
+    table = pa.table({"id": np.arange(len(rows)), "e": lists(rows)})
+    pq.write_table(table, path, row_group_size=30)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -268,9 +269,7 @@ def test_the_time_left_does_not_count_a_slow_start(engine, told, monkeypatch):
 
 
 def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
-    def full(path):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(filesystem, "_to_disk", full)
     refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
     assert names("out") == []

@@ -363,8 +363,6 @@ def test_apply_is_the_same_compiled_and_under_autocast_and_looks_at_no_value(nam
     torch.testing.assert_close(recipe.apply(last, drawn), expected)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(recipe.apply(images, drawn), expected)
-    recipe = RECIPES[name]
-    drawn = recipe.draw(12, 20, 20, generator())
     drawn = torch.utils._pytree.tree_map(lambda rows: rows.to("meta"), drawn)
     seen = recipe.apply(torch.empty((12, 3, 20, 20), dtype=torch.uint8, device="meta"), drawn)
     assert (seen.device.type, seen.shape[-4:]) == ("meta", (12, 3, 20, 20))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
+from made import write_shards
 from pointdep.data.readers import read_pairs, read_side
 from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
 from pointdep.data.shards import by_numbers, open_rows, read_tables, require_partners
@@ -259,11 +260,7 @@ def numbered(rows, width=2):
 
 
 def parquet(folder, values, sizes, group):
-    folder.mkdir()
-    for number, part in enumerate(np.split(values, np.cumsum(sizes)[:-1])):
-        column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
-        pq.write_table(pa.table({"e": column}), folder / f"{number}.parquet", row_group_size=group)
-    return open_rows(folder, "e")
+    return open_rows(write_shards(folder, {"e": values}, sizes, group), "e")
 
 
 def side_by_side(chunks, rows):

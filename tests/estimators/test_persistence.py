@@ -7,6 +7,7 @@ import pickle
 import shutil
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -273,11 +274,8 @@ class TestPlaces:
         ):
             refused(said, model.save, tmp_path / place)
         assert (names(tmp_path), (tmp_path / "file").read_text()) == (["file"], "mine")
-
         # Root may write where the permission bits say no.
-        def refuse(*args, **kwargs):
-            raise PermissionError(13, "Permission denied")
-
+        refuse = Mock(side_effect=PermissionError(13, "Permission denied"))
         monkeypatch.setattr(os, "mkdir", refuse)
         message = r"nothing can be written in .* \(Permission denied\): choose another place"
         refused(message, model.save, tmp_path / "model")

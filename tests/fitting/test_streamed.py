@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from made import correlated
 from pointdep import PointwiseDependency
 from pointdep.core.methods import get_method
 from pointdep.core.transforms import RankMap
@@ -31,15 +32,6 @@ CPU = torch.device("cpu")
 def plan(rows=1000, **changed):
     given = {"folds": 5, "stop_fraction": 0.15, "most_stop": 100, "most_kept": 400, "codes": None}
     return make_plan(rows, **{"seed": 0, **given, **changed})
-
-
-def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
-    random = np.random.default_rng(seed)
-    z = random.normal(size=(rows, 2))
-    noisy = z + 0.5 * random.normal(size=z.shape)
-    x = np.concatenate([noisy, random.normal(size=(rows, dx - 2))], 1)
-    y = np.concatenate([z, random.normal(size=(rows, dy - 2))], 1)
-    return x.astype(dtype), y.astype(dtype)
 
 
 def opened(x, y, codes=None, **changed):

@@ -102,19 +102,16 @@ def test_stacking_maximises_the_likelihood_of_the_mixture() -> None:
 
 
 def test_independent_categories_and_partners_of_each_are_found() -> None:
-    x, y = np.random.default_rng(6).integers(0, 40, (2, 800))
-    splits = make_splits(800, folds=3, seed=0)
-    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
-    critic = TableCritic(3, 40, 40)
-    tables.fit_tables(critic, SplitRows(*sides, splits))
-    codes = torch.arange(40).float().view(1, -1, 1).expand(3, -1, -1)
+    def fitted(x: NDArray[np.int64], y: NDArray[np.int64], levels: int, folds: int) -> tuple:
+        sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
+        critic = TableCritic(folds, levels, levels)
+        tables.fit_tables(critic, SplitRows(*sides, make_splits(len(x), folds=folds, seed=0)))
+        return critic, torch.arange(levels).float().view(1, -1, 1).expand(folds, -1, -1)
+
+    critic, codes = fitted(*np.random.default_rng(6).integers(0, 40, (2, 800)), 40, 3)
     assert torch.allclose(critic.matrix(codes, codes), torch.zeros(3, 40, 40), atol=1e-6)
     random = np.random.default_rng(7)
     x = random.integers(0, 60, 3_000)
     y = np.where(random.random(3_000) < 0.5, x, random.integers(0, 60, 3_000))
-    splits = make_splits(3_000, folds=2, seed=0)
-    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
-    critic = TableCritic(2, 60, 60)
-    tables.fit_tables(critic, SplitRows(*sides, splits))
-    codes = torch.arange(60).float().view(1, -1, 1).expand(2, -1, -1)
+    critic, codes = fitted(x, y, 60, 2)
     assert np.abs(critic.pairs(codes, codes).numpy() - np.log(0.5 + 0.5 * 60)).mean() < 0.4

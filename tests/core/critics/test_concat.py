@@ -1,6 +1,7 @@
 """The concat critic against a plain perceptron on [x, y]; its pass over cells against autograd."""
 
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -115,14 +116,10 @@ class TestAgainstAutograd:
     @pytest.mark.parametrize("few", [1, 2, 3, 5, 9])
     def test_a_few_replicas_after_another(self, few, monkeypatch):
         monkeypatch.setattr(concat, "_CACHED", few * 4 * 6 * 3)
-        parts, forward = [], concat._forward
-
-        def count(dtype, *tensors):
-            parts.append(len(tensors[0]))
-            return forward(dtype, *tensors)
-
-        monkeypatch.setattr(concat, "_forward", count)
+        spy = Mock(wraps=concat._forward)
+        monkeypatch.setattr(concat, "_forward", spy)
         found, wanted = both(make((5, 4, 6, 3, 7)))
+        parts = [len(call.args[1]) for call in spy.call_args_list]
         assert parts == [min(few, 5 - first) for first in range(0, 5, few)]
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 

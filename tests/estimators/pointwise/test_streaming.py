@@ -1,11 +1,12 @@
 """A fit that reads its rows as it needs them, against one that holds them, and its answers."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+import made
 from pointdep import PointwiseDependency, audit, open_rows
 from pointdep.data import stored_pairs
 from pointdep.errors import DataWarning, FitWarning
@@ -14,17 +15,8 @@ from pointdep.estimators.fit_rows import FitRows, StreamedFitRows
 from pointdep.fitting import engine
 from refusals import quietly, refused
 
-ROWS = 3000
+ROWS, correlated = 3000, partial(made.correlated, dtype=np.float16)
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
-
-
-def correlated(rows=ROWS, dx=3, dy=2, seed=0, dtype=np.float16):
-    random = np.random.default_rng(seed)
-    z = random.normal(size=(rows, 2))
-    noisy = z + 0.5 * random.normal(size=z.shape)
-    x = np.concatenate([noisy, random.normal(size=(rows, dx - 2))], 1)
-    y = np.concatenate([z, random.normal(size=(rows, dy - 2))], 1)
-    return x.astype(dtype), y.astype(dtype)
 
 
 def fitted(x, y, groups=None, **options):
@@ -37,12 +29,7 @@ def fitted(x, y, groups=None, **options):
 def parquet(folder, x, y, sizes=(1200, 1800), group=500):
     """Both sides from shards of so many rows."""
     for name, values in (("x", x), ("y", y)):
-        (folder / name).mkdir()
-        for number, part in enumerate(np.split(values, np.cumsum(sizes)[:-1])):
-            column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
-            path = folder / name / f"{number}.parquet"
-            pq.write_table(pa.table({"e": column}), path, row_group_size=group)
-        yield open_rows(folder / name)
+        yield open_rows(made.write_shards(folder / name, {"e": values}, sizes, group))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +207,7 @@ def test_bad_numbers_constant_columns_and_another_order_are_told(tmp_path):
     x, y = correlated()
     x[1500, 1] = np.inf
     stored = parquet(tmp_path, x, y)
-    refused(r"X column 1 holds infinity in row 300 of .*x/1.parquet", fitted, *stored)
+    refused(r"X column 1 holds infinity in row 300 of .*x/part-1.parquet", fitted, *stored)
     x, y = correlated(300)
     x[:, 2] = 1
     with pytest.warns(match="dropped 1 column"):
