@@ -1,4 +1,4 @@
-"""Better partners and exchanged pairs, against loops over a log r that is known: scale x . y."""
+"""Partners and exchanged pairs against loops over a known log r; rows that are nearly copies."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""What a loss takes and refuses: types, options, torch.compile; derivatives of both orders."""
+"""What a loss takes and refuses: types, options, torch.compile, derivatives; losses on a GPU."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Views of a batch against the slow reference, one image at a time, for the same draw."""
+"""Views against the slow reference: their values, what is drawn, and what the device does."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Sets of images: their checks, the small digits, MNIST's idx files, and where they are found."""
+"""Sets of images: checks, the small digits, MNIST's idx files, their places and the download."""
 
 import functools
 import gzip

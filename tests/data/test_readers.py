@@ -1,4 +1,4 @@
-"""Files of pairs, read and written: every format, and what is wrong with a file."""
+"""Files of pairs and of words, read and written: every format, and what is wrong with a file."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""The runs of an experiment, what is read of them, and their encoders as PD models."""
+"""What an experiment is told, its runs, what is read of them, and their encoders as PD models."""
 
 import json
 from dataclasses import asdict, replace

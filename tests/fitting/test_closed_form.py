@@ -14,7 +14,7 @@ from pointdep.fitting import closed_form as residual
 from pointdep.fitting.batches import SplitRows, held_out_cells
 from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
 
-from .closed_forms import closed_form, gaussians, shout, split_of
+from .helpers import closed_form, gaussians, shout, split_of
 
 SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
 

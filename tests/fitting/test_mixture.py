@@ -21,7 +21,7 @@ from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_mixture
 from refusals import quietly
 
-from .closed_forms import split_of
+from .helpers import split_of
 
 RHO = 0.6
 SIGNS = 3  # columns of signs; one column of normal numbers comes before them

@@ -1,4 +1,4 @@
-"""A report in Chromium."""
+"""Audits made by hand, without the time of a fit, and their report in Chromium."""
 
 import json
 from dataclasses import dataclass

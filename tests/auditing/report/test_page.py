@@ -1,4 +1,4 @@
-"""The page: data on the way into it, its words, the policy, and what was left out."""
+"""The page: data on the way into it, words, the policy, what was left out, hostile texts."""
 
 import base64
 import hashlib

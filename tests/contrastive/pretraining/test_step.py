@@ -1,4 +1,4 @@
-"""One step of training and its state; a recorded step does what the written one does (CUDA)."""
+"""One step of training and its state, recorded as written (CUDA), and Adam with its own update."""
 
 import copy
 import logging
