@@ -171,8 +171,7 @@ def test_the_table_of_methods_is_the_benchmark():
     assert set(table) == set(PAPER_METHODS)
     for found in measured["results"]:
         name, error, rmse, correlation = table[found["method"]]
-        assert name == METHODS[found["method"]].name
-        assert float(error) == round(found["error"], 2)
+        assert (name, float(error)) == (METHODS[found["method"]].name, round(found["error"], 2))
         assert float(rmse) == round(found["pmi_rmse"], 2)
         assert float(correlation) == round(found["pmi_correlation"], 2)
 

@@ -69,8 +69,7 @@ def found(data):
 class TestTable:
     def test_columns_and_marks(self, found):
         assert {name: str(kind) for name, kind in found.table.dtypes.items()} == COLUMNS
-        assert list(found.table) == list(COLUMNS)
-        assert list(found.table["row"]) == list(range(ROWS))
+        assert (list(found.table), list(found.table["row"])) == (list(COLUMNS), list(range(ROWS)))
         kept = found.mismatched
         assert 0 < len(kept) <= 10_000
         assert (np.diff(kept) >= 0).all()

@@ -72,8 +72,7 @@ def test_on_the_terminal(capsys, swapped):
     found = make_audit([-3.0, -2.0, 1.0], better_partner={0: 1, 1: 2}, **swapped)
     print_worst(found, [None, None])
     head, *rows, legend = capsys.readouterr().out.strip().splitlines()
-    assert legend == "* a suspect"
-    assert ["*" in row for row in rows] == list(found.table["suspect"])
+    assert (legend, ["*" in row for row in rows]) == ("* a suspect", list(found.table["suspect"]))
     more = ["swapped?"] if swapped else []
     assert head.split() == ["row", "PMI", "chance", "q", "better", *more, "x", "|", "y"]
     others = [["row", "1"], ["-"], ["-"]] if swapped else [[], [], []]

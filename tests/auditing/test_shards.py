@@ -143,8 +143,7 @@ def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
     judge(model, "out")
     numbers = drawn[0].numbers
     assert len(np.unique(numbers)) == 600
-    counts = np.histogram(numbers, [0, 1000, 1700, 3000])[0]
-    assert counts == pytest.approx([200, 140, 260], abs=40)
+    assert np.histogram(numbers, [0, 1000, 1700, 3000])[0] == pytest.approx([200, 140, 260], abs=40)
     x = np.concatenate([pq.read_table(f"x/part-{k}.parquet")["e"].to_numpy() for k in range(4)])
     fitted = PointwiseDependency.load(model, device="cpu")
     expected = fitted._encode(np.stack(x)[numbers], np.stack(x)[numbers])[0]

@@ -61,8 +61,7 @@ def test_what_a_person_reads(quick, folder):
     starred = re.findall(r"^ +(\d+) .*\* (?:row \d+|-) +name", outcome.out, re.M)
     worst = table.head(10)
     assert [int(row) for row in starred] == list(worst["row"][worst["suspect"]])
-    named = ["-" if pd.isna(one) else f"row {int(one)}" for one in worst["better_partner"]]
-    assert better == named
+    assert better == ["-" if pd.isna(one) else f"row {int(one)}" for one in worst["better_partner"]]
     assert re.search(r"^method +pc: closed form (alone|and network)$", outcome.out, re.M)
 
 
@@ -103,8 +102,7 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
     assert [int(row) for row, _, _ in lines] == list(rows.sort_values("rank")["row"].head(10))
     for row, better, given in lines:
         label = rows["better_label"][int(row)]
-        assert better == ("-" if pd.isna(label) else label)
-        assert given == table["label"][int(row)]
+        assert (better, given) == ("-" if pd.isna(label) else label, table["label"][int(row)])
     assert any(better != "-" for _, better, _ in lines)
     page = data_of("r.html")
     assert (page["y"], page["x"][5]) == (list(table["label"]), str(Path("data/1.png")))

@@ -97,8 +97,7 @@ def test_interrupted_and_resumed(quick, pointdep, folder):
     assert "belongs to a fit with random_state=0, not 1" in other.err
     loud = pointdep(resumable)
     assert "going on from state, after epoch 2" in loud.err
-    assert names(folder) == ["model", "x.npy", "y.npy"]
-    assert loud.json() == quick(command).json()
+    assert (names(folder), loud.json()) == (["model", "x.npy", "y.npy"], quick(command).json())
 
 
 def test_ctrl_c_while_fitting(folder):

@@ -127,8 +127,7 @@ def test_bits_and_what_is_not_mutual_information(quick, estimate, refused):
 class TestCheck:
     def test_for_a_person_and_a_program(self, quick, like_quick, pairs, check_json):
         expected, outcome = like_quick().fit(*pairs).check(), quick(MI, "--check")
-        verdict = outcome.out.split("\ncheck               ")[1]
-        assert " ".join(verdict.split()) == expected.verdict
+        assert " ".join(outcome.out.split("\ncheck               ")[1].split()) == expected.verdict
         assert max(map(len, outcome.out.splitlines())) <= 100
         content = quick(MI, "--check --json").json()
         check_json("mi", content)
@@ -136,8 +135,7 @@ class TestCheck:
         assert content["check"].items() >= told.items()
 
     def test_figure(self, quick, folder, check_json, refused):
-        outcome = quick(MI, "--check-plot check.png")
-        assert outcome.out.endswith("\nfigure              check.png\n")
+        assert quick(MI, "--check-plot check.png").out.endswith("\nfigure              check.png\n")
         assert (folder / "check.png").read_bytes().startswith(b"\x89PNG")
         content = quick(MI, "--check-plot check.svg --json").json()
         check_json("mi", content)
@@ -175,8 +173,7 @@ class TestCurve:
         assert content["estimate"]["curve"] is None
         assert content["estimate"]["lower"] is not None
         assert "held-out mean" not in quick(MI, "--no-curve").out
-        outcome = quick(MI, "--curve-plot curve.png")
-        assert outcome.out.endswith("\ncurve figure        curve.png\n")
+        assert quick(MI, "--curve-plot curve.png").out.endswith("\ncurve figure        curve.png\n")
         assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
         for message, options in (
             ("leave out --no-curve", "--no-curve --curve-plot a.png"),

@@ -41,8 +41,7 @@ def cifar10(tmp_path_factory):
     """512 and 64 images of CIFAR-10's shape, each class a colour under noise."""
     folder, random = tmp_path_factory.mktemp("cifar10"), np.random.default_rng(0)
     (folder / "cifar-10-batches-py").mkdir()
-    colours = random.integers(40, 215, (10, 3, 1, 1))
-    sizes = [103, 103, 102, 102, 102, 64]
+    colours, sizes = random.integers(40, 215, (10, 3, 1, 1)), [103, 103, 102, 102, 102, 64]
     for name, rows in zip([*BATCHES, "test_batch"], sizes, strict=True):
         labels = random.integers(0, 10, rows)
         noise = random.integers(-40, 40, (rows, 3, 32, 32))
@@ -155,8 +154,7 @@ class TestSeveral:
         assert (settings["objectives"], settings["seeds"]) == (["pcc", "rpc"], [0, 1])
         for name, run in zip(names, found["runs"], strict=True):
             assert f"{run['objective']}-{run['seed']}" == name
-            about = json.loads((folder / "run" / name / "run.json").read_text())
-            assert about["outcomes"] == [run]
+            assert json.loads((folder / "run" / name / "run.json").read_text())["outcomes"] == [run]
 
 
 class TestRefused:

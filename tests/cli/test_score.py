@@ -81,8 +81,7 @@ def test_for_a_program_and_a_person(score, expected, check_json):
         check_json("score", content)
         assert (content["command"], content["rows"], content["outside"]) == ("score", 200, 0)
         assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
-        assert content["below_zero"] == (expected["pmi"] < 0).sum()
-        assert content["output"] == output
+        assert (content["below_zero"], content["output"]) == ((expected["pmi"] < 0).sum(), output)
     outcome, below = score("x.npy y.npy -o pmi.csv"), int((expected["pmi"] < 0).sum())
     assert outcome.out.splitlines() == [
         "pairs       200",
@@ -206,8 +205,7 @@ def test_a_folder_of_as_many_shards(score, saved_model, shards, pairs, check_jso
 def test_suspects(score, saved_model, shards, check_json, refused):
     """The pairs are too few for it, and twice as many are enough."""
     command = "x y -o out/ --suspects --quiet"
-    few = "x has 200 rows: an audit of shards needs at least 256"
-    refused(few, "score", saved_model, command)
+    refused("x has 200 rows: an audit of shards needs at least 256", "score", saved_model, command)
     for name in "xy":
         for part in range(4):
             shutil.copy(f"{name}/part-{part}.parquet", f"{name}/part-{4 + part}.parquet")

@@ -89,8 +89,7 @@ def residual(x, layer):
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_forward_against_patches(batch_norm):
-    encoder = livened(batch_norm=batch_norm)
-    x = torch.rand(2, 3, 32, 32, dtype=torch.float64)
+    encoder, x = livened(batch_norm=batch_norm), torch.rand(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
         maps, seven = encoder(x), convolved(x, encoder.stem).clamp(min=0)
         lone, wide4, wide2, norm = encoder.to_seven

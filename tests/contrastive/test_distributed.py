@@ -117,8 +117,7 @@ def lost(part: slice) -> dict[str, tuple[float, list[str]]]:
     for name, symmetric in itertools.product(LOSSES, (True, False)):
         loss = made(name, critic=NumberOfPairsAlone(), symmetric=symmetric)
         rows = pairs(16, 4)[0].detach()[part]
-        value = loss(rows, rows)
-        found[f"{name}, {symmetric}"] = value.item(), [flag.name for flag in loss.flags]
+        found[f"{name}, {symmetric}"] = loss(rows, rows).item(), [flag.name for flag in loss.flags]
     return found
 
 
@@ -203,8 +202,7 @@ def test_helpers(found):
         torch.testing.assert_close(rank["joined"], expected)
         assert rank["summed"].tolist() == [3.0, 30.0]
         assert rank["total gradient"].tolist() == [6.0, 9.0]
-        assert rank["whole"].tolist() == [0, 10, 11]
-        assert rank["largest"].tolist() == [1.0, 5.0]
+        assert (rank["whole"].tolist(), rank["largest"].tolist()) == ([0, 10, 11], [1.0, 5.0])
     torch.testing.assert_close(first["rows gradient"], gradient[:, :3])
     torch.testing.assert_close(second["rows gradient"], gradient[:, 3:])
 

@@ -51,8 +51,7 @@ def test_usual_losses_are_cross_entropies():
     nt_xent = F.cross_entropy(logits, torch.arange(18).roll(9))
     loss = losses.CPCLoss(temperature=0.3, negatives="all")(z1, z2)
     assert_same(loss + math.log(17), nt_xent, [z1, z2])
-    logits = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07
-    labels = torch.arange(9)
+    logits, labels = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07, torch.arange(9)
     clip = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
     assert_same(losses.CPCLoss(temperature=0.07)(z1, z2) + math.log(9), clip, [z1, z2])
 
@@ -63,8 +62,7 @@ def test_usual_losses_are_cross_entropies():
 def test_blocks(name, negatives, rows):
     z1, z2 = pairs(11, 3)
     for critic, own in itertools.product(("inner", "concat"), (None, torch.arange(11) // 2)):
-        loss = made(name, critic=critic, dims=3, negatives=negatives, clip=5.0)
-        values = []
+        loss, values = made(name, critic=critic, dims=3, negatives=negatives, clip=5.0), []
         for loss.block_size in (100, rows):
             values.append(loss(z1, z2, own))
         assert_same(*values, [z1, z2, *loss.parameters()], 1e-10)

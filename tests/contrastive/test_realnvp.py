@@ -54,8 +54,7 @@ def test_against_a_loop_over_coordinates(dim):
     codes = encoder(x)
     assert codes.shape == (3, 4, dim)
     for replica, row in np.ndindex(3, 4):
-        expected = by_hand(encoder, replica, x[replica, row])
-        torch.testing.assert_close(codes[replica, row], expected)
+        torch.testing.assert_close(codes[replica, row], by_hand(encoder, replica, x[replica, row]))
     shared = encoder(torch.stack([x[0]] * 3))  # an input of every replica
     torch.testing.assert_close(encoder(x[0]), shared, atol=0, rtol=0)
 
@@ -122,8 +121,7 @@ def codes_and_gradients(encoder, x, chosen):
 def test_a_compiled_coupling_is_the_plain_one(shared):
     needs_compiler()
     encoder = livened(4, 7)
-    x = torch.randn(*([] if shared else [4]), 5, 7, dtype=torch.float64)
-    some = slice(1, 3)
+    x, some = torch.randn(*([] if shared else [4]), 5, 7, dtype=torch.float64), slice(1, 3)
     cases = [(x, slice(None)), (x if shared else x[some], some)]
     plain = [codes_and_gradients(encoder, *case) for case in cases]
     encoder.compile_coupling()

@@ -41,8 +41,7 @@ def expected_shapes(depth, channels=3, width=64):
 def test_parameters_names_and_count(depth, count):
     with torch.device("meta"):
         model = ResNet(depth)
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    assert shapes == expected_shapes(depth)
+    assert {name: tuple(p.shape) for name, p in model.named_parameters()} == expected_shapes(depth)
     assert sum(p.numel() for p in model.parameters()) == count
     assert model.feature_dim == (512 if depth == 18 else 2048)
 

@@ -74,8 +74,7 @@ def close(found: torch.Tensor, expected: np.ndarray, atol: float = 1e-5) -> None
 @pytest.mark.parametrize(("height", "width"), [(20, 20), (12, 17)])
 def test_operation_is_the_slow_one(operation, height, width):
     images = some_images(height=height, width=width)
-    before = images.clone()
-    drawn = operation.draw(len(images), height, width, generator())
+    before, drawn = images.clone(), operation.draw(len(images), height, width, generator())
     seen = operation.apply(images, drawn)
     assert (seen.dtype, seen.shape) == (torch.float32, images.shape)
     close(seen, slow_batch([operation], images, [drawn]))
@@ -120,8 +119,7 @@ def test_hue_at_the_corners_of_the_circle_and_no_effect():
         drawn = torch.tensor([[1, 1, 1, 1, shift]])
         close(jitter.apply(cube, drawn)[0], slow.hue_shifted(cube[0].double().numpy(), shift))
     images, crop = some_images(), views.ResizedCrop(scale=(1.0, 1.0), ratio=(1.0, 1.0))
-    jitter = views.ColourJitter(0.4, 0.4, 0.4, 0.2, p=0)
-    shift = views.ReflectTranslate(p=0)
+    jitter, shift = views.ColourJitter(0.4, 0.4, 0.4, 0.2, p=0), views.ReflectTranslate(p=0)
     for never in (views.Flip(p=0), shift, jitter, views.Grey(0), views.Blur(0)):
         assert torch.equal(views.Views(never)(images, generator()), images), never
     for still in (views.ReflectTranslate(0), views.ColourJitter(0, 0, 0, 0), crop):
@@ -281,8 +279,7 @@ def test_one_seed_one_draw_and_the_published_settings():
     assert torch.equal(torch.get_rng_state(), state)
     crop, flip, jitter, grey, _ = views.simclr_views(min_scale=0.08).each.operations
     assert (crop.scale, crop.ratio, flip.p) == ((0.08, 1.0), (3 / 4, 4 / 3), 0.5)
-    assert jitter == views.ColourJitter(0.4, 0.4, 0.4, 0.1, p=0.8)
-    assert grey == views.Grey(p=0.2)
+    assert (jitter, grey) == (views.ColourJitter(0.4, 0.4, 0.4, 0.1, p=0.8), views.Grey(p=0.2))
     assert views.simclr_views(blur=True).each.operations[4] == views.Blur(p=0.5, sigma=(0.1, 2.0))
     assert views.amdim_views().shared == views.Views(views.Flip(p=0.5))
     assert views.amdim_views().each.operations[:3] == (

@@ -155,8 +155,7 @@ def test_invertible_linear_maps_leave_the_log_ratio(seed, side):
 def test_rows_of_one_group_are_left_out_together():
     """Five copies of each row, in another order, say what the rows say."""
     x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
-    number = np.random.default_rng(0).permutation(np.arange(300) % 60)
-    wanted = analyse(x, y)
+    number, wanted = np.random.default_rng(0).permutation(np.arange(300) % 60), analyse(x, y)
     found = canonical_correlations(*map(torch.from_numpy, (x[number], y[number], number)))
     np.testing.assert_allclose(found.correlations, wanted.correlations, atol=1e-10)
     np.testing.assert_allclose(log_ratio(found, x, y), log_ratio(wanted, x, y), atol=1e-8)
@@ -283,8 +282,7 @@ def test_excess_and_error_of_independent_samples(dx, dy, rows):
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_group_of_copies_is_one_draw_and_one_of_other_rows_is_several(copies):
     x, y = (torch.from_numpy(side) for side in population(300))
-    rows = torch.arange(300).repeat_interleave(copies)
-    alone = linear.gaussian_sample(x, y)
+    rows, alone = torch.arange(300).repeat_interleave(copies), linear.gaussian_sample(x, y)
     found = linear.gaussian_sample(x[rows], y[rows], rows)
     assert (found.draws, found.excess) == (pytest.approx(300), pytest.approx(alone.excess))
     apart = linear.gaussian_sample(x, y, torch.arange(300) % 150)

@@ -237,8 +237,7 @@ def served(tmp_path, monkeypatch):
     folder = tmp_path / "served"
     content = write_mnist(folder, compress=True)
     monkeypatch.setattr(_Quiet, "asked", [])
-    handler = functools.partial(_Quiet, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     remote(monkeypatch, folder, server.server_port)

@@ -265,8 +265,7 @@ def parquet(folder, values, sizes, group):
 
 def side_by_side(chunks, rows):
     """Every row comes once, with its partner."""
-    numbers = np.concatenate([chunk.numbers for chunk in chunks])
-    assert sorted(numbers.tolist()) == list(range(rows))
+    assert sorted(np.concatenate([chunk.numbers for chunk in chunks]).tolist()) == list(range(rows))
     for chunk in chunks:
         assert (chunk.x[:, 0] == chunk.numbers).all()
         assert (chunk.y[:, 0] == -chunk.numbers).all()

@@ -66,8 +66,7 @@ def test_the_p_value_counts_hits(observed, shuffled, wanted):
 )
 def test_dependent_pairs(task, shuffles, options):
     assert abs(np.corrcoef(CROSS.x[:, 0], CROSS.y[:, 0])[0, 1]) < 0.15
-    model = fitted(task.x, task.y, embedding_dim=8, **options)
-    found = model.mutual_information(shuffles=shuffles)
+    found = fitted(task.x, task.y, embedding_dim=8, **options).mutual_information(shuffles=shuffles)
     assert (found.null_p, found.shuffles) == (pytest.approx(1 / (shuffles + 1)), shuffles)
     assert f"p <= {1 / (shuffles + 1)} for independence, by {shuffles} shuffles" in str(found)
 
@@ -102,8 +101,7 @@ def test_independent_pairs_give_any_p_value():
 def test_one_row_of_each_group(monkeypatch):
     groups = np.arange(200) % 40
     x, y = np.random.default_rng(0).standard_normal((2, 200, 2))
-    model = fitted(x, y, groups=groups)
-    spy = Mock(wraps=permutation._statistics)
+    model, spy = fitted(x, y, groups=groups), Mock(wraps=permutation._statistics)
     monkeypatch.setattr(permutation, "_statistics", spy)
     model.mutual_information(shuffles=3)
     seen = [call.args[1] for call in spy.call_args_list]
@@ -117,8 +115,7 @@ def test_one_row_of_each_group(monkeypatch):
 
 def test_what_is_refused(tmp_path):
     task = correlated_gaussians(80, 2, 0.3, seed=0)
-    model = fitted(task.x, task.y)
-    few = np.random.default_rng(0).standard_normal((2, 15, 2))
+    model, few = fitted(task.x, task.y), np.random.default_rng(0).standard_normal((2, 15, 2))
     for x, y, groups in ((*few, None), (task.x, task.y, np.arange(80) % 15)):
         said = "16 rows, one of each group, not 15"
         refused(said, fitted(x, y, groups=groups).mutual_information, shuffles=4)

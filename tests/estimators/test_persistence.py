@@ -275,8 +275,7 @@ class TestPlaces:
             refused(said, model.save, tmp_path / place)
         assert (names(tmp_path), (tmp_path / "file").read_text()) == (["file"], "mine")
         # Root may write where the permission bits say no.
-        refuse = Mock(side_effect=PermissionError(13, "Permission denied"))
-        monkeypatch.setattr(os, "mkdir", refuse)
+        monkeypatch.setattr(os, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied")))
         message = r"nothing can be written in .* \(Permission denied\): choose another place"
         refused(message, model.save, tmp_path / "model")
 

@@ -32,8 +32,7 @@ def make_curves(shapes=None, **settings):
         bias, sd = shapes.get((cell.method, cell.task), shapes[cell.method])
         rng = np.random.default_rng(column)
         for level, true in enumerate(asked.levels):
-            own = np.flatnonzero(asked.level_of() == level)
-            half = asked.second_half(level)
+            own, half = np.flatnonzero(asked.level_of() == level), asked.second_half(level)
             noise = rng.uniform(-1, 1, len(half))  # bounded, as CPC is
             noise = (noise - noise.mean()) / (noise.std() or 1.0)
             values[own, column] = true + bias[level]

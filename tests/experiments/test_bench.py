@@ -35,8 +35,7 @@ def test_what_is_measured(calls):
     results, _ = run_bench(SMALL, progress=SimpleNamespace(update=lambda *w: told.append(w)))
     assert len(results) == len(calls) == 2 * 4 * 2 * 2
     # Small before large, and seed by seed.
-    order = [(rows, seed) for _, _, rows, seed in calls[::8]]
-    assert order == [(20, 0), (50, 0), (20, 1), (50, 1)]
+    assert [(rows, seed) for _, _, rows, seed in calls[::8]] == [(20, 0), (50, 0), (20, 1), (50, 1)]
     assert told[0] == (0, 32, "pc on 20 rows of gaussian-1")
     assert [done for done, _, _ in told] == list(range(32))
     by = {(r.task, r.estimator, r.rows, r.seed): r for r in results}

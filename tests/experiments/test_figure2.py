@@ -419,8 +419,7 @@ def test_mean_curve():
     # Of runs that diverged.
     assert mean_curve([curve("dm1", 0)], "steps")[0].size == 0
     where, mean, _ = mean_curve([curve("dm1", 0, 0.3, None), curve("dm1", 1)], "steps")
-    assert where.tolist() == [1000, 2000]
-    assert mean == pytest.approx([30, math.nan], nan_ok=True)
+    assert (where.tolist(), mean) == ([1000, 2000], pytest.approx([30, math.nan], nan_ok=True))
     # Those that ended so are drawn where there is nothing else, and shorten no other.
     cut = [replace(curve("dm1", k, *a), cut=True) for k, a in enumerate([(0.3,), (0.4, 0.5)])]
     whole = curve("dm1", 2, 0.3, 0.5, 0.6)

@@ -71,8 +71,7 @@ def row_of(critic, replica, tensors):
 @every_critic
 def test_layout_shared_memory_and_gradient(kind):
     critic = make(kind)
-    before = [p.detach().clone() for p in trainable_of(critic)]
-    flat = FlatParameters(critic)
+    before, flat = [p.detach().clone() for p in trainable_of(critic)], FlatParameters(critic)
     assert flat.values.shape == (3, sum(p.numel() for p in before) // 3)
     for replica in range(3):
         assert torch.equal(flat.values[replica].detach(), row_of(critic, replica, before))

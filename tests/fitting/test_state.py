@@ -73,5 +73,4 @@ def test_why_it_is_of_another_fit(tmp_path):
         ({"max_epochs": 9}, "a fit with max_epochs=3, not 9: give the same again"),
         ({"stored": [7, 1]}, "of other data or other settings"),
     ):
-        other = Checkpoint(path, "that fit", {**settings, **changed})
-        refused(message, load_state, other, like())
+        refused(message, load_state, Checkpoint(path, "that fit", {**settings, **changed}), like())

@@ -213,8 +213,7 @@ def test_an_informed_critic_is_judged_from_where_it_started():
     """Steps beyond reason: nothing is better than the weights of epoch 0."""
     run = informed_engine(100.0, max_epochs=10, patience=3, average=0.0)
     start = weights_of(run.full, 0)
-    before = helpers.held_out_value(run, run.full.select([0]), 0, start)
-    trained = run.run()
+    before, trained = helpers.held_out_value(run, run.full.select([0]), 0, start), run.run()
     assert (trained.best_epochs, len(trained.history)) == ([0], 3)
     assert all(entry["stop"][0] < before for entry in trained.history)
     assert all(map(torch.equal, weights_of(run.full, 0), start))
@@ -238,8 +237,7 @@ def poisoned_run(epoch):
 
     poison(0)
     settings, hook = options(max_epochs=6, patience=6), SimpleNamespace(update=poison)
-    model = model_of(("mine", "mine", "pc"))
-    return engine(model, (x, y), settings, splits=splits, progress=hook)
+    return engine(model_of(("mine", "mine", "pc")), (x, y), settings, splits=splits, progress=hook)
 
 
 def test_a_diverging_replica_does_not_touch_its_neighbours():

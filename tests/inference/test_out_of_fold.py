@@ -124,8 +124,7 @@ class GaussianRatio(torch.nn.Module):
         self.rho, self.how = rho, torch.nn.Parameter(torch.tensor([scale, shift]))
 
     def forward(self, x, y):
-        spread = 1 - self.rho**2
-        squares = self.rho**2 * (x**2 + y**2) - 2 * self.rho * x * y
+        spread, squares = 1 - self.rho**2, self.rho**2 * (x**2 + y**2) - 2 * self.rho * x * y
         exact = -0.5 * math.log(spread) - squares.squeeze(-1) / (2 * spread)
         return self.how[0] * exact + self.how[1]
 
@@ -165,8 +164,7 @@ def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
     # The limit at a confidence.
     bound = HeldOutBound(1.0, 0.1, 128)
     assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
-    assert bound.at(0.5) == pytest.approx(1.0)
-    assert HeldOutBound(0.1, 0.1, 128).at(0.95) == 0.0
+    assert (bound.at(0.5), HeldOutBound(0.1, 0.1, 128).at(0.95)) == (pytest.approx(1.0), 0.0)
 
 
 def test_the_bound_of_groups_by_hand():

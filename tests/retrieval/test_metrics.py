@@ -55,8 +55,7 @@ def test_ranks(seed, levels):
     found = of_matrix(scores, relevant=(asked, ids), ks=(1, 3, 20), matching=())
     ranks = ranks_by_hand(scores, right)
     assert found.recall == {k: pytest.approx((ranks <= k).mean()) for k in (1, 3, 20)}
-    assert found.mrr == pytest.approx((1 / ranks).mean())
-    assert found.median_rank == np.median(ranks)
+    assert (found.mrr, found.median_rank) == (pytest.approx((1 / ranks).mean()), np.median(ranks))
     assert (found.queries, found.candidates, found.matching) == (12, 20, {})
 
 
@@ -121,8 +120,7 @@ def test_of_a_model(critic, method, queries):
 def test_equal_candidates_and_captions():
     x, y = new_pairs(rows=40)
     found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
-    assert found.median_rank == 20.5
-    assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
+    assert (found.median_rank, found.mrr) == (20.5, pytest.approx(np.mean(1 / np.arange(1, 41))))
     model = fitted("pc", "separable")
     x, y = pairs(40, seed=3)
     numbers, ids = np.arange(10), np.arange(40) // 4

@@ -220,8 +220,7 @@ def test_k_where_nobody_says_and_what_an_index_keeps():
     for candidates, k in ((30, 10), (4, 4), (1, 1)):
         found = model.retrieve(x, y[:candidates])
         assert found.indices.shape == (len(x), k)
-        made = model.index(y[:candidates])
-        assert np.array_equal(model.retrieve(x, made).indices, found.indices)
+        assert np.array_equal(model.retrieve(x, model.index(y[:candidates])).indices, found.indices)
     y = new_pairs()[1]
     for method, critic, has_vectors, has_rows in (
         ("pc", "separable", True, False),

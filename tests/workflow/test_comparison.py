@@ -122,8 +122,7 @@ class TestOtherRows:
         models = [pointdep.from_embeddings(x[:200], y[:200], **known) for y in (noisy, noisier)]
         new = x[200:], noisy[200:]
         pmi = [model.pmi(*new) for model in models]
-        alone = np.subtract(*pmi).std(ddof=1) / np.sqrt(300)
-        found = compare(*models, *new)
+        alone, found = np.subtract(*pmi).std(ddof=1) / np.sqrt(300), compare(*models, *new)
         own = [model.mutual_information(*new).stderr ** 2 for model in models]
         own = sum(own) - sum(values.var(ddof=1) / 300 for values in pmi)
         assert found.stderr == pytest.approx(np.sqrt(alone**2 + own), rel=1e-2)

@@ -27,8 +27,7 @@ WITHIN = dict.fromkeys(COMMANDS, (1.5, 1.2))
 @pytest.fixture
 def asked(monkeypatch):
     """Laws of 1 + 0.001 a row in place of a dry run; what it was asked for."""
-    laws = {"start": (2.0, 0.0), **dict.fromkeys((*NAMES, *MEMORY), (1.0, 1e-3))}
-    jobs = []
+    laws, jobs = {"start": (2.0, 0.0), **dict.fromkeys((*NAMES, *MEMORY), (1.0, 1e-3))}, []
 
     def measure(shape, *, gpu, cores):
         jobs.append((shape, gpu, cores))

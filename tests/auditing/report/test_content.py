@@ -40,8 +40,7 @@ def test_texts(make):
 @pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, torch.tensor, list])
 def test_numbers(make):
     assert as_shown(make([[1.0, 2.5], [-3.0, 1e-9]]), 2, "x").texts == ["1, 2.5", "-3, 1e-09"]
-    wide = as_shown(make([[0.125] * 9] * 2), 2, "x")
-    assert wide.texts == ["0.125, 0.125, 0.125, 0.125, …"] * 2
+    assert as_shown(make([[0.125] * 9] * 2), 2, "x").texts == ["0.125, 0.125, 0.125, 0.125, …"] * 2
     # Single numbers and what is no number.
     assert as_shown(np.array([1, 20]), 2, "x").texts == ["1", "20"]
     assert as_shown([np.nan, np.inf, 1.5], 3, "x").texts == ["nan", "inf", "1.5"]
@@ -227,8 +226,7 @@ def test_in_the_browser(open_page, tmp_path):
     page = open_page(audit, show_x=pictures, show_y=sounds, media=2)
     page.wait("[...document.images].every(one => one.complete)")
     sizes = page.js("return [...document.images].map(i => [i.naturalWidth, i.naturalHeight])")
-    assert sizes == [[8, 4], [8, 4]]
-    assert page.js("return document.images[0].alt") == "x of row 0"
+    assert (sizes, page.js("return document.images[0].alt")) == ([[8, 4], [8, 4]], "x of row 0")
     page.js("const s = document.querySelector('audio'); s.preload = 'auto'; s.load()")
     page.wait("document.querySelector('audio').duration > 0")
     assert page.js("return document.querySelector('audio').duration") == pytest.approx(0.1)

@@ -81,5 +81,4 @@ def weights_of(kind, lead, n, dtype, generator):
     if kind == "ids":
         return {"joint": None, "product": Others(ids=ids)}, {"joint": None, "product": differ}
     used, full = (None, both) if kind == "rows" else (ids, both * differ)
-    lean = {"joint": Pairs(some), "product": Others(some, used)}
-    return lean, {"joint": joint, "product": full}
+    return {"joint": Pairs(some), "product": Others(some, used)}, {"joint": joint, "product": full}

@@ -90,8 +90,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:
     """A critic whose replicas all differ."""
-    critic = KINDS[kind](replicas).double()
-    generator = torch.Generator().manual_seed(seed)
+    critic, generator = KINDS[kind](replicas).double(), torch.Generator().manual_seed(seed)
     for p in critic.parameters():
         p.data.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
     return critic

@@ -71,8 +71,7 @@ def plain(hx, hy, weight, bias, last_weight, last_bias):
     """Scores by one perceptron a replica, a cell at a time in the rows of one matrix."""
     scores = []
     for r in range(len(hx)):
-        first = torch.relu(hx[r][:, None, :] + hy[r][None, :, :])
-        second = torch.relu(first @ weight[r] + bias[r])
+        second = torch.relu(torch.relu(hx[r][:, None, :] + hy[r][None, :, :]) @ weight[r] + bias[r])
         scores.append((second @ last_weight[r] + last_bias[r]).squeeze(-1))
     return torch.stack(scores)
 

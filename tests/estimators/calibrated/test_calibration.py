@@ -110,8 +110,7 @@ def test_many_nats_and_thinned_cells():
     queries=st.sampled_from(["x", "y"]),
 )
 def test_a_function_of_the_query_changes_nothing(seed, size, scale, queries):
-    drawn = draw(220, seed=6)
-    function = size * np.random.default_rng(seed).normal(size=220)
+    drawn, function = draw(220, seed=6), size * np.random.default_rng(seed).normal(size=220)
     function = function[:, None] if queries == "x" else function[None, :]
     options = {"loss": "softmax_one_sided", "queries": queries, "progress": False}
     plain = from_logits(drawn.log_ratio, **options)

@@ -213,8 +213,7 @@ def test_random_state():
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 def test_it_is_the_difference_of_two_fits():
     options = {"random_state": base().joint_.random_state, "progress": False}
-    joint = small(**options).fit(X, np.hstack([Y, Z]))
-    marginal = small(**options).fit(X, Z)
+    joint, marginal = small(**options).fit(X, np.hstack([Y, Z])), small(**options).fit(X, Z)
     np.testing.assert_array_equal(base().oof_pmi_, joint.oof_pmi_ - marginal.oof_pmi_)
     wanted = joint.pmi(X, np.hstack([Y, Z])) - marginal.pmi(X, Z)
     np.testing.assert_array_equal(base().pmi(X, Y, Z), wanted)

@@ -90,8 +90,7 @@ def test_a_table_of_both_kinds():
 
 def test_discrete_overrides_and_a_constant_column():
     few = np.arange(120) % 4
-    assert fit(X, few).encoder_y_.dim == 4
-    assert fit(X, few, discrete_y=False).encoder_y_.dim == 1
+    assert (fit(X, few).encoder_y_.dim, fit(X, few, discrete_y=False).encoder_y_.dim) == (4, 1)
     assert fit(few.astype(float), Y).encoder_x_.dim == 1
     assert fit(few.astype(float), Y, discrete_x=True).encoder_x_.dim == 4
     wide = np.column_stack([X[:, 0], np.full(120, 7.0), X[:, 1]])

@@ -23,8 +23,7 @@ X, Y = pairs()
 
 def test_the_signature_is_that_of_init():
     names = list(inspect.signature(PointwiseDependency).parameters)
-    assert names[0] == "method"
-    assert sorted(names) == sorted(PointwiseDependency().get_params())
+    assert (names[0], sorted(names)) == ("method", sorted(PointwiseDependency().get_params()))
     with pytest.raises(TypeError, match="positional"):
         PointwiseDependency("pc")
 

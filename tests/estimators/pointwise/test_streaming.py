@@ -125,8 +125,7 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
             raise StopError
 
     (x, y), path = correlated(), tmp_path / "fit.ckpt"
-    options = {"checkpoint": path, "critic": "concat"}
-    whole = fitted(x, y, critic="concat")
+    options, whole = {"checkpoint": path, "critic": "concat"}, fitted(x, y, critic="concat")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
         patch.setattr(engine.Engine, "_report", stop)

@@ -41,8 +41,7 @@ class Counted(ArrayRows):
 )
 def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
     """They are disjoint, they are everything, and a part reads no rows but its own."""
-    inner = [cut for cut in sorted(set(cuts)) if cut < rows]
-    made = np.array([0, *inner, rows]) if cuts else None
+    made = np.array([0, *[cut for cut in sorted(set(cuts)) if cut < rows], rows]) if cuts else None
     bounds, every = [0, *sorted(round(edge * rows) for edge in edges), rows], []
     for start, stop in pairwise(bounds):
         x, y, random = Counted(rows, made), Counted(rows), np.random.default_rng(seed)
