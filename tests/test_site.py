@@ -62,10 +62,14 @@ def broken(pages):
                 yield path.name, link
 
 
-def test_every_link_anchor_and_image_is_there(pages):
+def test_every_link_anchor_and_image_is_there_and_nothing_from_elsewhere(pages, site):
     assert len(pages) > 40
     assert sum(len(page.links) for page in pages.values()) > 1000
     assert not list(broken(pages))
+    # Navigation (<link rel=next>) is relative too: there is no address that the site belongs to.
+    assert not [(p.name, load) for p, page in pages.items() for load in page.loads if ":" in load]
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text("utf-8")), style
 
 
 @pytest.mark.parametrize(
@@ -76,13 +80,6 @@ def test_a_broken_link_is_noticed(tmp_path, text):
     path = tmp_path / "a.html"
     path.write_text(f'<h1 id="b"><a href="#b"></a>{text}')
     assert [link for _, link in broken({path: Page(path)})] == [text.split('"')[1]]
-
-
-def test_nothing_is_loaded_from_elsewhere(site, pages):
-    # Navigation (<link rel=next>) is relative too: there is no address that the site belongs to.
-    assert not [(p.name, load) for p, page in pages.items() for load in page.loads if ":" in load]
-    for style in site.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text("utf-8")), style
 
 
 def test_spelling(tmp_path):

@@ -224,7 +224,7 @@ def test_rows_on_a_curve_lie_close_by_chance(columns):
 
 
 @pytest.mark.usefixtures("way")
-def test_the_same_on_one_side_is_another_pair():
+def test_the_same_on_one_side_is_another_pair_and_no_row_its_own_neighbour():
     """As one picture with two captions, or one caption of two pictures."""
     x, y = gaussians(MANY, 20, 20)
     plant(x, y, {100: 7}, sides="x")
@@ -235,6 +235,13 @@ def test_the_same_on_one_side_is_another_pair():
     plant(x, y, {100: 7, 200: 8})
     y[100] = y[7] + 0.5
     assert found_in(x, y) == {200: 8}
+    rows = np.random.default_rng(0).normal(size=(300, 9)).astype(np.float32)
+    rows[7] = rows[250]  # where the row itself need not come first
+    numbers, distances = module._neighbours(rows)
+    exact = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
+    np.fill_diagonal(exact, np.inf)
+    np.testing.assert_allclose(distances, np.sort(exact, 1)[:, :10], atol=2e-3)
+    assert (numbers == np.argsort(exact, 1)[:, :10]).mean() > 0.999
 
 
 def test_equal_rows_of_near_ones_and_values_that_repeat_by_nature(monkeypatch):
@@ -263,14 +270,3 @@ def test_few_rows(rows):
     assert found_in(x, y) == {}
     plant(x, y, {rows - 1: 0})
     assert found_in(x, y) == {rows - 1: 0}
-
-
-@pytest.mark.usefixtures("way")
-def test_neighbours_leave_the_row_itself_out():
-    rows = np.random.default_rng(0).normal(size=(300, 9)).astype(np.float32)
-    rows[7] = rows[250]  # where the row itself need not come first
-    numbers, distances = module._neighbours(rows)
-    exact = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
-    np.fill_diagonal(exact, np.inf)
-    np.testing.assert_allclose(distances, np.sort(exact, 1)[:, :10], atol=2e-3)
-    assert (numbers == np.argsort(exact, 1)[:, :10]).mean() > 0.999

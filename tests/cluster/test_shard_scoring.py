@@ -242,12 +242,16 @@ def test_a_shard_that_breaks_while_it_is_read(folders, model, expected, bad):
     same(read_scores("out"), expected)
 
 
-def test_the_shard_with_a_value_that_is_no_number_is_named(folders, model, pairs):
+def test_a_value_that_is_no_number_and_a_full_disk(folders, model, pairs, monkeypatch):
     broken = pairs[1].copy()
     broken[70] = np.nan
     write_shards("z", {"e": broken}, (50, 50))
     message = r"^z/part-1.parquet, rows 18 to 21: Y column 0 .*NaN.* in row 20: "
     refused(message, score_shards, model, "x", "z", x_columns=["e"], batch_size=6)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(filesystem, "_to_disk", full)
+    refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
+    assert names("out") == []
 
 
 def test_lines_of_others_are_left_out(capfd):
@@ -266,10 +270,3 @@ def test_the_time_left_does_not_count_a_slow_start(engine, told, monkeypatch):
     monkeypatch.setattr(shard_scoring.engines, f"run_{engine}", lambda *_: ended)
     shard_scoring._follow(work, tasks, tasks, shown)
     assert done == told
-
-
-def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(filesystem, "_to_disk", full)
-    refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
-    assert names("out") == []

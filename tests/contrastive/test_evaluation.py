@@ -220,7 +220,7 @@ class TestLinear:
             assert found.accuracy[0] == 1.0
 
     @pytest.mark.parametrize("solver", ["device", "sklearn"])
-    def test_a_class_without_training_rows_is_never_predicted(self, solver):
+    def test_a_class_without_training_rows_and_a_device_without_float64(self, solver):
         (train,), (test,) = noisy_halves(1, noise=0.0)
         how = {"solver": solver, "max_iter": 300}
         found, whole = (
@@ -232,6 +232,11 @@ class TestLinear:
         found = evaluate(*noisy_halves(2), solver=solver, max_iter=5)
         assert not found.converged.any()
         assert found.iterations.tolist() == [5, 5]
+        train, labels, test, unseen = few_rows(60, 20, 3, 0.5)
+        plain = linear_evaluation(train, labels, test, unseen, solver=solver)
+        there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
+        assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
+        assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
 
     @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
     def test_other_types(self, kind):
@@ -246,14 +251,6 @@ class TestLinear:
         parts = evaluate(*noisy_halves(2))
         assert parts.converged.all()
         assert np.abs(whole.accuracy - parts.accuracy).max() <= 0.003
-
-    @pytest.mark.parametrize("solver", ["device", "sklearn"])
-    def test_features_on_a_device_without_float64_go_to_the_cpu(self, solver):
-        train, labels, test, unseen = few_rows(60, 20, 3, 0.5)
-        plain = linear_evaluation(train, labels, test, unseen, solver=solver)
-        there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
-        assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
-        assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
 
     def test_mistakes_are_named(self):
         train, test = noisy_halves(2)

@@ -92,7 +92,7 @@ def test_masked_cells_may_hold_anything(case, poison, given_joint):
     assert not gradients[1][masked].any()
 
 
-def test_cpc_row_without_product_cells_adds_nothing():
+def test_cpc_row_without_product_cells_and_weights_that_do_not_fit():
     scores, product = draw(6, 6, seed=18).requires_grad_(), OFF.clone()
     product[3] = 0.0
     value = objectives.cpc(scores, product=product)
@@ -101,6 +101,12 @@ def test_cpc_row_without_product_cells_adds_nothing():
     (gradient,) = torch.autograd.grad(value, scores)
     assert torch.isfinite(gradient).all()
     assert gradient[3].abs().max() < 1e-15
+    for function in (joint_mean, product_mean, product_log_mean_exp):
+        refused(r"\(2, 3\).*\(3, 3\)", function, draw(3, 3), torch.ones(2, 3))
+        for shape in ((3,), (2, 3, 4)):
+            refused("square", function, torch.zeros(shape), None)
+    for alpha in (-0.1, 1.0, 2.0):
+        refused("alpha", objectives.drf, draw(4, 4), alpha=alpha)
 
 
 @every_case
@@ -149,12 +155,17 @@ class TestMovingAverage:
         cells = list(itertools.permutations(range(5), 2))
         return [sum(math.exp(m[at].item()) for at in cells) / 20 for m in self.scores]
 
-    def test_starts_at_the_batch_with_the_gradient_of_dv(self):
+    def test_starts_at_the_batch_and_is_kept_above_the_floor(self):
         _, state, gradient = self.run(None)
         assert state.exp().tolist() == pytest.approx(self.current())
         scores = self.scores.clone().requires_grad_()
         (expected,) = torch.autograd.grad(objectives.dv(scores).sum(), scores)
         torch.testing.assert_close(gradient, expected)
+        floor = 100.0 * max(self.current())
+        for start in (None, torch.zeros(2, dtype=torch.float64)):
+            _, state, gradient = self.run(start, floor=floor)
+            assert state.exp().tolist() == pytest.approx([floor, floor])
+            torch.testing.assert_close(gradient, self.hand_gradient([floor, floor]))
 
     @pytest.mark.parametrize("momentum", [0.9, 0.25])
     def test_gradient_and_state_by_hand(self, momentum):
@@ -165,22 +176,6 @@ class TestMovingAverage:
         new = [momentum * a + (1 - momentum) * b for a, b in zip(old, self.current(), strict=True)]
         assert state.exp().tolist() == pytest.approx(new, rel=1e-12)
         torch.testing.assert_close(gradient, self.hand_gradient(new))
-
-    def test_average_is_kept_above_the_floor(self):
-        floor = 100.0 * max(self.current())
-        for start in (None, torch.zeros(2, dtype=torch.float64)):
-            _, state, gradient = self.run(start, floor=floor)
-            assert state.exp().tolist() == pytest.approx([floor, floor])
-            torch.testing.assert_close(gradient, self.hand_gradient([floor, floor]))
-
-
-def test_weights_that_do_not_fit_are_named_and_alpha_has_its_range():
-    for function in (joint_mean, product_mean, product_log_mean_exp):
-        refused(r"\(2, 3\).*\(3, 3\)", function, draw(3, 3), torch.ones(2, 3))
-        for shape in ((3,), (2, 3, 4)):
-            refused("square", function, torch.zeros(shape), None)
-    for alpha in (-0.1, 1.0, 2.0):
-        refused("alpha", objectives.drf, draw(4, 4), alpha=alpha)
 
 
 @st.composite

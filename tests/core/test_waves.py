@@ -93,9 +93,7 @@ def test_the_features_of_a_map_by_hand():
     one = made.select([1])(torch.from_numpy(x[1:]))
     torch.testing.assert_close(one, made(torch.from_numpy(x))[1:])
     assert one.shape == (1, 5, WaveMap.out_dim(3))
-
-
-def test_a_map_keeps_the_first_waves_and_forgets_the_last_ones():
+    # A map keeps the first waves and forgets the last ones.
     made = WaveMap(1, 2)
     made.set_waves(0, torch.ones(2, MOST + 9), torch.full((MOST + 9,), -0.5))
     assert made.frequencies.shape == (1, 2, MOST)

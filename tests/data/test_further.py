@@ -180,7 +180,7 @@ class TestChannels:
 
 
 class TestClosedForms:
-    def test_parity(self):
+    def test_parity_and_beside(self):
         joint, table = further.parity(3, 0.1, 2), np.array([[0.45, 0.05], [0.05, 0.45]])
         expected = 2 * np.log(2) - stats.entropy(table.ravel())
         assert joint.mutual_information == pytest.approx(expected)
@@ -189,6 +189,10 @@ class TestClosedForms:
         same = np.sign(x[:, 0] * x[:, 1] * x[:, 2]) == np.sign(y[:, 0])
         assert same.mean() == pytest.approx(0.9, abs=0.03)
         np.testing.assert_allclose(pmi, np.log(np.where(same, 1.8, 0.2)))
+        joint = further.beside(further.wave(2, 0.3), further.independent(3, 0))
+        x, y, pmi = joint.sample(20, np.random.default_rng(0))
+        assert (x.shape, y.shape) == ((20, 4), (20, 1))
+        np.testing.assert_allclose(further.wave(2, 0.3).log_ratio(x[:, :1], y), pmi)
 
     @pytest.mark.parametrize("concentration", [0.5, 3.0, 20.0])
     def test_angles(self, concentration):
@@ -246,12 +250,6 @@ class TestClosedForms:
         assert found == pytest.approx(expected, abs=1e-7)
         assert further.class_columns(10, 12.0).mutual_information == pytest.approx(np.log(10))
         assert further.class_columns(10, 0.0).mutual_information == pytest.approx(0, abs=1e-9)
-
-    def test_beside(self):
-        joint = further.beside(further.wave(2, 0.3), further.independent(3, 0))
-        x, y, pmi = joint.sample(20, np.random.default_rng(0))
-        assert (x.shape, y.shape) == ((20, 4), (20, 1))
-        np.testing.assert_allclose(further.wave(2, 0.3).log_ratio(x[:, :1], y), pmi)
 
 
 def test_words():

@@ -167,10 +167,19 @@ def unreadable(path, message):
 class TestDamage:
     PARTS = ("encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden")
 
-    def test_nothing_there_and_a_file(self, tmp_path):
+    def test_nothing_there_a_file_and_another_format(self, tmp_path, saved):
         unreadable(tmp_path / "model", "there is no such folder")
         (tmp_path / "model").write_text("{}")
         unreadable(tmp_path / "model", "is a file; a model is a folder")
+        path = saved / "model.json"
+        about = json.loads(path.read_text("utf-8"))
+        for version, said in (
+            (3, r"newer pointdep \(format 3, this version reads 2\): upgrade"),
+            (1, r"earlier pointdep \(format 1, this version reads 2\): fit again"),
+            ("2", "names no format version"),
+        ):
+            path.write_text(json.dumps({**about, "format_version": version}))
+            unreadable(saved, said)
 
     @pytest.mark.parametrize("name", FILES)
     def test_truncated_and_missing(self, saved, name):
@@ -206,17 +215,6 @@ class TestDamage:
     def test_foreign_json(self, saved, text):
         (saved / "model.json").write_text(text)
         unreadable(saved, r"model\.json is (not a pointdep model|truncated or not JSON)")
-
-    def test_another_format(self, saved):
-        path = saved / "model.json"
-        about = json.loads(path.read_text("utf-8"))
-        for version, said in (
-            (3, r"newer pointdep \(format 3, this version reads 2\): upgrade"),
-            (1, r"earlier pointdep \(format 1, this version reads 2\): fit again"),
-            ("2", "names no format version"),
-        ):
-            path.write_text(json.dumps({**about, "format_version": version}))
-            unreadable(saved, said)
 
     def test_a_pickle_for_weights_is_not_loaded(self, saved, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

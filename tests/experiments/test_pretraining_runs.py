@@ -126,12 +126,18 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     assert message in said
 
 
-def test_of_two_runs_of_a_pair_one_counts(tmp_path):
+def test_of_two_runs_one_counts_and_a_file_of_before(tmp_path):
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("cpc", 1): [0.7]})
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("drfc", 0): [0.6]})
     found = runs_of.merged(runs_of.read_runs(tmp_path, Experiment("shallow")))
     finals = [(c.objective, c.seed, c.final) for c in found]
     assert finals == [("cpc", 0, 0.8), ("cpc", 1, 0.7), ("drfc", 0, 0.6)]
+    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
+    (tmp_path / "pixels.json").write_text(json.dumps(before))
+    assert read_pixels(tmp_path) == PIXELS
+    (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        read_pixels(tmp_path)
 
 
 def accuracies(found):
@@ -322,15 +328,6 @@ def test_like_scikit_learn(part, rows, scaler, C):
     for other in PARTS:  # the two parts on whole images share their baseline
         fits = found.fits(Experiment(other, dataset="digits"), found.origin["data"])
         assert fits == ((other == "shallow") == (part == "shallow"))
-
-
-def test_a_file_of_before_and_one_that_cannot_be_read(tmp_path):
-    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
-    (tmp_path / "pixels.json").write_text(json.dumps(before))
-    assert read_pixels(tmp_path) == PIXELS
-    (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
-    with pytest.raises(ModelFileError, match="cannot be read"):
-        read_pixels(tmp_path)
 
 
 SMALL = {"seeds": 1, "length": 1, "width": 4, "batch_size": 16}

@@ -59,11 +59,22 @@ def test_ranks(seed, levels):
     assert (found.queries, found.candidates, found.matching) == (12, 20, {})
 
 
-def test_pairs_are_the_diagonal():
+def test_pairs_are_the_diagonal_equal_candidates_and_captions():
     scores = np.random.default_rng(0).integers(0, 4, (30, 30)).astype(float)
     found = of_matrix(scores)
     assert found.mrr == mrr_by_hand(scores, np.eye(30, dtype=bool))
     assert found == of_matrix(scores, relevant=(np.arange(30), np.arange(30)))
+    x, y = new_pairs(rows=40)
+    found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
+    assert (found.median_rank, found.mrr) == (20.5, pytest.approx(np.mean(1 / np.arange(1, 41))))
+    model = fitted("pc", "separable")
+    x, y = pairs(40, seed=3)
+    numbers, ids = np.arange(10), np.arange(40) // 4
+    found = model.retrieval_metrics(x[::4], y, relevant=(numbers, ids), matching=(5,))
+    assert found.mrr == mrr_by_hand(model.pmi_matrix(x[::4], y), numbers[:, None] == ids)
+    options = {"queries": "y", "relevant": (ids, numbers), "matching": ()}
+    back = model.retrieval_metrics(x[::4], y, **options)
+    assert (back.queries, back.candidates) == (40, 10)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -115,20 +126,6 @@ def test_of_a_model(critic, method, queries):
     assert found.median_rank == pytest.approx(wanted.median_rank, abs=1)
     assert found.matching[5] == pytest.approx(wanted.matching[5], abs=0.02)
     assert found.recall[100] == 1.0
-
-
-def test_equal_candidates_and_captions():
-    x, y = new_pairs(rows=40)
-    found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
-    assert (found.median_rank, found.mrr) == (20.5, pytest.approx(np.mean(1 / np.arange(1, 41))))
-    model = fitted("pc", "separable")
-    x, y = pairs(40, seed=3)
-    numbers, ids = np.arange(10), np.arange(40) // 4
-    found = model.retrieval_metrics(x[::4], y, relevant=(numbers, ids), matching=(5,))
-    assert found.mrr == mrr_by_hand(model.pmi_matrix(x[::4], y), numbers[:, None] == ids)
-    options = {"queries": "y", "relevant": (ids, numbers), "matching": ()}
-    back = model.retrieval_metrics(x[::4], y, **options)
-    assert (back.queries, back.candidates) == (40, 10)
 
 
 @pytest.mark.parametrize("queries", ["x", "y"])

@@ -81,7 +81,13 @@ def test_links(method, link):
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
-def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
+def test_one_replica_on_prepared_rows_and_blocks_of_any_size(critic, monkeypatch, without_faiss):
+    model = fitted("pc", critic)
+    x, y = map(encode_side, [model] * 2, new_pairs(critic), "xy")
+    one = model.model_.select([1])
+    matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
+    assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
+    assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
     for name, size in {"QUERIES": 7, "BLOCK": 6, "CELLS": 200, "LISTED_NUMBERS": 500}.items():
         monkeypatch.setattr(search_module, f"_{name}", size)
     for name, size in {"NUMBERS": 300, "COLUMNS": 11, "QUERIES": 3}.items():
@@ -89,16 +95,6 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
     model, pair = fitted(LOUD, critic), new_pairs(critic, 50)
     for queries in "xy":
         assert_searches(model, *sides(queries, *pair), queries, {}, {"shortlist": 49})
-
-
-@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
-def test_one_replica_on_prepared_rows(critic):
-    model = fitted("pc", critic)
-    x, y = map(encode_side, [model] * 2, new_pairs(critic), "xy")
-    one = model.model_.select([1])
-    matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
-    assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
-    assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
@@ -320,7 +316,7 @@ def unreadable(cause, place):
         fitted("pc", "separable").load_index(place)
 
 
-def test_another_model_side_or_kind(place):
+def test_another_model_side_or_kind_and_an_edited_description(place, tmp_path):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
     other = fit(critic="separable", random_state=1)
     refused("another model", other.load_index, place)
@@ -328,17 +324,6 @@ def test_another_model_side_or_kind(place):
     refused("holds x, .* queries='y'", model.retrieve, x, model.index(x, side="x"))
     refused("unknown side 'z'", model.index, x, side="z")
     refused("index='hnsw' .* flat index", model.retrieve, x, model.index(y), index="hnsw")
-
-
-@pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])
-def test_damage(place, name):
-    (place / name).write_bytes((place / name).read_bytes()[:-9])
-    unreadable("truncated", place)
-    (place / name).unlink()
-    unreadable(f"has no .*{name}", place)
-
-
-def test_an_edited_description_and_places(place, tmp_path):
     about = json.loads((place / "index.json").read_text())
     for change, cause in (
         ({"format": "other"}, "is not a pointdep index"),
@@ -356,3 +341,11 @@ def test_an_edited_description_and_places(place, tmp_path):
     for name, cause in (("file", "is a file"), ("full", "thesis.tex"), ("no/where", "not exist")):
         refused(cause, index.save, tmp_path / name)
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])
+def test_damage(place, name):
+    (place / name).write_bytes((place / name).read_bytes()[:-9])
+    unreadable("truncated", place)
+    (place / name).unlink()
+    unreadable(f"has no .*{name}", place)

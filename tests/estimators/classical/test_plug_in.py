@@ -41,7 +41,7 @@ def test_pmi_is_that_of_the_counts(smoothing):
     np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_plug_in_and_the_corrections():
+def test_the_plug_in_and_corrections_that_are_right_on_average():
     found = fit("counting", X, Y, correction="none").mutual_information()
     assert found.nats == pytest.approx(mutual_info_score(X, Y))
     model = fit("counting", X, Y, correction="out_of_fold")
@@ -54,9 +54,6 @@ def test_the_plug_in_and_the_corrections():
     x, y = X.tolist(), Y.tolist()
     wanted = entropy(x) + entropy(y) - entropy(list(zip(x, y, strict=True)))
     assert fit("counting", X, Y).mutual_information().nats == pytest.approx(wanted)
-
-
-def test_the_correction_and_the_error_are_right_on_average():
     truth, found = float((TABLE * TRUE_PMI).sum()), {}
     for correction in ("none", "miller_madow"):
         draws = (table_rows(100, seed=s) for s in range(150))
@@ -196,7 +193,7 @@ _TABLE = np.array([[0.30, 0.05, 0.05], [0.05, 0.20, 0.05], [0.02, 0.03, 0.25]])
 _COUNTED = {"discrete_x": True, "discrete_y": True, "random_state": 0, "progress": False}
 
 
-def test_counting_groups_is_the_jackknife_that_leaves_out_each() -> None:
+def test_grouped_counts_are_a_jackknife_whose_intervals_cover() -> None:
     x, y, groups = _grouped(0)
     whole, n = _plug_in(x, y), len(x)
     pseudo = []
@@ -205,9 +202,6 @@ def test_counting_groups_is_the_jackknife_that_leaves_out_each() -> None:
         pseudo.append((n * whole - (n - m) * _plug_in(x[kept], y[kept])) / m)
     model = ClassicalDependency("counting", **_COUNTED).fit(x, y, groups=groups)
     assert np.allclose(model.mi_values_, np.array(pseudo)[groups], atol=1e-8)
-
-
-def test_intervals_of_grouped_counts_cover() -> None:
     truth = float((_TABLE * np.log(_TABLE / np.outer(_TABLE.sum(1), _TABLE.sum(0)))).sum())
     found = []
     for seed in range(60):

@@ -40,7 +40,7 @@ def test_containers(read):
     np.testing.assert_array_equal(model.pmi(X, Y, Z), base().pmi(X, Y, Z))
 
 
-def test_different_containers_for_different_sides():
+def test_containers_of_different_sides_names_and_not_fitted():
     model = fit(pl.DataFrame(X), torch.from_numpy(Y), pd.DataFrame(Z, columns=["a", "b"]))
     np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     parts = model.joint_, model.marginal_
@@ -49,6 +49,15 @@ def test_different_containers_for_different_sides():
     assert model.n_features_in_ == 2
     assert model.feature_names_in_.tolist() == ["column_0", "column_1"]
     assert not hasattr(base(), "feature_names_in_")
+    model = fit(X, Y, pd.DataFrame(Z, columns=["a", "b"]))
+    refused("Z column 0 is 'b' but was 'a'", model.pmi, X, Y, pd.DataFrame(Z, columns=["b", "a"]))
+    with pytest.raises(TypeError, match="'radnom_state'; did you mean 'random_state'"):
+        ConditionalDependency(radnom_state=0)
+    for ask in ("pmi", "outside", "mutual_information"):
+        with pytest.raises(NotFittedError):
+            getattr(conditional(), ask)(X, Y, Z)
+    with pytest.raises(NotFittedError):
+        conditional().save("nowhere")
 
 
 class TestCategories:
@@ -150,18 +159,6 @@ def test_what_is_refused(call, said):
 @pytest.mark.parametrize("method", ["cpc", "nwj", "js", "dv", "smile", "mine", "smi"])
 def test_methods_that_are_refused(method):
     refused(f"'{method}' .* from variational, pc", fit, X, Y, Z, estimator=small(method=method))
-
-
-def test_other_names_and_not_fitted():
-    model = fit(X, Y, pd.DataFrame(Z, columns=["a", "b"]))
-    refused("Z column 0 is 'b' but was 'a'", model.pmi, X, Y, pd.DataFrame(Z, columns=["b", "a"]))
-    with pytest.raises(TypeError, match="'radnom_state'; did you mean 'random_state'"):
-        ConditionalDependency(radnom_state=0)
-    for ask in ("pmi", "outside", "mutual_information"):
-        with pytest.raises(NotFittedError):
-            getattr(conditional(), ask)(X, Y, Z)
-    with pytest.raises(NotFittedError):
-        conditional().save("nowhere")
 
 
 def test_pairs_unlike_the_fit_and_which_fit_flags_are_of():

@@ -91,11 +91,16 @@ def test_audits_find_mismatched_rows_and_groups_count_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
-def test_networks_that_are_asked_for_are_kept() -> None:
+def test_networks_that_are_asked_for_are_kept_and_too_few_rows_flagged() -> None:
     assert _fit(X[:300], Y[:300], hidden=(8, 8), max_epochs=1).model_.answered != KIND
     assert _fit(X[:300], Y[:300], critic="bilinear", max_epochs=1).model_.answered == ""
     few = [np.char.add("c", (side % 10).astype(str)) for side in (TASK.x, TASK.y)]
     assert _fit(*few, max_epochs=1).model_.answered != KIND
+    task = outcomes(_topics(400, 20, 1)).draw("topics", 1_000, 0)
+    model = _fit(_names(task.x, "x"), _names(task.y, "y"))
+    assert "rises_with_rows" in {flag.name for flag in model.flags_}
+    most = max(len(np.unique(side)) for side in (task.x, task.y))
+    assert f"1,000 rows of {most} categories" in str(model.flags_)
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
@@ -110,12 +115,3 @@ def test_no_interval_exceeds_the_entropy_of_a_side() -> None:
         spread = np.sqrt(share @ np.log(share) ** 2 - (share @ np.log(share)) ** 2)
         limit = -share @ np.log(share) + 2 / 800 + 2 * spread / 20
         assert found.ci[0] <= found.nats <= found.ci[1] <= limit + 1e-9
-
-
-@pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
-def test_too_few_rows_of_each_category_are_flagged() -> None:
-    task = outcomes(_topics(400, 20, 1)).draw("topics", 1_000, 0)
-    model = _fit(_names(task.x, "x"), _names(task.y, "y"))
-    assert "rises_with_rows" in {flag.name for flag in model.flags_}
-    most = max(len(np.unique(side)) for side in (task.x, task.y))
-    assert f"1,000 rows of {most} categories" in str(model.flags_)

@@ -21,11 +21,15 @@ from .helpers import PairNet, assert_scikit_learn_checks, encoders, fit, fitted,
 X, Y = pairs()
 
 
-def test_the_signature_is_that_of_init():
+def test_the_signature_is_that_of_init_and_an_index_in_two_orders():
     names = list(inspect.signature(PointwiseDependency).parameters)
     assert (names[0], sorted(names)) == ("method", sorted(PointwiseDependency().get_params()))
     with pytest.raises(TypeError, match="positional"):
         PointwiseDependency("pc")
+    frame, other = pd.DataFrame(X), pd.DataFrame(Y)
+    with pytest.warns(DataWarning, match="same index in another order"):
+        fit(frame, other[::-1])
+    fit(frame, other)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -212,10 +216,3 @@ def test_saving_keeps_what_was_fitted(tmp_path):
     model.save(tmp_path / "model")
     again = PointwiseDependency.load(tmp_path / "model", critic=(encoder, encoder))
     np.testing.assert_array_equal(again.pmi(x, y), model.pmi(x, y))
-
-
-def test_one_index_in_two_orders_is_noticed():
-    frame, other = pd.DataFrame(X), pd.DataFrame(Y)
-    with pytest.warns(DataWarning, match="same index in another order"):
-        fit(frame, other[::-1])
-    fit(frame, other)
