@@ -159,5 +159,4 @@ class Audit:
         from pointdep.data.writers import check_writable, write_table
 
         check_writable(path, (suffix,))
-        columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
-        write_table(path, columns)
+        write_table(path, {str(name): self.table[name] for name in self.table})

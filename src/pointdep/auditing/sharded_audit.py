@@ -83,8 +83,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     for block in np.unique(numbers // BLOCK):
         rows = np.flatnonzero(numbers // BLOCK == block)
         one = model.select([int(block % model.replicas)])
-        random = np.random.default_rng([block, 24])
-        chosen = random.choice(len(pool.numbers), size, replace=False)
+        chosen = np.random.default_rng([block, 24]).choice(len(pool.numbers), size, replace=False)
         others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
         sides = x[rows], y[rows], pool.x[chosen], pool.y[chosen]
         a, b, pool_x, pool_y = (side.to(device).unsqueeze(0) for side in sides)
@@ -200,8 +199,7 @@ def audit_shards(
             "below_zero": pmi[rows] < 0,
             "rank": rank[rows],
         }
-        known = _read(done.work, task.name, _KEPT)
-        write_shard(work, task, {**known, **judged}, {"fdr": fdr})
+        write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
     return AuditedShards(
         **done.totals(),
         suspects=int(suspect.sum()),

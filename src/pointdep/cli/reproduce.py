@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pointdep.cli import options, pretrain
 from pointdep.cli.options import Given
 from pointdep.cli.show import print_json
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_known
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -225,8 +225,7 @@ def _run_words(title: str, experiment: Any, paper: Any, run: Any, given: Given) 
         found = run(settings, pairs, progress)
     claims = experiment.write_report(found, given["output"])
     content = {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)}
-    command = title.replace(" ", "").lower()
-    _tell(command, given, experiment.text_report(found, claims), content)
+    _tell(title.replace(" ", "").lower(), given, experiment.text_report(found, claims), content)
 
 
 @_takes(_run_words, options.SHARED, output=Path("table2"))
@@ -347,8 +346,7 @@ def figure2(given: Given) -> None:
     quick: Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). Options
         that are given win.
     """
-    if given["part"] not in ("shallow", "deep"):
-        raise unknown_name("part", given["part"], ("shallow", "deep"))
+    require_known("part", given["part"], ("shallow", "deep"))
     _run_representations("figure2", given["part"], given)
 
 

@@ -91,8 +91,7 @@ def retrieve(
     if candidates_index is not None:
         given: Any = fitted.load_index(candidates_index)
     else:
-        named = candidates_file, query_columns and candidate_columns
-        _require_both(fitted, queries_file, named)
+        _require_both(fitted, queries_file, (candidates_file, query_columns and candidate_columns))
         path = candidates_file or queries_file
         given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):

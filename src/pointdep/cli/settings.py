@@ -125,8 +125,7 @@ def takes_settings(command: Callable[..., None], without: Sequence[str] = ()) ->
 
     @functools.wraps(command)
     def spread(**values: Any) -> None:
-        settings = Settings(**{name: values.pop(name) for name in own})
-        command(**values, settings=settings)
+        command(**values, settings=Settings(**{name: values.pop(name) for name in own}))
 
     options.show(spread, shown)
     return spread

@@ -23,7 +23,7 @@ from pointdep.cluster.filesystem import BadShardError, StoragePath
 from pointdep.cluster.manifest import Task, Work, read_pairs, write_shard
 from pointdep.core.registry import is_path
 from pointdep.data.storage import MODEL_FILES
-from pointdep.errors import InputError, ModelFileError, PointdepError, require_whole, unknown_name
+from pointdep.errors import InputError, ModelFileError, PointdepError, require_known, require_whole
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 ENGINES = ("local", "ray")
@@ -44,8 +44,7 @@ class How:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise unknown_name("engine", self.engine, ENGINES)
+        require_known("engine", self.engine, ENGINES)
         for name in ("workers", "batch_size"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))

@@ -105,8 +105,7 @@ def score_shards(
     saved = engines.read_model(storage_path(model))
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
-    done = run_shards(saved, sides, engines.Scores(), storage_path(output), how)
-    return Scored(**done.totals())
+    return Scored(**run_shards(saved, sides, engines.Scores(), storage_path(output), how).totals())
 
 
 def open_sides(
@@ -192,8 +191,7 @@ def run_shards(
     gone = [task for task in tasks if task.number not in done]
     if gone:
         raise InputError(f"{work.output / gone[0].name} is gone or damaged: run it again")
-    abouts = [done[task.number] for task in tasks]
-    return Done(work, tasks, abouts, found=len(tasks) - len(missing))
+    return Done(work, tasks, [done[task.number] for task in tasks], found=len(tasks) - len(missing))
 
 
 def _try_a_row(work: Work, tasks: Sequence[Task]) -> None:

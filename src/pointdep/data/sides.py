@@ -150,8 +150,7 @@ def _pandas_column(series: Any, name: str, side: str) -> Array:
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
     if str(dtype) == "category":
         categories = plain_column(np.asarray(series.cat.categories), name, side)
-        codes: Array = series.cat.codes.to_numpy()
-        return np.asarray(categories[codes])
+        return np.asarray(categories[series.cat.codes.to_numpy()])
     if kind == "b":
         return np.asarray(series.to_numpy(dtype=bool))
     return plain_column(series.astype(object).to_numpy(), name, side)

@@ -105,8 +105,7 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path} was written by {age} pointdep (format {version}, this version reads "
             f"{FORMAT_VERSION}): {remedy}"
         )
-    claimed = about.pop("about_sha256", None)
-    if claimed != _digest(about):
+    if about.pop("about_sha256", None) != _digest(about):
         raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
     return about, _read_weights(path, about)
 

@@ -324,8 +324,7 @@ def _table(found: Found) -> list[list[str]]:
         line |= {"accuracy, %": shown(line["mean"]), "sd": shown(line["sd"])}
         line["paper, %"] = shown(line["paper"])
         line[unit] = length and (f"{length:,.4g}" if length < 1e4 else f"{length:,.0f}")
-    rows = reports.rows_of(lines, columns)
-    return [*rows, ["pixels", shown(found.pixels.accuracy), *["-"] * 6]]
+    return [*reports.rows_of(lines, columns), ["pixels", shown(found.pixels.accuracy), *["-"] * 6]]
 
 
 def legend(found: Found) -> str:
@@ -483,8 +482,7 @@ def draw(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels, note: 
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     if note:
-        wrapped = textwrap.fill(note, 160 if wide else 105)
-        figure.supxlabel(wrapped, fontsize="x-small", color="0.3")
+        figure.supxlabel(textwrap.fill(note, 160 if wide else 105), fontsize="x-small", color="0.3")
     return figure
 
 

@@ -260,8 +260,7 @@ def _endings(found: WordPmi) -> Answer:
         for line in lines[: len(PAPER_ENDINGS)]:
             times, enough = line["times"], line["all_negative"] >= FEWEST
             supports = times.above(1.0) if times is not None and enough else None
-            about = f'"{line["ending"]}", {where}, times'
-            told.append(finding(about, times, supports=supports))
+            told.append(finding(f'"{line["ending"]}", {where}, times', times, supports=supports))
     return told, claims.every([one.supports for one in told[: len(PAPER_ENDINGS)]])
 
 
@@ -369,8 +368,7 @@ def _tables(found: WordPmi, table: Callable[..., str], prose: Callable[[str], st
             cells += [f"{line['negative']:,} ({part:.1%})", ratio]
         ends.append(cells)
     about_pmi = reports.TEXTS["figure3 pmi"].format(folds=found.settings.folds)
-    about_endings = reports.TEXTS["figure3 endings"]
-    return [table(pmi), prose(about_pmi), table(ends), prose(about_endings)]
+    return [table(pmi), prose(about_pmi), table(ends), prose(reports.TEXTS["figure3 endings"])]
 
 
 _BLUE, _RED, _AMBER = reports.COLOURS[0], reports.COLOURS[1], reports.COLOURS[4]
@@ -417,8 +415,7 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     middle, spread = values.mean(), values.std() or 1.0
     gaussian = np.exp(-0.5 * ((grid - middle) / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
     look: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": "--"}
-    label = "Gaussian of this mean and sd"
-    axis.plot(grid, len(values) * width * gaussian, label=label, **look)
+    axis.plot(grid, len(values) * width * gaussian, label="Gaussian of this mean and sd", **look)
     axis.axvline(0.0, ymax=1 / _HEADROOM, color="0.3", linewidth=0.8)
     axis.set(xlim=(edges[0], edges[-1]), ylim=(0, _HEADROOM * max(counts.max(), 1)))
     negative = int((values < 0).sum())

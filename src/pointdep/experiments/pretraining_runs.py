@@ -429,11 +429,10 @@ def _history_so_far(path: Path, replicas: int) -> list[Line]:
     if not path.exists():
         return []
     table = pd.read_csv(path).astype({"epoch": float, "seconds": float, "linear": float})
-    looks = [records(look) for _, look in table.groupby(table.index // replicas)]
     return [
         {name: look[0][name] for name in ("epoch", "step", "seconds")}
         | {"linear": [line["linear"] for line in look]}
-        for look in looks
+        for look in [records(look) for _, look in table.groupby(table.index // replicas)]
         if any(line["linear"] is not None for line in look)
     ]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import pointdep
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_positive, require_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,17 +60,14 @@ def check_settings(
     """
     for part, names in (known or {}).items():
         for name in _values(settings, part):
-            if name not in names:
-                raise unknown_name(part.removesuffix("s"), name, names)
+            require_known(part.removesuffix("s"), name, names)
     for part in distinct:
         object.__setattr__(settings, part, tuple(dict.fromkeys(_values(settings, part))))
     for part, fewest in (least or {}).items():
         for value in _values(settings, part):
             require_whole(part, value, least=fewest)
     for part in positive:
-        value = getattr(settings, part)
-        if not 0 < value < math.inf:
-            raise InputError(f"{part}={value!r} must be positive and finite")
+        require_positive(part, getattr(settings, part))
 
 
 def _values(settings: object, part: str) -> tuple[Any, ...]:
@@ -261,5 +258,4 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMA
     """Write `name.format` for each format; the same figure gives the same files."""
     with style():
         for suffix in formats:
-            metadata = _METADATA.get(suffix)
-            figure.savefig(folder / f"{name}.{suffix}", dpi=_DPI, metadata=metadata)
+            figure.savefig(folder / f"{name}.{suffix}", dpi=_DPI, metadata=_METADATA.get(suffix))

@@ -165,8 +165,7 @@ def run_theorem1(settings: Theorem1, progress: Progress | None = None) -> Outcom
         part = _Part(progress or Silent(), rows, sum(work[:position]), sum(work))
         fits = make_fits(settings, rows, device)
         model = make_model(settings, fits)
-        trained = train(model, settings, fits, part)
-        runs += compare(settings, fits, model, trained)
+        runs += compare(settings, fits, model, train(model, settings, fits, part))
         seconds.append(time.perf_counter() - start)
         part.tell(1.0, "done")  # whenever the last network stopped
         weights = sum(p.numel() for p in model.critic.parameters()) // model.replicas

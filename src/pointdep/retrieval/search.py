@@ -143,9 +143,8 @@ def index_candidates(
 ) -> CandidateIndex:
     """`PointwiseDependency.index`, with what reads rows of either side as `encode`."""
     check_side("side", side)
-    rows = _encode_as(encode, candidates, side, "side")
     with show("indexing", enabled=progress, left="about") as shown:
-        return build_index(model, rows, side, kind, shown)
+        return build_index(model, _encode_as(encode, candidates, side, "side"), side, kind, shown)
 
 
 def model_metrics(
@@ -240,8 +239,7 @@ def top_k(
         return run.result(run.all_pairs(asked), "all pairs")
     sample = run.sample_queries(len(asked) if measure_recall else 0)
     if way == "inner":
-        wanted = min(max(k + MARGIN, shortlist or 0), made.count)
-        found = run.by_inner_product(asked, wanted)
+        found = run.by_inner_product(asked, min(max(k + MARGIN, shortlist or 0), made.count))
         words = f"{kind} search of inner products"
         if kind == "flat":
             return run.result(found, words)
@@ -319,8 +317,7 @@ class _Search:
         found: list[Found] = []
         for rows in torch.split(asked, size):
             found.append(find(rows))
-            done = min(len(found) * size, len(asked))
-            self.progress.update(done, len(asked), "queries")
+            self.progress.update(min(len(found) * size, len(asked)), len(asked), "queries")
         return _joined(found)
 
     @torch.no_grad()

@@ -121,8 +121,7 @@ def compare(
     if (X is None) != (Y is None):
         raise InputError("both X and Y are needed: a pair has two sides")
     _require_comparable(model_a, model_b)
-    others = X_b, Y_b, groups
-    if X is None and any(one is not None for one in others):
+    if X is None and any(one is not None for one in (X_b, Y_b, groups)):
         raise InputError("X_b, Y_b and groups go with X and Y: give those too, or none of them")
     if X is None:
         a, b = _values(model_a), _values(model_b)

@@ -216,8 +216,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _spread_rows(y: Any, count: int, seed: int) -> Any:
     """Numbers of at most `count` rows of y: (n, d), each nearest to the middle of a cluster."""
-    random = np.random.default_rng([seed, 11])
-    some = np.sort(random.permutation(len(y))[:_MOST_CLUSTERED])
+    some = np.sort(np.random.default_rng([seed, 11]).permutation(len(y))[:_MOST_CLUSTERED])
     places, first = np.unique(y[some], axis=0, return_index=True)
     count = min(count, len(places))
     with warnings.catch_warnings():

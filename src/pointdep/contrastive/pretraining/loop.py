@@ -124,8 +124,7 @@ class Step:
 
     def _do(self, rows: Tensor, clip: bool) -> Tensor:
         self._optimizer.zero_grad()
-        batch = self.recipe.batch(self.images, rows, self.generator)
-        losses: Tensor = self.module(batch)
+        losses: Tensor = self.module(self.recipe.batch(self.images, rows, self.generator))
         self.fabric.backward(losses.sum())
         if clip:
             self.fabric.clip_gradients(self.module, self._optimizer, clip_val=1.0)

@@ -193,8 +193,7 @@ def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
         rows = _as_array(fields.get("data"))
     if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
         raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
-    labels = as_labels(path, fields.get("labels"), len(rows))
-    return rows.reshape(-1, 3, _SIDE, _SIDE), labels
+    return rows.reshape(-1, 3, _SIDE, _SIDE), as_labels(path, fields.get("labels"), len(rows))
 
 
 class _Record:

@@ -39,7 +39,7 @@ from pointdep.data.tasks.discrete import (
     table_pmi,
     zero_inflated,
 )
-from pointdep.errors import unknown_name
+from pointdep.errors import require_known
 
 __all__ = ["QUICK", "TASKS", "Joint", "Task", "TaskKind", "make_task"]
 __all__ += ["correlated_gaussians", "discrete_table", "table_pmi"]
@@ -55,8 +55,7 @@ class TaskKind:
 
 def make_task(name: str, rows: int, seed: int = 0) -> Task:
     """Independent rows of the task of this name; the same seed gives the same rows."""
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
+    require_known("task", name, TASKS)
     return TASKS[name].joint().draw(name, rows, seed)
 
 
@@ -102,8 +101,7 @@ def _spiral(dim: int) -> TaskKind:
 
 
 def _uniform(width: float) -> TaskKind:
-    words = f"uniform x, y = x + uniform noise to {width}"
-    return TaskKind(words, partial(uniform_noise, width))
+    return TaskKind(f"uniform x, y = x + uniform noise to {width}", partial(uniform_noise, width))
 
 
 def _swiss_roll() -> Joint:

@@ -141,9 +141,8 @@ def _exact(table: npt.ArrayLike) -> tuple[Array, Array, float]:
     joint = joint / joint.sum()
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     # A row or column without mass is never drawn: its cells count as impossible too.
-    ratio = np.divide(joint, product, out=np.zeros_like(joint), where=product > 0)
     with np.errstate(divide="ignore"):
-        pmi = np.log(ratio)
+        pmi = np.log(np.divide(joint, product, out=np.zeros_like(joint), where=product > 0))
     possible = joint > 0
     # Rounding must not leave independence a little below zero.
     return joint, pmi, max(float((joint[possible] * pmi[possible]).sum()), 0.0)
@@ -219,8 +218,7 @@ def blocks(table: npt.ArrayLike) -> Joint:
     bins = np.array(joint.shape)
 
     def log_ratio(x: Array, y: Array) -> Array:
-        pairs = np.hstack([x, y])
-        row, column = np.minimum(np.floor(pairs * bins), bins - 1).astype(int).T
+        row, column = np.minimum(np.floor(np.hstack([x, y]) * bins), bins - 1).astype(int).T
         return np.asarray(cell_pmi[row, column])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
