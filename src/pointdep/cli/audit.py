@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from pointdep.cli import options
-from pointdep.cli.settings import Settings, takes_settings
+from pointdep.cli.options import Settings, takes_settings
 from pointdep.cli.show import check_as_json, flags_as_json, found_as_json, print_json, print_rows
 from pointdep.errors import InputError
 

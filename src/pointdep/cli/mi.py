@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from pointdep.cli import options, show
-from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
+from pointdep.cli.options import Settings, refuse_for_classical, takes_settings
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 

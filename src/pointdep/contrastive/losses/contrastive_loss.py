@@ -10,8 +10,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pointdep.contrastive.losses.joined_batch import JoinedBatch
-from pointdep.contrastive.losses.similarity import Similarity, dimensions, loss_critic
+from pointdep.contrastive.losses.joined_batch import (
+    JoinedBatch,
+    Similarity,
+    dimensions,
+    loss_critic,
+)
 from pointdep.core.methods import get_method
 from pointdep.core.precision import no_autocast, transformed
 from pointdep.errors import MEANINGS, Flag, InputError, require_known, require_whole
