@@ -69,10 +69,8 @@ def _require_sharing(command: str) -> None:
         return
     if os.environ.get("RANK", "0") != "0":
         raise typer.Exit(2)  # the first process tells it
-    raise InputError(
-        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
-        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
-    )
+    alone = f"would each do all of pointdep {command}: start it without torchrun"
+    raise InputError(f"torchrun: its {process_count()} processes {alone}")
 
 
 app = typer.Typer(

@@ -383,9 +383,7 @@ def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:
     for name, value in (options.parse_options(pairs, "--loss-option") or {}).items():
         objective, dot, option = name.partition(".")
         if not dot or not objective or not option:
-            raise InputError(
-                f"--loss-option {name!r} must say whose it is, as drfc.scale=10 or cpc.{name}=..."
-            )
+            raise InputError(f"--loss-option {name!r} must say whose it is, as drfc.scale=10")
         found.setdefault(objective, {})[option] = value
     return found or None
 

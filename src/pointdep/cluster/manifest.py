@@ -315,10 +315,8 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
             continue
         if about.get("ticket") != task.ticket or about.get("rows") != task.rows:
             source = task.x[0].shard.place if task.x else task.name
-            raise InputError(
-                f"{output / task.name} was made from other rows or columns than {source} has now, "
-                "or that was written anew since: choose another folder, or delete the old one"
-            )
+            what = f"was made from other rows or columns than {source} has now"
+            raise InputError(f"{output / task.name} {what}: choose another folder, or delete it")
         done[task.number] = about
     return done
 

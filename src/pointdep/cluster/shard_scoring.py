@@ -127,10 +127,7 @@ def open_sides(
                 for own, column in zip((x_columns, y_columns), known, strict=True)
             )
         if x_columns is None or y_columns is None:
-            raise InputError(
-                f"{x} holds both sides: say which columns are which by x_columns and y_columns "
-                "(--x-columns and --y-columns)"
-            )
+            raise InputError(f"{x} holds both sides: name their --x-columns and --y-columns")
         shared = [name for name in x_columns if name in y_columns]
         if shared:
             raise InputError(f"column {shared[0]!r} is on both sides, which would trivially agree")

@@ -101,10 +101,7 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if version != FORMAT_VERSION:
         newer = version > FORMAT_VERSION
         age, remedy = ("a newer", "upgrade pointdep") if newer else ("an earlier", "fit again")
-        raise ModelFileError(
-            f"{path} was written by {age} pointdep (format {version}, this version reads "
-            f"{FORMAT_VERSION}): {remedy}"
-        )
+        raise ModelFileError(f"{path} was written by {age} pointdep (format {version}): {remedy}")
     if about.pop("about_sha256", None) != _digest(about):
         raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
     return about, _read_weights(path, about)

@@ -120,8 +120,7 @@ def prepare_folder(folder: Path, command: str | None = None) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             before = "something else"
         if before != command:
-            fault = f"{folder} holds the results of another run ({before})"
-            raise InputError(f"{fault}: choose another --output, or remove it")
+            raise InputError(f"{folder} holds results of {before}: choose another --output")
 
 
 def command_line(*words: str, **options: Any) -> str:

@@ -97,8 +97,7 @@ class Experiment:
         for objective, options in self.loss.items():
             require_known("objective", objective, OBJECTIVES)
             if objective not in self.objectives:
-                fault = f"{objective} has options but is not run"
-                raise InputError(f"{fault}: name it in --objectives, or leave them out")
+                raise InputError(f"{objective} has options but is not run: name it in --objectives")
             check_options(part.model, objective, options)
 
     @property
@@ -166,9 +165,7 @@ class Experiment:
         given = {"iterations": iterations, "epochs": epochs}
         length = given.pop(self.unit)
         if any(other is not None for other in given.values()):
-            raise InputError(
-                f"the {self.part} experiment is counted in {self.unit}: give --{self.unit}"
-            )
+            raise InputError(f"{self.part} is counted in {self.unit}: give --{self.unit}")
         return self if length is None else replace(self, length=length)
 
 

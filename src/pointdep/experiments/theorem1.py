@@ -81,10 +81,7 @@ class Theorem1:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
                 able = [key for key, method in METHODS.items() if method.is_mean_of_pmi]
-                raise InputError(
-                    f"method {name!r} infers something else than the mean of PMI, of which "
-                    f"Theorem 1 speaks: choose from {', '.join(able)}"
-                )
+                raise InputError(f"method {name!r} infers no mean of PMI: use {', '.join(able)}")
         reports.check_settings(
             self,
             known={"critic": CRITICS, "activation": ACTIVATIONS},

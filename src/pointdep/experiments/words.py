@@ -96,17 +96,12 @@ class Training:
         enough = words >= FEWEST_TEST_WORDS + needed
         if test < FEWEST_TEST_WORDS:
             smaller = "" if enough else " with a smaller --batch-size"
-            raise InputError(
-                f"{test} of {words} words would test, where at least {FEWEST_TEST_WORDS} must: "
-                f"give --test-words {FEWEST_TEST_WORDS}{smaller}, or more words"
-            )
+            least = f"at least {FEWEST_TEST_WORDS}: give --test-words {FEWEST_TEST_WORDS}{smaller}"
+            raise InputError(f"{test} of {words} words would test, not {least}, or more words")
         if words - test < needed:
             fewer = " or --test-words" if enough else ""
-            raise InputError(
-                f"{max(words - test, 0)} of {words} words would train, where batches of "
-                f"{self.batch_size} need {needed}: give a smaller --batch-size{fewer}, or more "
-                "words"
-            )
+            few = f"{max(words - test, 0)} of {words} words would train, where {needed} must"
+            raise InputError(f"{few}: give a smaller --batch-size{fewer}, or more words")
         return words - test, test
 
     def split(self, words: int) -> tuple[Rows, Rows]:
@@ -169,8 +164,8 @@ def train(
     model.eval()
     for replica, job in enumerate(jobs):
         if not all(bool(torch.isfinite(p[replica]).all()) for p in model.critic.parameters()):
-            fault = f"training with method {job.method.key!r} gave weights that are not finite"
-            raise DivergedError(f"{fault}: try a smaller --learning-rate, or leave it out")
+            fault = f"method {job.method.key!r} gave weights that are not finite"
+            raise DivergedError(f"{fault}: try a smaller --learning-rate")
     return model, values.reshape(settings.epochs, -1, len(jobs)).mean(1)
 
 

@@ -174,8 +174,7 @@ def _read_about(path: Path) -> dict[str, Any]:
     about = read_description(path, _ABOUT, FORMAT, "an index")
     version = about.get("format_version")
     if version != FORMAT_VERSION:
-        reads = f"this version of pointdep reads {FORMAT_VERSION}"
-        raise ModelFileError(f"{path} has format {version}, {reads}: make the index again")
+        raise ModelFileError(f"{path} has format {version}, not {FORMAT_VERSION}: make it again")
     return about
 
 

@@ -166,10 +166,8 @@ def _require_comparable(*models: Any) -> None:
     units = []
     for model in models:
         if not isinstance(model, PointwiseDependency | ClassicalDependency):
-            raise InputError(
-                f"{type(model).__name__} cannot be compared: give two fitted PointwiseDependency "
-                "or ClassicalDependency (of a pipeline, its last step)"
-            )
+            what = f"{type(model).__name__} cannot be compared: give a fitted"
+            raise InputError(f"{what} PointwiseDependency or ClassicalDependency")
         check_is_fitted(model)
         trained = isinstance(model, PointwiseDependency)
         units.append((model.model_.methods[0] if trained else model.method_).estimates)
@@ -180,10 +178,8 @@ def _require_comparable(*models: Any) -> None:
 
 def _require_same_rows(a: RowValues, b: RowValues, *, given: bool) -> None:
     if len(a.values) != len(b.values):
-        raise InputError(
-            f"the models answer {len(a.values)} and {len(b.values)} rows: fit both on the same "
-            "rows, or give the same to both as X and Y, and X_b and Y_b"
-        )
+        what = f"the models answer {len(a.values)} and {len(b.values)} rows"
+        raise InputError(f"{what}: fit both on the same rows, or give X and Y, X_b and Y_b")
     if given:
         return
     if not np.array_equal(_by_appearance(a.groups), _by_appearance(b.groups)):

@@ -82,9 +82,7 @@ def mutual_information_features(
     """
     given = PointwiseDependency() if estimator is None else estimator
     if not isinstance(given, PointwiseDependency | ClassicalDependency):
-        raise InputError(
-            f"estimator={given!r} must be a PointwiseDependency(...) or a ClassicalDependency(...)"
-        )
+        raise InputError(f"estimator={given!r}: give a PointwiseDependency or ClassicalDependency")
     changed: dict[str, Any] = {"progress": False}
     if random_state is not None:
         changed["random_state"] = random_state
@@ -252,15 +250,12 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> PMIFeatures:
         """Fit on paired rows; y: (n,) or (n, d), numbers or categories; groups: (n,)."""
         if y is None:
-            raise InputError(
-                "PMIFeatures requires y to be passed, but the target y is None: call fit(X, y)"
-            )
+            raise InputError("PMIFeatures requires y to be passed, but the target y is None")
         model = self._estimator().fit(X, y, groups=groups)
         self._choose_anchors(model)
         shared = {*self._own_names()} & {*getattr(model, "feature_names_in_", ())}
         if shared and self.append:
-            fault = f"X has a column {min(shared)!r}, which is the name of a column of PMI"
-            raise InputError(f"{fault}: rename it, or use append=False")
+            raise InputError(f"X has a column {min(shared)!r}: rename it, or use append=False")
         self.estimator_, self.n_features_in_ = model, model.n_features_in_
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
@@ -277,8 +272,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimator_")
         model = self.estimator_
         if np.ndim(X) == 1 and self.n_features_in_ > 1:
-            fault = f"X is one-dimensional, and {self.n_features_in_} columns were fitted"
-            raise InputError(f"{fault}. Reshape your data: X.reshape(1, -1) is one row")
+            raise InputError("X is one-dimensional. Reshape your data: X.reshape(1, -1) is one row")
         x = encode_side(model, X, "x")
         with show("scoring", enabled=model.progress) as progress:
             return self._joined(X, score_matrix(model.model_, x, self._anchors_y, progress))
@@ -302,8 +296,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(given, PointwiseDependency):
             raise InputError(f"estimator={given!r} must be a PointwiseDependency(...)")
         if given.cv is None and given.folds == 1:
-            fault = "estimator has folds=1, and each row needs a network that did not see it"
-            raise InputError(f"{fault}: use folds=2 or more")
+            raise InputError("estimator has folds=1: give 2, so that none scores a row it saw")
         changed: dict[str, Any] = {"progress": bool(self.progress and given.progress)}
         if "stream" in given.get_params():
             changed["stream"] = False  # the features of all rows are held, and so may be the rows

@@ -140,11 +140,9 @@ def _read_pictures(files: Files, prefix: str, progress: Progress) -> ImageSet:
         pictures.sort()
         where, lacking = files.path(f"{prefix}{part}"), [n for n in classes if not counts[n]]
         if lacking:
-            listed = ", ".join(lacking)
-            raise InputError(f"{where} has no picture of {listed}: train and test need all classes")
+            raise InputError(f"{where} has no picture of {', '.join(lacking)}: each part needs all")
         if len(classes) != 10:
-            listed = ", ".join(classes[:12])
-            raise InputError(f"{where} has {len(classes)} classes, {listed}: CIFAR-10 has ten")
+            raise InputError(f"{where} has {len(classes)} classes: CIFAR-10 has ten")
     pictures, cut = of_part["train"] + of_part["test"], len(of_part["train"])
     # In one thread: pictures this small spend their time in Python, where threads wait for each
     # other and two of them take longer than one.
@@ -166,8 +164,7 @@ def _read_picture(path: str, content: bytes) -> Pixels:
 
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
         if picture.size != (_SIDE, _SIDE):
-            size = f"{picture.width} x {picture.height}"
-            raise InputError(f"{path} is {size} pixels: those of CIFAR-10 are {_SIDE} x {_SIDE}")
+            raise InputError(f"{path} is of {picture.size} pixels, not {_SIDE} x {_SIDE}")
         return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
 
 
