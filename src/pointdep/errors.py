@@ -80,8 +80,8 @@ def require_whole(name: str, value: object, least: int = 1) -> None:
 
 def require_positive(name: str, value: object) -> None:
     """Refuse an option that is not a number above zero, or is infinite."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (real and 0 < float(value) < math.inf):  # type: ignore[arg-type]
         raise InputError(f"{name}={value!r} must be a positive number")
 
 

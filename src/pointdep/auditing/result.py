@@ -159,4 +159,5 @@ class Audit:
         from pointdep.data.writers import check_writable, write_table
 
         check_writable(path, (suffix,))
-        write_table(path, {str(name): self.table[name] for name in self.table})
+        columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
+        write_table(path, columns)

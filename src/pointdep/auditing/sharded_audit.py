@@ -22,7 +22,7 @@ from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, wr
 from pointdep.cluster.shard_scoring import Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
-from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import Progress, show
 from pointdep.inference.scoring import score_blocks
 
@@ -52,22 +52,20 @@ class Pool:
         return Mismatched(pmi[others].numpy(), standing, standings)
 
 
-class Beside:
-    """The answer about pairs that an audit needs: their scores, and how each stands in the pool."""
-
-    kind = "audit"
+class Beside(Scores):
+    """What an audit asks about pairs: their scores, and how each stands in the pool."""
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__("audit", hashlib.sha256(pool.numbers.tobytes()).hexdigest())
         self.pool = pool
-        self.made_of = hashlib.sha256(pool.numbers.tobytes()).hexdigest()
 
     def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
         a, b, _, _ = fitted._encode(x, y)
         standing = stand(fitted.model_, a, b, first, self.pool)
-        return {**pair_columns(fitted, x, y), "standing": standing}
+        return {**super().__call__(fitted, x, y, first), "standing": standing}
 
     def nothing(self) -> Columns:
-        return {**Scores().nothing(), "standing": np.zeros(0, np.float32)}
+        return {**super().nothing(), "standing": np.zeros(0, np.float32)}
 
 
 @torch.no_grad()

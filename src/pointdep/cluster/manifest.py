@@ -11,19 +11,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from pointdep.cluster.filesystem import BadShardError, StoragePath, is_temporary
-from pointdep.data import shards
+from pointdep.data import files, shards
 from pointdep.data.stored_pairs import side_by_side
 from pointdep.errors import InputError, PointdepError, unknown_name
 from pointdep.fitting.progress import Progress
 
 if TYPE_CHECKING:
-    from pointdep.cluster.engines import Answer, How, SavedModel
+    from pointdep.cluster.engines import How, SavedModel, Scores
 
 MANIFEST = "_pointdep.json"
 _FORMAT, _VERSION = "pointdep-shards", 1
@@ -132,19 +132,7 @@ def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
     return found
 
 
-@contextmanager
-def reading(place: StoragePath) -> Iterator[None]:
-    """Turn whatever goes wrong with a shard into an error that names it."""
-    try:
-        yield
-    except (PointdepError, MemoryError):
-        raise
-    except Exception as error:
-        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BadShardError(
-            f"{place} cannot be read, it is truncated, damaged or no Parquet file: {reason}"
-        ) from error
+reading = partial(files.reading, otherwise="no Parquet file", error=BadShardError)
 
 
 def _shard_places(place: StoragePath) -> list[StoragePath]:
@@ -268,7 +256,7 @@ class Work:
     """
 
     saved: SavedModel
-    answer: Answer
+    answer: Scores
     columns: tuple[Columns, Columns]
     output: StoragePath
     batch: int

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pointdep.cluster import engines, manifest
-from pointdep.cluster.engines import Answer, How, SavedModel
+from pointdep.cluster.engines import How, SavedModel, Scores
 from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
 from pointdep.cluster.manifest import Names, Side, Task, Work
 from pointdep.data.row_source import PIECE_NUMBERS
@@ -105,7 +105,7 @@ def score_shards(
     saved = engines.read_model(storage_path(model))
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
-    return Scored(**run_shards(saved, sides, engines.Scores(), storage_path(output), how).totals())
+    return Scored(**run_shards(saved, sides, Scores(), storage_path(output), how).totals())
 
 
 def open_sides(
@@ -157,7 +157,7 @@ class Done:
 
 
 def plan_work(
-    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+    saved: SavedModel, sides: tuple[Side, Side], answer: Scores, output: StoragePath, how: How
 ) -> Work:
     """What every worker must know; a batch is of a few megabytes unless its size was given."""
     columns = sides[0].columns, sides[1].columns
@@ -167,7 +167,7 @@ def plan_work(
 
 
 def run_shards(
-    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+    saved: SavedModel, sides: tuple[Side, Side], answer: Scores, output: StoragePath, how: How
 ) -> Done:
     """Do what is missing in the output folder; InputError if some of it could not be done."""
     work = plan_work(saved, sides, answer, output, how)
