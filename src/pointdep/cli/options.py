@@ -404,7 +404,8 @@ def takes_settings(command: Callable[..., None], without: Sequence[str] = ()) ->
 
     @functools.wraps(command)
     def spread(**values: Any) -> None:
-        command(**values, settings=Settings(**{name: values.pop(name) for name in own}))
+        settings = Settings(**{name: values.pop(name) for name in own})
+        command(**values, settings=settings)
 
     show(spread, shown)
     return spread

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from pointdep.errors import InputError, ModelFileError
@@ -18,8 +20,6 @@ MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
 
 def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write the folder beside its place and move it there: a half-written one never shows."""
-    from safetensors.torch import save
-
     check_target(path)
     weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
     digest = hashlib.sha256(weights).hexdigest()
@@ -137,9 +137,6 @@ def read_description(path: Path, name: str, kind: str, what: str) -> dict[str, A
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file that `checked_part` let pass."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
         return load_file(path)
     except SafetensorError as error:

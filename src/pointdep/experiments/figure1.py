@@ -21,12 +21,10 @@ from pointdep.core.critics.build import build_critic
 from pointdep.core.methods import METHODS, PAPER_METHODS, get_method
 from pointdep.errors import InputError
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import PRECISIONS, Draw, StreamEngine
-
-Floats = NDArray[np.float64]
 
 TASKS = ("gaussian", "cubic")
 CRITICS = ("concat", "separable")

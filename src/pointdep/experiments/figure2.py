@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PROTOCOLS
 from pointdep.experiments import claims, encoder_pd, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, every
 from pointdep.experiments.pretraining_runs import RESULTS, Curve, Found, Pixels
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.experiments.representations import IMAGES, MAIN, NAMES, PARTS, Experiment, loss_words
 
-Floats = NDArray[np.float64]
 PAR = 0.3  # points within which two objectives are on a par
 SEED_SD = 0.5  # points: by how much seeds are taken to differ if there is only one
 _Z = 1.959964

@@ -12,18 +12,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import kurtosis, mannwhitneyu, skew
 
 from pointdep.core.methods import get_method
 from pointdep.data.word_pairs import WordPairs
 from pointdep.data.writers import write_table
 from pointdep.experiments import claims, reports, words
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Rows
 from pointdep.inference.scoring import score_replicas
-
-Floats = NDArray[np.float64]
 
 PAPER_MEAN = 8.37
 PAPER_NEGATIVE = 147
@@ -204,8 +203,6 @@ def separation(low: Floats, high: Floats) -> Measured | None:
     n, m = len(low), len(high)
     if not n or not m:
         return None
-    from scipy.stats import mannwhitneyu
-
     area = float(mannwhitneyu(high, low, method="asymptotic").statistic) / (n * m)
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area) + (n - 1) * (q1 - area**2) + (m - 1) * (q2 - area**2)
@@ -214,8 +211,6 @@ def separation(low: Floats, high: Floats) -> Measured | None:
 
 
 def _gaussian(found: WordPmi) -> Answer:
-    from scipy.stats import kurtosis, skew
-
     shapes = (
         ("skewness", skew, MOST_SKEWNESS),
         ("excess kurtosis", kurtosis, MOST_KURTOSIS),

@@ -175,8 +175,7 @@ def run_experiment(
         with show("pixels", enabled=progress) as shown:
             pixels = measure_pixels(experiment, images(), device, shown)
         write_json(folder / PIXELS, asdict(pixels))
-    if 0 < min(pd_rows, pixels.test) < 50:  # an audit cannot be made of so few
-        few = min(pd_rows, pixels.test)
+    if 0 < (few := min(pd_rows, pixels.test)) < 50:  # an audit cannot be made of so few
         raise InputError(f"{few} test images are too few to ask the encoder: give 50")
 
     def tell() -> None:

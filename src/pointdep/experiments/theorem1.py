@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics.base import ACTIVATIONS
@@ -29,15 +28,13 @@ from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError
 from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
-
-Floats = NDArray[np.float64]
 
 CRITICS = ("concat", "separable")
 THEOREM = -0.5
@@ -408,9 +405,6 @@ def write_report(outcome: Outcome, folder: Path) -> None:
     reports.write_lines(folder / "runs.csv", outcome.runs)
     reports.write_lines(folder / "summary.csv", lines)
     content = {
-        "command": outcome.settings.command,
-        **reports.environment(outcome.device),
-        "settings": asdict(outcome.settings),
         "weights": outcome.weights,
         "seconds": dict(zip(map(str, outcome.settings.rows), outcome.seconds, strict=True)),
         "slopes": found,
@@ -418,7 +412,7 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         "summary": lines,
         "runs": outcome.runs,
     }
-    reports.write_json(folder / "results.json", content)
+    reports.write_results(folder, outcome.settings, outcome.device, content)
     reports.save(draw(outcome), folder, "figure")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,13 +26,13 @@ from pointdep.data.word_pairs import WordPairs
 from pointdep.errors import DivergedError, InputError
 from pointdep.experiments import claims, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
+from pointdep.experiments.reports import Floats
 from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import StreamEngine
 from pointdep.fitting.splits import Rows
 
-Floats = NDArray[np.float64]
 _Any = TypeVar("_Any", bound="Training")
 
 PAPER_WORDS = 37_622
@@ -257,6 +257,4 @@ def text_run(found: Any, parts: Sequence[str], judged: Sequence[Claim]) -> str:
 def write_run(folder: Path, found: Any, judged: Sequence[Claim], content: dict[str, Any]) -> None:
     """claims.md and results.json; content: what the run found, for a program."""
     (folder / "claims.md").write_text(claims.claims_page(judged, [about_run(found)]), "utf-8")
-    settings = found.settings
-    made = {"command": settings.command, **reports.environment(found.device)}
-    reports.write_json(folder / "results.json", {**made, "settings": asdict(settings), **content})
+    reports.write_results(folder, found.settings, found.device, content)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from pointdep.data.files import reading
 from pointdep.data.images.image_files import Files, Progress, archive_files, folder_files, is_tar
@@ -110,8 +111,6 @@ def _read_strip(path: str, content: bytes) -> Pixels:
 
     Row i holds the rows of image i one after the other.
     """
-    from PIL import Image
-
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG"]) as strip:
         if strip.width != _SIDE**2 or strip.mode != "RGB":
             found = f"{strip.width} pixels wide and {strip.mode}"
@@ -160,8 +159,6 @@ def _read_pictures(files: Files, prefix: str, progress: Progress) -> ImageSet:
 
 def _read_picture(path: str, content: bytes) -> Pixels:
     """One picture, (32, 32, 3)."""
-    from PIL import Image
-
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
         if picture.size != (_SIDE, _SIDE):
             raise InputError(f"{path} is of {picture.size} pixels, not {_SIDE} x {_SIDE}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import digamma, gammaln, ndtr, ndtri
 
 from pointdep.data.raw import Array
 from pointdep.errors import InputError, require_whole
@@ -110,14 +111,10 @@ def _power(exponent: float) -> Callable[[Array], Array]:
 
 
 def _normal_cdf(x: Array) -> Array:
-    from scipy.special import ndtr
-
     return np.asarray(ndtr(x))
 
 
 def _normal_quantile(x: Array) -> Array:
-    from scipy.special import ndtri
-
     return np.asarray(ndtri(x))
 
 
@@ -260,8 +257,6 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     The first dim_x coordinates are x. Its MI is that of the Gaussian with the same dispersion, plus
     a constant of the degrees of freedom and the dimensions.
     """
-    from scipy.special import digamma, gammaln
-
     if not 0 < freedom < math.inf:
         raise InputError(f"freedom must be above 0, not {freedom}")
     dim_y = len(dispersion) - dim_x

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from pointdep.data.raw import Array
 from pointdep.data.tasks.continuous import Joint, Task, canonical_log_ratio
@@ -69,8 +70,6 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
         return np.asarray(-0.5 * np.square(x[:, None, :] - mean).sum(axis=2))
 
     def log_marginal(x: Array) -> Array:
-        from scipy.special import logsumexp
-
         return np.asarray(logsumexp(log_each(x) + np.log(share), axis=1))
 
     def log_ratio(x: Array, y: Array) -> Array:
@@ -232,8 +231,6 @@ def blocks(table: npt.ArrayLike) -> Joint:
 
 def _log_mixture(values: Array, weights: Array, means: Array, covs: Array) -> Array:
     """Log density of values (n, d) under weights (k,), means (k, d), covariances (k, d, d)."""
-    from scipy.special import logsumexp
-
     away = values[:, None, :] - means
     distance = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covs), away, optimize=True)
     volume = np.linalg.slogdet(2 * np.pi * covs)[1]
