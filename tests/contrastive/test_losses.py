@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses import joined_batch, similarity
+from pointdep.contrastive.losses import joined_batch
 from pointdep.contrastive.losses.contrastive_loss import spread
 from pointdep.contrastive.losses.joined_batch import JoinedBatch
 from pointdep.core import objectives
@@ -86,7 +86,7 @@ def test_auto_blocks(critic, monkeypatch):
     assert seen == [50]
     width = loss.scores.critic.cell_width() if critic == "concat" else 1
     for name, value in (("_WHOLE", 1000), ("_ROWS", 500 * width), ("best_cells", lambda _: 500)):
-        monkeypatch.setattr(similarity, name, value)
+        monkeypatch.setattr(joined_batch, name, value)
     parts, count = loss(z1, z2), len(seen) - 1
     assert count >= 5
     assert_same(whole, parts, [z1, z2])
@@ -264,7 +264,7 @@ def test_read_out_in_blocks(critic, monkeypatch):
     loss.set_reference(z2)
     whole, paired = loss.pmi_matrix(z1, z2), loss.pmi(z1, z2)
     for name, value in (("_WHOLE", 1), ("_ROWS", 20), ("best_cells", lambda _: 20)):
-        monkeypatch.setattr(similarity, name, value)
+        monkeypatch.setattr(joined_batch, name, value)
     close(loss.pmi_matrix(z1, z2), whole)
     close(loss.pmi(z1, z2), paired)
 

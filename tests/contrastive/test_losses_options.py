@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.similarity import _UnitRows
+from pointdep.contrastive.losses.joined_batch import _UnitRows
 from pointdep.contrastive.pretraining.protocols import METHOD_OF
 from pointdep.core import objectives
 from pointdep.core.blocked.sums import Quadratic, quadratic_sums
