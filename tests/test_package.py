@@ -18,7 +18,7 @@ import yaml
 import pointdep
 from pointdep import PointwiseDependency, audit, errors
 from pointdep.errors import DataWarning, FitWarning, InputError
-from refusals import quietly
+from refusals import quietly, refused
 
 HEAVY = ("torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "safetensors")
 
@@ -209,8 +209,7 @@ def test_warnings_point_at_the_line_of_the_user(model, call, category):
 def test_one_row_given_as_a_vector(model, ask):
     with pytest.raises(InputError, match=r"X has 1 features.*: give one row as X\[:1\], not X\[0"):
         getattr(model, ask)(X[0], Y[0])
-    with pytest.raises(InputError, match=r"expecting 4 features as input$"):
-        getattr(model, ask)(X[:, :2], Y)
+    refused(r"expecting 4 features as input$", getattr(model, ask), X[:, :2], Y)
 
 
 def test_an_option_of_the_model_given_to_audit():

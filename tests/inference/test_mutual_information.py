@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.inference.learning_curve import LearningCurve
 from pointdep.inference.mutual_information import (
     MIEstimate,
@@ -161,5 +160,4 @@ def test_rows_needed_follow_the_root_law_or_the_slower_curve():
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
     )
     assert unsure.rows_needed(0.05) == 4000
-    with pytest.raises(InputError, match="precision"):
-        found.rows_needed(0.0)
+    refused("precision", found.rows_needed, 0.0)

@@ -74,8 +74,7 @@ def test_rows_that_are_spread_over_all_or_given():
     np.testing.assert_allclose(made.transform(X), expected, rtol=1e-6)
     assert list(made.get_feature_names_out()) == [f"pmi_{k}" for k in range(5)]
     for anchors in (0, 2.5, Y[:, :2]):
-        with pytest.raises(InputError):
-            features(anchors=anchors).fit(X, Y)
+        refused(None, features(anchors=anchors).fit, X, Y)
 
 
 class TestTables:
