@@ -16,8 +16,8 @@ from pointdep.auditing.decision import decide
 from pointdep.auditing.evidence import Mismatched
 from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
-from pointdep.errors import DataWarning, InputError
-from refusals import quietly
+from pointdep.errors import DataWarning
+from refusals import quietly, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")  # so short a fit
 FEW = pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
@@ -264,11 +264,10 @@ def test_a_few_wrong_pairs_among_very_dependent_ones(wrong):
 
 
 def test_models_that_do_not_score_all_rows_once_and_mistakes(monkeypatch):
-    with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
-        audited(*pairs(60), model=quick(folds=1, max_epochs=1))
+    alone = quick(folds=1, max_epochs=1)
+    refused("is scored by 0 models .* folds of at least 2", audited, *pairs(60), model=alone)
     twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
-    with pytest.raises(InputError, match="scored by 2 models"):
-        audited(*pairs(100), model=quick(cv=twice))
+    refused("scored by 2 models", audited, *pairs(100), model=quick(cv=twice))
     monkeypatch.setattr(PointwiseDependency, "fit", None)
     for message, options in (
         ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
@@ -280,8 +279,7 @@ def test_models_that_do_not_score_all_rows_once_and_mistakes(monkeypatch):
         ("are those of model", {"random_state": 1}),
         ("are those of model", {"device": "cpu"}),
     ):
-        with pytest.raises(InputError, match=message):
-            audited(*pairs(60), **options)
+        refused(message, audited, *pairs(60), **options)
 
 
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pointdep.cli.audit import print_worst
-from pointdep.errors import InputError
+from refusals import refused
 
 from .report.conftest import make_audit, some_pmi
 
@@ -39,8 +39,7 @@ def test_files_of_another_kind(audit, tmp_path):
         (audit.to_html, "rows.csv", {}, r"unknown suffix '\.csv'.*\.html"),
         (audit.to_html, "rows.html", {"media": -1}, "media=-1 must be at least 0"),
     ):
-        with pytest.raises(InputError, match=message):
-            write(tmp_path / name, **options)
+        refused(message, write, tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pointdep.contrastive import distributed
 
+from . import test_amdim
 from .losses_by_hand import LOSSES, made, pairs
 
 SPLITS = {"equal": (8, 8), "unequal": (10, 6), "one row": (15, 1)}
@@ -127,6 +128,7 @@ def main(rank: int, folder: Path) -> None:
     found = {
         "helpers": helpers(rank),
         "alone": alone(rank),
+        "amdim": test_amdim.costs_of(rank),
         "lost": lost(share(SPLITS["equal"], rank)),
         "penalised": penalised(share(SPLITS["unequal"], rank), 2),
         **{name: embeddings(share(split, rank)) for name, split in SPLITS.items()},
@@ -225,3 +227,16 @@ def test_not_gathered_nan_and_one_process(found):
     assert distributed.all_sum(rows) is rows
     assert torch.equal(distributed.all_max(rows), rows)
     assert distributed.row_counts(rows) == [3]
+
+
+def test_costs_of_amdim(found):
+    first, second = (rank["amdim"] for rank in found)
+    assert len(first) == 14
+    for key, (values, gradients) in first.items():
+        expected, whole = test_amdim.costs_and_gradients(key[0], slice(0, 4))
+        others, rest = second[key]
+        for costs in (values, others):
+            torch.testing.assert_close(costs, expected, atol=1e-12, rtol=1e-12)
+        for one, two, joined in zip(gradients, rest, whole, strict=True):
+            # World-size times the gradient: what the mean of DDP takes back.
+            torch.testing.assert_close(torch.cat([one, two]) / 2, joined, atol=1e-12, rtol=1e-10)

@@ -113,12 +113,7 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     diverged = write_run(tmp_path, asked, {("drfc", 9): [0.9]})
     (diverged / "run.json").rename(diverged / "diverged.json")
     jobs = runs_of.jobs_left(asked, tmp_path)
-    for one in (
-        next(iter(jobs)),
-        "cpc+pcc-0+1",
-        "drfc-9",
-        name,
-    ):  # one goes on, two ended
+    for one in (next(iter(jobs)), "cpc+pcc-0+1", "drfc-9", name):  # one goes on, two ended
         (tmp_path / "runs" / one).mkdir(exist_ok=True)
         (tmp_path / "runs" / one / "checkpoint.safetensors").touch()
     (said,) = runs_of.stray_checkpoints(asked, tmp_path, jobs)

@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep import (
-    ConditionalDependency,
-    PointwiseDependency,
-    from_embeddings,
-    from_logits,
-)
+from pointdep import ConditionalDependency, PointwiseDependency, from_embeddings, from_logits
 
 OPTIONS = {"device": "cpu", "progress": False, "random_state": 0}
 SMALL = {**OPTIONS, "hidden": (6,), "folds": 2, "max_epochs": 6, "learning_rate": 0.01}

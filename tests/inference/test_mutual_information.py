@@ -10,14 +10,8 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.inference.learning_curve import LearningCurve
-from pointdep.inference.mutual_information import (
-    MIEstimate,
-    estimate,
-    pseudo_values,
-    standard_error,
-)
+from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
 from refusals import refused
 
 N = 60
@@ -142,7 +136,7 @@ def test_other_quantities_bits_and_intervals_that_reach_farther_up():
     plain = estimate(values, method, confidence=0.9, doubt=0.03)
     wider = estimate(values, method, confidence=0.9, doubt=0.03, doubt_above=0.2)
     assert (wider.nats, wider.ci[0]) == (plain.nats, plain.ci[0])
-    z, error = 1.6448536, standard_error(values, None)
+    z, error = 1.6448536, stats.sem(values)
     assert wider.ci[1] == pytest.approx(wider.nats + z * math.hypot(error, 0.2), rel=1e-6)
     known = estimate(values, method, confidence=0.9, neighbours=(1.5, 0.1))
     assert known.ci[1] == pytest.approx(1.5 + z * 0.1, rel=1e-6)
@@ -161,5 +155,4 @@ def test_rows_needed_follow_the_root_law_or_the_slower_curve():
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
     )
     assert unsure.rows_needed(0.05) == 4000
-    with pytest.raises(InputError, match="precision"):
-        found.rows_needed(0.0)
+    refused("precision", found.rows_needed, 0.0)

@@ -16,8 +16,8 @@ from PIL import Image
 
 from pointdep.auditing.report import content
 from pointdep.auditing.report.content import Shown, as_shown, embed, read_shown
-from pointdep.errors import InputError
 from pointdep.fitting.progress import Silent
+from refusals import refused
 
 from .conftest import make_audit
 
@@ -70,8 +70,7 @@ def test_files_pictures_and_what_cannot_be_shown():
         (np.zeros((2, 0, 4)), "holds no pictures"),
         ([[1, 2], [3]], "show_x cannot be read as one value a row"),
     ):
-        with pytest.raises(InputError, match=message):
-            as_shown(values, 2, "show_x")
+        refused(message, as_shown, values, 2, "show_x")
 
 
 @pytest.fixture
@@ -115,8 +114,7 @@ def test_columns_and_files_by_name(folder):
         ("data/both.npz:nothing", "holds no array 'nothing'"),
         ("data/pairs.csv", "has 3 columns: name one of"),
     ):
-        with pytest.raises(InputError, match=message):
-            read(given)
+        refused(message, read, given)
 
 
 def embedded(side, rows=(0,)):

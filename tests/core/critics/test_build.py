@@ -13,7 +13,6 @@ from pointdep.core.critics import (
     ModuleCritic,
     SeparableCritic,
 )
-from pointdep.errors import InputError
 from refusals import refused
 
 from .kinds import MatrixNet, PairNet, build, draw, encoders, y_dim
@@ -94,8 +93,7 @@ def test_encoder_that_gives_no_vectors_is_named(side):
     good[side] = Flat()
     critic = EncoderCritic(1, good["x"], good["y"])
     for scores in (critic.pairs, critic.matrix):
-        with pytest.raises(InputError, match=f"the {side} encoder gave shape"):
-            scores(torch.zeros(1, 4, 3), torch.zeros(1, 4, 5))
+        refused(f"{side} encoder gave shape", scores, torch.zeros(1, 4, 3), torch.zeros(1, 4, 5))
 
 
 @pytest.mark.parametrize("kind", ["module", "encoders"])

@@ -327,4 +327,4 @@ class TestFiles:
         np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
         parts = model.joint_, model.marginal_
         assert [p.checkpoint.name for p in parts] == ["fit.ckpt.joint", "fit.ckpt.marginal"]
-        assert not list(tmp_path.iterdir())
+        assert [p.name for p in tmp_path.iterdir()] == ["model"]
