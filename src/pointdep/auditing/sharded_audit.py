@@ -92,9 +92,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     return found
 
 
-def draw_pool(
-    fitted: PointwiseDependency, work: Work, tasks: Sequence[Task], progress: Progress
-) -> Pool:
+def draw_pool(fitted: PointwiseDependency, work: Work, tasks: list[Task], shown: Progress) -> Pool:
     """4096 rows at random, from all shards, or from 8 to 64 of them where they are many."""
     random = np.random.default_rng(0)
     full = [task for task in tasks if task.rows]
@@ -115,7 +113,7 @@ def draw_pool(
                 sides.append(fitted._encode(*part)[:2])
             start += len(x)
         numbers.append(task.first + own)
-        progress.update(done, len(chosen), "shards sampled")
+        shown.update(done, len(chosen), "shards sampled")
     order = torch.from_numpy(random.permutation(len(picked)))
     x, y = (torch.cat(side)[order] for side in zip(*sides, strict=True))
     return Pool(x, y, np.concatenate(numbers)[order.numpy()])

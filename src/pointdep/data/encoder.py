@@ -90,9 +90,7 @@ class CategoryColumn:
 
 def changed(label: str, expected: str, found: str) -> InputError:
     """The error for a column that holds something else than in training."""
-    return InputError(
-        f"{label} held {expected} in training but now holds {found}: give it as in training"
-    )
+    return InputError(f"{label} held {expected} in training but now holds {found}: give it as then")
 
 
 def _kind_name(values: Array) -> str:

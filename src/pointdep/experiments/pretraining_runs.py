@@ -289,9 +289,7 @@ def _read(path: Path) -> Run:
         about = json.loads(path.read_text("utf-8"))
         settings, name = about["settings"], path.parent.name
         looks = [entry for entry in about["history"] if "linear" in entry]
-        steps, epochs, seconds = (
-            tuple(entry[k] for entry in looks) for k in ("step", "epoch", "seconds")
-        )
+        steps, epochs, seconds = (tuple(e[k] for e in looks) for k in ("step", "epoch", "seconds"))
         pairs = itertools.product(settings["objectives"], settings["seeds"])
         curves = []
         for replica, (objective, seed) in enumerate(pairs):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -172,13 +173,11 @@ def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
     drawn = [settings.joint.sample(rows, np.random.default_rng([seed, rows])) for seed in names]
     x, y, pmi = (np.stack(side) for side in zip(*drawn, strict=True))
     splits, methods = [], []
-    for number, seed in enumerate(names):
+    for first, seed in zip(range(0, rows * len(names), rows), names, strict=True):
         own = make_splits(rows, folds=settings.folds, seed=seed)
         for method in settings.methods:
             methods += [get_method(method)] * len(own)
-            splits += [
-                Split(*(part + number * rows for part in (s.train, s.stop, s.report))) for s in own
-            ]
+            splits += [Split(*(part + first for part in (s.train, s.stop, s.report))) for s in own]
     flat_x, flat_y = (torch.from_numpy(side).float().flatten(0, 1).to(device) for side in (x, y))
     return Fits(flat_x, flat_y, pmi, splits, methods)
 
@@ -279,8 +278,6 @@ def summarise(outcome: Outcome) -> list[Line]:
     exact_rmse: of the mean of the exact PMI over the same rows; exact_sd: theory's value for it.
     at_limit, limit_error: mean over the runs (see `compare`). ended_early: networks in all.
     """
-    import pandas as pd
-
     settings, lines = outcome.settings, []
     runs = pd.DataFrame(outcome.runs).groupby(["method", "rows"])
     for method in settings.methods:
@@ -498,9 +495,7 @@ def _draw_method(
 ) -> None:
     """Left: held out with intervals and solid, in sample dotted. Right: the parts of the error."""
     names = "rows", "low", "rmse", "high", "in_sample_rmse", "bias", "sd"
-    rows, low, middle, high, in_sample, bias, sd = (
-        np.array([line[name] for line in lines]) for name in names
-    )
+    rows, low, middle, high, in_sample, bias, sd = pd.DataFrame(lines)[[*names]].to_numpy().T
     held, seen = (f"slope {s['value']:.2f} ({s['low']:.2f} to {s['high']:.2f})" for s in found)
     method, reach = lines[0]["method"], np.stack([middle - low, high - middle]).clip(min=0.0)
     label = f"{method}, held out: {held}"

@@ -205,11 +205,9 @@ def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
 class _Matching:
     """1:m matching of one size m: does the right answer score above m - 1 wrong ones?"""
 
-    def __init__(
-        self, size: int, right: _Relevance, distractors: str, draws: int, seed: int
-    ) -> None:
+    def __init__(self, size: int, right: _Relevance, kind: str, draws: int, seed: int) -> None:
         self.wrong, self.right, self.seed = size - 1, right, seed
-        self.shifted = distractors == "shifted"
+        self.shifted = kind == "shifted"
         self.draws = 1 if self.shifted else draws
         what = f"matching={size} needs {self.wrong} wrong candidates for each query"
         if right.fewest_wrong < self.wrong:

@@ -264,10 +264,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     precisions = [np.linalg.inv(block) for block in blocks]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        both, only_x, only_y = map(
-            _log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3
-        )
-        return np.asarray(both - only_x - only_y)
+        both, of_x, of_y = map(_log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3)
+        return np.asarray(both - of_x - of_y)
 
     factor = np.linalg.cholesky(dispersion)
 
