@@ -168,7 +168,8 @@ def audit_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
-        raise InputError(f"{x} has {sides[0].rows} rows: an audit of shards needs {2 * BLOCK}")
+        few = f"{x} has {sides[0].rows} rows"
+        raise InputError(f"{few}: an audit of shards needs at least {2 * BLOCK}")
     fitted = saved.load("cpu")
     work = plan_work(saved, sides, Scores("suspects"), place, how)
     tasks = manifest.make_tasks(work, *sides)

@@ -70,8 +70,10 @@ def _require_sharing(command: str) -> None:
         return
     if os.environ.get("RANK", "0") != "0":
         raise typer.Exit(2)  # the first process tells it
-    alone = f"would each do all of pointdep {command}: start it without torchrun"
-    raise InputError(f"torchrun: its {process_count()} processes {alone}")
+    raise InputError(
+        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
+        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
+    )
 
 
 app = typer.Typer(

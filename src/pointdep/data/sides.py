@@ -88,7 +88,7 @@ def _to_array(values: Any, side: str) -> Array:
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{side} is no table of equally long rows ({error})") from error
+        raise InputError(f"{side} needs as many columns in every row ({error})") from error
     return array
 
 

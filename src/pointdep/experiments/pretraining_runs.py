@@ -210,7 +210,7 @@ def merge_experiment(experiment: Experiment, folder: Path, *, pd_rows: int = 0) 
     pixels = read_pixels(folder)
     if pixels is None or not pixels.fits(experiment, runs[0].data):
         lacks = "is not there" if pixels is None else "is of other images or another part"
-        raise InputError(f"{folder / PIXELS} {lacks}: copy it, or measure it without --merge")
+        raise InputError(f"{folder / PIXELS} {lacks}: copy that of the runs, or leave out --merge")
     return _all_there_is(experiment, folder, pixels, pd_rows)
 
 
@@ -245,8 +245,8 @@ def _runs_before(experiment: Experiment, folder: Path) -> list[Run]:
     if runs and not _fits_limit(experiment.limit, runs[0].data, read_pixels(folder)):
         train, test = runs[0].data["train"], runs[0].data["test"]
         told = "all" if experiment.limit is None else f"those of --limit {experiment.limit}"
-        there = f"{train} training and {test} test images"
-        raise InputError(f"{folder / RUNS} has runs of {there}, not {told}: give the same --limit")
+        there = f"runs of {train} training and {test} test images"
+        raise InputError(f"{folder / RUNS} has {there}, not of {told}: give the same --limit")
     return runs
 
 

@@ -78,8 +78,8 @@ class Theorem1:
         for name in self.methods:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
-                able = [key for key, method in METHODS.items() if method.is_mean_of_pmi]
-                raise InputError(f"method {name!r} infers no mean of PMI: use {', '.join(able)}")
+                able = ", ".join(key for key, m in METHODS.items() if m.is_mean_of_pmi)
+                raise InputError(f"method {name!r} infers something else than mean PMI: use {able}")
         reports.check_settings(
             self,
             known={"critic": CRITICS, "activation": ACTIVATIONS},

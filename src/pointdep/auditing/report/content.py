@@ -237,8 +237,8 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
     path, name = (Path(file), column) if split else (Path(given), None)
     known = sorted((*formats.FORMATS, ".txt"))
     if path.suffix.lower() not in known:
-        places = " or ".join(map(str, files))
-        raise InputError(f"{option} {given!r} is no column of {places} and no {', '.join(known)}")
+        columns = f"neither a column of {' or '.join(map(str, files))}"
+        raise InputError(f"{option} {given!r} is {columns} nor a file of {', '.join(known)}")
     return _read(path, name)
 
 
