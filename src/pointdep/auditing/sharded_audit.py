@@ -196,12 +196,8 @@ def audit_shards(
             "rank": rank[rows],
         }
         write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
-    return AuditedShards(
-        **done.totals(),
-        suspects=int(suspect.sum()),
-        contamination=decision.contamination,
-        named=decision.named,
-    )
+    told: dict[str, Any] = {"contamination": decision.contamination, "named": decision.named}
+    return AuditedShards(**done.totals(), suspects=int(suspect.sum()), **told)
 
 
 def _read(work: Work, name: str, columns: Sequence[str]) -> dict[str, Any]:

@@ -228,8 +228,7 @@ class _Matching:
             chosen = answers[random.integers(len(answers), size=self.draws)]
             among = self._draw(random, self.right.candidates - len(answers))
             # The j-th wrong candidate has j + (right ones before it) as its number.
-            before = np.searchsorted(answers - np.arange(len(answers)), among, side="right")
-            wrong = among + before
+            wrong = among + np.searchsorted(answers - np.arange(len(answers)), among, side="right")
         mine, theirs = scores[chosen][:, None], scores[wrong]
         lost = (theirs > mine) | ((theirs == mine) & (wrong < chosen[:, None]))
         return float(1.0 - lost.any(1).mean())
