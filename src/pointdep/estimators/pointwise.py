@@ -175,7 +175,7 @@ class PointwiseDependency(DependencyEstimator):
             table = assembly.is_table(self.critic, self.hidden, method, sides)
             settings = replace(settings, table=table, hidden="auto") if table else settings
         options = self._training_options(settings, rows)
-        curve = self._curve_splits(rows, options, method, settings.kind.stacked)
+        curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
         model = assembly.make_model(settings, method, replicas, *widths)
         rows = rows.prepare(model)
@@ -774,12 +774,9 @@ class PointwiseDependency(DependencyEstimator):
         return [flag]
 
     def _curve_splits(
-        self, rows: FitRows, options: TrainingOptions, method: Method, stacked: bool
+        self, rows: FitRows, options: TrainingOptions, method: Method
     ) -> list[list[Split]]:
-        """Splits of the models of a learning curve, if one is wanted and can be had.
-
-        stacked: whether replicas train at once; modules of the user's own do so one after another.
-        """
+        """Splits of the models of a learning curve, if one is wanted and possible."""
         if self.curve is not None and not isinstance(self.curve, bool | np.bool_):
             raise InputError(f"curve={self.curve!r} must be True, False or None")
         if self.curve is False:
