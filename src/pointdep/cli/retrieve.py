@@ -177,8 +177,7 @@ def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | Non
     if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)
-    missing = [column for column in encoder.names if column not in there]
-    if missing:
+    if missing := [column for column in encoder.names if column not in there]:
         exchanged = name == "query" and other.named and set(other.names) <= set(there)
         hint = f"; did you mean --queries {_other(side)}?" if exchanged else ""
         raise InputError(

@@ -199,8 +199,7 @@ class SideEncoder:
         """(rows, dim) float32: scaled numeric columns, then the one-hot blocks."""
         self.check(raw)
         encoded = np.zeros((raw.rows, self.dim), dtype=np.float32)
-        start = len(self.numeric_at)
-        if start:
+        if start := len(self.numeric_at):
             values, index = self._numeric(raw)
             for rows in row_chunks(values):
                 chunk = values[rows][:, index].astype(np.float64)

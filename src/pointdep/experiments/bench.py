@@ -232,8 +232,7 @@ def compare_pmi(found: Floats, true: Floats, reasons: list[str], *, nats: bool =
         return {}
     # Ranks need no finite numbers: -inf, for pairs never seen together, is the lowest.
     columns: dict[str, Any] = {"pmi_spearman": _correlation(rankdata(found), rankdata(true))}
-    infinite = int(np.isinf(found).sum())
-    if infinite:
+    if infinite := int(np.isinf(found).sum()):
         reasons.append(f"{infinite} of {len(found)} PMI are infinite")
         return columns
     if nats:

@@ -163,8 +163,7 @@ def run_experiment(
             )
         return loaded
 
-    pixels = read_pixels(folder)
-    if pixels is not None:
+    if (pixels := read_pixels(folder)) is not None:
         data = before[0].data if before else about_images(images())
         if not pixels.fits(experiment, data):
             pixels = None

@@ -445,8 +445,7 @@ def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
             f"of the read-out; they alone make {last['limit_error']:+.4f} nats of the bias of "
             f"{last['bias']:+.4f}."
         )
-    ended = sum(line["ended_early"] for line in lines)
-    if ended:
+    if ended := sum(line["ended_early"] for line in lines):
         said.append(f"{ended} network(s) did not train to their end.")
     return " ".join(said)
 

@@ -179,8 +179,7 @@ def _file(path: Path, pixels: int) -> tuple[str, str]:
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:
-        size = path.stat().st_size
-        if size > SOUND_BYTES:
+        if (size := path.stat().st_size) > SOUND_BYTES:
             return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
         try:
             return "audio", _address(SOUNDS[path.suffix.lower()], path.read_bytes())
