@@ -129,8 +129,7 @@ def _better(line: dict[str, Any]) -> str:
 
 def safe_text(text: str) -> str:
     """Short, and with nothing in it that a terminal would act on."""
-    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
-    safe = "".join(shown)
+    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,6 +21,7 @@ from pointdep.estimators.classical import estimator as classical
 from pointdep.estimators.classical.estimator import ClassicalDependency
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
+from pointdep.fitting.splits import Rows
 from pointdep.inference import mutual_information as inference
 from pointdep.inference.mutual_information import MIEstimate, RowValues, decimals
 
@@ -195,7 +195,7 @@ def _require_same_rows(a: RowValues, b: RowValues, *, given: bool) -> None:
         warnings.warn(message, DataWarning, stacklevel=3)
 
 
-def _by_appearance(codes: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _by_appearance(codes: Rows | None) -> Rows:
     """Groups numbered as they first come, whatever they were called; (0,) without groups."""
     if codes is None:
         return np.empty(0, np.int64)
@@ -312,9 +312,7 @@ def mi_against_n(
     return MIAgainstN(chosen, tuple(estimates))
 
 
-def _parts(
-    codes: NDArray[np.int64], sizes: Sequence[int] | None, random_state: Any
-) -> list[NDArray[np.int64]]:
+def _parts(codes: Rows, sizes: Sequence[int] | None, random_state: Any) -> list[Rows]:
     """Numbers of the rows of each part, sorted; codes: (n,) group of each row, its own at least."""
     held = np.bincount(codes)
     draws = check_random_state(random_state).permutation(len(held))

@@ -1,7 +1,5 @@
 """Reference tasks whose mutual information and PMI are known exactly, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
