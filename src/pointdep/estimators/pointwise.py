@@ -174,6 +174,7 @@ class PointwiseDependency(DependencyEstimator):
             sides = paired.encoder_x, paired.encoder_y
             table = assembly.is_table(self.critic, self.hidden, method, sides)
             settings = replace(settings, table=table, hidden="auto") if table else settings
+            settings = assembly.for_few_pairs(settings, self.hidden, paired)
         options = self._training_options(settings, rows)
         curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
