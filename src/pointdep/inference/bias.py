@@ -43,9 +43,9 @@ _LOW_RANK_SHARE, _LOW_RANK_DOUBT = 0.62, 0.2
 _COUNTS_SHARE, _COUNTS_DOUBT = 0.22, 0.2
 _UNSEEN_SHARE, _UNSEEN_DOUBT = 1.0, 0.5
 _PROOF = 2.0  # standard errors
-# Towers on many columns memorise rows. In 25 fits (images of digits, Gaussian clusters and bits shown
-# by 50 to 400 columns, 2,000 to 8,000 rows) the truth lay above the mean over unseen rows by 0.3 to
-# 0.84 of their gap, 0.59 in the median, within 1.7 of the doubt; the rise of the learning curve did
+# Towers on many columns memorise rows. In 25 fits (images of digits, Gaussian clusters and bits, on
+# 50 to 784 columns and 2,000 to 8,000 rows) the truth lay above the mean over unseen rows by 0.3 to
+# 0.84 of the gap, 0.59 in the median, within 1.7 of the doubt; the rise of the learning curve did
 # not tell which. What shows much less than that on unseen rows is noise.
 _MIXED_SHARE, _MIXED_DOUBT, _MIXED_MOST = 0.6, 0.3, 2.0
 # Replicas share rows, and what one has learned by chance is common to the rows it reports: the
