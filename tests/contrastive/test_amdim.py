@@ -89,11 +89,9 @@ def residual(x, layer):
 
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_forward_against_patches(batch_norm):
-    encoder = livened(batch_norm=batch_norm)
-    x = torch.rand(2, 3, 32, 32, dtype=torch.float64)
+    encoder, x = livened(batch_norm=batch_norm), torch.rand(2, 3, 32, 32, dtype=torch.float64)
     with torch.no_grad():
-        maps = encoder(x)
-        seven = convolved(x, encoder.stem).clamp(min=0)
+        maps, seven = encoder(x), convolved(x, encoder.stem).clamp(min=0)
         lone, wide4, wide2, norm = encoder.to_seven
         for layer in (lone, *wide4, *wide2):
             seven = residual(seven, layer)
@@ -181,8 +179,7 @@ def loop_cost(name, source, target):
 def test_costs_against_loops_over_images_and_cells(name):
     """And of maps in half precision, scored in full."""
     maps1, maps2 = drawn_maps(0), drawn_maps(1)
-    cells = torch.tensor([[0, 7, 24], [13, 7, 4]])
-    cost = GlobalToLocal(name)
+    cells, cost = torch.tensor([[0, 7, 24], [13, 7, 4]]), GlobalToLocal(name)
     costs, found = cost(maps1, maps2, cells)
     sources = [
         torch.stack([maps.five[i, :, c // 5, c % 5] for i, c in enumerate(chosen.tolist())])

@@ -35,23 +35,14 @@ def test_the_frequency_of_a_sine(k):
     assert (frequencies[:, 0].tolist(), phases[0].item()) == ([2 * k], -0.5)
 
 
-def test_a_product_of_signs():
+def test_a_product_of_signs_and_the_order_of_rows():
     """No column of x alone says anything about y; cos a cos b is a sum of two waves of both."""
     random = np.random.default_rng(0)
     a, b, noise = random.standard_normal((3, 1000))
     found, of_y = find_waves(scores(a, b), scores(np.sign(a * b) + 0.3 * noise), MOST)
     assert waves_of((found[0][:, :2], found[1][:2])) == {(1, 1, 0), (1, -1, 0)}
     assert of_y[0].shape[0] == 1
-
-
-def test_independent_sides_have_none():
-    random = np.random.default_rng(0)
-    draws = [[scores(*random.standard_normal((2, 400))) for _ in "xy"] for _ in range(100)]
-    none = [sum(len(phases) for _, phases in find_waves(x, y, MOST)) == 0 for x, y in draws]
-    assert sum(none) >= 95
-
-
-def test_the_order_of_the_rows_and_how_many_are_asked_for():
+    # The order of the rows does not matter.
     random = np.random.default_rng(1)
     x = random.random((600, 2))
     y = np.cos(2 * math.pi * x[:, 0]) + x[:, 1] ** 2 + 0.2 * random.standard_normal(600)
@@ -60,12 +51,15 @@ def test_the_order_of_the_rows_and_how_many_are_asked_for():
     found, shuffled = find_waves(*sides, MOST), find_waves(*(s[order] for s in sides), MOST)
     assert [waves_of(side) for side in found] == [waves_of(side) for side in shuffled]
     assert len(found[0][1]) > 2
-    fewer = find_waves(*sides, 2)
-    assert torch.equal(fewer[0][0], found[0][0][:, :2])  # the best come first
+    assert torch.equal(find_waves(*sides, 2)[0][0], found[0][0][:, :2])  # the best come first
 
 
-def test_two_values_and_constants_have_no_waves():
-    """A column of two values is one step, whatever its wave."""
+def test_independent_sides_two_values_and_constants_have_none():
+    random = np.random.default_rng(0)
+    draws = [[scores(*random.standard_normal((2, 400))) for _ in "xy"] for _ in range(100)]
+    none = [sum(len(phases) for _, phases in find_waves(x, y, MOST)) == 0 for x, y in draws]
+    assert sum(none) >= 95
+    # A column of two values is one step, whatever its wave.
     random = np.random.default_rng(0)
     x = random.integers(0, 2, 500)
     (_, of_x), _ = find_waves(scores(x), scores(x + 0.1 * random.standard_normal(500)), MOST)
@@ -99,9 +93,7 @@ def test_the_features_of_a_map_by_hand():
     one = made.select([1])(torch.from_numpy(x[1:]))
     torch.testing.assert_close(one, made(torch.from_numpy(x))[1:])
     assert one.shape == (1, 5, WaveMap.out_dim(3))
-
-
-def test_a_map_keeps_the_first_waves_and_forgets_the_last_ones():
+    # A map keeps the first waves and forgets the last ones.
     made = WaveMap(1, 2)
     made.set_waves(0, torch.ones(2, MOST + 9), torch.full((MOST + 9,), -0.5))
     assert made.frequencies.shape == (1, 2, MOST)

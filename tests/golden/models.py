@@ -105,8 +105,7 @@ def images() -> Any:
     """4 x 4 images of four classes, to pre-train on."""
     from pointdep.data.images import ImageSet
 
-    random = np.random.default_rng(0)
-    labels = np.arange(64) % 4
+    random, labels = np.random.default_rng(0), np.arange(64) % 4
     colours = random.integers(60, 200, (4, 3, 1, 1))
     noise = random.integers(-40, 40, (64, 3, 4, 4))
     pixels = torch.from_numpy((colours[labels] + noise).clip(0, 255).astype(np.uint8))
@@ -165,8 +164,7 @@ def write(folder: Path) -> None:
     """Every model in a folder of its own, and what they answer in ``answers.json``."""
     from pointdep.contrastive import Settings, pretrain
 
-    models = {name: fit(name) for name in NAMES}
-    said = {}
+    models, said = {name: fit(name) for name in NAMES}, {}
     for name, model in models.items():
         model.save(folder / name)
         said[name] = answers(name, model)

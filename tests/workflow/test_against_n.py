@@ -19,7 +19,7 @@ X = RANDOM.standard_normal((800, 1))
 Y = 0.8 * X + 0.6 * RANDOM.standard_normal((800, 1))
 
 
-def test_halves_of_the_rows_near_the_truth():
+def test_halves_of_the_rows_what_it_gives_and_refuses():
     found = mi_against_n(KSG, X, Y)
     assert found.rows == (50, 100, 200, 400, 800)
     low, high = found.estimates[-1].ci
@@ -27,6 +27,21 @@ def test_halves_of_the_rows_near_the_truth():
     assert found.estimates[0].stderr > 2 * found.estimates[-1].stderr
     whole = mi_against_n(CCA, X, Y, sizes=[800]).estimates[0]
     assert whole.nats == pytest.approx(CCA.fit(X, Y).mutual_information().nats)
+    found = mi_against_n(CCA, X, Y, sizes=[200, 100, 100])
+    assert found.rows == (100, 200)
+    assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
+    assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
+    assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
+    # From arrays, tables and lists.
+    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
+    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
+    assert values[0] == values[1] == values[2]
+    for message, options in (
+        *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
+        ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
+        ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
+    ):
+        refused(message, mi_against_n, CCA, X, **{"Y": Y, **options})
 
 
 class Told(BaseEstimator):
@@ -59,7 +74,7 @@ def parts(**options):
 class TestParts:
     GROUPS = np.random.default_rng(1).permutation(np.arange(800) // 8)
 
-    def test_each_holds_the_one_before(self):
+    def test_each_holds_the_one_before_and_groups_whole(self):
         rows, groups = parts(sizes=[60, 200, 500])
         assert groups == [None] * 3
         assert set(rows[0]) < set(rows[1]) < set(rows[2])
@@ -69,9 +84,7 @@ class TestParts:
         for cv in (None, TimeSeriesSplit(3)):
             for part in parts(cv=cv)[0]:
                 assert (np.diff(part) > 0).all()
-
-    def test_groups_are_drawn_whole(self):
-        """Fifty rows are seven groups of eight; one row each of fifty groups would be fifty."""
+        # Fifty rows are seven groups of eight; one row each of fifty groups would be fifty.
         rows, groups = parts(groups=[f"g{code}" for code in self.GROUPS], sizes=[50, 200])
         for part, given, count in zip(rows, groups, (7, 25), strict=True):
             assert len(part) == 8 * count
@@ -85,21 +98,3 @@ class TestParts:
         for part in rows:
             assert np.isin(codes, codes[part]).sum() == len(part)
         assert len(rows[-1]) == 800
-
-
-def test_what_it_gives_and_refuses():
-    found = mi_against_n(CCA, X, Y, sizes=[200, 100, 100])
-    assert found.rows == (100, 200)
-    assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
-    assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
-    assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
-    # From arrays, tables and lists.
-    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
-    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
-    assert values[0] == values[1] == values[2]
-    for message, options in (
-        *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
-        ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
-        ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
-    ):
-        refused(message, mi_against_n, CCA, X, **{"Y": Y, **options})

@@ -111,10 +111,8 @@ def posteriors(
     """
     pmi = pmi.astype(np.float64)
     counted = np.log(np.maximum(observed_ratio(shares), np.finfo(np.float64).tiny))
-    counts = np.searchsorted(np.sort(pmi), pmi, side="right")
-    say = _OF_SAY / (_OF_SAY + counts)
-    said = np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted)
-    found = np.maximum(counted, said)
+    say = _OF_SAY / (_OF_SAY + np.searchsorted(np.sort(pmi), pmi, side="right"))
+    found = np.maximum(counted, np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted))
     if standings is not None:
         found = np.maximum(found, np.log(np.maximum(observed_ratio(standings) / _CLEAR, 1e-300)))
     return np.exp(np.minimum(math.log(contamination) - found, 0.0))

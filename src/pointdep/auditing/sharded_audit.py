@@ -22,7 +22,7 @@ from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, wr
 from pointdep.cluster.shard_scoring import Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
-from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import Progress, show
 from pointdep.inference.scoring import score_blocks
 
@@ -52,22 +52,20 @@ class Pool:
         return Mismatched(pmi[others].numpy(), standing, standings)
 
 
-class Beside:
-    """The answer about pairs that an audit needs: their scores, and how each stands in the pool."""
-
-    kind = "audit"
+class Beside(Scores):
+    """What an audit asks about pairs: their scores, and how each stands in the pool."""
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__("audit", hashlib.sha256(pool.numbers.tobytes()).hexdigest())
         self.pool = pool
-        self.made_of = hashlib.sha256(pool.numbers.tobytes()).hexdigest()
 
     def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
         a, b, _, _ = fitted._encode(x, y)
         standing = stand(fitted.model_, a, b, first, self.pool)
-        return {**pair_columns(fitted, x, y), "standing": standing}
+        return {**super().__call__(fitted, x, y, first), "standing": standing}
 
     def nothing(self) -> Columns:
-        return {**Scores().nothing(), "standing": np.zeros(0, np.float32)}
+        return {**super().nothing(), "standing": np.zeros(0, np.float32)}
 
 
 @torch.no_grad()
@@ -83,8 +81,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     for block in np.unique(numbers // BLOCK):
         rows = np.flatnonzero(numbers // BLOCK == block)
         one = model.select([int(block % model.replicas)])
-        random = np.random.default_rng([block, 24])
-        chosen = random.choice(len(pool.numbers), size, replace=False)
+        chosen = np.random.default_rng([block, 24]).choice(len(pool.numbers), size, replace=False)
         others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
         sides = x[rows], y[rows], pool.x[chosen], pool.y[chosen]
         a, b, pool_x, pool_y = (side.to(device).unsqueeze(0) for side in sides)
@@ -173,8 +170,7 @@ def audit_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
-        fault = f"{x} has {sides[0].rows} rows"
-        raise InputError(f"{fault}: an audit of shards needs at least {2 * BLOCK}")
+        raise InputError(f"{x} has {sides[0].rows} rows: an audit of shards needs {2 * BLOCK}")
     fitted = saved.load("cpu")
     work = plan_work(saved, sides, Scores("suspects"), place, how)
     tasks = manifest.make_tasks(work, *sides)
@@ -200,8 +196,7 @@ def audit_shards(
             "below_zero": pmi[rows] < 0,
             "rank": rank[rows],
         }
-        known = _read(done.work, task.name, _KEPT)
-        write_shard(work, task, {**known, **judged}, {"fdr": fdr})
+        write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
     return AuditedShards(
         **done.totals(),
         suspects=int(suspect.sum()),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 import pointdep
 from pointdep.cli import options, reproduce
@@ -69,10 +70,8 @@ def _require_sharing(command: str) -> None:
         return
     if os.environ.get("RANK", "0") != "0":
         raise typer.Exit(2)  # the first process tells it
-    raise InputError(
-        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
-        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
-    )
+    alone = f"would each do all of pointdep {command}: start it without torchrun"
+    raise InputError(f"torchrun: its {process_count()} processes {alone}")
 
 
 app = typer.Typer(
@@ -111,21 +110,17 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+_Version = Annotated[
+    bool, Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+]
+_Modules = Annotated[
+    list[str] | None,
+    Option("--import", metavar="MODULE", help="Import a module with methods or critics of yours."),
+]
+
+
 @app.callback()
-def _common(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and leave."
-        ),
-    ] = False,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--import", metavar="MODULE", help="Import a module with methods or critics of yours."
-        ),
-    ] = None,
-) -> None:
+def _common(version: _Version = False, modules: _Modules = None) -> None:
     """How much do x and y belong together? Mutual information and PMI of paired data."""
     del version
     for module in modules or []:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from pointdep.cli import options
-from pointdep.cli.settings import Settings, takes_settings
+from pointdep.cli.options import Settings, takes_settings
 from pointdep.cli.show import check_as_json, flags_as_json, found_as_json, print_json, print_rows
 from pointdep.errors import InputError
 
@@ -51,13 +51,12 @@ def worst_rows(found: Audit) -> list[dict[str, Any]]:
     kinds |= {"q_value": float, "suspect": bool, "better_partner": int}
     kinds |= {"better_partner_pmi": float, "swapped_with": int, "duplicate_of": int}
     kinds |= {"better_label": str}
-    worst = found.table.sort_values("rank").head(_WORST)
     return [
         {
             name: None if pd.isna(line.get(name)) else kind(line[name])
             for name, kind in kinds.items()
         }
-        for _, line in worst.iterrows()
+        for _, line in found.table.sort_values("rank").head(_WORST).iterrows()
     ]
 
 

@@ -99,8 +99,7 @@ def _print_lowest(data: DigitHalves, pmi: NDArray[np.float32], order: NDArray[np
         print(f"{row:>8} {pmi[row]:>8.2f}  {'yes' if data.swapped[row] else 'no'}")
     print("\nThe two lowest, then the two highest, as pictures:\n")
     rows = [*order[:2], *order[-2:]]
-    pictures = [_picture(data.x[row], data.y[row]) for row in rows]
-    for lines in zip(*pictures, strict=True):
+    for lines in zip(*[_picture(data.x[row], data.y[row]) for row in rows], strict=True):
         print("    ".join(lines).rstrip())
     print("    ".join(f"PMI {pmi[row]:<12.2f}" for row in rows).rstrip())
 

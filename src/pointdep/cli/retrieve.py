@@ -10,7 +10,7 @@ from typer import Argument
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
-from pointdep.errors import InputError
+from pointdep.errors import InputError, require_known
 
 if TYPE_CHECKING:
     from pointdep.estimators.pointwise import PointwiseDependency
@@ -91,8 +91,7 @@ def retrieve(
     if candidates_index is not None:
         given: Any = fitted.load_index(candidates_index)
     else:
-        named = candidates_file, query_columns and candidate_columns
-        _require_both(fitted, queries_file, named)
+        _require_both(fitted, queries_file, (candidates_file, query_columns and candidate_columns))
         path = candidates_file or queries_file
         given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
     if paired and len(asked) != len(given):
@@ -141,9 +140,9 @@ def _check_call(
     """Refuse impossible combinations before any work is done; others: what an index excludes."""
     from pointdep.data.writers import check_writable
     from pointdep.retrieval.candidate_index import check_index_target
-    from pointdep.retrieval.search import check_side
+    from pointdep.retrieval.search import SIDES
 
-    check_side("--queries", queries)
+    require_known("--queries", queries, SIDES)
     for name, value in others.items():
         if index is not None and value is not None:
             raise InputError(f"--candidates-index and {name} cannot be given together: choose one")

@@ -360,14 +360,12 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     if count <= MOST_CATEGORIES and (count <= 50 or 2 * count <= rows):
         return
     if column.values.dtype.kind != "U":
-        numbers = f"{count} different numbers in {rows} rows"
-        raise InputError(f"{label} has {numbers}, no categories: leave discrete unset, or bin them")
+        raise InputError(f"{label} has {count} different numbers: leave discrete unset, or bin")
     odd = [value for value in column.values.tolist() if not is_number(value)]
     if 2 * len(odd) < count:
-        what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
-        raise InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
-    found = f"{count} categories in {rows} rows, too many to learn from"
-    raise InputError(f"{label} has {found}: give an embedding of them, or merge rare ones")
+        but = f", but for {odd[0]!r} and the like" if odd else ""
+        raise InputError(f"{label} holds numbers as text{but}: give numbers")
+    raise InputError(f"{label} has {count} categories in {rows} rows: merge them, or embed them")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.

@@ -96,8 +96,7 @@ def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
         known = _listed(dict.fromkeys((*sorted(FORMATS), *shards.TABLE_SHARDS)))
-        unknown = f"{path} has the unknown suffix {path.suffix!r}"
-        raise InputError(f"{unknown}: the files known are {known}")
+        raise InputError(f"{path} has the unknown suffix {path.suffix!r}: known are {known}")
     return FORMATS[suffix]
 
 

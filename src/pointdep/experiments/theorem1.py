@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics.base import ACTIVATIONS
@@ -29,15 +28,13 @@ from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError
 from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
-
-Floats = NDArray[np.float64]
 
 CRITICS = ("concat", "separable")
 THEOREM = -0.5
@@ -81,10 +78,7 @@ class Theorem1:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
                 able = [key for key, method in METHODS.items() if method.is_mean_of_pmi]
-                raise InputError(
-                    f"method {name!r} infers something else than the mean of PMI, of which "
-                    f"Theorem 1 speaks: choose from {', '.join(able)}"
-                )
+                raise InputError(f"method {name!r} infers no mean of PMI: use {', '.join(able)}")
         reports.check_settings(
             self,
             known={"critic": CRITICS, "activation": ACTIVATIONS},
@@ -165,8 +159,7 @@ def run_theorem1(settings: Theorem1, progress: Progress | None = None) -> Outcom
         part = _Part(progress or Silent(), rows, sum(work[:position]), sum(work))
         fits = make_fits(settings, rows, device)
         model = make_model(settings, fits)
-        trained = train(model, settings, fits, part)
-        runs += compare(settings, fits, model, trained)
+        runs += compare(settings, fits, model, train(model, settings, fits, part))
         seconds.append(time.perf_counter() - start)
         part.tell(1.0, "done")  # whenever the last network stopped
         weights = sum(p.numel() for p in model.critic.parameters()) // model.replicas
@@ -412,9 +405,6 @@ def write_report(outcome: Outcome, folder: Path) -> None:
     reports.write_lines(folder / "runs.csv", outcome.runs)
     reports.write_lines(folder / "summary.csv", lines)
     content = {
-        "command": outcome.settings.command,
-        **reports.environment(outcome.device),
-        "settings": asdict(outcome.settings),
         "weights": outcome.weights,
         "seconds": dict(zip(map(str, outcome.settings.rows), outcome.seconds, strict=True)),
         "slopes": found,
@@ -422,7 +412,7 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         "summary": lines,
         "runs": outcome.runs,
     }
-    reports.write_json(folder / "results.json", content)
+    reports.write_results(folder, outcome.settings, outcome.device, content)
     reports.save(draw(outcome), folder, "figure")
 
 

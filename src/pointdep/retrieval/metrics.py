@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_whole
 
 Relevant = tuple[ArrayLike, ArrayLike]
 """Ids of the queries, (n,), and of the candidates, (m,): equal ids are right."""
@@ -123,8 +123,7 @@ def retrieval_metrics(
     for name, values in (counts | {"matching": matching or ()}).items():
         for value in values:
             require_whole(name, value, least=2 if name == "matching" else 1)
-    if distractors not in DISTRACTORS:
-        raise unknown_name("distractors", distractors, DISTRACTORS)
+    require_known("distractors", distractors, DISTRACTORS)
     right = _read_relevant(relevant, queries, candidates)
     if matching is None:
         matching = (_PAPER_SIZE,) if right.fewest_wrong >= _PAPER_SIZE - 1 else ()
@@ -240,8 +239,7 @@ class _Matching:
     def _draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """(draws, wrong): different numbers below `count` in each row."""
         if count <= max(_SPARSE, self.wrong) * self.wrong:
-            keys = random.random((self.draws, count))
-            return np.argsort(keys, axis=1)[:, : self.wrong]
+            return np.argsort(random.random((self.draws, count)), axis=1)[:, : self.wrong]
         found = random.integers(count, size=(self.draws, self.wrong))
         while True:
             ordered = np.sort(found, axis=1)

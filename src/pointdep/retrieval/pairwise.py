@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_known
 from pointdep.inference.scoring import spread
 
 KINDS = ("flat", "hnsw", "ivf")
@@ -150,8 +150,7 @@ def has_faiss() -> bool:
 
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of index, and one that needs FAISS if FAISS is missing."""
-    if kind not in KINDS:
-        raise unknown_name("index", kind, KINDS)
+    require_known("index", kind, KINDS)
     if kind != "flat" and not has_faiss():
         raise InputError(f"index={kind!r} needs FAISS: pip install faiss-cpu, or use index='flat'")
 

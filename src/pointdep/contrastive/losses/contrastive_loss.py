@@ -10,11 +10,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pointdep.contrastive.losses.joined_batch import JoinedBatch
-from pointdep.contrastive.losses.similarity import Similarity, dimensions, loss_critic
+from pointdep.contrastive.losses.joined_batch import (
+    JoinedBatch,
+    Similarity,
+    dimensions,
+    loss_critic,
+)
 from pointdep.core.methods import get_method
 from pointdep.core.precision import no_autocast, transformed
-from pointdep.errors import MEANINGS, Flag, InputError, require_whole, unknown_name
+from pointdep.errors import MEANINGS, Flag, InputError, require_known, require_whole
 
 UNIT_SPREAD = 1e-4
 """Collapsed below it, rows of unit length: they differ by angles of 0.01, and at any usual
@@ -116,8 +120,7 @@ class ContrastiveLoss(nn.Module):
         for name, flag in flags.items():
             if not isinstance(flag, bool):
                 raise InputError(f"{name}={flag!r} must be true or false")
-        if negatives not in ("cross", "all"):
-            raise unknown_name("negatives", negatives, ("cross", "all"))
+        require_known("negatives", negatives, ("cross", "all"))
         if block_size != "auto":
             require_whole("block_size", block_size)
         self._own_options = {**_own_defaults(self.method_key), **own}

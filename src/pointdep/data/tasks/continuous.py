@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import digamma, gammaln, ndtr, ndtri
 
 from pointdep.data.raw import Array
 from pointdep.errors import InputError, require_whole
@@ -110,14 +111,10 @@ def _power(exponent: float) -> Callable[[Array], Array]:
 
 
 def _normal_cdf(x: Array) -> Array:
-    from scipy.special import ndtr
-
     return np.asarray(ndtr(x))
 
 
 def _normal_quantile(x: Array) -> Array:
-    from scipy.special import ndtri
-
     return np.asarray(ndtri(x))
 
 
@@ -174,8 +171,7 @@ def correlated(dim: int, mutual_information: float) -> Joint:
         raise InputError(f"mutual_information must be 0 or more nats, not {mutual_information}")
     most = -0.5 * math.log(_LEAST_UNEXPLAINED)
     if mutual_information > most * dim:
-        given = f"mutual_information={mutual_information:g}"
-        raise InputError(f"{given} is more than {dim} dimension(s) of {most:.1f} nats: raise dim")
+        raise InputError(f"{mutual_information=} is more than {dim} x {most:.1f} nats: raise dim")
     rho = math.sqrt(-math.expm1(-2 * mutual_information / dim))
 
     def log_ratio(x: Array, y: Array) -> Array:
@@ -261,8 +257,6 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     The first dim_x coordinates are x. Its MI is that of the Gaussian with the same dispersion, plus
     a constant of the degrees of freedom and the dimensions.
     """
-    from scipy.special import digamma, gammaln
-
     if not 0 < freedom < math.inf:
         raise InputError(f"freedom must be above 0, not {freedom}")
     dim_y = len(dispersion) - dim_x
