@@ -67,7 +67,8 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side; of two columns of categories,
+        it misses (two encoders with more than 25 columns on a side, unless few of these depend on
+        the other side, and not by correlation alone; of two columns of categories,
         with more than 25 in one, a low-rank table and counts), together a softmax classifier if
         one side is a single column of categories and the other has numbers; "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
@@ -174,6 +175,7 @@ class PointwiseDependency(DependencyEstimator):
             sides = paired.encoder_x, paired.encoder_y
             table = assembly.is_table(self.critic, self.hidden, method, sides)
             settings = replace(settings, table=table, hidden="auto") if table else settings
+            settings = assembly.for_few_pairs(settings, self.hidden, paired)
         options = self._training_options(settings, rows)
         curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
