@@ -157,6 +157,10 @@ def test_methods_that_are_refused(method):
     refused(f"'{method}' .* from variational, pc", fit, X, Y, Z, estimator=small(method=method))
 
 
+def test_a_learning_curve_is_refused():
+    refused("a difference has no learning curve", fit, X, Y, Z, estimator=small(curve=True))
+
+
 def test_other_names_and_not_fitted():
     model = fit(X, Y, pd.DataFrame(Z, columns=["a", "b"]))
     refused("Z column 0 is 'b' but was 'a'", model.pmi, X, Y, pd.DataFrame(Z, columns=["b", "a"]))
