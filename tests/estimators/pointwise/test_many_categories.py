@@ -132,3 +132,13 @@ def test_too_few_rows_of_each_category_are_flagged() -> None:
     assert "rises_with_rows" in {flag.name for flag in model.flags_}
     most = max(len(np.unique(side)) for side in (task.x, task.y))
     assert f"1,000 rows of {most} categories" in str(model.flags_)
+
+
+def test_a_rise_that_the_correction_holds_is_not_flagged() -> None:
+    joint = outcomes(_topics(200, 6, 3))
+    x, y, _ = joint.sample(3_000, np.random.default_rng(0))
+    model = _fit(_names(x, "x"), _names(y, "y"))
+    found = model.mutual_information()
+    assert found.curve.rise[0] > 3 * found.curve.rise[1]
+    assert found.ci[0] < joint.mutual_information < found.ci[1]
+    assert "rises_with_rows" not in {flag.name for flag in model.flags_}
