@@ -19,6 +19,7 @@ from pointdep.estimators import pointwise
 from pointdep.estimators.base import plain_copy
 from pointdep.estimators.classical import estimator as classical
 from pointdep.estimators.classical.estimator import ClassicalDependency
+from pointdep.estimators.fit_rows import streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 from pointdep.fitting.splits import Rows
@@ -260,7 +261,9 @@ def mi_against_n(
 ) -> MIAgainstN:
     """Fit a copy of the model on growing parts of the rows, each holding the one before.
 
-    An estimate that still rises with the rows is too low; one that has settled needs no more.
+    An estimate that still rises with the rows is too low; one that has settled needs no more. The
+    models of a `PointwiseDependency` that holds its rows in memory are all trained in one run, as
+    those of its learning curve are.
 
     Parameters
     ----------
@@ -301,15 +304,33 @@ def mi_against_n(
             raise InputError(f"X has {len(X)} rows but {name} has {len(values)}")
     parts = _parts(codes, sizes, random_state)
     chosen = tuple(len(part) for part in parts)
-    estimates = []
+
+    def fitted(part: Rows, inner: Sequence[Rows] = ()) -> list[Any]:
+        """The model of a part, after those of parts of it that can be fitted in the same run."""
+        copy = plain_copy(model, progress=False)
+        x, y = (_safe_indexing(side, part) for side in (X, Y))
+        own = None if groups is None else codes[part]
+        if inner:
+            places = [np.searchsorted(part, p) for p in inner]
+            return [*pointwise.fit_parts(copy, x, y, own, places), copy]
+        return [copy.fit(x, y, groups=own)]
+
     with show("fitting parts of the rows", enabled=progress, left="about") as shown:
-        for part in parts:
-            copy = plain_copy(model, progress=False)
-            x, y = (_safe_indexing(side, part) for side in (X, Y))
-            copy.fit(x, y, groups=None if groups is None else codes[part])
-            estimates.append(copy.mutual_information(confidence=confidence))
+        together = _rides(model, X, Y)
+        models = fitted(parts[-1], parts[:-1]) if together else [None] * len(parts)
+        estimates = []
+        for part, one in zip(parts, models, strict=True):
+            answering = fitted(part)[0] if one is None else one
+            estimates.append(answering.mutual_information(confidence=confidence))
             shown.update(sum(chosen[: len(estimates)]), sum(chosen), "rows fitted")
     return MIAgainstN(chosen, tuple(estimates))
+
+
+def _rides(model: Any, X: Any, Y: Any) -> bool:
+    """Whether models of parts can be fitted in the run of the model of all, as its curve is."""
+    if type(model) is not PointwiseDependency or model.distributed or model.checkpoint is not None:
+        return False
+    return not streams(model.stream, model.cv, X, Y)
 
 
 def _parts(codes: Rows, sizes: Sequence[int] | None, random_state: Any) -> list[Rows]:
