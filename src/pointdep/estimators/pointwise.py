@@ -172,13 +172,7 @@ class PointwiseDependency(DependencyEstimator):
         if method.uses_product:
             require_product_rows(paired.splits, paired.codes, method.key)
         widths = paired.x.shape[1], paired.y.shape[1]
-        label = assembly.label_side(paired.encoder_x, paired.encoder_y)
-        settings = replace(self._critic_settings(rows.count, max(widths)), label=label)
-        if not isinstance(rows, fit_rows.StreamedFitRows):
-            sides = paired.encoder_x, paired.encoder_y
-            table = assembly.is_table(self.critic, self.hidden, method, sides)
-            settings = replace(settings, table=table, hidden="auto") if table else settings
-            settings = assembly.for_few_pairs(settings, self.hidden, paired)
+        settings = self._settings_for(rows, method)
         options = self._training_options(settings, rows)
         curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
@@ -759,6 +753,18 @@ class PointwiseDependency(DependencyEstimator):
         device = self.model_.constant.device
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
             return p_value(permutation_null(self._settings, rows.to(device), shuffles, progress))
+
+    def _settings_for(self, rows: FitRows, method: Method) -> assembly.CriticSettings:
+        """Which critic these rows call for."""
+        paired = rows.paired
+        sides = paired.encoder_x, paired.encoder_y
+        settings = self._critic_settings(rows.count, max(paired.x.shape[1], paired.y.shape[1]))
+        settings = replace(settings, label=assembly.label_side(*sides))
+        if isinstance(rows, fit_rows.StreamedFitRows):
+            return settings
+        if table := assembly.is_table(self.critic, self.hidden, method, sides):
+            settings = replace(settings, table=table, hidden="auto")
+        return assembly.for_few_pairs(settings, self.hidden, paired)
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""
