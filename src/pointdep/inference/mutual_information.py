@@ -89,9 +89,9 @@ class MIEstimate:
         Returns
         -------
         int
-            At least the rows there are. Errors fall with the root of the rows, or more slowly if the
-            last doubling of the rows still added more than `precision` and the learning curve
-            flattens slowly; beyond the rows at hand that is an extrapolation.
+            At least the rows there are. Errors fall with the root of the rows, or more slowly if
+            the last doubling of them added more than `precision` and the learning curve flattens
+            slowly. Beyond the rows at hand that is an extrapolation.
 
         Examples
         --------
