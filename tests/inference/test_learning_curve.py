@@ -122,9 +122,6 @@ class TestFit:
         assert curve.mean[-1] == pytest.approx(fitted.oof_pmi_.mean(dtype=float), rel=1e-6)
         assert curve.mean[0] < curve.mean[-1]
         assert all(0 < error < 0.3 for error in curve.stderr)
-        # New rows have neither a limit nor a curve.
-        found = fitted.mutual_information(*pairs(50, seed=1))
-        assert (found.lower, found.curve) == (None, None)
         fitted.save(tmp_path / "model")
         loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
         ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
