@@ -38,6 +38,27 @@ class TestResidual:
         torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
         torch.testing.assert_close(critic.closed_form(x, y), matrix)
 
+    def test_a_share_of_unrelated_pairs_mixes_their_ratio_of_one_with_the_others(self):
+        critic, (x, y) = silenced(), sides(kind="auto")
+        related = critic.matrix(x, y).exp()
+        assert critic.inner_is_all
+        critic.unrelated += 0.3
+        wanted = (0.3 + 0.7 * related).log()
+        torch.testing.assert_close(critic.matrix(x, y), wanted)
+        torch.testing.assert_close(critic.closed_form(x, y), wanted)
+        torch.testing.assert_close(critic.pairs(x, y), wanted.diagonal(dim1=-2, dim2=-1))
+        assert not critic.inner_is_all
+        loud = build("auto", R)
+        loud.unrelated += 0.3
+        torch.testing.assert_close(loud.matrix(x, y), wanted + loud.net.matrix(x, y))
+
+    def test_weights_without_a_share_of_unrelated_pairs_load(self):
+        critic = build("auto", R)
+        early = {name: t for name, t in critic.state_dict().items() if name != "unrelated"}
+        critic.unrelated += 0.3
+        critic.load_state_dict(early)
+        assert not critic.unrelated.any()
+
     def test_what_the_network_says_is_added(self):
         loud, quiet, (x, y) = build("auto", R), silenced(), sides(4, 5, "auto")
         assert loud.net.matrix(x, y).abs().min() > 0
