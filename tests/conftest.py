@@ -66,13 +66,7 @@ def site(tmp_path_factory):
     with FileLock(shared / "site.lock"):
         if not (built / "index.html").exists():
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", built]
-            ended = subprocess.run(
-                command,
-                cwd=ROOT,
-                env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            how = {"env": {**os.environ, "NO_MKDOCS_2_WARNING": "1"}, "cwd": ROOT, "text": True}
+            ended = subprocess.run(command, capture_output=True, check=False, **how)
             assert ended.returncode == 0, ended.stderr
     return built

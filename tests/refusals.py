@@ -1,4 +1,7 @@
-"""What is refused, in one line."""
+"""What is refused, in one line, and what is done without its warnings."""
+
+import warnings
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,3 +14,11 @@ def refused(message, call, *args, **kwargs):
         call(*args, **kwargs)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+@contextmanager
+def quietly(kind=Warning):
+    """Warnings of this kind, such as those that a short fit earns, are ignored meanwhile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kind)
+        yield

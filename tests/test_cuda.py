@@ -73,8 +73,7 @@ def test_the_check_and_the_null(critic):
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
 def test_recorded_steps_are_as_steps_one_by_one(critic, monkeypatch):
-    told = []
-    record = recording.record
+    told, record = [], recording.record
     monkeypatch.setattr(recording, "record", lambda step: told.append(step) or record(step))
     replayed = fitted("cuda", critic=critic)
     assert told
@@ -161,8 +160,7 @@ def test_wide_data_with_audit_and_retrieval():
         there.mutual_information().nats, here.mutual_information().nats, atol=0.3
     )
     assert np.corrcoef(there.oof_pmi_, here.oof_pmi_)[0, 1] > 0.9
-    found = there.retrieve(task.x[:20], task.y, k=5)
-    assert np.isfinite(found.pmi).all()
+    assert np.isfinite(there.retrieve(task.x[:20], task.y, k=5).pmi).all()
     table = audit(task.x, task.y, folds=2, random_state=0, device="cuda", progress=False).table
     assert np.isfinite(table["pmi"]).all()
     assert len(table) == 600
@@ -181,8 +179,7 @@ def test_a_resumed_fit_is_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
     torch.manual_seed(0)
     critic, place = WithDropout(), tmp_path / "fit.ckpt"
-    whole = fitted("cuda", critic=critic)
-    save = engine.save_state
+    whole, save = fitted("cuda", critic=critic), engine.save_state
 
     def save_and_stop(path, state, *rest):
         save(path, state, *rest)
@@ -232,9 +229,17 @@ class TestFigure1:
             learnt = curves.of(Cell("cpc", task, 0))
             assert learnt[-10:].mean() > learnt[:10].mean() + 1.0
 
-    def test_auto_is_bf16(self):
+    def test_auto_is_bf16_and_progress(self):
         curves = run_figure1(replace(SMALL, precision="auto", methods=("pc",), iterations=20))
         assert curves.precision == "bf16"
+        told = []
+
+        class Told:
+            def update(self, done, total, detail=""):
+                told.append((done, total))
+
+        make_engine(replace(SMALL, methods=("pc",), iterations=120)).run(120, Told())
+        assert told == [(50, 120), (100, 120)]
 
     @pytest.mark.parametrize(
         ("critic", "batch_size"),
@@ -270,8 +275,7 @@ class TestFigure1:
     def test_bf16_is_close_to_float32(self):
         rough, exact = (trained(replace(FIGURE, precision=p), 10) for p in ("bf16", "float32"))
         ratio = [cell.method == "drf" for cell in FIGURE.cells]  # the log of a ratio near zero
-        others = [not one for one in ratio]
-        assert (rough - exact)[:, others].abs().max() < 0.03
+        assert (rough - exact)[:, [not one for one in ratio]].abs().max() < 0.03
         assert (rough - exact)[:, ratio].abs().median() < 0.03
         assert not torch.equal(rough, exact)
 
@@ -279,15 +283,14 @@ class TestFigure1:
     @pytest.mark.parametrize("precision", ["bf16", "float32"])
     def test_a_replica_that_is_not_a_number_leaves_the_others_alone(self, precision, critic):
         settings = replace(FIGURE, precision=precision, critic=critic)
-        alone = trained(settings, 10)
-        lost = PAPER_METHODS.index("drf")
+        alone, lost = trained(settings, 10), PAPER_METHODS.index("drf")
         values = trained(settings, 10, spoilt=lost)
         others = torch.arange(20) != lost
         assert values[:, lost].isnan().all()
         assert values[:, others].isfinite().all()
         assert_near(values[:, others], alone[:, others], TOLERANCES[precision])
 
-    def test_every_replayed_batch_is_fresh(self):
+    def test_every_replayed_batch_is_fresh_and_correlated_as_it_should_be(self):
         """With next to no learning, values differ by their samples alone."""
         settings = replace(SMALL, learning_rate=1e-30, methods=("pc", "cpc"))
         values = make_engine(settings).run(60).values
@@ -295,8 +298,6 @@ class TestFigure1:
         assert_near(make_engine(settings).run(60).values, values, 1e-4)
         other = make_engine(replace(settings, seed=1)).run(60).values
         assert (other - values).abs().max() > 0.01
-
-    def test_draws_have_the_right_correlation(self):
         settings = Figure1(methods=("pc",), iterations=20, batch_size=4000, device="cuda")
         generator, draw = make_draw(settings, CUDA, "bf16")
         assert generator.device.type == "cuda"
@@ -309,13 +310,3 @@ class TestFigure1:
                 found = (one * other).mean().item()
                 assert found == pytest.approx(math.sqrt(1 - math.exp(-level / 10)), abs=0.02)
                 assert other.square().mean().item() == pytest.approx(1.0, abs=0.03)
-
-    def test_progress(self):
-        told = []
-
-        class Told:
-            def update(self, done, total, detail=""):
-                told.append((done, total))
-
-        make_engine(replace(SMALL, methods=("pc",), iterations=120)).run(120, Told())
-        assert told == [(50, 120), (100, 120)]

@@ -4,6 +4,7 @@ Python blocks of a file share one namespace, and commands one folder with them, 
 write the file that a later command reads. x.npy and y.npy, with which examples begin, are there.
 """
 
+import json
 import os
 import re
 import runpy
@@ -16,7 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pointdep import CLASSICAL, METHODS
 from pointdep.cli.app import run
+from pointdep.core.methods import PAPER_METHODS
+from pointdep.errors import MEANINGS
+from pointdep.inference.verdicts import FAULTS
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|console)\b[^\n]*\n(.*?)^```", re.M | re.S)
@@ -34,8 +39,7 @@ def blocks(text):
 
 def commands(console):
     """The command lines of ours after a prompt, continued ones joined."""
-    joined = re.sub(r"\\\n(?:> )?\s*", "", console)
-    return re.findall(r"^\$ (pointdep(?: .*)?)$", joined, re.M)
+    return re.findall(r"^\$ (pointdep(?: .*)?)$", re.sub(r"\\\n(?:> )?\s*", "", console), re.M)
 
 
 def run_command(command):
@@ -93,8 +97,7 @@ def test_an_optional_package(name):
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
-    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
-    assert not missing
+    assert not [t for t in targets if "://" not in t and not (page.parent / t).exists()]
 
 
 PAGE = """
@@ -159,3 +162,58 @@ def test_tables_of_methods_and_critics():
     tables = runpy.run_path(str(ROOT / "docs/site/tables.py"))
     text = tables["PAGE"].read_text("utf-8")
     assert tables["filled"](text) == text
+
+
+def test_the_table_of_methods_is_the_benchmark():
+    measured = json.loads((ROOT / "benchmarks/results/gaussians.json").read_text())
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    table = {key: rest.split(" | ") for key, rest in rows if key in METHODS}
+    assert set(table) == set(PAPER_METHODS)
+    for found in measured["results"]:
+        name, error, rmse, correlation = table[found["method"]]
+        assert (name, float(error)) == (METHODS[found["method"]].name, round(found["error"], 2))
+        assert float(rmse) == round(found["pmi_rmse"], 2)
+        assert float(correlation) == round(found["pmi_correlation"], 2)
+
+
+def test_the_tables_of_adapters_are_the_benchmarks():
+    found = json.loads((ROOT / "benchmarks/results/adapters.json").read_text())["summary"]
+    text = (ROOT / "docs/adapters.md").read_text()
+    for mi, of in found.items():
+        own = [f"{of[name]:.2f}" for name in ("pc", "pc_calibrated")]
+        others = [of[name] for name in ("sigmoid", "softmax", "softmax_one_sided")]
+        assert all(one["met"] for one in others)
+        cells = [*own, *(f"{one['pmi_rmse']:.2f} ({one['mi']:.2f})" for one in others)]
+        assert f"| {' | '.join([mi, *cells])} |" in text
+    two, six = found.values()
+    raw = [
+        [of[name]["raw_logit_rmse"] for of in (two, six)]
+        for name in ("softmax_one_sided", "sigmoid", "softmax")
+    ]
+    flat = " ".join(text.split())
+    for a, b in [(two["pc_five_folds"], six["pc_five_folds"]), *raw]:
+        assert f"{a:.2f} and {b:.2f}" in flat
+    found = json.loads((ROOT / "benchmarks/results/adapters_coverage.json").read_text())
+    for name, of in found["summary"].items():
+        errors = [f"{of[key]:.3f}" for key in ("spread", "stderr", "stderr_of_the_rows_alone")]
+        row = [name, f"{of['rows']}", f"{100 * of['coverage']:.0f} %", *errors]
+        assert f"| {' | '.join(row)} |" in text
+        assert of["coverage"] > 0.88
+
+
+VERDICTS = ("none", "cannot_tell", *FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("page", "in_rows", "anywhere"),
+    [
+        ("README.md", MEANINGS, (*METHODS, *CLASSICAL)),
+        ("docs/choosing.md", MEANINGS, CLASSICAL),
+        ("docs/check.md", VERDICTS, ()),
+    ],
+)
+def test_every_name_is_explained(page, in_rows, anywhere):
+    text = (ROOT / page).read_text()
+    rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
+    assert all(f"`{name}`" in rows for name in in_rows)
+    assert all(f"`{name}`" in text for name in anywhere)

@@ -90,19 +90,20 @@ class TestMethods:
         model = PointwiseDependency(method="scaled", method_options={"scale": 3.0}, **FEW)
         assert clone(model).fit(X, Y).mutual_information().nats > 0
         refused("did you mean 'scale'", get_method, "scaled", {"scal": 2.0})
-
-    def test_what_is_left_out_is_as_of_pc(self):
+        # What is left out is as of pc.
         made, pc = register_method(Method("plain", "", objectives.pc)), METHODS["pc"]
         scores = torch.randn(5, 5)
         assert made.is_mean_of_pmi
         assert made.reference == pc.reference
         for part in ("read_out", "inverse", "inference"):
             assert torch.equal(getattr(made, part)(scores), getattr(pc, part)(scores))
-
-    def test_again_replaces_it(self):
+        # Again it is replaced.
         register_method(Method("mean", "", objectives.pc))
         register_method(Method("mean", "", objectives.js))
         assert METHODS["mean"].objective is objectives.js
+        # It travels by its name.
+        made = register_method(Method("scaled", "", scaled, options={"scale": 1.0}))
+        assert pickle.loads(pickle.dumps(made.configure(scale=2.0))) == made.configure(scale=2.0)
 
     @pytest.mark.parametrize(
         ("wrong", "cause"),
@@ -114,10 +115,6 @@ class TestMethods:
     )
     def test_refused(self, wrong, cause):
         refused(cause, register_method, wrong)
-
-    def test_it_travels_by_its_name(self):
-        made = register_method(Method("scaled", "", scaled, options={"scale": 1.0}))
-        assert pickle.loads(pickle.dumps(made.configure(scale=2.0))) == made.configure(scale=2.0)
 
 
 class TestCritics:
@@ -136,16 +133,15 @@ class TestCritics:
         assert again.fit_params_["critic"] == (path if by == "path" else "distance")
         assert np.array_equal(again.pmi(X, Y), model.pmi(X, Y))
 
-    def test_options_that_it_takes(self):
+    def test_options_widths_names_and_inner_products(self):
         critic = build_critic(Distance, 2, 3, 5, hidden=(7,), activation="relu")
         assert critic.x_net.layers[0].weight.shape == (2, 3, 7)
         assert build_critic(Distance, 2, 3, 5).x_net.layers[0].weight.shape == (2, 3, 8)
-
-    def test_of_sides_of_other_widths(self):
         model = ConditionalDependency(PointwiseDependency(critic=Distance, **FEW))
         assert np.isfinite(model.fit(X, Y, X[:, :1] ** 2).mutual_information().nats)
+        refused("'auto' is built in", register_critic, "auto", Distance)
+        refused(r"subclass of pointdep\.Critic", register_critic, "mine", torch.nn.Linear)
 
-    def test_an_inner_product_needs_only_its_sides(self):
         class Dot(Critic):
             has_inner = separable = True
 
@@ -182,10 +178,6 @@ class TestCritics:
         sys.path.append(str(tmp_path))
         refused(cause, PointwiseDependency(critic=wrong, **FEW).fit, X, Y)
 
-    def test_names_refused(self):
-        refused("'auto' is built in", register_critic, "auto", Distance)
-        refused(r"subclass of pointdep\.Critic", register_critic, "mine", torch.nn.Linear)
-
 
 class TestMissingAtLoad:
     """What a model's folder names is not imported: others may have written it."""
@@ -212,7 +204,7 @@ class TestMissingAtLoad:
             __import__(module)
             assert np.isfinite(PointwiseDependency.load(folder).pmi(X, Y)).all()
 
-    def test_by_registered_name(self, tmp_path):
+    def test_by_registered_name_and_the_class_given(self, tmp_path):
         register_method(Method("scaled", "", scaled))
         register_critic("distance", Distance)
         method = self.saved(tmp_path / "method", method="scaled")
@@ -221,13 +213,11 @@ class TestMissingAtLoad:
         self.refused(method, "'scaled'", "register_method")
         self.refused(critic, "'distance'", "register_critic", "load(path, critic=...)")
 
-    def test_the_class_may_be_given(self, tmp_path):
         class Local(Distance):
             pass
 
         folder = self.saved(tmp_path / "model", critic=Local)
-        model = PointwiseDependency.load(folder, critic=Local)
-        assert isinstance(model.model_.critic, Local)
+        assert isinstance(PointwiseDependency.load(folder, critic=Local).model_.critic, Local)
         refused("Local", PointwiseDependency.load, folder)
         refused("critic: leave `critic` out", PointwiseDependency.load, folder, critic=Distance)
 

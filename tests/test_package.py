@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ import pytest
 import yaml
 
 import pointdep
-from pointdep import errors
+from pointdep import PointwiseDependency, audit, errors
+from pointdep.errors import DataWarning, FitWarning
+from refusals import quietly, refused
 
 HEAVY = ("torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "safetensors")
 
@@ -32,21 +35,13 @@ def imported_by(code):
     return set(python("-c", f"{code}\n{report}").splitlines()[-1].split())
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pointdep; pointdep.__version__; dir(pointdep)",
-        "from pointdep.cli.app import run; assert run(['--help']) == 0",
-        "from pointdep.cli.app import run; assert run(['mi', '--help']) == 0",
-        "from pointdep.cli.app import run; assert run(['--version']) == 0",
-        "from pointdep.cli.app import run; assert run(['mi', 'x.npy', '--confidence', '2']) == 2",
-    ],
-)
-def test_nothing_heavy_is_imported(code):
-    assert imported_by(code) == set()
-
-
 def test_names_are_imported_when_used():
+    asked = {("--help",): 0, ("mi", "--help"): 0, ("--version",): 0}
+    asked["mi", "x.npy", "--confidence", "2"] = 2
+    code = "import pointdep; pointdep.__version__; dir(pointdep)\n"
+    code += "from pointdep.cli.app import run\n"
+    code += "".join(f"assert run({[*words]}) == {ends}\n" for words, ends in asked.items())
+    assert imported_by(code) == set()
     code = """
 import sys
 from pointdep.objectives import pc
@@ -58,7 +53,7 @@ from pointdep import from_embeddings, from_logits
     assert {"torch", "sklearn"} <= imported_by(code)
 
 
-def test_every_name_is_there():
+def test_every_name_is_there_and_no_other():
     assert dir(pointdep) == sorted(pointdep.__all__)
     for name, home in pointdep._HOME.items():
         module = importlib.import_module(home)
@@ -67,21 +62,12 @@ def test_every_name_is_there():
     met = {name for name, value in vars(errors).items() if inspect.isclass(value)
            and value.__module__ == errors.__name__ and issubclass(value, Exception)}  # fmt: skip
     assert met <= set(pointdep.__all__)
-
-
-def test_star_import():
     names = {}
     exec("from pointdep import *", names)
     assert set(pointdep.__all__) <= set(names)
-
-
-def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="module 'pointdep' has no attribute 'nothing'"):
         _ = pointdep.nothing
     assert not hasattr(pointdep, "fit")
-
-
-def test_objectives_are_at_hand():
     from pointdep import objectives
     from pointdep.core import objectives as core
     from pointdep.objectives import pc
@@ -91,16 +77,13 @@ def test_objectives_are_at_hand():
     assert all(getattr(objectives, name) is getattr(core, name) for name in core.__all__)
 
 
-def test_version():
+def test_version_and_examples_in_docstrings():
     assert importlib.metadata.version("pointdep") == pointdep.__version__
     assert python("-m", "pointdep", "--version") == f"pointdep {pointdep.__version__}\n"
     entries = importlib.metadata.entry_points(group="console_scripts", name="pointdep")
     from pointdep.cli import main
 
     assert [entry.load() for entry in entries] == [main]
-
-
-def test_examples_in_docstrings():
     from pointdep.core import objectives
 
     tried = doctest.testmod(objectives)
@@ -109,8 +92,7 @@ def test_examples_in_docstrings():
 
 
 def test_one_estimate_imports_what_it_needs(tmp_path):
-    x = np.random.default_rng(0).normal(size=(80, 2))
-    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(80, 2)))
     code = (
         "import sys; from pointdep.cli.app import run; "
         "run(['mi', 'x.npy', 'x.npy', '-q', '--max-epochs', '1', '--json']); "
@@ -128,7 +110,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
-def test_the_version_is_one_and_the_paper_is_cited():
+def test_versions_are_one_and_the_oldest_and_the_paper_is_cited():
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "pointdep.__version__"}
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert str(cited["version"]) == pointdep.__version__
@@ -139,9 +121,6 @@ def test_the_version_is_one_and_the_paper_is_cited():
     assert paper["title"] == "Neural Methods for Point-wise Dependency Estimation"
     authors = "Tsai Zhao Yamada Morency Salakhutdinov"
     assert " ".join(author["family-names"] for author in paper["authors"]) == authors
-
-
-def test_the_oldest_versions_are_those_that_are_promised():
     lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
     oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
     extras = PROJECT["project"]["optional-dependencies"]
@@ -155,15 +134,12 @@ def test_the_oldest_versions_are_those_that_are_promised():
 LOWEST = re.compile(r"([a-z0-9-]+)(?:\[.*\])?>=([\d.]+)")
 
 
-def test_make_targets_that_contributors_are_told_of():
+def test_make_targets_rooms_files_and_versions_of_python():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     told = re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
     assert len(told) > 6
     for target in told:
         assert re.search(rf"^{target}:", makefile, re.M), target
-
-
-def test_every_room_is_on_the_map():
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## The rooms")[1]
     rows = re.findall(r"^\| (`[^|]+) \|(.*)", page.split("## Habits")[0], re.M)
     layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
@@ -171,9 +147,8 @@ def test_every_room_is_on_the_map():
     assert [name for row, _ in rows for name in re.findall(r"`([a-z]+)`", row)] == rooms
     # Nor does a row speak of rooms that stand elsewhere.
     assert not {name for _, what in rows for name in re.findall(r"`([a-z]+)`", what)} & set(rooms)
-
-
-def test_the_versions_of_python_that_are_named():
+    for pattern in PROJECT["tool"]["setuptools"]["package-data"]["pointdep"]:
+        assert list((ROOT / "src/pointdep").glob(pattern)), pattern
     least = PROJECT["project"]["requires-python"].removeprefix(">=")
     named = [
         line.removeprefix("Programming Language :: Python :: ")
@@ -186,22 +161,52 @@ def test_the_versions_of_python_that_are_named():
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in named
 
 
-def test_packaged_files_are_there():
-    for pattern in PROJECT["tool"]["setuptools"]["package-data"]["pointdep"]:
-        assert list((ROOT / "src/pointdep").glob(pattern)), pattern
-
-
 @pytest.mark.parametrize(
     ("typed", "wanted"), [("pointdep au", "audit"), ("pointdep audit --tab", "--table")]
 )
 def test_a_shell_completes_what_is_typed(typed, wanted):
-    words = typed.split()
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    found = subprocess.run(
-        [sys.executable, "-m", "pointdep"],
-        env={**os.environ, **asked, "_POINTDEP_COMPLETE": "complete_bash"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert wanted in found.stdout.split()
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    asked = {**os.environ, **asked, "_POINTDEP_COMPLETE": "complete_bash"}
+    assert wanted in python("-m", "pointdep", env=asked).split()
+
+
+random = np.random.default_rng(0)
+X = random.normal(size=(60, 4))
+Y = X[:, :3] + 0.5 * random.normal(size=(60, 3))
+QUICK = {"hidden": (4,), "folds": 2, "max_epochs": 1, "random_state": 0, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def model():
+    with quietly():
+        return PointwiseDependency(**QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("call", "category"),
+    [
+        (lambda _: PointwiseDependency(**QUICK).fit(X, Y), FitWarning),
+        (lambda _: audit(X, random.permutation(Y), model=PointwiseDependency(**QUICK)), None),
+        (lambda model: model.pmi(100 * X, Y), DataWarning),
+    ],
+)
+def test_warnings_point_at_the_line_of_the_user(model, call, category):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(model)
+    ours = {one.category for one in caught if issubclass(one.category, UserWarning)}
+    assert ours == ({category} if category else {DataWarning, FitWarning})
+    assert {one.filename for one in caught if one.category in ours} == {__file__}
+
+
+@pytest.mark.parametrize("ask", ["pmi", "pd", "pmi_matrix", "retrieve"])
+def test_one_row_given_as_a_vector(model, ask):
+    refused(r"X has 1 features.*one row as X\[:1\], not X\[0", getattr(model, ask), X[0], Y[0])
+    refused(r"expecting 4 features as input$", getattr(model, ask), X[:, :2], Y)
+
+
+def test_an_option_of_the_model_given_to_audit():
+    with pytest.raises(TypeError, match=r"no option 'hidden': give model=.*\(hidden=\(16,\)\)$"):
+        audit(X, Y, hidden=(16,))
+    with pytest.raises(TypeError, match=r"audit has no option 'colour'$"):
+        audit(X, Y, colour=1)

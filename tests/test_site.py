@@ -62,10 +62,14 @@ def broken(pages):
                 yield path.name, link
 
 
-def test_every_link_anchor_and_image_is_there(pages):
+def test_every_link_anchor_and_image_is_there_and_nothing_from_elsewhere(pages, site):
     assert len(pages) > 40
     assert sum(len(page.links) for page in pages.values()) > 1000
     assert not list(broken(pages))
+    # Navigation (<link rel=next>) is relative too: there is no address that the site belongs to.
+    assert not [(p.name, load) for p, page in pages.items() for load in page.loads if ":" in load]
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text("utf-8")), style
 
 
 @pytest.mark.parametrize(
@@ -76,13 +80,6 @@ def test_a_broken_link_is_noticed(tmp_path, text):
     path = tmp_path / "a.html"
     path.write_text(f'<h1 id="b"><a href="#b"></a>{text}')
     assert [link for _, link in broken({path: Page(path)})] == [text.split('"')[1]]
-
-
-def test_nothing_is_loaded_from_elsewhere(site, pages):
-    # Navigation (<link rel=next>) is relative too: there is no address that the site belongs to.
-    assert not [(p.name, load) for p, page in pages.items() for load in page.loads if ":" in load]
-    for style in site.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text("utf-8")), style
 
 
 def test_spelling(tmp_path):
@@ -177,8 +174,7 @@ def code(text):
 
 def resolve(name):
     """The module or object of a dotted name; AttributeError where there is none."""
-    parts = name.split(".")
-    found = pointdep
+    parts, found = name.split("."), pointdep
     for end in range(1, len(parts)):
         try:
             found = getattr(found, parts[end])
@@ -201,13 +197,20 @@ def named(text):
                 yield exported[name] + rest
 
 
-def test_a_name_that_does_not_exist_is_noticed():
+def test_a_wrong_name_command_option_or_attribute_is_noticed():
     assert list(named("`pointdep.audit`, `x = pointdep.objectives.pc(s)`, `Audit.suspects`")) == [
         "pointdep.audit", "pointdep.objectives.pc", "pointdep.Audit.suspects",
     ]  # fmt: skip
     for name in ("pointdep.audits", "pointdep.objectives.pcc", "pointdep.Audit.supects"):
         with pytest.raises(AttributeError):
             resolve(name)
+    right = "`pointdep mi x.npy y.npy --check` `pointdep reproduce figure1 --quick`"
+    assert not list(wrong_commands(right))
+    for wrong in ("`pointdep mo x.npy`", "`pointdep mi x.npy --chek`", "`pointdep reproduce fig`"):
+        assert len(list(wrong_commands(wrong))) == 1
+    assert not list(unknown("`fdr=0.1` `eta=2` `model.oof_pmi_` `found.suspects` `loss.flags`"))
+    wrong = ["fdrs=0.1", "model.oof_pmi", "found.suspect", "loss.flag"]
+    assert list(unknown(" ".join(f"`{span}`" for span in wrong))) == wrong
 
 
 def wrong_commands(text):
@@ -223,13 +226,6 @@ def wrong_commands(text):
             known = {"--help"}.union(*(p.opts + p.secondary_opts for p in params))
             if command is None or {*options} - known:
                 yield line
-
-
-def test_a_wrong_command_is_noticed():
-    right = "`pointdep mi x.npy y.npy --check` `pointdep reproduce figure1 --quick`"
-    assert not list(wrong_commands(right))
-    for wrong in ("`pointdep mo x.npy`", "`pointdep mi x.npy --chek`", "`pointdep reproduce fig`"):
-        assert len(list(wrong_commands(wrong))) == 1
 
 
 def public_names():
@@ -252,8 +248,7 @@ def public_names():
 
 def test_the_reference_is_complete(site):
     reference = "".join(path.read_text("utf-8") for path in (site / "api").glob("*.html"))
-    anchors = set(re.findall(r'id="([^"]+)"', reference))
-    wanted = set(public_names())
+    anchors, wanted = set(re.findall(r'id="([^"]+)"', reference)), set(public_names())
     assert {"pointdep.audit", "pointdep.PointwiseDependency.pmi"} <= wanted
     assert not wanted - anchors
 
@@ -309,9 +304,3 @@ def test_every_name_command_option_and_attribute_exists(path):
         resolve(name)
     assert not list(wrong_commands(text))
     assert not list(unknown(text))
-
-
-def test_an_unknown_option_or_attribute_is_noticed():
-    assert not list(unknown("`fdr=0.1` `eta=2` `model.oof_pmi_` `found.suspects` `loss.flags`"))
-    wrong = ["fdrs=0.1", "model.oof_pmi", "found.suspect", "loss.flag"]
-    assert list(unknown(" ".join(f"`{span}`" for span in wrong))) == wrong

@@ -78,8 +78,7 @@ def check(driver, size, scheme, served):
     assert driver.execute_script("return document.documentElement.scrollWidth") == SIZES[size][0]
     assert driver.execute_script(BROKEN) == []
     asked = "return performance.getEntriesByType('resource').map(e => e.name)"
-    elsewhere = [url for url in driver.execute_script(asked) if not url.startswith(served)]
-    assert elsewhere == []
+    assert [url for url in driver.execute_script(asked) if not url.startswith(served)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -127,7 +126,6 @@ def test_search(show, site, served, how):
     field.send_keys("everything is a suspect")
     first = "document.querySelector('.md-search-result__link[href*=everything-is-a-suspect]')"
     wait(driver, f"{first} !== null")
-    href = driver.execute_script(f"return {first}.href")
-    driver.get(href)
+    driver.get(driver.execute_script(f"return {first}.href"))
     assert driver.title.startswith("Troubleshooting")
     assert driver.current_url.startswith(base)

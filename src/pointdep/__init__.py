@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from pointdep.inference.mutual_information import MIEstimate
     from pointdep.retrieval.metrics import retrieval_metrics
     from pointdep.retrieval.search import Retrieved
-    from pointdep.workflow.against_n import MIAgainstN, mi_against_n
-    from pointdep.workflow.comparison import MIDifference, compare
+    from pointdep.workflow.comparison import MIAgainstN, MIDifference, compare, mi_against_n
     from pointdep.workflow.plan import Plan, plan
-    from pointdep.workflow.pmi_features import PMIFeatures
-    from pointdep.workflow.sklearn_tools import mi_scorer, mutual_information_features
+    from pointdep.workflow.sklearn_tools import PMIFeatures, mi_scorer, mutual_information_features
 
 # What is fitted; what is asked; errors and warnings.
 __all__ = ["CLASSICAL", "METHODS", "Critic", "Method", "register_critic", "register_method"]
@@ -74,11 +72,9 @@ _NAMES = {
     "objectives": ["objectives"],
     "retrieval.metrics": ["retrieval_metrics"],
     "retrieval.search": ["Retrieved"],
-    "workflow.against_n": ["MIAgainstN", "mi_against_n"],
-    "workflow.comparison": ["MIDifference", "compare"],
+    "workflow.comparison": ["MIAgainstN", "MIDifference", "compare", "mi_against_n"],
     "workflow.plan": ["Plan", "plan"],
-    "workflow.pmi_features": ["PMIFeatures"],
-    "workflow.sklearn_tools": ["mi_scorer", "mutual_information_features"],
+    "workflow.sklearn_tools": ["PMIFeatures", "mi_scorer", "mutual_information_features"],
 }
 _HOME = {name: f"pointdep.{home}" for home, names in _NAMES.items() for name in names}
 

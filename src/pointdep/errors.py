@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 import numbers
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -63,12 +64,25 @@ def unknown_name(what: str, name: object, allowed: Iterable[str]) -> InputError:
     return InputError(f"unknown {what} {name!r}: {hint}choose from {', '.join(names)}")
 
 
+def require_known(what: str, name: object, known: Collection[str]) -> None:
+    """Refuse a name that is not one of those known."""
+    if name not in known:
+        raise unknown_name(what, name, known)
+
+
 def require_whole(name: str, value: object, least: int = 1) -> None:
     """Refuse an option that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InputError(f"{name}={value!r} must be a whole number")
     if value < least:
         raise InputError(f"{name}={value!r} must be at least {least}")
+
+
+def require_positive(name: str, value: object) -> None:
+    """Refuse an option that is not a number above zero, or is infinite."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (real and 0 < float(value) < math.inf):  # type: ignore[arg-type]
+        raise InputError(f"{name}={value!r} must be a positive number")
 
 
 def names_nearest_option(

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,8 @@ from pointdep.auditing.decision import decide
 from pointdep.auditing.evidence import Mismatched
 from pointdep.auditing.report.wording import more_by_chance
 from pointdep.auditing.result import Contamination
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning
+from refusals import quietly, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")  # so short a fit
 FEW = pytest.mark.filterwarnings("ignore:the share of chance pairs")  # of so few rows
@@ -67,8 +69,7 @@ def found(data):
 class TestTable:
     def test_columns_and_marks(self, found):
         assert {name: str(kind) for name, kind in found.table.dtypes.items()} == COLUMNS
-        assert list(found.table) == list(COLUMNS)
-        assert list(found.table["row"]) == list(range(ROWS))
+        assert (list(found.table), list(found.table["row"])) == (list(COLUMNS), list(range(ROWS)))
         kept = found.mismatched
         assert 0 < len(kept) <= 10_000
         assert (np.diff(kept) >= 0).all()
@@ -90,14 +91,12 @@ class TestTable:
         # What differs between the models is more for pairs that are far from any of the fit.
         assert errors[[*EXCHANGED, COPIED]].median() > 5 * errors.median()
 
-    def test_pmi_is_that_of_the_estimator(self, found, data):
+    def test_pmi_is_that_of_the_estimator_and_the_seed_decides(self, found, data):
         fitted = quick(curve=False).fit(*data)
         np.testing.assert_array_equal(found.table["pmi"], fitted.oof_pmi_)
         assert found.mutual_information == fitted.mutual_information()
         assert found.check.passed == fitted.check().passed
         assert (found.flags, found.folds, found.method) == (fitted.flags_, 3, "pc")
-
-    def test_the_same_random_state_gives_the_same_table(self, data, found):
         pd.testing.assert_frame_equal(audited(*data).table, found.table)
         other = audited(*data, model=quick(random_state=1)).table
         assert not np.array_equal(other["pmi"], found.table["pmi"])
@@ -159,8 +158,7 @@ def test_groups():
     """Two x that are almost the same, as two pictures of one thing, each with its y."""
     x, y = (np.repeat(side, 2, 0) for side in pairs(200))
     random, codes = np.random.default_rng(1), np.arange(400) // 2
-    x = x + 0.02 * random.normal(size=x.shape)
-    y = y + 0.02 * random.normal(size=y.shape)
+    x, y = x + 0.02 * random.normal(size=x.shape), y + 0.02 * random.normal(size=y.shape)
     y[[10, 11, 100, 101]] = y[[100, 101, 10, 11]]
     table = audited(x, y, codes).table
     named = table["better_partner"].dropna().astype(int)
@@ -171,16 +169,14 @@ def test_groups():
     # A wrong y may by chance be the best of its own block.
     assert table.loc[[10, 11, 100, 101], "suspect"].sum() >= 3
     assert table["suspect"].sum() <= 5
-    with warnings.catch_warnings():  # without groups it is the neighbour
-        warnings.simplefilter("ignore", DataWarning)
+    with quietly(DataWarning):  # without groups it is the neighbour
         named = audited(x, y).table["better_partner"].dropna().astype(int)
     assert (codes[named] == codes[named.index]).any()
 
 
 def test_labels():
     """Four clouds with names; six rows have the name of another."""
-    random = np.random.default_rng(0)
-    names = np.array(["ash", "elm", "fir", "oak"])
+    random, names = np.random.default_rng(0), np.array(["ash", "elm", "fir", "oak"])
     kind = random.integers(0, 4, ROWS)
     x = 6 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])[kind] + random.normal(size=(ROWS, 2))
     wrong, numbers = np.array([7, 70, 150, 222, 300, 391]), kind.copy()
@@ -267,7 +263,11 @@ def test_a_few_wrong_pairs_among_very_dependent_ones(wrong):
     assert found.named
 
 
-def test_mistakes_before_the_fit(monkeypatch):
+def test_models_that_do_not_score_all_rows_once_and_mistakes(monkeypatch):
+    alone = quick(folds=1, max_epochs=1)
+    refused("is scored by 0 models .* folds of at least 2", audited, *pairs(60), model=alone)
+    twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
+    refused("scored by 2 models", audited, *pairs(100), model=quick(cv=twice))
     monkeypatch.setattr(PointwiseDependency, "fit", None)
     for message, options in (
         ("fdr=0 must lie between 0 and 1", {"fdr": 0}),
@@ -279,33 +279,17 @@ def test_mistakes_before_the_fit(monkeypatch):
         ("are those of model", {"random_state": 1}),
         ("are those of model", {"device": "cpu"}),
     ):
-        with pytest.raises(InputError, match=message):
-            audited(*pairs(60), **options)
-
-
-def test_models_that_do_not_score_all_rows_once():
-    with pytest.raises(InputError, match=r"is scored by 0 models .* folds of at least 2"):
-        audited(*pairs(60), model=quick(folds=1, max_epochs=1))
-    twice = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
-    with pytest.raises(InputError, match="scored by 2 models"):
-        audited(*pairs(100), model=quick(cv=twice))
+        refused(message, audited, *pairs(60), **options)
 
 
 def test_every_suspect_is_looked_at_for_a_partner(monkeypatch):
     """Suspects go first, whatever their PMI; the others by PMI."""
-    asked, find_partners = [], audit_module.find_partners
-
-    def spy(model, among, progress):
-        asked.append(among.doubtful)
-        return find_partners(model, among, progress)
-
-    def high(pmi, _):
-        return np.where(pmi > np.median(pmi), 0.0, 1.0)
-
-    monkeypatch.setattr(audit_module, "find_partners", spy)
-    monkeypatch.setattr("pointdep.auditing.decision.q_values", high)
+    asked = Mock(wraps=audit_module.find_partners)
+    monkeypatch.setattr(audit_module, "find_partners", asked)
+    high = "pointdep.auditing.decision.q_values"
+    monkeypatch.setattr(high, lambda pmi, _: np.where(pmi > np.median(pmi), 0.0, 1.0))
     table = audited(*pairs(300), contamination=0.1).table
-    looked_at, suspects = asked[0], table.index[table["suspect"]]
+    looked_at, suspects = asked.call_args.args[1].doubtful, table.index[table["suspect"]]
     assert set(looked_at[: len(suspects)]) == set(suspects)
     lowest = table[~table["suspect"]].nsmallest(100, "pmi").index
     assert set(looked_at[len(suspects) :]) == set(lowest)

@@ -141,8 +141,7 @@ class TestContamination:
         levels = (np.arange(wrong) + 0.5) / max(wrong, 1)
         shares = mismatched_shares(np.append(levels, np.full(400, 2.0)), np.linspace(0, 1, 5000))
         assert most_by_chance(shares).share == pytest.approx(1.0, abs=0.001)
-        found = estimate_contamination(shares)
-        rows = 400 + wrong
+        found, rows = estimate_contamination(shares), 400 + wrong
         densities = {end: (sum(shares < end) + 1) / (rows * end) for end in shares if end >= 0.5}
         assert found.share == pytest.approx(min(densities.values()))
         assert found.share == pytest.approx((wrong + 1) / rows, rel=0.5)
@@ -181,15 +180,13 @@ class TestObservedRatio:
         ratio = found[order]
         assert (np.diff(ratio) >= -1e-12).all()
         assert (ratio >= 0).all()
-        widths = np.diff(np.concatenate([[0.0], shares[order]]))
-        assert (widths * ratio).sum() <= 1.0 + 1e-9
+        assert (np.diff(np.concatenate([[0.0], shares[order]])) * ratio).sum() <= 1.0 + 1e-9
 
     def test_a_density_that_is_known(self):
         """0.1 + 0.9 * 5 t^4."""
         random = np.random.default_rng(0)
         shares = drawn_shares(0.1, lambda n: random.beta(5.0, 1.0, n), 20_000, random)
-        wanted = 0.1 + 4.5 * shares**4
-        middle = (shares > 0.2) & (shares < 0.95)
+        wanted, middle = 0.1 + 4.5 * shares**4, (shares > 0.2) & (shares < 0.95)
         error = np.abs(observed_ratio(shares) / wanted - 1)[middle]
         assert error.mean() < 0.05
         assert error.max() < 0.5
@@ -206,7 +203,7 @@ class TestPosteriors:
         above = pmi > 0
         assert (found[above] <= np.minimum(1.0, eps / np.exp(pmi[above])) + 1e-12).all()
 
-    def test_more_contamination_more_doubt(self):
+    def test_more_contamination_more_doubt_and_a_pair_unlike_all_others(self):
         random = np.random.default_rng(0)
         pmi, mismatched = random.normal(1, 1, 300), random.normal(-2, 2, 3000)
         shares = mismatched_shares(pmi, mismatched)
@@ -214,9 +211,7 @@ class TestPosteriors:
         assert (low <= high).all()
         doubtful = high < 1
         np.testing.assert_allclose(low[doubtful], 0.1 * high[doubtful])
-
-    def test_a_pair_unlike_all_others_is_acquitted(self):
-        """Its PMI is low with everything, but least low with its partner."""
+        # Its PMI is low with everything, but least low with its partner.
         random = np.random.default_rng(0)
         mismatched, standings = random.normal(-8, 3, 20_000), random.random(20_000)
         pmi = np.concatenate([random.normal(3, 1, 970), random.normal(-8, 3, 30)])
@@ -236,8 +231,7 @@ class TestQValues:
         """Of all pairs with a higher posterior, or as high a one and at most this PMI."""
         random = np.random.default_rng(seed)
         for posterior in (random.integers(0, 5, len(pmi)) / 4, random.random(len(pmi))):
-            found = q_values(pmi, posterior)
-            rows = list(zip(posterior, pmi, strict=True))
+            found, rows = q_values(pmi, posterior), list(zip(posterior, pmi, strict=True))
             wanted = [
                 np.mean([1 - p for p, m in rows if p > own or (p == own and m <= value)])
                 for own, value in rows
@@ -300,8 +294,7 @@ def test_every_row_by_the_model_that_did_not_see_it():
     held, total = HeldRows(fitted.model_, rows), 0
     found = held.mismatched(Silent())
     for replica, split in enumerate(rows.splits):
-        part = torch.from_numpy(split.report)
-        one = fitted.model_.select([replica])
+        part, one = torch.from_numpy(split.report), fitted.model_.select([replica])
         matrix = score_matrix(one, rows.x[part], rows.y[part])  # one block holds them all
         off = ~np.eye(len(part), dtype=bool)
         for k, row in enumerate(split.report):

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from pointdep.cli.audit import print_worst
-from pointdep.errors import InputError
+from refusals import refused
 
-from .report.helpers import make_audit, some_pmi
+from .report.conftest import make_audit, some_pmi
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,11 @@ def test_files_of_another_kind(audit, tmp_path):
         (audit.to_html, "rows.csv", {}, r"unknown suffix '\.csv'.*\.html"),
         (audit.to_html, "rows.html", {"media": -1}, "media=-1 must be at least 0"),
     ):
-        with pytest.raises(InputError, match=message):
-            write(tmp_path / name, **options)
+        refused(message, write, tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_suspects_and_in_words(audit):
+def test_suspects_words_pictures_and_a_notebook(audit):
     assert list(audit.suspects["rank"]) == list(range(1, len(audit.suspects) + 1))
     assert audit.suspects["suspect"].all()
     assert len(audit.suspects) == audit.table["suspect"].sum() > 0
@@ -52,9 +51,6 @@ def test_suspects_and_in_words(audit):
     assert first.startswith(f"{len(audit.suspects)} of 60 pairs are suspects")
     assert second == f"Mutual information: {audit.mutual_information}"
     assert third == audit.check.verdict
-
-
-def test_pictures(audit):
     ax = audit.plot_pmi(Figure().subplots())
     words = [text.get_text() for text in ax.get_legend().get_texts()]
     assert f"{len(audit.suspects)} suspects" in words
@@ -62,9 +58,6 @@ def test_pictures(audit):
     ax = audit.plot_pairs(k=2, labels=labels, ax=Figure().subplots())
     worst = audit.table.sort_values("rank")["row"].iloc[0]
     assert ax.get_yticklabels()[-1].get_text() == f"pair {worst}"
-
-
-def test_in_a_notebook(audit):
     shown = audit._repr_html_()
     assert f"{len(audit.suspects)} of 60 pairs" in shown
     assert shown.count("<tr") == 3 + 11
@@ -78,8 +71,7 @@ def test_on_the_terminal(capsys, swapped):
     found = make_audit([-3.0, -2.0, 1.0], better_partner={0: 1, 1: 2}, **swapped)
     print_worst(found, [None, None])
     head, *rows, legend = capsys.readouterr().out.strip().splitlines()
-    assert legend == "* a suspect"
-    assert ["*" in row for row in rows] == list(found.table["suspect"])
+    assert (legend, ["*" in row for row in rows]) == ("* a suspect", list(found.table["suspect"]))
     more = ["swapped?"] if swapped else []
     assert head.split() == ["row", "PMI", "chance", "q", "better", *more, "x", "|", "y"]
     others = [["row", "1"], ["-"], ["-"]] if swapped else [[], [], []]

@@ -1,21 +1,19 @@
 """Suspects among the pairs of shards, by a model of other rows."""
 
-import itertools
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from made import write_shards
 from pointdep import PointwiseDependency, audit_shards, score_shards
 from pointdep.auditing import sharded_audit as pool_module
 from pointdep.auditing.sharded_audit import Pool, stand
 from pointdep.errors import DataWarning
-from refusals import refused
+from refusals import quietly, refused
 
 ROWS, WRONG = 3_000, 60
 
@@ -26,18 +24,10 @@ def draw(rows, seed, noise=0.3):
     return x, (x + noise * random.normal(size=x.shape)).astype(np.float32)
 
 
-def write(folder, values, sizes):
-    folder.mkdir()
-    for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
-        column = pa.FixedSizeListArray.from_arrays(pa.array(values[a:b].reshape(-1)), 3)
-        pq.write_table(pa.table({"e": column}), folder / f"part-{number}.parquet")
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     place = tmp_path_factory.mktemp("model") / "model"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         options = {"hidden": (16,), "folds": 2, "max_epochs": 5, "progress": False}
         PointwiseDependency(**options, random_state=0).fit(*draw(2_000, 1)).save(place)
     return place
@@ -53,7 +43,7 @@ def shards(tmp_path, monkeypatch):
     wrong = np.random.default_rng(3).choice(ROWS, WRONG, replace=False)
     y[wrong] = y[np.roll(wrong, 1)]
     for name, side in (("x", x), ("y", y)):
-        write(tmp_path / name, side, (1_000, 0, 700, 1_300))
+        write_shards(tmp_path / name, {"e": side}, (1_000, 0, 700, 1_300), 500)
     return wrong
 
 
@@ -67,8 +57,7 @@ def judge(model, output, x="x", y="y", **options):
 
 
 def test_wrong_pairs_are_found(shards, model):
-    found = judge(model, "out")
-    table = read("out")
+    found, table = judge(model, "out"), read("out")
     assert table["row"].tolist() == list(range(ROWS))
     suspect = table["suspect"].to_numpy()
     assert found.suspects == suspect.sum()
@@ -89,10 +78,9 @@ def test_wrong_pairs_are_found(shards, model):
     pd.testing.assert_frame_equal(table[columns], read("two")[columns], atol=1e-4)
 
 
-def test_only_what_is_missing(shards, model):
+def test_only_what_is_missing_and_what_is_refused(shards, model):
     """Another fdr asks nobody again."""
-    first = judge(model, "out")
-    table = read("out")
+    first, table = judge(model, "out"), read("out")
     before = {path: path.stat().st_mtime_ns for path in Path("out/_evidence").iterdir()}
     second = judge(model, "out", fdr=0.001)
     assert second.found == second.shards == 4
@@ -103,17 +91,14 @@ def test_only_what_is_missing(shards, model):
     Path("out/part-3.parquet").unlink()
     assert judge(model, "out").found == 3
     pd.testing.assert_frame_equal(read("out"), table)
-
-
-def test_independent_pairs_and_what_is_refused(shards, model):
     for name, seed, rows in (("a", 4, 500), ("b", 5, 500), ("few", 1, 20)):
-        write(Path(name), draw(rows, seed)[0], (rows,))
-    refused("fdr=2 must lie between 0 and 1", judge, model, "out", fdr=2)
+        write_shards(name, {"e": draw(rows, seed)[0]}, (rows,), 500)
+    refused("fdr=2 must lie between 0 and 1", judge, model, "new", fdr=2)
     few = "few has 20 rows: an audit of shards needs at least 256"
-    refused(few, judge, model, "out", "few", "few")
-    assert not Path("out").exists()
+    refused(few, judge, model, "new", "few", "few")
+    assert not Path("new").exists()
     with pytest.warns(DataWarning, match="no suspects are named"):
-        assert judge(model, "out", "a", "b").suspects == 0
+        assert judge(model, "new", "a", "b").suspects == 0
 
 
 class TestStanding:
@@ -121,8 +106,7 @@ class TestStanding:
         fitted = PointwiseDependency.load(model, device="cpu")
         x, y, _, _ = fitted._encode(*draw(300, 6))
         numbers = np.arange(1000, 1090)
-        pool = Pool(x[:90], y[:90], numbers)
-        found = stand(fitted.model_, x[40:240], y[40:240], 1040, pool)
+        found = stand(fitted.model_, x[40:240], y[40:240], 1040, Pool(x[:90], y[:90], numbers))
         for row in (0, 5, 49, 50, 120, 199):
             one = fitted.model_.select([(1040 + row) // 128 % 2])
             others = [k for k in range(90) if numbers[k] != 1040 + row]  # fewer than a block: all
@@ -159,8 +143,7 @@ def test_the_pool_is_of_all_shards_alike(monkeypatch, shards, model):
     judge(model, "out")
     numbers = drawn[0].numbers
     assert len(np.unique(numbers)) == 600
-    counts = np.histogram(numbers, [0, 1000, 1700, 3000])[0]
-    assert counts == pytest.approx([200, 140, 260], abs=40)
+    assert np.histogram(numbers, [0, 1000, 1700, 3000])[0] == pytest.approx([200, 140, 260], abs=40)
     x = np.concatenate([pq.read_table(f"x/part-{k}.parquet")["e"].to_numpy() for k in range(4)])
     fitted = PointwiseDependency.load(model, device="cpu")
     expected = fitted._encode(np.stack(x)[numbers], np.stack(x)[numbers])[0]

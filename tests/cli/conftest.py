@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from pointdep import PointwiseDependency
 from pointdep.cli.app import run
+from refusals import quietly
 
 JSON_PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 
@@ -52,8 +52,7 @@ def pointdep(folder, capsys):
 
     def call(*arguments):
         capsys.readouterr()
-        code = run(" ".join(map(str, arguments)).split())
-        captured = capsys.readouterr()
+        code, captured = run(" ".join(map(str, arguments)).split()), capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
     return call
@@ -87,8 +86,7 @@ def refused(folder, pointdep):
     """The command ends with code 2, one line that matches on standard error, and no file more."""
 
     def check(message, *arguments):
-        before = sorted(folder.rglob("*"))
-        outcome = pointdep(*arguments)
+        before, outcome = sorted(folder.rglob("*")), pointdep(*arguments)
         assert (outcome.code, outcome.out) == (2, ""), outcome
         assert outcome.err.startswith("pointdep: ")
         assert outcome.err.count("\n") == 1, outcome.err
@@ -103,8 +101,7 @@ def saved_model(tmp_path_factory, pairs):
     """A folder with a model of the pairs."""
     place = tmp_path_factory.mktemp("saved") / "model"
     options = {"hidden": (16,), "folds": 2, "max_epochs": 10, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         PointwiseDependency(**options, random_state=0).fit(*pairs).save(place)
     return place
 

@@ -19,8 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.PointdepWarning
 
 def data_of(path):
     """The data inside a page."""
-    text = Path(path).read_text("utf-8")
-    return json.loads(text.split('id="data">')[1].split("</script>")[0])
+    return json.loads(Path(path).read_text("utf-8").split('id="data">')[1].split("</script>")[0])
 
 
 def numbers(packed):
@@ -62,8 +61,7 @@ def test_what_a_person_reads(quick, folder):
     starred = re.findall(r"^ +(\d+) .*\* (?:row \d+|-) +name", outcome.out, re.M)
     worst = table.head(10)
     assert [int(row) for row in starred] == list(worst["row"][worst["suspect"]])
-    named = ["-" if pd.isna(one) else f"row {int(one)}" for one in worst["better_partner"]]
-    assert better == named
+    assert better == ["-" if pd.isna(one) else f"row {int(one)}" for one in worst["better_partner"]]
     assert re.search(r"^method +pc: closed form (alone|and network)$", outcome.out, re.M)
 
 
@@ -77,8 +75,7 @@ def test_the_check_is_not_the_judge_of_suspects(quick, folder, monkeypatch, pass
     np.save("pictures.npy", np.zeros((200, 4, 4)))
     names = [f"=name {row}" for row in range(200)]
     Path("names.txt").write_text("\n".join(names), "utf-8")
-    shown = "--show-x pictures.npy --show-y names.txt --table t.csv"
-    outcome = quick("audit x.npy y.npy", shown)
+    outcome = quick("audit x.npy y.npy", "--show-x pictures.npy --show-y names.txt --table t.csv")
     said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is"
     assert (said in " ".join(outcome.out.split())) is not passed
     table = pd.read_csv("t.csv")
@@ -105,12 +102,10 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
     assert [int(row) for row, _, _ in lines] == list(rows.sort_values("rank")["row"].head(10))
     for row, better, given in lines:
         label = rows["better_label"][int(row)]
-        assert better == ("-" if pd.isna(label) else label)
-        assert given == table["label"][int(row)]
+        assert (better, given) == ("-" if pd.isna(label) else label, table["label"][int(row)])
     assert any(better != "-" for _, better, _ in lines)
     page = data_of("r.html")
-    assert page["y"] == list(table["label"])
-    assert page["x"][5] == str(Path("data/1.png"))
+    assert (page["y"], page["x"][5]) == (list(table["label"]), str(Path("data/1.png")))
     (kind, number), contents = page["media"]["x"]["5"], page["media"]["contents"]
     assert kind == "image"
     assert contents[number].startswith("data:image/png;base64,")
@@ -119,7 +114,7 @@ def test_a_table_of_pictures_and_labels(quick, folder, pairs):
     assert "<title>Up&amp;down</title>" in Path("r.html").read_text("utf-8")
 
 
-def test_refused_before_the_fit(refused, folder):
+def test_refused_before_the_fit_and_texts(refused, folder):
     Path("one.txt").write_text("one line\n")
     for message, options in (
         (r"r\.pdf has the unknown suffix '\.pdf'.*\.html", "-o r.pdf"),
@@ -133,10 +128,6 @@ def test_refused_before_the_fit(refused, folder):
         ("folds", "--folds 1"),
     ):
         refused(message, "audit", "x.npy", "y.npy", options)
-
-
-def test_texts_on_the_terminal():
     assert safe_text("a\nb\x1b]0;title\x07") == r"a\nb\x1b]0;title\x07"
     assert safe_text("word " * 20) == "word word word word word word…"
-    assert safe_text("\u202egnp.exe") == r"\u202egnp.exe"
-    assert safe_text("é犬") == "é犬"
+    assert (safe_text("\u202egnp.exe"), safe_text("é犬")) == (r"\u202egnp.exe", "é犬")

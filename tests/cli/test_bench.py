@@ -26,8 +26,7 @@ def test_table(bench):
     few = [["gaussian-1", "20", name] for name in ("pc", "dv", "ksg", "cca")]
     assert [line[:3] for line in body[:5]] == [*few, ["gaussian-1", "30", "pc"]]
     assert body[1][3:10] == ["2", "+0.500", "0.500", "0.500", "1.000", "1.000", "0.00"]
-    assert body[2][6:9] == ["-", "-", "-"]
-    assert body[3][3:] == ["0/2"] + ["-"] * 7
+    assert (body[2][6:9], body[3][3:]) == (["-", "-", "-"], ["0/2"] + ["-"] * 7)
     assert lines[17].startswith("all tasks")
     assert "80% intervals" in outcome.out
     assert lines[-2:] == [
@@ -38,16 +37,12 @@ def test_table(bench):
     assert max(map(len, lines)) <= 100
 
 
-def test_folder_and_resuming(bench, folder):
-    first = bench(*ARGUMENTS, "--seeds", 1, "-o", "results")
-    assert first.out.endswith("written: results\n")
+def test_folder_resuming_and_ctrl_c(bench, folder, monkeypatch):
+    assert bench(*ARGUMENTS, "--seeds", 1, "-o", "results").out.endswith("written: results\n")
     written = {"results.csv", "summary.csv", "results.json", "figure.png", "figure.svg"}
     assert {path.name for path in (folder / "results").iterdir()} == written
     again = bench(*ARGUMENTS, "--seeds", 2, "-o", "results")
     assert "12 of 32 runs were there already." in again.out
-
-
-def test_ctrl_c_keeps_what_is_finished(bench, folder, monkeypatch):
     measure, done = bench_module.measure, []
 
     def interrupted(run):
@@ -57,7 +52,7 @@ def test_ctrl_c_keeps_what_is_finished(bench, folder, monkeypatch):
         return measure(run)
 
     monkeypatch.setattr(bench_module, "measure", interrupted)
-    few = ("--tasks", "table", "--estimators", "pc,dv", "--rows", "20,30", "-o", "results")
+    few = ("--tasks", "table", "--estimators", "pc,dv", "--rows", "20,30", "-o", "kept")
     ended = bench(*few, "--seeds", 1)
     assert (ended.code, ended.out) == (130, "")
     assert "-o FOLDER finished runs are kept, and the same command goes on from them" in ended.err
@@ -66,7 +61,7 @@ def test_ctrl_c_keeps_what_is_finished(bench, folder, monkeypatch):
     assert (content["resumed"], content["runs"]) == (3, 4)
 
 
-def test_json(bench, check_json):
+def test_json_and_sets_of_tasks(bench, check_json):
     content = bench(*ARGUMENTS, "--seeds", 1, "--json").json()
     check_json("bench", content)
     assert (content["runs"], content["failed"], content["rows"]) == (16, 4, [30, 20])
@@ -75,9 +70,6 @@ def test_json(bench, check_json):
     right = bench("--tasks", "table", "--seeds", 1, "-o", "out", "--json").json()
     check_json("bench", right)
     assert (right["notes"], right["output"], right["summary"][0]["error"]) == ([], "out", 0)
-
-
-def test_sets_of_tasks_and_their_list(bench):
     for words, tasks in (
         ((), [*QUICK]),
         (("--tasks", "all"), [*TASKS]),

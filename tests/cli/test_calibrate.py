@@ -20,7 +20,7 @@ def towers(folder):
     return x, y
 
 
-def test_as_from_embeddings(pointdep, towers, check_json):
+def test_as_from_embeddings_and_taken_by_score_and_retrieve(pointdep, towers, check_json):
     found = pointdep(CALIBRATE, "--json").json()
     check_json("calibrate", found)
     expected = from_embeddings(*towers, loss="softmax", scale=5.0, progress=False)
@@ -28,9 +28,6 @@ def test_as_from_embeddings(pointdep, towers, check_json):
     assert found["slope"] == pytest.approx(expected.slope_)
     assert found["check"]["passed"] == expected.check().passed
     assert np.array_equal(PointwiseDependency.load("model").pmi(*towers), expected.pmi(*towers))
-
-
-def test_score_and_retrieve_take_the_model(pointdep, towers):
     said = pointdep(CALIBRATE)
     assert said.code == 0, said.err
     assert "calibration" in said.out
@@ -38,8 +35,7 @@ def test_score_and_retrieve_take_the_model(pointdep, towers):
     told = "300, each scored by a calibration that did not see it (5 made, none trained)"
     assert told in " ".join(said.out.split())
     assert pointdep("score model a.npy b.npy -o pmi.csv --quiet").code == 0
-    model = PointwiseDependency.load("model")
-    table = pd.read_csv("pmi.csv")
+    model, table = PointwiseDependency.load("model"), pd.read_csv("pmi.csv")
     assert table["pmi"].to_numpy() == pytest.approx(model.pmi(*towers), abs=1e-4)
     assert (table["stderr"] > 0).all()
     assert pointdep("retrieve model a.npy b.npy -k 2 -o best.csv --quiet").code == 0

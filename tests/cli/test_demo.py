@@ -46,8 +46,7 @@ def test_swaps_are_found(content, check_json):
     assert content["command"] == "demo"
     low, high = content["estimate"]["ci"]
     assert 0 < low < content["estimate"]["nats"] < high
-    assert content["estimate"]["rows"] == 1797
-    assert content["planted"] == 90
+    assert (content["estimate"]["rows"], content["planted"]) == (1797, 90)
     # A random order would put 5% of them, four or five, among the lowest 90.
     assert min(content["planted_among_lowest"], content["planted_below_zero"]) >= 45
     assert content["below_zero"] - content["planted_below_zero"] <= 0.1 * (1797 - 90)
@@ -80,15 +79,13 @@ def test_what_a_person_reads(content, shown):
     assert f"{caught} of the 90 planted swaps are among the 90 pairs of lowest PMI" in out
     assert f"{below} have a PMI below zero,\nand so have {others} of the 1707 pairs" in out
     assert f"{content['suspects']} suspects,\n{content['planted_suspects']} of them planted" in out
-    below_the_first = out.split("\n\n", 1)[1].split("\nOpen ")[0]
-    assert max(map(len, below_the_first.splitlines())) <= 100
+    assert max(map(len, out.split("\n\n", 1)[1].split("\nOpen ")[0].splitlines())) <= 100
     assert (caveat(found) in " ".join(out.split())) is not found.check.passed
 
 
-def test_the_page_shows_the_halves(content, shown):
+def test_the_page_and_its_pictures(content, shown, capsys):
     assert content["output"] == str(shown[2])
-    text = shown[2].read_text("utf-8")
-    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    data = json.loads(shown[2].read_text("utf-8").split('id="data">')[1].split("</script>")[0])
     halves = digit_halves(swapped=0.05, seed=0)
     for side, expected in (("x", halves.x), ("y", halves.y)):
         assert len(data["media"][side]) == 1797
@@ -98,9 +95,6 @@ def test_the_page_shows_the_halves(content, shown):
         picture = Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
         pixels = np.asarray(picture, dtype=float).ravel()
         np.testing.assert_allclose(pixels, expected[17] * 255 / 16, atol=1)
-
-
-def test_pictures_and_a_page_that_cannot_be_written(capsys):
     assert demo._picture(np.zeros(32), np.full(32, 16.0)) == [" " * 16] * 4 + ["@" * 16] * 4
     assert run(["demo", "-o", "nowhere/page.html"]) == 2
     assert "the folder nowhere does not exist" in capsys.readouterr().err

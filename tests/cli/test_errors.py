@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -86,8 +87,7 @@ def test_values(refused, pairs):
     table = pd.DataFrame({"a": pairs[0][:, 0], "b": pairs[1][:, 0]})
     table.loc[3, "a"] = None
     table.to_csv("t.csv", index=False)
-    named = "X column 'a' holds 1 NaN value.*row 3"
-    refused(named, "mi t.csv --x-columns a --y-columns b")
+    refused("X column 'a' holds 1 NaN value.*row 3", "mi t.csv --x-columns a --y-columns b")
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:5])
     refused("5 sample.*more are required.*fewer folds", "mi", "x.npy", "y.npy")
@@ -131,10 +131,7 @@ def test_torchrun_is_for_commands_that_share(refused, pointdep, monkeypatch, com
 
 def test_failures_of_the_system_are_one_line_and_our_own_mistakes_a_traceback(refused, monkeypatch):
     def failing(error):
-        def fail(*args, **kwargs):
-            raise error
-
-        monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(fail))
+        monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(Mock(side_effect=error)))
 
     failing(OSError(28, "No space left on device", "state"))
     refused("^pointdep: state: No space left on device$", "mi", "x.npy", "y.npy")
@@ -143,16 +140,13 @@ def test_failures_of_the_system_are_one_line_and_our_own_mistakes_a_traceback(re
         run(["mi", "x.npy", "y.npy"])
 
 
-def test_warnings_name_options_as_they_are_written_and_are_left_as_they_were(quick):
+def test_warnings_name_options_and_the_process_has_an_exit_code(quick, folder):
     shown, filters = warnings.showwarning, list(warnings.filters)
     outcome = quick("mi", "x.npy", "y.npy", "--critic", "concat")
     assert outcome.err.startswith("warning: ")
     assert "raise --max-epochs (now 3)" in outcome.err
     assert warnings.showwarning is shown
     assert warnings.filters == filters
-
-
-def test_exit_code_of_the_process(folder):
     command = [sys.executable, "-m", "pointdep", "mi", "missing.npy", "y.npy"]
     strict = {**os.environ, "PYTHONWARNINGS": "error"}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=strict)

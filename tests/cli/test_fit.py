@@ -34,24 +34,19 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_saved_model_is_the_one_reported(quick, like_quick, folder, pairs, check_json):
+def test_the_saved_model_and_one_that_is_replaced(quick, like_quick, folder, pairs, check_json):
     content = quick("fit x.npy y.npy -o model/ --json").json()
     check_json("fit", content)
     assert content["output"] == "model"
     assert names(folder / "model") == ["model.json", "weights.safetensors"]
     assert names(folder) == ["model", "x.npy", "y.npy"]
-    expected = like_quick().fit(*pairs)
-    model = PointwiseDependency.load("model")
+    expected, model = like_quick().fit(*pairs), PointwiseDependency.load("model")
     np.testing.assert_array_equal(model.oof_pmi_, expected.oof_pmi_)
     np.testing.assert_array_equal(model.pmi(*pairs), expected.pmi(*pairs))
     assert content["estimate"]["nats"] == expected.mutual_information().nats
-
-
-def test_what_a_person_reads_and_an_older_model_is_replaced(quick):
     assert quick(FIT, "--method js").code == 0
     outcome = quick(FIT, "--method nwj")
-    assert outcome.code == 0
-    assert PointwiseDependency.load("model").method == "nwj"
+    assert (outcome.code, PointwiseDependency.load("model").method) == (0, "nwj")
     assert outcome.out.startswith("mutual information  ")
     assert outcome.out.endswith("; score other pairs with: pointdep score model ...\n")
 
@@ -94,8 +89,7 @@ def test_interrupted_and_resumed(quick, pointdep, folder):
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr.startswith("pointdep: interrupted; training is kept in state: run the same")
-    assert ended.stderr.count("\n") == 1
-    assert names(folder) == ["state", "x.npy", "y.npy"]
+    assert (ended.stderr.count("\n"), names(folder)) == (1, ["state", "x.npy", "y.npy"])
 
     # What was saved is used: with other settings it is refused, and with the same it goes on.
     other = quick(resumable, "--seed 1")
@@ -103,8 +97,7 @@ def test_interrupted_and_resumed(quick, pointdep, folder):
     assert "belongs to a fit with random_state=0, not 1" in other.err
     loud = pointdep(resumable)
     assert "going on from state, after epoch 2" in loud.err
-    assert names(folder) == ["model", "x.npy", "y.npy"]
-    assert loud.json() == quick(command).json()
+    assert (names(folder), loud.json()) == (["model", "x.npy", "y.npy"], quick(command).json())
 
 
 def test_ctrl_c_while_fitting(folder):
@@ -130,10 +123,8 @@ def test_out_of_fold_pmi_and_options_of_the_model(quick):
     model = PointwiseDependency.load("model")
     np.testing.assert_allclose(table["pmi"], model.oof_pmi_, rtol=1e-5, atol=1e-7)
     assert model.critic == "auto"
-    outcome = quick(FIT, "--critic bilinear")
-    assert "method              pc, critic bilinear\n" in outcome.out
+    assert "method              pc, critic bilinear\n" in quick(FIT, "--critic bilinear").out
     assert PointwiseDependency.load("model").critic == "bilinear"
-    more = "--negatives 3 --reference-size 50 --weight-decay 0.1"
-    assert quick(FIT, "-m cpc", more).code == 0
+    assert quick(FIT, "-m cpc", "--negatives 3 --reference-size 50 --weight-decay 0.1").code == 0
     model = PointwiseDependency.load("model")
     assert (model.model_.reference.shape[1], model.weight_decay) == (50, 0.1)

@@ -125,8 +125,7 @@ def test_a_command_of_one_mapping_takes_what_docstrings_explain():
         found.update(given)
 
     said, told = declared(command)
-    assert said == "What it does."
-    assert list(told) == ["epochs", "hidden", "quick", "json"]
+    assert (said, list(told)) == ("What it does.", ["epochs", "hidden", "quick", "json"])
     assert told["hidden"] == (["--hidden"], "Layers.", None, "64,64")
     assert told["quick"][:3] == (["--quick"], "Less.", False)
     app = typer.Typer(add_completion=False)

@@ -55,7 +55,7 @@ def test_files_of_other_kinds(estimate, pairs, reference, table):
     assert estimate("a.parquet", "b.safetensors") == reference
 
 
-def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json):
+def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json, estimate):
     model = like_quick(method="dm2", method_options={"eta": 2.0}, critic="separable").fit(*pairs)
     expected = model.mutual_information(confidence=0.8)
     options = "--method dm2 --method-option eta=2 --critic separable --confidence 0.8 --json"
@@ -70,9 +70,6 @@ def test_agrees_with_the_library(quick, like_quick, pairs, reference, check_json
     assert (found["stderr"], found["confidence"], found["rows"]) == (expected.stderr, 0.8, 200)
     assert found["correction"] == expected.correction
     assert (found["null_p"], found["shuffles"], content["check"]) == (None, 0, None)
-
-
-def test_the_seed_decides_and_one_fold(estimate, quick, reference):
     assert estimate("x.npy y.npy") == reference
     assert estimate("x.npy y.npy --seed 1")["nats"] != reference["nats"]
     content = quick(MI, "--json --folds 1 --critic concat").json()
@@ -95,7 +92,7 @@ def test_what_a_person_reads(quick, estimate):
     assert all(line.startswith("warning: ") for line in outcome.err.splitlines())
 
 
-def test_the_correction(capsys):
+def test_the_correction_and_shuffles(capsys, quick, check_json):
     model = SimpleNamespace(n_replicas_=2, critic="auto")
     found = MIEstimate(nats=0.5, stderr=0.1, ci=(0.3, 0.7), rows=200, method="pc", correction=0.04)
     for bits, told in ((False, "+0.040 nats"), (True, "+0.058 bits")):
@@ -104,6 +101,12 @@ def test_the_correction(capsys):
         assert said in capsys.readouterr().out
         print_estimate(model, replace(found, correction=0.0), bits=bits)
         assert "correction" not in capsys.readouterr().out
+    content = quick(MI, "--shuffles 3 --json").json()
+    check_json("mi", content)
+    assert content["estimate"]["shuffles"] == 3
+    assert content["estimate"]["null_p"] == 0.25  # no shuffled copy looks as dependent as the pairs
+    told = " ".join(quick(MI, "--shuffles 3").out.split())
+    assert "p <= 0.25 for independence, by 3 shuffles, the least that so many can give" in told
 
 
 def test_bits_and_what_is_not_mutual_information(quick, estimate, refused):
@@ -121,21 +124,10 @@ def test_bits_and_what_is_not_mutual_information(quick, estimate, refused):
     assert estimate("x.npy y.npy --method smi")["estimates"] == named
 
 
-def test_shuffles(quick, check_json):
-    content = quick(MI, "--shuffles 3 --json").json()
-    check_json("mi", content)
-    assert content["estimate"]["shuffles"] == 3
-    assert content["estimate"]["null_p"] == 0.25  # no shuffled copy looks as dependent as the pairs
-    told = " ".join(quick(MI, "--shuffles 3").out.split())
-    assert "p <= 0.25 for independence, by 3 shuffles, the least that so many can give" in told
-
-
 class TestCheck:
     def test_for_a_person_and_a_program(self, quick, like_quick, pairs, check_json):
-        expected = like_quick().fit(*pairs).check()
-        outcome = quick(MI, "--check")
-        verdict = outcome.out.split("\ncheck               ")[1]
-        assert " ".join(verdict.split()) == expected.verdict
+        expected, outcome = like_quick().fit(*pairs).check(), quick(MI, "--check")
+        assert " ".join(outcome.out.split("\ncheck               ")[1].split()) == expected.verdict
         assert max(map(len, outcome.out.splitlines())) <= 100
         content = quick(MI, "--check --json").json()
         check_json("mi", content)
@@ -143,8 +135,7 @@ class TestCheck:
         assert content["check"].items() >= told.items()
 
     def test_figure(self, quick, folder, check_json, refused):
-        outcome = quick(MI, "--check-plot check.png")
-        assert outcome.out.endswith("\nfigure              check.png\n")
+        assert quick(MI, "--check-plot check.png").out.endswith("\nfigure              check.png\n")
         assert (folder / "check.png").read_bytes().startswith(b"\x89PNG")
         content = quick(MI, "--check-plot check.svg --json").json()
         check_json("mi", content)
@@ -176,16 +167,13 @@ class TestCurve:
             assert f"\nat least            {limit}\n" in told
             assert f"\nheld-out mean       {expected.curve.in_words(unit)}\n" in told
 
-    def test_left_out(self, quick, check_json):
+    def test_left_out_and_drawn(self, quick, check_json, folder, refused):
         content = quick(MI, "--no-curve --json").json()
         check_json("mi", content)
         assert content["estimate"]["curve"] is None
         assert content["estimate"]["lower"] is not None
         assert "held-out mean" not in quick(MI, "--no-curve").out
-
-    def test_figure(self, quick, folder, refused):
-        outcome = quick(MI, "--curve-plot curve.png")
-        assert outcome.out.endswith("\ncurve figure        curve.png\n")
+        assert quick(MI, "--curve-plot curve.png").out.endswith("\ncurve figure        curve.png\n")
         assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
         for message, options in (
             ("leave out --no-curve", "--no-curve --curve-plot a.png"),
@@ -228,7 +216,7 @@ class TestClassical:
         np.save("narrow.npy", pairs[1][:, 0])
         assert "too low" not in pointdep("mi x.npy narrow.npy -m ksg").out
 
-    def test_categories_and_options(self, pointdep, pairs):
+    def test_categories_options_groups_and_device(self, pointdep, pairs):
         labels = [(side[:, 0] > 0).astype(np.int64) for side in pairs]
         for name, values in zip("ab", labels, strict=True):
             np.save(f"{name}.npy", values)
@@ -238,8 +226,6 @@ class TestClassical:
         expected = (table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum()
         assert plain == pytest.approx(expected)
         assert pointdep(*command, "smoothing=1").json()["estimate"]["nats"] != plain
-
-    def test_groups_and_device(self, pointdep, pairs):
         np.save("groups.npy", GROUPS)
         command = (MI, "-m cca --device cpu --json")
         found = pointdep(*command, "--groups groups.npy").json()["estimate"]

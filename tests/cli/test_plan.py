@@ -38,18 +38,14 @@ def test_json(pointdep, check_json, options):
         assert (one["gpu_gib"] is None) == ("--gpu" not in options)
 
 
-def test_options_reach_the_plan(pointdep):
+def test_options_reach_the_plan_and_mistakes_do_not(pointdep, refused):
     more = "--epochs 7 --folds 3 --queries 50 --cores 1 --json"
     content = pointdep("plan 20000 40,30", more).json()
     expected = plan(20_000, (40, 30), epochs=7, folds=3, queries=50, cores=1)
     seconds = [one.seconds for one in expected.costs.values()]
-    assert [one["seconds"] for one in content["costs"]] == seconds
-    assert content["dims"] == [40, 30]
+    assert ([one["seconds"] for one in content["costs"]], content["dims"]) == (seconds, [40, 30])
     for rows in ("1e6", "1_000_000", "1000000", "1,000,000", "1E+6"):
         assert pointdep("plan", rows, "8 --json").json()["rows"] == 1_000_000
-
-
-def test_mistakes(refused):
     for rows in ("0", "many", "1.5", "inf", "1,50"):
         refused(f"ROWS {rows!r} must be", "plan", rows, "8")
     refused("rows=5: 5 folds", "plan", "5", "8")

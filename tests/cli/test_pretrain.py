@@ -28,8 +28,7 @@ def mnist(tmp_path_factory):
     patterns = random.integers(0, 256, (10, 28, 28))
     for part, rows in (("train", 512), ("t10k", 64)):
         labels = random.integers(0, 10, rows)
-        noise = random.integers(-500, 500, (rows, 28, 28))
-        pixels = np.clip(patterns[labels] + noise, 0, 255)
+        pixels = np.clip(patterns[labels] + random.integers(-500, 500, (rows, 28, 28)), 0, 255)
         for name, values in (("images-idx3", pixels), ("labels-idx1", labels)):
             header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
             content = header + values.astype(np.uint8).tobytes()
@@ -42,8 +41,7 @@ def cifar10(tmp_path_factory):
     """512 and 64 images of CIFAR-10's shape, each class a colour under noise."""
     folder, random = tmp_path_factory.mktemp("cifar10"), np.random.default_rng(0)
     (folder / "cifar-10-batches-py").mkdir()
-    colours = random.integers(40, 215, (10, 3, 1, 1))
-    sizes = [103, 103, 102, 102, 102, 64]
+    colours, sizes = random.integers(40, 215, (10, 3, 1, 1)), [103, 103, 102, 102, 102, 64]
     for name, rows in zip([*BATCHES, "test_batch"], sizes, strict=True):
         labels = random.integers(0, 10, rows)
         noise = random.integers(-40, 40, (rows, 3, 32, 32))
@@ -74,8 +72,7 @@ def check_folder(place, images, scaler, C):
     labels = images.train_labels.numpy(), images.test_labels.numpy()
     scaler = scaler.fit(train.astype(np.float64))
     ours = LogisticRegression(C=C, max_iter=5000, tol=1e-6).fit(scaler.transform(train), labels[0])
-    image = 1.0 / len(test)
-    right = ours.score(scaler.transform(test), labels[1])
+    image, right = 1.0 / len(test), ours.score(scaler.transform(test), labels[1])
     assert right == pytest.approx(outcome["linear"], abs=image)
     weights = {"weights": lambda d: np.exp(-d / 0.1), "metric": "cosine", "n_neighbors": 20}
     near = KNeighborsClassifier(**weights).fit(train, labels[0])
@@ -86,8 +83,7 @@ def check_folder(place, images, scaler, C):
 def check_table(out, outcome, source):
     lines = out.splitlines()
     assert lines[0] == f"{source}: 512 training and 64 test images"
-    head = "objective seed epochs minutes loss neighbours linear"
-    assert " ".join(lines[1].split()) == head
+    assert " ".join(lines[1].split()) == "objective seed epochs minutes loss neighbours linear"
     cells = lines[2].replace(" %", "").split()
     assert cells[:3] == [outcome["objective"], "0", f"{outcome['epochs']:.3g}"]
     assert float(cells[4]) == pytest.approx(outcome["loss"], abs=1e-4)
@@ -131,7 +127,7 @@ class TestSmoke:
 
 
 class TestSeveral:
-    def test_replicas_in_one_folder(self, pointdep, check_json):
+    def test_replicas_in_one_folder_that_is_read_again(self, pointdep, check_json, folder):
         options = "--objective cpc,drfc --seeds 2 --seed 5 -o run --json"
         found = pointdep("pretrain digits", TINY, options).json()
         check_json("pretrain", found)
@@ -139,6 +135,13 @@ class TestSeveral:
         assert runs == [("cpc", 5), ("cpc", 6), ("drfc", 5), ("drfc", 6)]
         assert found["written"] == ["run"]
         assert load_encoder("run/encoder", "cpu").encode(load_images("digits").test).shape[0] == 4
+        command = f"pretrain digits {TINY} --limit 400"
+        found = pointdep(command, "--json").json()
+        assert found == pointdep(command, "--json").json()
+        assert found["written"] == ["pretrain-digits-shallow-cpc"]
+        assert {path.name for path in (folder / found["written"][0]).iterdir()} == WRITTEN
+        told = "8 x 8 digits of scikit-learn: 400 training and 360 test images\n"
+        assert pointdep(command).out.startswith(told)
 
     def test_one_after_another_in_folders_of_their_own(self, pointdep, folder, check_json):
         options = "--model simclr --device cpu --quiet --width 4 --limit 64 --batch-size 32"
@@ -151,18 +154,7 @@ class TestSeveral:
         assert (settings["objectives"], settings["seeds"]) == (["pcc", "rpc"], [0, 1])
         for name, run in zip(names, found["runs"], strict=True):
             assert f"{run['objective']}-{run['seed']}" == name
-            about = json.loads((folder / "run" / name / "run.json").read_text())
-            assert about["outcomes"] == [run]
-
-    def test_the_same_command_reads_what_is_there(self, pointdep, folder):
-        """Without -o the folder says what it is."""
-        command = f"pretrain digits {TINY} --limit 400"
-        found = pointdep(command, "--json").json()
-        assert found == pointdep(command, "--json").json()
-        assert found["written"] == ["pretrain-digits-shallow-cpc"]
-        assert {path.name for path in (folder / found["written"][0]).iterdir()} == WRITTEN
-        told = "8 x 8 digits of scikit-learn: 400 training and 360 test images\n"
-        assert pointdep(command).out.startswith(told)
+            assert json.loads((folder / "run" / name / "run.json").read_text())["outcomes"] == [run]
 
 
 class TestRefused:
@@ -217,12 +209,10 @@ class TestRefused:
         monkeypatch.setitem(sys.modules, "lightning.fabric", None)
         digits(r'needs lightning: pip install "pointdep\[pretrain\]"')
 
-    def test_another_run_in_the_folder(self, pointdep, digits):
+    def test_another_run_in_the_folder_and_a_loss_that_is_not_finite(self, pointdep, digits):
         assert pointdep("pretrain digits", TINY, "-o run").code == 0
         digits(r"finished run with objectives \['cpc'\]", "-o run --objective pcc")
         digits("finished run with other data or another number", "-o run --limit 65")
-
-    def test_a_loss_that_is_not_finite(self, pointdep):
         done = pointdep("pretrain digits", TINY, "--objective drfc --learning-rate 1e9")
         assert (done.code, done.out) == (2, "")
         told = ".*the loss is not finite at step.*lower the learning rate.*\n"

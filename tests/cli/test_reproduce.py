@@ -61,15 +61,13 @@ def as_words(options):
 
 
 class TestHelp:
-    @pytest.mark.parametrize(
-        "words",
-        ["bench", "reproduce", *(f"reproduce {one.__name__}" for one in reproduce.COMMANDS)],
-    )
-    def test_is_quick(self, words):
+    def test_is_quick(self):
         heavy = "torch", "numpy", "scipy", "pandas", "matplotlib"
-        code = "import sys; from pointdep.cli.app import run; "
-        code += f"assert run({[*words.split(), '--help']}) == 0; "
-        code += f"assert not set({heavy!r}) & set(sys.modules)"
+        commands = [["bench"], ["reproduce"]]
+        commands += [["reproduce", one.__name__] for one in reproduce.COMMANDS]
+        code = "import sys\nfrom pointdep.cli.app import run\n"
+        code += f"for words in {commands!r}:\n    assert run([*words, '--help']) == 0, words\n"
+        code += f"    assert not set({heavy!r}) & set(sys.modules), words"
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
     @pytest.mark.parametrize("settings", [Figure1(), Theorem1(), Table2(), Figure3()])
@@ -144,7 +142,7 @@ class TestSettings:
         pointdep(settings.command.removeprefix("pointdep "), "--quiet")
         assert asked == [settings, settings]
 
-    def test_without_options_it_is_the_papers(self, pointdep, asked):
+    def test_without_options_it_is_the_papers_and_how_long_it_takes(self, pointdep, asked):
         outcome = pointdep("reproduce figure1 --quiet --device cpu")
         assert (outcome.code, outcome.out, outcome.err) == (130, "", STOPPED)
         pointdep("reproduce theorem1 --device cpu")
@@ -158,8 +156,6 @@ class TestSettings:
             name = settings.__name__.lower()
             pointdep("reproduce", name, "--quick --quiet --device cpu", as_words(given))
             assert asked.pop() == replace(settings(device="cpu").quick(), **given)
-
-    def test_how_long_it_takes_on_a_cpu(self, pointdep, asked):
         for more, said in (
             ("", "9 h 20 min for 20,000 iterations of 20 networks; with --quick about 2 h 20 min"),
             ("--quick", "2 h 20 min for 5,000 iterations of 20 networks"),
@@ -301,8 +297,7 @@ class TestWords:
         for line, place in ((again, command), (data, "again")):
             repeated = pointdep(line, "--quiet --json").json()
             check_json(f"reproduce {command}", repeated)
-            assert repeated[numbers] == kept[numbers]
-            assert repeated["output"] == place
+            assert (repeated[numbers], repeated["output"]) == (kept[numbers], place)
 
     @pytest.mark.parametrize("command", ["table2", "figure3"])
     def test_refused(self, refused, command):
@@ -317,7 +312,7 @@ class TestWords:
         ):
             refused(message, "reproduce", command, arguments)
 
-    def test_only_for_one_of_them(self, refused):
+    def test_options_of_one_of_them_and_large_files(self, refused, pointdep, asked, monkeypatch):
         for message, arguments in (
             ("unknown method 'pcc'", "table2 --methods pcc"),
             ("'cpc' needs more than the pair", "table2 --methods cpc"),
@@ -325,8 +320,6 @@ class TestWords:
             ("folds=1 must be at least 2", "figure3 --folds 1"),
         ):
             refused(message, "reproduce", arguments, "--data words.npz")
-
-    def test_large_files_are_announced(self, pointdep, asked, monkeypatch):
         monkeypatch.setattr(reproduce, "_LARGE", 100)
         command = ("reproduce figure3 --batch-size 16 --device cpu", *VECTORS)
         assert pointdep(*command).err.startswith("reading audio.vec and text.vec ...\n")

@@ -102,7 +102,7 @@ class TestFigure2:
         written |= {"results.json", "summary.csv"}
         assert {path.name for path in (folder / "figure2-shallow-digits").iterdir()} == written
 
-    def test_json_of_commands_that_are_merged(self, pointdep, refused, folder, check_json):
+    def test_json_of_merged_and_deep(self, pointdep, refused, folder, check_json):
         one = pointdep(SHALLOW, "-o out --json").json()
         check_json("reproduce figure2", one)
         assert [line["runs"] for line in one["summary"]] == [2, 2, 2]
@@ -118,8 +118,6 @@ class TestFigure2:
         refused("out/pixels.json is not there", SHALLOW, "--merge -o out")
         refused("was run with other iterations", SHALLOW, "--iterations 7 -o out")
         refused("holds the results of shallow digits", DEEP, "-o out")
-
-    def test_deep(self, pointdep, check_json):
         found = pointdep(DEEP, "-o deep --json").json()
         check_json("reproduce figure2", found)
         assert [line["objective"] for line in found["summary"]] == ["pcc", "drfc"]
@@ -128,7 +126,7 @@ class TestFigure2:
 
 
 class TestSimclr:
-    def test_json(self, pointdep, folder, check_json, quick_audit):
+    def test_json_and_printed_without_the_pd_model(self, pointdep, folder, check_json, quick_audit):
         found = pointdep(SIMCLR, "--objectives cpc,drfc -o out --json").json()
         check_json("reproduce simclr", found)
         assert [run["name"] for run in found["runs"]] == ["cpc-0", "drfc-0"]
@@ -137,14 +135,12 @@ class TestSimclr:
         page = (folder / "out" / "report.md").read_text()
         assert "## The encoder as a PD model" in page
         assert "\n| drfc-0 |" in page
-
-    def test_printed_without_the_pd_model_and_the_options_of_a_loss(self, pointdep, folder):
-        words = "--objectives drfc --loss-option drfc.scale=3 --pd-rows 0 -o out"
+        words = "--objectives drfc --loss-option drfc.scale=3 --pd-rows 0 -o plain"
         outcome = pointdep(SIMCLR, words)
         assert (outcome.code, outcome.err) == (0, "")
         assert outcome.out.startswith("objective")
         assert "PMI of two views" not in outcome.out
-        about = json.loads((folder / "out" / "runs" / "drfc-0" / "run.json").read_text())
+        about = json.loads((folder / "plain" / "runs" / "drfc-0" / "run.json").read_text())
         assert about["settings"]["loss"] == {"scale": 3}
 
 

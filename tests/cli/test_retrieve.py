@@ -50,8 +50,7 @@ def test_tables_and_standard_output(retrieve, expected):
 
 def test_other_files_and_directions(retrieve, model, pairs, expected):
     np.savez("both.npz", x=pairs[0], y=pairs[1])
-    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
-    table.to_csv("both.csv", index=False)
+    pd.DataFrame(np.column_stack(pairs), columns=list("abcde")).to_csv("both.csv", index=False)
     for arguments, wanted in (
         ("y.npy x.npy --queries y -k 3", as_table(model.retrieve(*pairs[::-1], 3, queries="y"))),
         ("both.npz", expected),
@@ -105,8 +104,7 @@ def test_what_a_person_reads(retrieve, model, pairs):
     assert lines[1].endswith(": exact")
     alone = f"{found.without_partner} ({found.without_partner / 200:.2%})"
     assert lines[2] == f"no partner  {alone}, whose best has PMI of 0 or less"
-    told = " ".join(" ".join(lines[3:-1]).split())
-    assert told == f"pairs {str(metrics).partition(': ')[2]}"
+    assert " ".join(" ".join(lines[3:-1]).split()) == f"pairs {str(metrics).partition(': ')[2]}"
     assert lines[-1] == "written     best.csv"
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made import write_shards
 from pointdep import PointwiseDependency
 from pointdep.auditing.report import wording
 from pointdep.auditing.result import Contamination
@@ -81,10 +81,8 @@ def test_for_a_program_and_a_person(score, expected, check_json):
         check_json("score", content)
         assert (content["command"], content["rows"], content["outside"]) == ("score", 200, 0)
         assert content["mean_pmi"] == pytest.approx(expected["pmi"].mean(), abs=1e-6)
-        assert content["below_zero"] == (expected["pmi"] < 0).sum()
-        assert content["output"] == output
-    outcome = score("x.npy y.npy -o pmi.csv")
-    below = int((expected["pmi"] < 0).sum())
+        assert (content["below_zero"], content["output"]) == ((expected["pmi"] < 0).sum(), output)
+    outcome, below = score("x.npy y.npy -o pmi.csv"), int((expected["pmi"] < 0).sum())
     assert outcome.out.splitlines() == [
         "pairs       200",
         f"mean PMI    {expected['pmi'].mean():.3f} nats",
@@ -106,8 +104,7 @@ def test_pairs_unlike_those_of_the_fit(score, pairs):
     far[1:5] = pairs[0][1:5]  # one in two hundred is no cause for a warning
     np.save("far.npy", far)
     outcome = score("far.npy y.npy --json")
-    assert outcome.err == ""
-    assert outcome.json()["outside"] == 1
+    assert (outcome.err, outcome.json()["outside"]) == ("", 1)
 
 
 def test_places_where_no_table_goes(refused, saved_model, folder, monkeypatch):
@@ -175,11 +172,7 @@ def test_a_closed_pipe_is_no_error(folder, saved_model, pairs, rows):
 def shards(folder, pairs):
     """x/ and y/, of four shards each."""
     for name, values in zip("xy", pairs, strict=True):
-        Path(name).mkdir()
-        for part in range(4):
-            rows = values[50 * part : 50 * part + 50]
-            column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-            pq.write_table(pa.table({"e": column}), f"{name}/part-{part}.parquet")
+        write_shards(name, {"e": values}, [50] * 4, 50)
     return folder
 
 
@@ -212,8 +205,7 @@ def test_a_folder_of_as_many_shards(score, saved_model, shards, pairs, check_jso
 def test_suspects(score, saved_model, shards, check_json, refused):
     """The pairs are too few for it, and twice as many are enough."""
     command = "x y -o out/ --suspects --quiet"
-    few = "x has 200 rows: an audit of shards needs at least 256"
-    refused(few, "score", saved_model, command)
+    refused("x has 200 rows: an audit of shards needs at least 256", "score", saved_model, command)
     for name in "xy":
         for part in range(4):
             shutil.copy(f"{name}/part-{part}.parquet", f"{name}/part-{4 + part}.parquet")
@@ -241,7 +233,7 @@ def test_bad_shards(refused, saved_model, shards):
     refused("x has 200 rows .* and y has 150", *command)
 
 
-def test_options_that_do_not_go_together(refused, saved_model, shards):
+def test_options_and_shards_that_do_not_go_together(refused, saved_model, shards, score, pairs):
     for message, arguments in (
         ("--engine .* give -o FOLDER", "x y --engine local"),
         ("unknown engine 'dask'", "x y -o out --engine dask"),
@@ -258,9 +250,6 @@ def test_options_that_do_not_go_together(refused, saved_model, shards):
         refused(message, "score", saved_model, arguments)
     refused("no model at nothing", "score nothing x y -o out/")
     assert not Path("out").exists()
-
-
-def test_shards_of_other_kinds(refused, score, saved_model, shards, pairs):
     for name, rows in zip("ab", pairs, strict=True):
         Path(name).mkdir()
         np.save(f"{name}/part-0.npy", rows)
@@ -278,5 +267,4 @@ def test_more_by_chance_than_are_listed(suspects, stderr, unlisted):
     assert wording.unlisted(share, 12_000, suspects) == unlisted
     counts = dict.fromkeys(("rows", "below_zero", "outside", "shards", "mean_pmi"), 1)
     found = {**counts, "found": 0, "suspects": 1, "contamination": 0.1, "unlisted": unlisted}
-    told = _summary(found, "out/", 0.1)["by chance"]
-    assert ("about 150 more" in told) == (unlisted > 0)
+    assert ("about 150 more" in _summary(found, "out/", 0.1)["by chance"]) == (unlisted > 0)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made import lists
 from pointdep.estimators import fit_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -13,8 +14,8 @@ BOTH = "x y --x-columns e --y-columns e"
 
 
 def write(path, rows):
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-    pq.write_table(pa.table({"id": np.arange(len(rows)), "e": column}), path, row_group_size=30)
+    table = pa.table({"id": np.arange(len(rows)), "e": lists(rows)})
+    pq.write_table(table, path, row_group_size=30)
 
 
 @pytest.fixture
@@ -58,8 +59,7 @@ def test_stream_or_not(quick, monkeypatch, command, option, limit, streams):
     monkeypatch.setattr(fit_rows, "IN_MEMORY", limit)
     asked, opened = [], fit_rows.stream_rows
     monkeypatch.setattr(fit_rows, "stream_rows", lambda *a, **b: asked.append(1) or opened(*a, **b))
-    assert quick(command, "x.npy y.npy", option).code == 0
-    assert len(asked) == streams
+    assert (quick(command, "x.npy y.npy", option).code, len(asked)) == (0, streams)
 
 
 @pytest.mark.parametrize("how", ["--stream", "--no-stream"])
@@ -86,8 +86,7 @@ def test_bad_shards(refused, saved_model, shards, streamed, pairs, command):
     write(y, pairs[1][:60])
     refused("y/2.parquet has 60 rows but its partner x/2.parquet has 66", command, BOTH)
     write(y, np.ones((66, 2)))
-    other = "y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3"
-    refused(other, command, BOTH)
+    refused("y/2.parquet has rows of 2 numbers .* where y/0.parquet has rows of 3", command, BOTH)
     content = x.read_bytes()
     x.write_bytes(content[:4] + bytes(1496) + content[1500:])
     write(y, pairs[1][-66:])

@@ -1,10 +1,8 @@
 """Pairs, a model of them, folders of their shards, and the processes of a Ray of a test."""
 
-import itertools
 import os
 import signal
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made import write_shards
 from pointdep import PointwiseDependency
+from refusals import quietly
 
 SIZES = (20, 1, 33, 0, 46)
 
@@ -32,8 +32,7 @@ def make_model(tmp_path_factory):
     def make(x, y, seed=0, **options):
         place = tmp_path_factory.mktemp("models") / "model"
         common = {"hidden": (8,), "folds": 2, "max_epochs": 2, "progress": False}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             PointwiseDependency(**{**common, **options}, random_state=seed).fit(x, y).save(place)
         return place
 
@@ -52,24 +51,6 @@ def folders(tmp_path, monkeypatch, pairs):
     for name, values in zip("xy", pairs, strict=True):
         write_shards(name, {"id": np.arange(100), "e": values}, SIZES)
     return tmp_path
-
-
-def lists(values):
-    """(rows, width) as an Arrow column of lists of one length."""
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-
-
-def write_shards(folder, columns, sizes, group=7):
-    """Tables of these columns, cut into files part-0, part-1, ... of so many rows."""
-    folder = Path(folder)
-    folder.mkdir(parents=True)
-    for number, (a, b) in enumerate(itertools.pairwise(np.cumsum([0, *sizes]).tolist())):
-        cut = {name: values[a:b] for name, values in columns.items()}
-        table = pa.table({k: lists(v) if v.ndim == 2 else pa.array(v) for k, v in cut.items()})
-        # As many bytes whatever the numbers are.
-        plain = {"compression": "none", "use_dictionary": False, "row_group_size": group}
-        pq.write_table(table, folder / f"part-{number}.parquet", **plain)
-    return folder
 
 
 def read_scores(folder, names=None):

@@ -81,8 +81,7 @@ class TestCluster:
         for name in ("part-0.parquet", "part-4.parquet"):
             Path("out", name).unlink()
         found = score_shards(model, "x", "y", output="out", engine="ray", workers=2, **BOTH)
-        assert found == replace(local, found=3)
-        assert capfd.readouterr().out == ""
+        assert (found, capfd.readouterr().out) == (replace(local, found=3), "")
         pd.testing.assert_frame_equal(read_scores("out"), read_scores("local"), rtol=1e-5)
         assert ray.is_initialized(), "it was here before, and stays"
 

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -53,7 +54,7 @@ def stamps(folder):
     return {path.name: path.stat().st_mtime_ns for path in Path(folder).glob("*.parquet")}
 
 
-def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected):
+def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected, pairs):
     found = score_shards(model, "x", "y", **BOTH)
     assert names("out") == ["_pointdep.json", *PARTS]
     same(read_scores("out"), expected)
@@ -69,12 +70,10 @@ def test_each_output_shard_has_the_rows_of_its_input(folders, model, expected):
     for side, shard in itertools.product("xy", manifest["shards"]):
         for source in shard[side]:
             assert source["bytes"] == Path(side, source["file"]).stat().st_size
-
-
-def test_shards_go_by_number_and_one_folder_may_hold_both_sides(folders, model, pairs, expected):
+    # By number, and of one folder that holds both sides.
     write_shards("both", {"y": pairs[1], "x": pairs[0]}, [5] * 20)
-    score_shards(model, "both", x_columns=["x"], y_columns=["y"])
-    same(read_scores("out", [f"part-{k}.parquet" for k in range(20)]), expected)
+    score_shards(model, "both", output="apart", x_columns=["x"], y_columns=["y"])
+    same(read_scores("apart", [f"part-{k}.parquet" for k in range(20)]), expected)
 
 
 @settings(max_examples=15, deadline=None)
@@ -243,12 +242,16 @@ def test_a_shard_that_breaks_while_it_is_read(folders, model, expected, bad):
     same(read_scores("out"), expected)
 
 
-def test_the_shard_with_a_value_that_is_no_number_is_named(folders, model, pairs):
+def test_a_value_that_is_no_number_and_a_full_disk(folders, model, pairs, monkeypatch):
     broken = pairs[1].copy()
     broken[70] = np.nan
     write_shards("z", {"e": broken}, (50, 50))
     message = r"^z/part-1.parquet, rows 18 to 21: Y column 0 .*NaN.* in row 20: "
     refused(message, score_shards, model, "x", "z", x_columns=["e"], batch_size=6)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(filesystem, "_to_disk", full)
+    refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
+    assert names("out") == []
 
 
 def test_lines_of_others_are_left_out(capfd):
@@ -267,13 +270,3 @@ def test_the_time_left_does_not_count_a_slow_start(engine, told, monkeypatch):
     monkeypatch.setattr(shard_scoring.engines, f"run_{engine}", lambda *_: ended)
     shard_scoring._follow(work, tasks, tasks, shown)
     assert done == told
-
-
-def test_a_full_disk_ends_the_run(folders, model, monkeypatch):
-    def full(path):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(filesystem, "_to_disk", full)
-    message = "cannot be written: No space left on device"
-    refused(message, score_shards, model, "x", "y", **BOTH)
-    assert names("out") == []

@@ -39,8 +39,7 @@ def by_hand(
         joint = torch.eye(2 * n, dtype=torch.float64).roll(n, 0)
         x = y = torch.cat([z1, z2])
         ids = ids.repeat(2)
-    product = (ids[:, None] != ids).double()
-    scores = matrix_by_hand(name, loss, critic, x, y)
+    product, scores = (ids[:, None] != ids).double(), matrix_by_hand(name, loss, critic, x, y)
     if both and not loss.symmetric:
         scores, joint, product = scores[:n], joint[:n], product[:n]
     objective = OBJECTIVES.get(name) or getattr(objectives, name)

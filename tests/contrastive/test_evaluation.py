@@ -78,13 +78,11 @@ class TestRegression:
             expected = sklearn_model(replica, LABELS[0], C).predict_proba(replica)
             assert np.abs(found - expected).max() < 1e-4
 
-    def test_two_classes_have_one_weight_vector_as_in_sklearn(self):
+    def test_two_classes_replicas_apart_and_expanded_views(self):
         train, odd = noisy_halves(1)[0] / 16, LABELS[0] % 2
         fit = logistic_regression(train, odd, C=0.1, tolerance=1e-7)
         found = fit.weights[0, :, 1] - fit.weights[0, :, 0]
         assert np.allclose(found.numpy(), sklearn_model(train[0], odd, 0.1).coef_[0], atol=1e-5)
-
-    def test_replicas_do_not_touch_each_other(self):
         train = noisy_halves(3)[0].astype(np.float64) / 16
         train[1] *= 40  # needs many more iterations than its neighbours
         together = logistic_regression(train, LABELS[0], C=0.1, tolerance=1e-7)
@@ -92,6 +90,12 @@ class TestRegression:
         for replica in range(3):
             alone = logistic_regression(train[replica], LABELS[0], C=0.1, tolerance=1e-7)
             assert torch.allclose(alone.weights[0], together.weights[replica], atol=1e-4)
+        train = torch.from_numpy(noisy_halves(1)[0]).expand(2, -1, -1)
+        alone = logistic_regression(train[0], LABELS[0], C=0.1)
+        for rows in (train, train[:1].double().expand(2, -1, -1)):
+            fit = logistic_regression(rows, LABELS[0], C=0.1)
+            assert torch.allclose(fit.weights[0], fit.weights[1])
+            assert torch.allclose(fit.weights[0], alone.weights[0], atol=1e-3)
 
     def test_the_gradient_is_that_of_the_loss_as_written(self):
         labels, rows = torch.from_numpy(LABELS[0]), torch.tensor(noisy_halves(2)[0]).double()
@@ -107,14 +111,6 @@ class TestRegression:
             assert float(written.detach()) == pytest.approx(float(value[replica]), rel=1e-12)
             (expected,) = torch.autograd.grad(written, free, retain_graph=True)
             assert torch.allclose(expected[replica], gradient[replica], atol=1e-12)
-
-    def test_expanded_views(self):
-        train = torch.from_numpy(noisy_halves(1)[0]).expand(2, -1, -1)
-        alone = logistic_regression(train[0], LABELS[0], C=0.1)
-        for rows in (train, train[:1].double().expand(2, -1, -1)):
-            fit = logistic_regression(rows, LABELS[0], C=0.1)
-            assert torch.allclose(fit.weights[0], fit.weights[1])
-            assert torch.allclose(fit.weights[0], alone.weights[0], atol=1e-3)
 
     def test_what_float32_cannot_reach(self):
         """Is mended in float64; and what nothing can reach is not called converged."""
@@ -138,7 +134,7 @@ BEST = minimise(LOSS, LOSS.start(), LOSS.newton_at_zero(), tolerance=1e-12, **HO
 
 
 class TestMinimise:
-    def test_each_quadratic_is_solved_and_the_solved_is_left_alone(self):
+    def test_each_quadratic_is_solved_and_a_higher_value_is_no_minimum(self):
         curvature = torch.tensor([[1.0, 1.0], [1.0, 1e4], [3.0, 0.01]]).double()[..., None]
         bottom = torch.randn(3, 2, 1, dtype=torch.float64)
         start = torch.stack([bottom[0], bottom[1] + 5, bottom[2] - 7])
@@ -155,7 +151,6 @@ class TestMinimise:
         assert int(iterations[0]) == 1
         assert torch.allclose(point, bottom, atol=1e-6)
 
-    def test_a_higher_value_is_never_the_minimum(self):
         def parabola(point):
             """With an excess that is wrong on the other side of its bottom."""
             side = point[:, 0, 0]
@@ -210,15 +205,13 @@ class TestLinear:
         assert abs(ours.accuracy[0] - theirs.accuracy[0]) <= 0.003
         assert ours.train_accuracy[0] == theirs.train_accuracy[0] == 1.0
 
-    def test_the_papers_protocol_stops_early(self):
+    def test_the_papers_protocol_and_separated_classes(self):
         train, test = noisy_halves(1)
         found, scaler = evaluate(train, test, solver="saga"), MinMaxScaler().fit(train[0])
         model = LogisticRegression(solver="saga", C=10, tol=0.1, random_state=0)
         model.fit(scaler.transform(train[0]), LABELS[0])
         assert found.accuracy[0] == pytest.approx(model.score(scaler.transform(test[0]), LABELS[1]))
         assert found.iterations[0] == model.n_iter_[0] < 50
-
-    def test_separated_classes_and_constant_columns(self):
         labels, rows = np.repeat([0, 1, 2], 20), np.zeros((60, 4), dtype=np.float32)
         rows[np.arange(60), labels] = 10.0
         for scaling in ("minmax", "standard", "none"):
@@ -227,7 +220,7 @@ class TestLinear:
             assert found.accuracy[0] == 1.0
 
     @pytest.mark.parametrize("solver", ["device", "sklearn"])
-    def test_a_class_without_training_rows_is_never_predicted(self, solver):
+    def test_a_class_without_training_rows_and_a_device_without_float64(self, solver):
         (train,), (test,) = noisy_halves(1, noise=0.0)
         how = {"solver": solver, "max_iter": 300}
         found, whole = (
@@ -239,6 +232,11 @@ class TestLinear:
         found = evaluate(*noisy_halves(2), solver=solver, max_iter=5)
         assert not found.converged.any()
         assert found.iterations.tolist() == [5, 5]
+        train, labels, test, unseen = few_rows(60, 20, 3, 0.5)
+        plain = linear_evaluation(train, labels, test, unseen, solver=solver)
+        there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
+        assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
+        assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
 
     @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
     def test_other_types(self, kind):
@@ -253,14 +251,6 @@ class TestLinear:
         parts = evaluate(*noisy_halves(2))
         assert parts.converged.all()
         assert np.abs(whole.accuracy - parts.accuracy).max() <= 0.003
-
-    @pytest.mark.parametrize("solver", ["device", "sklearn"])
-    def test_features_on_a_device_without_float64_go_to_the_cpu(self, solver):
-        train, labels, test, unseen = few_rows(60, 20, 3, 0.5)
-        plain = linear_evaluation(train, labels, test, unseen, solver=solver)
-        there = train.as_subclass(OnApple), labels, test.as_subclass(OnApple), unseen
-        assert np.array_equal(linear_evaluation(*there, solver=solver).accuracy, plain.accuracy)
-        assert np.array_equal(knn_accuracy(*there), knn_accuracy(train, labels, test, unseen))
 
     def test_mistakes_are_named(self):
         train, test = noisy_halves(2)
@@ -288,8 +278,7 @@ class TestLinear:
 def test_features_come_in_batches_without_gradients(replicas):
     images = torch.randint(0, 256, (25, 1, 4, 4), dtype=torch.uint8)
     weights = torch.randn(*([replicas] if replicas else []), 16, 5, requires_grad=True)
-    expected = ((images.flatten(1).float() / 255) @ weights).detach()
-    seen = []
+    expected, seen = ((images.flatten(1).float() / 255) @ weights).detach(), []
 
     def encode(batch):
         seen.append(len(batch))
@@ -318,7 +307,7 @@ class TestNeighbours:
             assert 0.2 < expected < 0.98
             assert found[replica] == pytest.approx(expected, abs=1e-12)
 
-    def test_blocks_lengths_and_kinds_change_nothing(self):
+    def test_blocks_lengths_and_kinds_change_nothing_and_mistakes(self):
         whole = self.share()
         assert np.array_equal(self.share(block=7), whole)
         longer = self.TEST * np.random.default_rng(1).uniform(0.1, 10, size=(3, 597, 1))
@@ -331,8 +320,6 @@ class TestNeighbours:
         assert np.allclose(self.share(temperature=1e-6), self.share(k=1))
         found = knn_accuracy(self.TRAIN[0], LABELS[0] * 0 + 7, self.TEST[0], LABELS[1])
         assert found[0] == pytest.approx((LABELS[1] == 7).mean())
-
-    def test_mistakes_are_named(self):
         refused("give at most 1200", self.share, k=1201)
         refused("k=0", self.share, k=0)
         refused(r"temperature=0\.0", self.share, temperature=0.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses import joined_batch, similarity
+from pointdep.contrastive.losses import joined_batch
 from pointdep.contrastive.losses.contrastive_loss import spread
 from pointdep.contrastive.losses.joined_batch import JoinedBatch
 from pointdep.core import objectives
@@ -51,8 +51,7 @@ def test_usual_losses_are_cross_entropies():
     nt_xent = F.cross_entropy(logits, torch.arange(18).roll(9))
     loss = losses.CPCLoss(temperature=0.3, negatives="all")(z1, z2)
     assert_same(loss + math.log(17), nt_xent, [z1, z2])
-    logits = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07
-    labels = torch.arange(9)
+    logits, labels = F.normalize(z1, dim=1) @ F.normalize(z2, dim=1).T / 0.07, torch.arange(9)
     clip = (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2
     assert_same(losses.CPCLoss(temperature=0.07)(z1, z2) + math.log(9), clip, [z1, z2])
 
@@ -63,8 +62,7 @@ def test_usual_losses_are_cross_entropies():
 def test_blocks(name, negatives, rows):
     z1, z2 = pairs(11, 3)
     for critic, own in itertools.product(("inner", "concat"), (None, torch.arange(11) // 2)):
-        loss = made(name, critic=critic, dims=3, negatives=negatives, clip=5.0)
-        values = []
+        loss, values = made(name, critic=critic, dims=3, negatives=negatives, clip=5.0), []
         for loss.block_size in (100, rows):
             values.append(loss(z1, z2, own))
         assert_same(*values, [z1, z2, *loss.parameters()], 1e-10)
@@ -88,9 +86,8 @@ def test_auto_blocks(critic, monkeypatch):
     assert seen == [50]
     width = loss.scores.critic.cell_width() if critic == "concat" else 1
     for name, value in (("_WHOLE", 1000), ("_ROWS", 500 * width), ("best_cells", lambda _: 500)):
-        monkeypatch.setattr(similarity, name, value)
-    parts = loss(z1, z2)
-    count = len(seen) - 1
+        monkeypatch.setattr(joined_batch, name, value)
+    parts, count = loss(z1, z2), len(seen) - 1
     assert count >= 5
     assert_same(whole, parts, [z1, z2])
     assert len(seen) == 1 + 2 * count  # computed again in backward
@@ -116,7 +113,7 @@ def test_identity(name, negatives, symmetric, critic, monkeypatch):
         assert_same(value, loss(z1, z2, groups), [z1, z2, *loss.parameters()])
 
 
-def test_identity_in_float32():
+def test_identity_in_float32_and_the_setting_of_tf32():
     z1, z2 = (z.detach().float().requires_grad_() for z in pairs(600, 16))
     wide = [z.detach().double().requires_grad_() for z in (z1, z2)]
     value = losses.DRFCLoss()(z1, z2)
@@ -124,9 +121,6 @@ def test_identity_in_float32():
     assert abs(value.item() - exact.item()) < 1e-5 * abs(exact.item())
     for a, b in zip(gradients(value, z1, z2), gradients(exact, *wide), strict=True):
         torch.testing.assert_close(a.double(), b, atol=1e-5 * float(b.abs().max()), rtol=0)
-
-
-def test_tf32_setting_is_left_as_found():
     matmul, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")
@@ -144,7 +138,7 @@ def test_tf32_setting_is_left_as_found():
         torch.set_float32_matmul_precision(before)
 
 
-def test_one_large_group_and_one_alone(monkeypatch):
+def test_one_large_group_one_alone_and_an_infinite_score(monkeypatch):
     z1, z2 = pairs(4)
     groups = torch.tensor([0, 0, 0, 1])
     for name in LOSSES:
@@ -157,8 +151,6 @@ def test_one_large_group_and_one_alone(monkeypatch):
         assert loss(z1, z2, torch.zeros(4, dtype=torch.int64)).isnan()
         assert [flag.name for flag in loss.flags] == ["diverged"]
 
-
-def test_infinite_score_of_a_pair_is_not_hidden():
     class Infinite(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return (x * y).sum(-1) / 0.0 if len(x) == 3 else (x * y).sum(-1)
@@ -272,7 +264,7 @@ def test_read_out_in_blocks(critic, monkeypatch):
     loss.set_reference(z2)
     whole, paired = loss.pmi_matrix(z1, z2), loss.pmi(z1, z2)
     for name, value in (("_WHOLE", 1), ("_ROWS", 20), ("best_cells", lambda _: 20)):
-        monkeypatch.setattr(similarity, name, value)
+        monkeypatch.setattr(joined_batch, name, value)
     close(loss.pmi_matrix(z1, z2), whole)
     close(loss.pmi(z1, z2), paired)
 

@@ -1,4 +1,4 @@
-"""What a loss takes and refuses: types, options, torch.compile; derivatives of both orders."""
+"""What a loss takes and refuses: types, options, torch.compile, derivatives; losses on a GPU."""
 
 import copy
 import inspect
@@ -6,12 +6,14 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from pointdep.contrastive import losses
-from pointdep.contrastive.losses.similarity import _UnitRows
+from pointdep.contrastive.losses.joined_batch import _UnitRows
 from pointdep.contrastive.pretraining.protocols import METHOD_OF
+from pointdep.core import objectives
 from pointdep.core.blocked.sums import Quadratic, quadratic_sums
 from refusals import refused
 
@@ -241,3 +243,71 @@ def test_transforms_in_blocks():
     for loss, own in ((made("cpc", block_size=7), None), (made("rpc"), torch.arange(40) // 3)):
         (expected,) = torch.autograd.grad(loss(z1, z2, own), z1)
         torch.testing.assert_close(torch.func.grad(loss)(z1.detach(), z2.detach(), own), expected)
+
+
+def on_gpu(n: int, d: int) -> list[torch.Tensor]:
+    return [z.detach().float().cuda().requires_grad_() for z in pairs(n, d)]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+class TestOnGpu:
+    """No loss makes the host wait, and TF32 does not touch the sums over all cells."""
+
+    @pytest.mark.parametrize("negatives", ["cross", "all"])
+    @pytest.mark.parametrize("name", LOSSES)
+    def test_host_does_not_wait(self, name, negatives):
+        z1, z2 = on_gpu(64, 8)
+        groups = None if name in ("drfc", "rpc") else torch.arange(64, device="cuda") // 2
+        for options in ({}, {"block_size": 20, "clip": 5.0}, {"critic": "bilinear", "dims": 8}):
+            loss = made(name, negatives=negatives, learn_scale=True, **options).float().cuda()
+            loss(z1, z2, groups).backward()
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                loss(z1, z2, groups).backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            assert loss.flags == ()
+
+    @pytest.mark.parametrize("name", LOSSES)
+    def test_same_as_on_the_cpu_with_a_second_derivative_and_nan(self, name):
+        z1, z2 = on_gpu(200, 16)
+        groups = torch.arange(200) // 3
+        for options in ({}, {"block_size": 64, "negatives": "all"}):
+            loss = made(name, **options).float()
+            value = loss.cuda()(z1, z2, groups.cuda())
+            found = torch.autograd.grad(value, (z1, z2))
+            rows = [z.detach().cpu().requires_grad_() for z in (z1, z2)]
+            expected = loss.cpu()(*rows, groups)
+            torch.testing.assert_close(value.cpu(), expected, atol=1e-5, rtol=1e-5)
+            for a, b in zip(found, torch.autograd.grad(expected, rows), strict=True):
+                torch.testing.assert_close(a.cpu(), b, atol=1e-5 * float(b.abs().max()), rtol=1e-4)
+        rows = [z.detach().cuda().requires_grad_() for z in pairs(5, 2)]
+        for negatives in ("cross", "all"):
+            assert torch.autograd.gradgradcheck(made(name, negatives=negatives), rows)
+        loss = made(name)
+        assert loss(*on_gpu(6, 2), torch.zeros(6, dtype=torch.int64, device="cuda")).isnan()
+        assert [flag.name for flag in loss.flags] == ["diverged"]
+
+    def test_sums_of_large_batches(self):
+        z1, z2 = on_gpu(4096, 64)
+        wide = [z.detach().double().requires_grad_() for z in (z1, z2)]
+        exact = -objectives.drf(10 * F.normalize(wide[0], dim=1) @ F.normalize(wide[1], dim=1).T)
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision("high")
+            value = losses.DRFCLoss()(z1, z2)
+            found = torch.autograd.grad(value, (z1, z2))
+            assert torch.get_float32_matmul_precision() == "high"
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert value.item() == pytest.approx(exact.item(), rel=2e-6)
+        for a, b in zip(found, torch.autograd.grad(exact, wide), strict=True):
+            torch.testing.assert_close(a.double(), b, atol=1e-5 * float(b.abs().max()), rtol=0)
+        # No matrix of all pairs is ever held.
+        z1, z2 = on_gpu(16_384, 64)
+        matrix = 4 * 16_384**2
+        for loss in (losses.DRFCLoss(), losses.CPCLoss(), losses.PCCLoss()):
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            loss(z1, z2).backward()
+            assert torch.cuda.max_memory_allocated() - before < matrix

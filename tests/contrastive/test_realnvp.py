@@ -54,8 +54,7 @@ def test_against_a_loop_over_coordinates(dim):
     codes = encoder(x)
     assert codes.shape == (3, 4, dim)
     for replica, row in np.ndindex(3, 4):
-        expected = by_hand(encoder, replica, x[replica, row])
-        torch.testing.assert_close(codes[replica, row], expected)
+        torch.testing.assert_close(codes[replica, row], by_hand(encoder, replica, x[replica, row]))
     shared = encoder(torch.stack([x[0]] * 3))  # an input of every replica
     torch.testing.assert_close(encoder(x[0]), shared, atol=0, rtol=0)
 
@@ -122,8 +121,7 @@ def codes_and_gradients(encoder, x, chosen):
 def test_a_compiled_coupling_is_the_plain_one(shared):
     needs_compiler()
     encoder = livened(4, 7)
-    x = torch.randn(*([] if shared else [4]), 5, 7, dtype=torch.float64)
-    some = slice(1, 3)
+    x, some = torch.randn(*([] if shared else [4]), 5, 7, dtype=torch.float64), slice(1, 3)
     cases = [(x, slice(None)), (x if shared else x[some], some)]
     plain = [codes_and_gradients(encoder, *case) for case in cases]
     encoder.compile_coupling()
@@ -148,7 +146,7 @@ def test_only_training_is_compiled_and_depth_costs_no_compilation(monkeypatch):
     assert 1 <= counter.frame_count <= 2
 
 
-def test_derivatives_of_an_encoder():
+def test_derivatives_and_initial_weights():
     encoder = livened(2, 5, couplings=2)
     x = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
     names, weights = zip(*encoder.named_parameters(), strict=True)
@@ -159,9 +157,6 @@ def test_derivatives_of_an_encoder():
 
     assert torch.autograd.gradcheck(curved, (x, *weights), fast_mode=True)
     assert torch.autograd.gradgradcheck(curved, (x, *weights), fast_mode=True)
-
-
-def test_initial_weights():
     encoder = made(2, 60, 4, (128, 128))
     kernels = torch.cat([p.flatten() for n, p in encoder.named_parameters() if "weight" in n])
     # A standard normal cut at two standard deviations has a standard deviation of 0.8796.
@@ -175,12 +170,11 @@ def test_initial_weights():
     torch.testing.assert_close(encoder(x).sort(-1).values[0], x.sort(-1).values, atol=1e-5, rtol=0)
 
 
-def test_under_autocast_only_the_shift_is_rounded():
+def test_under_autocast_only_the_shift_is_rounded_and_mistakes():
     encoder = made(2, 10, 3, (16, 16))
     for parameter in encoder.parameters():
         nn.init.normal_(parameter, 0.0, 0.1)
-    x = torch.randn(4, 10)
-    single = made(1, 10, 1, (16,))
+    x, single = torch.randn(4, 10), made(1, 10, 1, (16,))
     with torch.autocast("cpu", torch.bfloat16):
         codes, kept = encoder(x), single(x)[0][:, single.permutations[0, 0] < 5]
     assert codes.dtype == torch.float32
@@ -188,9 +182,6 @@ def test_under_autocast_only_the_shift_is_rounded():
     torch.testing.assert_close(codes, encoder(x), atol=2e-2, rtol=0)
     # The first coupling passes its first half on untouched: some numbers are those of x exactly.
     torch.testing.assert_close(kept.sort(-1).values, x[:, :5].sort(-1).values, atol=0, rtol=0)
-
-
-def test_mistakes_are_named():
     refused("dim=1", made, 2, 1)
     encoder = made(4, 6, 1, (3,))
     for replicas, shape in ((slice(2), (4, 5, 6)), (slice(None), (3, 5, 6))):

@@ -41,8 +41,7 @@ def expected_shapes(depth, channels=3, width=64):
 def test_parameters_names_and_count(depth, count):
     with torch.device("meta"):
         model = ResNet(depth)
-    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    assert shapes == expected_shapes(depth)
+    assert {name: tuple(p.shape) for name, p in model.named_parameters()} == expected_shapes(depth)
     assert sum(p.numel() for p in model.parameters()) == count
     assert model.feature_dim == (512 if depth == 18 else 2048)
 
@@ -102,8 +101,7 @@ def test_initial_weights_and_head():
 
 @pytest.mark.parametrize("depth", [18, 50])
 def test_weights_load_into_torchvision(depth):
-    models = pytest.importorskip("torchvision.models")
-    theirs = getattr(models, f"resnet{depth}")()
+    theirs = getattr(pytest.importorskip("torchvision.models"), f"resnet{depth}")()
     theirs.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
     theirs.maxpool = theirs.fc = nn.Identity()
     ours = ResNet(depth).eval()

@@ -78,12 +78,10 @@ class Batches(NamedTuple):
 
     def expected(self, objective: Callable[[Tensor], Tensor], scores: Tensor) -> Tensor:
         """The mean of objective(s(x_i, y_j)) over the batches; scores: (x, y) of the table."""
-        matrices = scores[self.x[:, :, None], self.y[:, None, :]]
-        return (self.probability * objective(matrices)).sum()
+        return (self.probability * objective(scores[self.x[:, :, None], self.y[:, None, :]])).sum()
 
 
 def all_batches(table: Table, size: int) -> Batches:
     """Batch b holds the pairs (x[b, i], y[b, i]), i < size."""
-    cells = list(np.ndindex(*table.joint.shape))
-    x, y = torch.tensor(list(tuples(cells, repeat=size))).unbind(-1)
+    x, y = torch.tensor(list(tuples(list(np.ndindex(*table.joint.shape)), repeat=size))).unbind(-1)
     return Batches(x, y, table.joint[x, y].prod(-1))

@@ -108,8 +108,7 @@ def test_cpc_over_all_batches(table, size):
 
 
 def arrays(shape, low, high):
-    floats = st.floats(low, high, allow_subnormal=False)
-    return hnp.arrays(np.float64, shape, elements=floats)
+    return hnp.arrays(np.float64, shape, elements=st.floats(low, high, allow_subnormal=False))
 
 
 @settings(max_examples=60, deadline=None)

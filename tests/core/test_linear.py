@@ -20,8 +20,7 @@ RHO = np.array([0.9, 0.6, 0.3])
 def population(rows, rho=RHO, *, dy=4, seed=0):
     """Gaussian pairs x: (rows, len(rho)) and y: (rows, dy) with these canonical correlations."""
     random = np.random.default_rng(seed)
-    u = random.standard_normal((rows, len(rho)))
-    v = random.standard_normal((rows, dy))
+    u, v = random.standard_normal((rows, len(rho))), random.standard_normal((rows, dy))
     v[:, : len(rho)] = rho * u + np.sqrt(1 - rho**2) * v[:, : len(rho)]
     return u @ random.standard_normal((len(rho), len(rho))), v @ random.standard_normal((dy, dy))
 
@@ -81,10 +80,7 @@ def test_on_average_they_are_what_other_rows_show():
         naive.append(by_numpy(x[:200], y[:200])[0])
     assert np.mean(told) == pytest.approx(np.mean(shown), abs=0.03)
     assert np.mean(naive) > np.mean(shown) + 0.06
-
-
-def test_independent_sides_have_next_to_none():
-    """A single one passes two standard errors by chance now and then."""
+    # Independent sides have next to none: one passes two standard errors by chance now and then.
     kept, naive = [], []
     for seed in range(40):
         x, y = np.random.default_rng(seed).standard_normal((2, 500, 4))
@@ -159,8 +155,7 @@ def test_invertible_linear_maps_leave_the_log_ratio(seed, side):
 def test_rows_of_one_group_are_left_out_together():
     """Five copies of each row, in another order, say what the rows say."""
     x, y = population(60, np.array([0.7, 0.0, 0.0]), seed=4)
-    number = np.random.default_rng(0).permutation(np.arange(300) % 60)
-    wanted = analyse(x, y)
+    number, wanted = np.random.default_rng(0).permutation(np.arange(300) % 60), analyse(x, y)
     found = canonical_correlations(*map(torch.from_numpy, (x[number], y[number], number)))
     np.testing.assert_allclose(found.correlations, wanted.correlations, atol=1e-10)
     np.testing.assert_allclose(log_ratio(found, x, y), log_ratio(wanted, x, y), atol=1e-8)
@@ -174,8 +169,7 @@ def test_rows_of_one_group_are_left_out_together():
 
 def rows(count, dx, dy, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    z = torch.randn(count, 2, generator=generator, dtype=torch.float64)
-    sides = []
+    z, sides = torch.randn(count, 2, generator=generator, dtype=torch.float64), []
     for dim in (dx, dy):
         mixing = torch.randn(2, dim, generator=generator, dtype=torch.float64)
         sides.append(3.0 + z @ mixing + torch.randn(count, dim, generator=generator).double())
@@ -188,8 +182,7 @@ def rows(count, dx, dy, seed=0):
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_the_same_as_of_the_rows(count, dx, dy, pieces):
     x, y = rows(count, dx, dy)
-    wanted = canonical_correlations(x, y)
-    parts = linear.part_count(dx, dy)
+    wanted, parts = canonical_correlations(x, y), linear.part_count(dx, dy)
     number, draws = linear._parts(count, parts, None)
     sums = []
     for part in range(parts):
@@ -289,11 +282,9 @@ def test_excess_and_error_of_independent_samples(dx, dy, rows):
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_group_of_copies_is_one_draw_and_one_of_other_rows_is_several(copies):
     x, y = (torch.from_numpy(side) for side in population(300))
-    rows = torch.arange(300).repeat_interleave(copies)
-    alone = linear.gaussian_sample(x, y)
+    rows, alone = torch.arange(300).repeat_interleave(copies), linear.gaussian_sample(x, y)
     found = linear.gaussian_sample(x[rows], y[rows], rows)
-    assert found.draws == pytest.approx(300)
-    assert found.excess == pytest.approx(alone.excess)
+    assert (found.draws, found.excess) == (pytest.approx(300), pytest.approx(alone.excess))
     apart = linear.gaussian_sample(x, y, torch.arange(300) % 150)
     assert apart.draws == pytest.approx(300, rel=0.15)
     assert linear.gaussian_sample(x[:8], y[:8]) is None  # 7 columns take 9 rows
@@ -315,5 +306,4 @@ def test_the_screen_passes_correlated_columns_alone(grouped):
     torch.testing.assert_close(found.correlations, wanted.correlations)
     torch.testing.assert_close(found.x_weight[5:8], wanted.x_weight)
     assert not found.x_weight[:5].any()
-    none = linear.screened_correlations(x[:, 50:], y[:, 50:])
-    assert not none.correlations.any()
+    assert not linear.screened_correlations(x[:, 50:], y[:, 50:]).correlations.any()

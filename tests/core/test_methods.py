@@ -79,8 +79,7 @@ def test_options_reach_the_numbers():
     assert dm1.inference(SCORES).item() == pytest.approx(by_hand)
     rpc = METHODS["rpc"].configure(b=0.3)
     assert rpc.objective(SCORES).item() == objectives.rpc(SCORES, b=0.3).item()
-    mine = METHODS["mine"].configure(floor=0.5)
-    _, state = mine.gradient(SCORES - 30, None)
+    _, state = METHODS["mine"].configure(floor=0.5).gradient(SCORES - 30, None)
     assert state.exp().item() == pytest.approx(0.5)
     edge = {"drf": {"alpha": 0}, "rpc": {"a": 0, "b": 0}, "mine": {"momentum": 0.99, "floor": 1e-8}}
     for key, options in edge.items():
@@ -100,7 +99,7 @@ def test_inference_is_the_mean_read_out_of_the_pairs(key):
     assert paired == pytest.approx(method.read_out(scores.diagonal()).mean().item())
 
 
-def test_configuring_twice_keeps_the_first_change_and_leaves_the_table_alone():
+def test_configuring_twice_and_what_is_refused():
     twice = METHODS["rpc"].configure(a=0.2).configure(b=0.1)
     assert dict(twice.options) == {"a": 0.2, "b": 0.1, "c": 1.0, "floor": 1e-4}
     assert twice.objective(SCORES).item() == objectives.rpc(SCORES, a=0.2, b=0.1).item()
@@ -112,9 +111,6 @@ def test_configuring_twice_keeps_the_first_change_and_leaves_the_table_alone():
         METHODS["dm1"].options["lam"] = 2.0
     with pytest.raises(AttributeError):
         METHODS["dm1"].key = "dm3"
-
-
-def test_misspelt():
     refused("did you mean 'smile'", get_method, "smille")
     refused("did you mean 'drf'", get_method, "DRF")
     for unknown in (None, ["pc"], "zzzzzz"):
@@ -122,9 +118,6 @@ def test_misspelt():
     refused("did you mean 'momentum'", get_method, "mine", {"momentun": 0.5})
     refused("'pc' has no options, got 'alpha'", get_method, "pc", {"alpha": 0.5})
     refused("unknown option of method 'smi' 'alpha'", get_method, "smi", {"alpha": 0.5})
-
-
-def test_option_values_are_checked():
     for key, name, values in (
         ("drf", "alpha", (1.0, -0.1)),
         ("drf", "floor", (0.0, 1.0)),

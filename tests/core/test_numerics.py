@@ -92,8 +92,7 @@ def test_a_confident_classifier_still_learns(score):
 def test_half_precision_as_in_float32(key, dtype):
     """Scores as a training loop under autocast gives them."""
     scores = torch.randn(300, 300, generator=torch.Generator().manual_seed(0)).to(dtype)
-    eye = torch.eye(300)
-    whole = METHODS[key].objective(scores.float())
+    eye, whole = torch.eye(300), METHODS[key].objective(scores.float())
     torch.testing.assert_close(METHODS[key].objective(scores), whole)
     weighted = METHODS[key].objective(scores, joint=eye, product=1 - eye)
     torch.testing.assert_close(weighted, whole, rtol=1e-4, atol=1e-5)

@@ -25,7 +25,7 @@ def scaled(rows, seed=0):
 class TestStandardizer:
     """Mean and spread of each column."""
 
-    def test_columns_come_out_standard(self):
+    def test_columns_come_out_standard_and_replicas_are_fitted_apart(self):
         rows, standardizer = scaled(500), Standardizer(1, 3)
         standardizer.fit_replica(0, rows, NUMERIC)
         out = standardizer(rows[None])[0].double().numpy()
@@ -33,8 +33,6 @@ class TestStandardizer:
         np.testing.assert_allclose(out.std(0), 1.0, atol=1e-4)
         by_hand = (rows.numpy() - rows.numpy().mean(0)) / rows.numpy().std(0)
         np.testing.assert_allclose(out, by_hand, atol=1e-3)
-
-    def test_replicas_are_fitted_apart(self):
         standardizer, alone, x = Standardizer(2, 3), Standardizer(1, 3), scaled(8, seed=3)
         standardizer.fit_replica(0, scaled(50, seed=1), NUMERIC)
         assert torch.equal(standardizer.mean[1], torch.zeros(3))
@@ -46,7 +44,7 @@ class TestStandardizer:
         torch.testing.assert_close(standardizer.select([1])(x[None])[0], both[1])
         torch.testing.assert_close(standardizer.select([1, 0])(torch.stack([x, x])), both.flip(0))
 
-    def test_other_columns_and_spreads_stay_as_they_are(self):
+    def test_other_columns_stay_and_far_values_are_drawn_in(self):
         rows, standardizer = scaled(50), Standardizer(1, 3)
         rows[:, 1] = 4.0
         standardizer.fit_replica(0, rows, torch.tensor([True, True, False]))
@@ -58,8 +56,6 @@ class TestStandardizer:
         standardizer = Standardizer(1, 1)
         standardizer.fit_replica(0, rows, torch.ones(1, dtype=torch.bool))
         assert standardizer.scale.item() == pytest.approx(rows.double().std(0).item(), rel=2e-3)
-
-    def test_far_values_are_drawn_in_and_keep_their_order(self):
         standardizer = Standardizer(1, 3)
         standardizer.fit_replica(0, torch.randn(200, 3), NUMERIC)
         line = torch.linspace(-1e6, 1e6, 20001, dtype=torch.float64)[:, None].expand(-1, 3)
@@ -143,8 +139,7 @@ class TestRankMap:
         if len(set(seen)) < 2:
             seen = [*seen, seen[0] + 1]
         grid = unit * np.arange(-100, 101, dtype=np.float32)[:, None]
-        found = scored(fitted(unit * np.float32(seen)[:, None]), grid)[:, 0]
-        assert (np.diff(found) > 0).all()
+        assert (np.diff(scored(fitted(unit * np.float32(seen)[:, None]), grid)[:, 0]) > 0).all()
 
     def test_constants_and_indicators_stay_as_they_are(self):
         random = np.random.default_rng(0)

@@ -35,8 +35,7 @@ def test_numbers_are_standardised_as_by_sklearn(dtype, monkeypatch):
     encoder, exact = fit(values), values.astype(np.float64)
     encoded = encode(encoder, values)
     assert encoded.dtype == np.float32
-    expected = StandardScaler().fit_transform(exact)
-    np.testing.assert_allclose(encoded, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(encoded, StandardScaler().fit_transform(exact), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose([encoder.center, encoder.scale], [exact.mean(0), exact.std(0)])
 
 
@@ -78,19 +77,15 @@ def mixed_frame():
     return pd.DataFrame(rows, columns=["word", "size", "flag", "age"])
 
 
-def test_numbers_come_before_one_hot_blocks():
+def test_numbers_come_before_one_hot_blocks_and_constants_are_dropped():
     frame, encoder = mixed_frame(), fit(mixed_frame())
     encoded = encode(encoder, frame)
-    assert encoder.dim == 7
-    assert encoder.numeric_mask.tolist() == [True] * 2 + [False] * 5
+    assert (encoder.dim, encoder.numeric_mask.tolist()) == (7, [True] * 2 + [False] * 5)
     np.testing.assert_allclose(encoded[:, :2].mean(0), 0, atol=1e-6)
     words = [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
     flags = [[0, 1], [1, 0], [0, 1], [0, 1]]
     np.testing.assert_array_equal(encoded[:, 2:], np.hstack([words, flags]))
     np.testing.assert_array_equal(encode(encoder, frame[1:3]), encoded[1:3])
-
-
-def test_constant_columns_are_dropped_with_a_warning():
     frame = mixed_frame().assign(fixed=0.1, same="z")
     with pytest.warns(DataWarning, match=r"X: dropped 2 column.*'fixed', 'same'"):
         encoder = fit(frame)
@@ -103,7 +98,7 @@ def test_constant_columns_are_dropped_with_a_warning():
         refused("every column of Y is constant", fit, values, "Y")
 
 
-def test_errors_when_encoding():
+def test_errors_when_encoding_and_names_of_columns():
     f, encoder = mixed_frame(), fit(mixed_frame())
     for message, frame in (
         ("X has 2 features, but .* is expecting 4 features", f[["word", "size"]]),
@@ -114,9 +109,6 @@ def test_errors_when_encoding():
         ("X column 'word' held categories of type str .* bool", f.assign(word=True)),
     ):
         refused(message, encode, encoder, frame)
-
-
-def test_names_matter_only_between_tables():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(5, 2)), columns=["a", "b"])
     encoder = fit(frame)
     np.testing.assert_array_equal(encode(encoder, frame.to_numpy()), encode(encoder, frame))
@@ -125,7 +117,7 @@ def test_names_matter_only_between_tables():
     encode(fit(frame["a"]), frame["b"])  # a Series' name is its own business
 
 
-def test_few_integers_are_read_as_in_training():
+def test_few_integers_are_read_as_in_training_and_log_frequency():
     labels = np.arange(100) % 7
     encoder = fit(labels, "Y")
     np.testing.assert_array_equal(encode(encoder, [3, 0]), np.eye(7)[[3, 0]])
@@ -138,11 +130,7 @@ def test_few_integers_are_read_as_in_training():
     assert as_side([5, 5, 5], "Y").category_mask == (True,)
     expected = np.full((3, 1), (5 - numbers.center[0]) / numbers.scale[0])
     np.testing.assert_allclose(encode(numbers, [5, 5, 5]), expected, rtol=1e-6)
-
-
-def test_log_frequency_is_that_of_the_counts():
-    labels = np.array(["a"] * 6 + ["b"] * 3 + ["c"])
-    encoder = fit(labels, "Y")
+    encoder = fit(np.array(["a"] * 6 + ["b"] * 3 + ["c"]), "Y")
     got = encoder.log_frequency(as_side(["c", "a", "b"], "Y"))
     np.testing.assert_allclose(got, np.log([0.1, 0.6, 0.3]))
     assert got.dtype == np.float64
@@ -293,9 +281,8 @@ def test_which_sides_are_categories(values, expected):
     assert all(flag == expected for flag in as_side(values, "Y").category_mask)
 
 
-def test_discrete_overrides():
-    floats = np.array([[0.5, 1], [1.5, 2], [0.5, 3]], dtype=np.float32)
-    side = as_side(floats, "X", discrete=True)
+def test_discrete_overrides_and_kinds_of_strings():
+    side = as_side(np.array([[0.5, 1], [1.5, 2], [0.5, 3]], dtype=np.float32), "X", discrete=True)
     assert side.numeric is None
     assert side.categorical[0][1].tolist() == [0.5, 1.5, 0.5]
     assert as_side(np.arange(100) % 7, "X", discrete=False).numeric.shape == (100, 1)
@@ -304,6 +291,9 @@ def test_discrete_overrides():
     refused("Y column 1 holds strings.*discrete", as_side, frame, "Y", discrete=False)
     refused("X column 0 holds more than 1000 distinct", as_side, many, "X", discrete=True)
     assert as_side(many[1:], "X", discrete=True).category_mask == (True,)
+    assert as_side(np.array([b"a", b"b"]), "X").categorical[0][1].tolist() == ["a", "b"]
+    text = np.array(["a", "bb"], dtype=np.dtypes.StringDType())
+    assert as_side(text, "X").categorical[0][1].tolist() == ["a", "bb"]
 
 
 def test_refusals():
@@ -333,14 +323,18 @@ def test_refusals():
         refused(message, as_side, values, "X")
 
 
-def test_sparse_matrices():
+def test_sparse_matrices_and_unequal_lengths():
     assert issubclass(SparseInputError, TypeError)
     for make in (scipy.sparse.csr_matrix, scipy.sparse.coo_array):
         refused(r"for Y: .*\.toarray\(\)", as_side, make(np.eye(3)), "Y")
     refused("to_dense", as_side, torch.eye(3).to_sparse(), "Y")
+    x, y = as_side(np.zeros((4, 2)), "X"), as_side(np.zeros(3), "Y")
+    refused(r"inconsistent numbers of samples: X has 4 .*Y has 3", require_same_length, x, y)
+    require_same_length(x, x, groups=[1, 1, 2, 2])
+    refused(r"inconsistent.*groups has 2", require_same_length, x, x, groups=[1, 2])
 
 
-def test_nan_and_infinity_are_counted():
+def test_what_is_missing_is_counted():
     values = np.zeros((10, 3), dtype=np.float32)
     values[4, 1] = values[7, 1] = np.nan
     refused("X column 1 holds 2 NaN value.s., the first in row 4", as_side, values, "X")
@@ -351,9 +345,6 @@ def test_nan_and_infinity_are_counted():
     refused(r"1 NaN.*row 0", as_side, [np.nan, 1.0], "Y", discrete=True)
     refused(r"1 NaN.*row 1", as_side, pd.Series([1, None], dtype="Int64"), "Y")
     refused(r"1 NaN.*row 1", as_side, pl.Series([1, None]), "Y")
-
-
-def test_missing_categories():
     for values in (
         ["a", None, "b"],
         np.array(["a", np.nan, "b"], dtype=object),
@@ -366,19 +357,6 @@ def test_missing_categories():
         pl.Series([True, None, False]),
     ):
         refused(r"Y column 0 holds 1 missing .*NaN.*first in row 1", as_side, values, "Y")
-
-
-def test_byte_strings_and_string_arrays_are_categories():
-    assert as_side(np.array([b"a", b"b"]), "X").categorical[0][1].tolist() == ["a", "b"]
-    text = np.array(["a", "bb"], dtype=np.dtypes.StringDType())
-    assert as_side(text, "X").categorical[0][1].tolist() == ["a", "bb"]
-
-
-def test_lengths_must_agree():
-    x, y = as_side(np.zeros((4, 2)), "X"), as_side(np.zeros(3), "Y")
-    refused(r"inconsistent numbers of samples: X has 4 .*Y has 3", require_same_length, x, y)
-    require_same_length(x, x, groups=[1, 1, 2, 2])
-    refused(r"inconsistent.*groups has 2", require_same_length, x, x, groups=[1, 2])
 
 
 def test_reading_an_array_imports_no_heavy_library():

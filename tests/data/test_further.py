@@ -19,7 +19,7 @@ from further_tasks import FURTHER, make_task
 IN_BOTH = {"wave", "sign product", "spread", "edges", "high", "wide", "topics", "zipf"}
 
 
-def test_registry():
+def test_registry_and_halves_that_share_no_settings():
     assert len(FURTHER) >= 32
     assert not set(FURTHER) & set(TASKS)
     texts = [task.description for task in FURTHER.values()]
@@ -29,15 +29,11 @@ def test_registry():
     nats = [task.joint().mutual_information for task in FURTHER.values() if task.kind != "high"]
     assert 0 <= min(nats) < max(nats) <= 4
     refused("unknown task 'wav-2': did you mean 'wave-2'", make_task, "wav-2", 5)
-
-
-def test_the_halves_share_no_settings():
     tune, report = ({t.kind for t in FURTHER.values() if t.half == k} for k in ("tune", "report"))
     assert tune & report == IN_BOTH
     assert len(tune | report) >= 14
     made = [task.joint.__wrapped__ for task in FURTHER.values()]
-    settings = {(one.func, one.args) for one in made}
-    assert len(settings) == len(FURTHER)
+    assert len({(one.func, one.args) for one in made}) == len(FURTHER)
 
 
 def entropy(density, low, high, points=None):
@@ -67,8 +63,7 @@ class TestChannels:
     def test_wave_of_a_normal(self):
         """p(y) = E N(y; sin 6x, 0.3) on a grid of x fine enough for any rule."""
         x = np.linspace(-9, 9, 100_001)
-        weights = stats.norm.pdf(x) * (x[1] - x[0])
-        task = make_task("wave-normal", 30)
+        weights, task = stats.norm.pdf(x) * (x[1] - x[0]), make_task("wave-normal", 30)
         marginal = [weights @ stats.norm.pdf(y, np.sin(6 * x), 0.3) for y in task.y[:, 0]]
         given = stats.norm.logpdf(task.y, np.sin(6 * task.x), 0.3)[:, 0]
         np.testing.assert_allclose(task.pmi, given - np.log(marginal), atol=1e-7)
@@ -115,10 +110,9 @@ class TestChannels:
         assert joint.mutual_information == pytest.approx(expected, abs=1e-6)
         x, y, pmi = joint.sample(50, np.random.default_rng(0))
         given = stats.norm.logpdf(y[:, 0], x[:, 0] * x[:, 1], 0.3)
-        marginal = [density(at) for at in y[:, 0]]
-        np.testing.assert_allclose(pmi, given - np.log(marginal), atol=1e-6)
+        np.testing.assert_allclose(pmi, given - np.log([density(at) for at in y[:, 0]]), atol=1e-6)
 
-    def test_parabola(self):
+    def test_parabola_and_greatest(self):
         """(x^2 - 1) / sqrt 2 is a chi-square number; here by a fine grid of x."""
         x = np.linspace(0, 9, 20_001)
         weights = 2 * stats.norm.pdf(x) * (x[1] - x[0])
@@ -127,8 +121,7 @@ class TestChannels:
         p = np.array([weights @ stats.norm.pdf(y, squares, 0.3) for y in at])
         expected = np.trapezoid(special.entr(p), at) - stats.norm(0, 0.3).entropy()
         assert further.parabola(0.3, 3).mutual_information == pytest.approx(expected, abs=1e-6)
-
-    def test_greatest_of_one_is_a_gaussian(self):
+        # The greatest of one is a Gaussian.
         found = further.greatest(1, 0.5).mutual_information
         assert found == pytest.approx(0.5 * np.log(1 + 1 / 0.25), abs=1e-9)
         # E[max of 3] = 1.5 / sqrt(pi)
@@ -155,8 +148,7 @@ class TestChannels:
 
     def test_multiplied(self):
         """log y is a shifted logarithm of a uniform number with normal noise."""
-        at = np.log(0.1 + (np.arange(20_000) + 0.5) / 20_000)
-        g = np.linspace(-5, 3, 4001)
+        at, g = np.log(0.1 + (np.arange(20_000) + 0.5) / 20_000), np.linspace(-5, 3, 4001)
         p = np.array([stats.norm.pdf(one, at, 0.1).mean() for one in g])
         expected = np.trapezoid(special.entr(p), g) - stats.norm(0, 0.1).entropy()
         assert further.multiplied(0.1).mutual_information == pytest.approx(expected, abs=1e-6)
@@ -169,8 +161,7 @@ class TestChannels:
         rates, counts = np.exp(level + strength * t[kept]), np.arange(20_000)
         table = weights[kept, None] * stats.poisson.pmf(counts, rates[:, None])
         apart = special.entr(table.sum(axis=1)).sum() + special.entr(table.sum(axis=0)).sum()
-        joint = further.poisson(level, strength)
-        expected = apart - special.entr(table).sum()
+        joint, expected = further.poisson(level, strength), apart - special.entr(table).sum()
         assert joint.mutual_information == pytest.approx(expected, abs=1e-6)
         x, y, pmi = joint.sample(50, np.random.default_rng(0))
         given = stats.poisson.logpmf(y, np.exp(level + strength * x))[:, 0]
@@ -189,9 +180,8 @@ class TestChannels:
 
 
 class TestClosedForms:
-    def test_parity(self):
-        joint = further.parity(3, 0.1, 2)
-        table = np.array([[0.45, 0.05], [0.05, 0.45]])
+    def test_parity_and_beside(self):
+        joint, table = further.parity(3, 0.1, 2), np.array([[0.45, 0.05], [0.05, 0.45]])
         expected = 2 * np.log(2) - stats.entropy(table.ravel())
         assert joint.mutual_information == pytest.approx(expected)
         x, y, pmi = joint.sample(2000, np.random.default_rng(0))
@@ -199,11 +189,14 @@ class TestClosedForms:
         same = np.sign(x[:, 0] * x[:, 1] * x[:, 2]) == np.sign(y[:, 0])
         assert same.mean() == pytest.approx(0.9, abs=0.03)
         np.testing.assert_allclose(pmi, np.log(np.where(same, 1.8, 0.2)))
+        joint = further.beside(further.wave(2, 0.3), further.independent(3, 0))
+        x, y, pmi = joint.sample(20, np.random.default_rng(0))
+        assert (x.shape, y.shape) == ((20, 4), (20, 1))
+        np.testing.assert_allclose(further.wave(2, 0.3).log_ratio(x[:, :1], y), pmi)
 
     @pytest.mark.parametrize("concentration", [0.5, 3.0, 20.0])
     def test_angles(self, concentration):
-        noise = stats.vonmises(concentration)
-        joint = further.angles(concentration, 2, 0.1)
+        noise, joint = stats.vonmises(concentration), further.angles(concentration, 2, 0.1)
         expected = np.log(2 * np.pi) - noise.entropy()
         assert joint.mutual_information == pytest.approx(expected, abs=1e-9)
         x, y, pmi = joint.sample(50, np.random.default_rng(0))
@@ -216,8 +209,7 @@ class TestClosedForms:
     )
     def test_copulas(self, make, theta, tau):
         """Margins are uniform, and the MI by integration over u = logistic(s), v = logistic(t)."""
-        joint = getattr(further, make)(theta)
-        s = np.linspace(-45, 45, 1801)
+        joint, s = getattr(further, make)(theta), np.linspace(-45, 45, 1801)
         u, step = special.expit(s), special.expit(s) * special.expit(-s) * (s[1] - s[0])
         margin = stats.norm.ppf if make == "clayton" else further._student_2
         inside = (u > 1e-9) & (u < 1 - 1e-9)
@@ -259,16 +251,9 @@ class TestClosedForms:
         assert further.class_columns(10, 12.0).mutual_information == pytest.approx(np.log(10))
         assert further.class_columns(10, 0.0).mutual_information == pytest.approx(0, abs=1e-9)
 
-    def test_beside(self):
-        joint = further.beside(further.wave(2, 0.3), further.independent(3, 0))
-        x, y, pmi = joint.sample(20, np.random.default_rng(0))
-        assert (x.shape, y.shape) == ((20, 4), (20, 1))
-        np.testing.assert_allclose(further.wave(2, 0.3).log_ratio(x[:, :1], y), pmi)
-
 
 def test_words():
-    words = np.arange(200)
-    chance = 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
+    words, chance = np.arange(200), 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
     x, y = (side.ravel() for side in np.meshgrid(words, words, indexing="ij"))
     for groups in (8, 200):
         ratio = np.exp(further.zipf(200, 0.4, groups).log_ratio(x, y)).reshape(200, 200)

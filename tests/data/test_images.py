@@ -1,9 +1,16 @@
-"""Sets of images: their checks, the small digits, MNIST's idx files, and where they are found."""
+"""Sets of images: checks, the small digits, MNIST's idx files, their places and the download."""
 
+import functools
 import gzip
+import hashlib
 import os
+import socket
 import struct
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +21,7 @@ from sklearn.datasets import load_digits
 
 from pointdep.data.images import DATASETS, ImageSet, default_folder, digit_halves, load_images
 from pointdep.data.images.datasets import read_idx
+from pointdep.data.images.image_files import REMOTE
 from pointdep.errors import InputError
 from refusals import refused
 
@@ -149,7 +157,7 @@ def test_idx_round_trip_and_no_part_is_the_whole(tmp_path, shape, compress, shar
     refused(None, read_idx, path, len(shape))
 
 
-def test_nothing_found(tmp_path):
+def test_nothing_found_and_the_default_folder(tmp_path, monkeypatch):
     message = r"idx1-ubyte, each plain or \.gz.*download=True"
     assert str(tmp_path) in refused(message, load_images, "mnist", tmp_path)
     write_mnist(tmp_path)
@@ -157,9 +165,6 @@ def test_nothing_found(tmp_path):
     refused("of which t10k-images-idx3-ubyte is not there", load_images, "mnist", tmp_path)
     refused("does not exist: expected cifar-10", load_images, "cifar10", tmp_path / "nowhere")
     refused("is a file", load_images, "mnist", tmp_path / "train-images-idx3-ubyte")
-
-
-def test_default_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("POINTDEP_DATA", str(tmp_path))
     assert default_folder("mnist") == tmp_path
     write_mnist(tmp_path / "mnist")
@@ -198,17 +203,13 @@ real = pytest.mark.skipif("POINTDEP_DATA" not in os.environ, reason="POINTDEP_DA
 
 
 @real
-def test_real_mnist():
+def test_real_ones():
     if not list(Path(default_folder("mnist")).glob("t10k-images*")):
         pytest.skip("no MNIST in POINTDEP_DATA")
     images = load_images("mnist")
     assert (len(images.train), len(images.test)) == (60_000, 10_000)
     assert images.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert images.train.double().mean().item() / 255 == pytest.approx(0.1306605, abs=1e-6)
-
-
-@real
-def test_real_cifar10():
     try:
         images = load_images("cifar10")
     except InputError as error:
@@ -218,3 +219,93 @@ def test_real_cifar10():
     assert torch.bincount(images.test_labels).tolist() == [1000] * 10
     means = images.train.double().mean((0, 2, 3)) / 255  # the published ones
     assert means.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=3e-4)
+
+
+pytest.importorskip("pooch")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+
+    def log_message(self, *_):
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """A folder that is served at the addresses of MNIST, and the requests that were made."""
+    folder = tmp_path / "served"
+    content = write_mnist(folder, compress=True)
+    monkeypatch.setattr(_Quiet, "asked", [])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    remote(monkeypatch, folder, server.server_port)
+    yield folder, content, _Quiet.asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def remote(monkeypatch, folder, port):
+    files = {
+        f"http://127.0.0.1:{port}/{path.name}": hashlib.md5(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+    }
+    monkeypatch.setitem(REMOTE, "mnist", files)
+
+
+def test_download(served, tmp_path, capfd):
+    (_, content, asked), seen = served, []
+    options = {"download": True, "progress": lambda *step: seen.append(step)}
+    images = load_images("mnist", tmp_path / "new" / "folder", **options)
+    np.testing.assert_array_equal(images.train.numpy()[:, 0], content["train"][0])
+    assert len(asked) == 4
+    sizes = {path.stat().st_size for path in (tmp_path / "new" / "folder").iterdir()}
+    assert {total for _, total in seen} == sizes | {2}
+    assert all(0 < done <= total for done, total in seen)
+    load_images("mnist", tmp_path / "new" / "folder", **options)
+    assert len(asked) == 4, "what is there is not fetched again"
+    mine, lacking = write_mnist(tmp_path / "mine", compress=True), "t10k-labels-idx1-ubyte.gz"
+    (tmp_path / "mine" / lacking).unlink()
+    images = load_images("mnist", tmp_path / "mine", **options)
+    np.testing.assert_array_equal(images.train.numpy()[:, 0], mine["train"][0])
+    assert asked[4:] == [f"/{lacking}"], "only what is missing is fetched"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_corrupted_file_is_not_kept(served, tmp_path):
+    folder, _, _ = served
+    broken = folder / "train-images-idx3-ubyte.gz"
+    broken.write_bytes(broken.read_bytes()[:-1] + b"?")
+    options = {"folder": tmp_path / "here", "download": True}
+    assert broken.name in refused("another checksum .* removed", load_images, "mnist", **options)
+    names = {path.name for path in (tmp_path / "here").iterdir()}
+    assert broken.name not in names
+    assert all(name.endswith(".gz") for name in names), "no temporary file is left"
+
+
+def test_downloads_that_fail(served, tmp_path, monkeypatch):
+    folder, _, _ = served
+    (folder / "t10k-images-idx3-ubyte.gz").unlink()
+    options = {"folder": tmp_path / "here", "download": True}
+    refused(r"t10k-images\S* .* fetched \(status 404\)", load_images, "mnist", **options)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        remote(monkeypatch, folder, unused.getsockname()[1])
+        options["folder"] = tmp_path / "there"
+        refused(r"fetched \(no connection\): check", load_images, "mnist", **options)
+    (tmp_path / "file").write_text("")
+    below = tmp_path / "file" / "below"
+    refused("cannot be written to", load_images, "mnist", below, download=True)
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    refused(r'pip install "pointdep\[pretrain\]"', load_images, "cifar10", tmp_path, download=True)
+
+
+def test_the_addresses():
+    names = {key: [url.rpartition("/")[2] for url in files] for key, files in REMOTE.items()}
+    assert names["cifar10"] == ["cifar-10-python.tar.gz"]
+    kinds = ("images-idx3", "labels-idx1")
+    assert names["mnist"] == [f"{part}-{k}-ubyte.gz" for part in ("train", "t10k") for k in kinds]
+    for files in REMOTE.values():
+        assert all(url.startswith("https://") and len(md5) == 32 for url, md5 in files.items())

@@ -1,4 +1,4 @@
-"""Files of pairs, read and written: every format, and what is wrong with a file."""
+"""Files of pairs and of words, read and written: every format, and what is wrong with a file."""
 
 import os
 import pickle
@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from pointdep.data.readers import read_column, read_pairs
 from pointdep.data.sides import as_side
+from pointdep.data.word_pairs import read_word_pairs
 from pointdep.data.writers import check_writable, write_table
 from pointdep.errors import DataWarning, InputError
 from refusals import refused
@@ -129,7 +130,7 @@ def test_missing_folder_empty_and_damaged(tmp_path, good, suffix):
         bad("line 1" if suffix == ".vec" else "damaged", path, good)
 
 
-def test_files_without_rows_pickles_and_wrong_names(tmp_path, good):
+def test_files_without_rows_pickles_wrong_names_and_no_permission(tmp_path, good, monkeypatch):
     np.save(tmp_path / "a.npy", X[:0])
     np.savez(tmp_path / "a.npz", x=X[:0])
     np.savez(tmp_path / "none.npz")
@@ -152,11 +153,9 @@ def test_files_without_rows_pickles_and_wrong_names(tmp_path, good):
     bad("rename it to end in .npz", tmp_path / "c.npy", good)
     good.rename(tmp_path / "d.npz")
     bad("rename it to end in .npy", tmp_path / "d.npz", tmp_path / "c.npy")
-
-
-def test_permission_denied(good, monkeypatch):
     monkeypatch.setattr(np, "load", Mock(side_effect=PermissionError(13, "Permission denied")))
-    bad("permission denied", good, good)
+    closed = write(tmp_path / "e.npy", X, "x")
+    bad("permission denied", closed, closed)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -166,7 +165,7 @@ def test_permission_denied_by_the_system(tmp_path):
     bad("permission denied", path, path)
 
 
-def test_vec_header_must_agree(tmp_path):
+def test_vec_headers_rows_and_words(tmp_path):
     messages = {
         "5 2": "line 7: more rows than the 5",
         "7 2": "ends after 6 rows where line 1 promises 7",
@@ -175,9 +174,6 @@ def test_vec_header_must_agree(tmp_path):
     for header in (*messages, "6", "six 2", "6 -2", "0 2"):
         path = write_vec(tmp_path / "a.vec", WORDS, X, header)
         bad(messages.get(header, "line 1: a .vec file starts with"), path, path)
-
-
-def test_vec_rows_and_words(tmp_path):
     # Words may hold spaces, so a dimension too small only makes longer words.
     path = write_vec(tmp_path / "a.vec", WORDS, X, "6 1")
     assert pairs(path, path)[0].shape == (6, 1)
@@ -268,8 +264,7 @@ def test_nothing_is_left_after_an_error(tmp_path, monkeypatch, error, step):
         write_table(path, COLUMNS)
     if raised is InputError:
         assert str(caught.value) == f"{path} cannot be written: No space left"
-    assert path.read_bytes() == b"older"
-    assert names_in(tmp_path) == ["out.npy"]
+    assert (path.read_bytes(), names_in(tmp_path)) == (b"older", ["out.npy"])
 
 
 def test_places_and_columns_that_cannot_be_written(tmp_path):
@@ -295,3 +290,79 @@ def test_read_only(tmp_path, monkeypatch, what):
     monkeypatch.setattr(os, "access", lambda place, mode: place != closed)
     refused(f"the {what}.* is read-only", write_table, path, COLUMNS)
     assert path.read_text() == "older"
+
+
+SPOKEN = ["the", "l'été", "alma's", "a"]
+AUDIO = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+TEXT = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
+
+
+def write_published(path, words, vectors):
+    """As the published files are: a header, and a space after the last number of a line."""
+    lines = [f"{len(words)} {vectors.shape[1]}"]
+    rows = zip(words, vectors.tolist(), strict=True)
+    lines += [f"{word} {' '.join(map(repr, vector))} " for word, vector in rows]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def write_npz(path, **arrays):
+    given_arrays = {"words": np.array(SPOKEN), "audio": AUDIO, "text": TEXT} | arrays
+    np.savez(path, **{key: value for key, value in given_arrays.items() if value is not None})
+    return path
+
+
+def vec(folder, audio=AUDIO, text=TEXT, audio_words=SPOKEN, text_words=SPOKEN):
+    return {
+        "audio": write_published(folder / "a.vec", audio_words, audio),
+        "text": write_published(folder / "t.vec", text_words, text),
+    }
+
+
+def test_two_vec_files(tmp_path):
+    pairs = read_word_pairs(**vec(tmp_path))
+    assert (pairs.words.tolist(), len(pairs)) == (SPOKEN, 4)
+    assert np.array_equal(pairs.audio, AUDIO)
+    assert np.array_equal(pairs.text, TEXT)
+    assert pairs.audio.dtype == pairs.text.dtype == np.float32
+    for row in range(4):  # the first that differs is named
+        other = [*SPOKEN[:row], *("changed" + word for word in SPOKEN[row:])]
+        message = f"line {row + 2} is {SPOKEN[row]!r} in .*a.vec and {other[row]!r} in .*t"
+        refused(message, read_word_pairs, **vec(tmp_path, text_words=other))
+    broken, twice = TEXT.copy(), ["a", "b", "a", "c"]
+    broken[2, 1] = np.nan
+    for message, changes in (
+        ("line 5 is 'a' in .*a.vec and None in", {"text_words": SPOKEN[:3], "text": TEXT[:3]}),
+        ("'a' stands in row 0 and in row 2", {"audio_words": twice, "text_words": twice}),
+        (r"t.vec: the vector of .alma's. \(row 2\)", {"text": broken}),
+    ):
+        refused(message, read_word_pairs, **vec(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_one_archive(tmp_path, encoded):
+    words = np.array([word.encode() for word in SPOKEN]) if encoded else np.array(SPOKEN)
+    half = AUDIO.astype(np.float16)
+    pairs = read_word_pairs(data=write_npz(tmp_path / "w.npz", words=words, audio=half))
+    assert pairs.words.tolist() == SPOKEN
+    assert np.array_equal(pairs.audio, half.astype(np.float32))
+    assert np.array_equal(pairs.text, TEXT)
+
+
+def test_archives_and_files_that_are_refused(tmp_path):
+    def bad(message, **arrays):
+        refused(message, read_word_pairs, data=write_npz(tmp_path / "w.npz", **arrays))
+
+    bad("holds no array 'audio': it holds text, words", audio=None)
+    bad("text must be numbers, a row for each word", text=TEXT[:3])
+    bad("'b' stands in row 1 and in row 2", words=np.array(["a", "b", "b", "c"]))
+    bad("words must be one column of strings", words=np.arange(4))
+    bad("not UTF-8 text", words=np.array([b"a", b"b", b"\xff", b"c"]))
+    bad("audio must be numbers, a row for each word", audio=AUDIO[:, 0])
+    bad("text must be numbers", text=TEXT.astype(str))
+    bad("text: the vector of 'the'", text=np.full((4, 2), np.inf))
+    data = write_npz(tmp_path / "w.npz")
+    for files in ({"audio": tmp_path / "a.vec"}, {}):
+        refused("--audio FILE.vec and --text FILE.vec, or --data", read_word_pairs, **files)
+    refused("--data stands alone", read_word_pairs, data=data, text=tmp_path / "t.vec")
+    refused("no.npz does not exist", read_word_pairs, data=tmp_path / "no.npz")

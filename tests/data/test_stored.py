@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
 
+from made import write_shards
 from pointdep.data.readers import read_pairs, read_side
 from pointdep.data.row_source import ArrayRows, ColumnMoments, ahead
 from pointdep.data.shards import by_numbers, open_rows, read_tables, require_partners
@@ -98,7 +99,7 @@ def test_reading_any_rows_in_any_step(tmp_path_factory, data, suffix):
     np.testing.assert_array_equal(np.concatenate([values[:0], *pieces]), values[start:stop])
 
 
-def test_rows_can_be_looked_at(tmp_path, monkeypatch):
+def test_rows_can_be_looked_at_and_shards_follow_their_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
     rows = open_rows(shards(tmp_path / "x", values).relative_to(tmp_path), "e")
@@ -115,9 +116,6 @@ def test_rows_can_be_looked_at(tmp_path, monkeypatch):
     np.testing.assert_array_equal(np.stack(list(rows)), values)
     with pytest.raises(IndexError):
         rows[ROWS]
-
-
-def test_shards_follow_their_numbers(tmp_path):
     for number in (2, 10, 1):
         np.save(tmp_path / f"part-{number}.npy", np.full((2, 2), float(number)))
     (tmp_path / "_SUCCESS").touch()
@@ -125,7 +123,7 @@ def test_shards_follow_their_numbers(tmp_path):
     assert sorted(["p1", "p01", "p2", "p001"], key=by_numbers) == ["p001", "p01", "p1", "p2"]
 
 
-def test_sides_are_read_as_arrays_are(tmp_path):
+def test_sides_are_read_as_arrays_are_and_numbers_stay_where_they_are(tmp_path):
     values = RANDOM.normal(size=(ROWS, WIDTH)).astype(np.float16)
     one, other = as_side(open_rows(shards(tmp_path / "x", values), "e"), "X"), as_side(values, "X")
     np.testing.assert_array_equal(one.numeric, other.numeric)
@@ -133,9 +131,6 @@ def test_sides_are_read_as_arrays_are(tmp_path):
     values[45, 2] = np.nan
     source = open_rows(shards(tmp_path / "y", values), "e")
     refused("Y column 2 .* in row 4 of .*y/part-9.parquet", as_side, source, "Y")
-
-
-def test_numbers_stay_where_they_are_and_categories_are_read(tmp_path):
     np.save(tmp_path / "x.npy", RANDOM.normal(size=(ROWS, WIDTH)))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     source = as_source(mapped, "X")
@@ -185,30 +180,12 @@ class TestBadShards:
         bad.write_bytes(bad.read_bytes()[:-3000])
         refused(rf"part-8\{suffix} .*truncated", opened, folder)
 
-    def test_damaged_within(self, tmp_path):
+    def test_damaged_within_and_no_rows(self, tmp_path):
         folder = shards(tmp_path / "x", RANDOM.normal(size=(3000, WIDTH)), (1000, 2000))
         bad = folder / "part-8.parquet"
         content = bad.read_bytes()
         bad.write_bytes(content[:2000] + bytes(58000) + content[60000:])
         refused("part-8.parquet cannot be read", opened(folder).load)
-
-    def test_another_column_schema_or_kind(self, folder):
-        write(folder / "part-8.parquet", pa.table({"id": [1], "f": [[1.0] * WIDTH]}))
-        refused("part-8.parquet.* 'e'", open_rows, folder, "e")
-        for bad in (np.ones((3, 4), np.float32), np.ones((3, WIDTH))):
-            write(folder / "part-8.parquet", pa.table({"e": lists(bad)}))
-            refused("part-8.parquet has rows of .* where .*part-7", open_rows, folder, "e")
-        (folder / "notes.txt").write_text("hello")
-        refused("notes.txt is among the shards", open_rows, folder, "e")
-
-    def test_other_columns_of_single_numbers(self, tmp_path):
-        write(tmp_path / "1.parquet", pa.table({"a": [1.0], "b": [2.0]}))
-        write(tmp_path / "2.parquet", pa.table({"a": [1.0], "b": [2]}).cast(MIXED))
-        # Of both columns the common type is double; of the second file's it is float.
-        message = r"2\.parquet has the columns a, b \(float32\) where .*1\.parquet has .*float64"
-        refused(message, open_rows, tmp_path)
-
-    def test_arrays_that_are_no_rows(self, tmp_path):
         path = tmp_path / "x.npy"
         for bad in (np.zeros((2, 3, 4)), np.array(["a", "b"])):
             np.save(path, bad)
@@ -216,7 +193,21 @@ class TestBadShards:
         np.save(path, np.zeros((2, 3)))
         refused(r"x\.npy has no named columns: leave out columns=", open_rows, path, "e")
 
-    def test_what_rows_cannot_be(self, tmp_path):
+    def test_another_column_schema_or_kind(self, folder, tmp_path):
+        write(folder / "part-8.parquet", pa.table({"id": [1], "f": [[1.0] * WIDTH]}))
+        refused("part-8.parquet.* 'e'", open_rows, folder, "e")
+        for bad in (np.ones((3, 4), np.float32), np.ones((3, WIDTH))):
+            write(folder / "part-8.parquet", pa.table({"e": lists(bad)}))
+            refused("part-8.parquet has rows of .* where .*part-7", open_rows, folder, "e")
+        (folder / "notes.txt").write_text("hello")
+        refused("notes.txt is among the shards", open_rows, folder, "e")
+        write(tmp_path / "1.parquet", pa.table({"a": [1.0], "b": [2.0]}))
+        write(tmp_path / "2.parquet", pa.table({"a": [1.0], "b": [2]}).cast(MIXED))
+        # Of both columns the common type is double; of the second file's it is float.
+        message = r"2\.parquet has the columns a, b \(float32\) where .*1\.parquet has .*float64"
+        refused(message, open_rows, tmp_path)
+
+    def test_what_rows_and_partners_cannot_be(self, tmp_path, folder):
         def bad(message, column):
             path = write(tmp_path / "t.parquet", pa.table({"e": column}))
             refused(f"t.parquet.* {message}", lambda: open_rows(path, "e").load())
@@ -228,8 +219,6 @@ class TestBadShards:
         bad("missing value in row 0", floats(None, [1.0, 2.0]))
         bad("column 'e' is of type .*string", pa.array([["a"], ["b"]]))
         bad("is empty", pa.array([], pa.float32()))
-
-    def test_partners(self, tmp_path, folder):
         x, y = open_rows(folder, "e"), RANDOM.normal(size=(ROWS, 2))
         for sizes, message in (
             ((40, 1, 57), "part-9.* has 57 rows but its partner .*part-9.* has 59"),
@@ -271,17 +260,12 @@ def numbered(rows, width=2):
 
 
 def parquet(folder, values, sizes, group):
-    folder.mkdir()
-    for number, part in enumerate(np.split(values, np.cumsum(sizes)[:-1])):
-        column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
-        pq.write_table(pa.table({"e": column}), folder / f"{number}.parquet", row_group_size=group)
-    return open_rows(folder, "e")
+    return open_rows(write_shards(folder, {"e": values}, sizes, group), "e")
 
 
 def side_by_side(chunks, rows):
     """Every row comes once, with its partner."""
-    numbers = np.concatenate([chunk.numbers for chunk in chunks])
-    assert sorted(numbers.tolist()) == list(range(rows))
+    assert sorted(np.concatenate([chunk.numbers for chunk in chunks]).tolist()) == list(range(rows))
     for chunk in chunks:
         assert (chunk.x[:, 0] == chunk.numbers).all()
         assert (chunk.y[:, 0] == -chunk.numbers).all()
@@ -303,8 +287,7 @@ def test_a_shuffle_has_every_row_once(rows, size, seed):
 def test_shards_cut_at_other_rows_stay_side_by_side(tmp_path):
     values = numbered(2000)
     x = parquet(tmp_path / "x", values, (1000, 1000), 130)
-    y = parquet(tmp_path / "y", -values, (700, 300, 1000), 70)
-    pairs = PairSource(x, y)
+    pairs = PairSource(x, parquet(tmp_path / "y", -values, (700, 300, 1000), 70))
     ends = [*range(130, 1000, 130), 1000]  # of x: those of both are few
     assert pairs.segments[:, 1].tolist() == [*ends, *(1000 + end for end in ends)]
     for chunks in (pairs.read(0, 2000, 300), pairs.shuffled(300, np.random.default_rng(0))):
@@ -327,15 +310,14 @@ def test_rows_sorted_on_disk_are_mixed(tmp_path, kind):
 def test_row_groups_that_do_not_line_up_are_shuffled(tmp_path):
     values = numbered(20_000)
     x = parquet(tmp_path / "x", values, (20_000,), 200)
-    y = parquet(tmp_path / "y", -values, (20_000,), 201)
-    pairs = PairSource(x, y)
+    pairs = PairSource(x, parquet(tmp_path / "y", -values, (20_000,), 201))
     assert len(pairs.segments) >= 99
     chunks = list(pairs.shuffled(2_000, np.random.default_rng(0)))
     assert all(np.ptp(chunk.numbers) > 10_000 for chunk in chunks)
     side_by_side(chunks, 20_000)
 
 
-def test_one_order_is_kept_and_numbers_alone_come_in_it(tmp_path):
+def test_one_order_is_kept_and_other_lengths_are_refused(tmp_path):
     short = np.random.default_rng(0).integers(5, 50, 60)
     values, few = numbered(3000), numbered(int(short.sum()))
     sources = [ArrayRows(values), parquet(tmp_path / "x", values, (1000, 2000), 130)]
@@ -348,9 +330,6 @@ def test_one_order_is_kept_and_numbers_alone_come_in_it(tmp_path):
         bare = next(pairs.numbers_only().shuffled(300, np.random.default_rng(3)))
         assert bare.x.shape == (len(bare.numbers), 0)
         assert pairs.x is x
-
-
-def test_other_lengths_are_refused():
     five, four = ArrayRows(numbered(5)), ArrayRows(numbered(4))
     refused("X has 5 rows, Y has 4 rows", PairSource, five, four)
     refused("X has 5 rows, Y has 4 rows", next, paired_parts(five, four, 2))
@@ -377,8 +356,7 @@ def test_reading_ahead():
     taken = ahead(items())
     assert next(taken) == 1
     refused("bad", next, taken)
-    before = threading.active_count()
-    taken = ahead(iter(range(10**6)))
+    before, taken = threading.active_count(), ahead(iter(range(10**6)))
     next(taken)
     taken.close()
     assert threading.active_count() == before
@@ -387,8 +365,7 @@ def test_reading_ahead():
 @pytest.mark.parametrize("size", [1e-300, 1e-170, 1e200, 1e300])
 def test_scale_of_numbers_without_squares(size):
     """As in memory, up to the half range that stands for the deviation."""
-    rows = size * np.random.default_rng(0).normal(size=(50, 2))
-    moments = ColumnMoments(2)
+    rows, moments = size * np.random.default_rng(0).normal(size=(50, 2)), ColumnMoments(2)
     moments.add(torch.from_numpy(rows))
     known = SideEncoder.fit(as_side(rows, "X"), "X").scale
     assert np.abs(np.log(moments.scale() / known)).max() < np.log(4.0)

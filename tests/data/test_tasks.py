@@ -41,7 +41,7 @@ def standard_error(values):
     return max(values.std() / np.sqrt(len(values)), 1e-12)
 
 
-def test_log_ratio_is_the_pmi_of_any_pair_and_its_mean_the_mutual_information(draws):
+def test_log_ratio_is_the_pmi_of_any_pair_and_balances(draws):
     for task in draws:
         assert np.isfinite(task.pmi).all()
         error = task.pmi.mean() - task.mutual_information
@@ -50,10 +50,7 @@ def test_log_ratio_is_the_pmi_of_any_pair_and_its_mean_the_mutual_information(dr
     for order in (np.arange(rows), np.random.default_rng(0).permutation(len(task.pmi))[:rows]):
         found = task.log_ratio(task.x[order], task.y[order])
         np.testing.assert_allclose(found, task.pmi[order], rtol=1e-8, atol=1e-8)
-
-
-def test_joint_and_product_balance(draws):
-    """E_J[1 / (1 + r)] = E_M[r / (1 + r)]: both are the integral of p q / (p + q). E_M[r] = 1."""
+    # E_J[1 / (1 + r)] = E_M[r / (1 + r)]: both are the integral of p q / (p + q). E_M[r] = 1.
     one, other = draws
     # x of one draw with y of another are pairs of the product, independent from row to row.
     log_ratio = one.log_ratio(one.x, other.y)
@@ -194,7 +191,7 @@ class TestStudent:
         found = continuous.student(shape, 1, freedom).mutual_information
         assert found == pytest.approx(expected, abs=1e-7)
 
-    def test_pmi_agrees_with_scipy(self):
+    def test_pmi_agrees_with_scipy_and_many_degrees_are_a_gaussian(self):
         dispersion, random = continuous.dense_covariance(3, 0.4), np.random.default_rng(0)
         x, y, pmi = continuous.student(dispersion, 3, 2.5).sample(100, random)
         shapes = dispersion, dispersion[:3, :3]
@@ -202,8 +199,6 @@ class TestStudent:
         expected = both.logpdf(np.hstack([x, y])) - alone.logpdf(x) - alone.logpdf(y)
         np.testing.assert_allclose(pmi, expected, rtol=1e-8, atol=1e-8)
         assert stats.kstest(x[:, 0], stats.t(2.5).cdf).pvalue > 0.01
-
-    def test_many_degrees_of_freedom_are_a_gaussian(self):
         covariance = continuous.dense_covariance(2, 0.5)
         many, plain = continuous.student(covariance, 2, 1e6), continuous.gaussian(covariance, 2)
         assert many.mutual_information == pytest.approx(plain.mutual_information, abs=1e-5)
@@ -228,13 +223,12 @@ def test_uniform_noise(width):
     )
     assert joint.mutual_information == pytest.approx(entropy - np.log(2 * width), abs=1e-6)
     found = joint.log_ratio(np.array([[0.5], [0.5]]), np.array([[0.5], [0.5 + 1.01 * width]]))
-    assert found[0] == pytest.approx(-np.log(min(1.0, 2 * width)))
-    assert found[1] == -np.inf
+    assert (found[0], found[1]) == (pytest.approx(-np.log(min(1.0, 2 * width))), -np.inf)
     refused("width must be above 0", continuous.uniform_noise, 0)
 
 
 class TestMixtures:
-    def test_pmi_agrees_with_scipy(self):
+    def test_pmi_agrees_with_scipy_and_clusters_with_closed_forms(self):
         weights, means = [0.3, 0.7], np.array([[0.0, 1.0], [-1.0, 2.0]])
         covs = np.array([[[1.0, 0.5], [0.5, 2.0]], [[0.5, 0.0], [0.0, 1.0]]])
         joint = discrete.gaussian_mixture(weights, means, covs)
@@ -248,13 +242,10 @@ class TestMixtures:
 
         expected = np.log(density(np.hstack([x, y]), [0, 1]) / density(x, [0]) / density(y, [1]))
         np.testing.assert_allclose(pmi, expected, atol=1e-9)
-
-    def test_one_component_is_a_gaussian_and_clusters_far_apart_are_a_table(self):
         covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
         joint = discrete.gaussian_mixture([1.0], [[3.0, -2.0]], [covariance])
         assert joint.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
-        weights = np.array([0.2, 0.3, 0.5])
-        means = [[-5, 0], [0, 5], [5, -5]]
+        weights, means = np.array([0.2, 0.3, 0.5]), [[-5, 0], [0, 5], [5, -5]]
         joint = discrete.gaussian_mixture(weights, means, [0.16 * np.eye(2)] * 3)
         assert joint.mutual_information == pytest.approx(stats.entropy(weights), abs=1e-8)
         far = discrete.labelled_gaussians(weights, [[-7.0, 0.0], [7.0, 0.0], [0.0, 14.0]])
@@ -266,7 +257,7 @@ class TestMixtures:
         monkeypatch.setattr(discrete, "_STEP", 0.031)
         assert make_task(name, 5).mutual_information == pytest.approx(coarse, abs=1e-9)
 
-    def test_outliers(self):
+    def test_outliers_and_blocks(self):
         none, all_of_them = discrete.outliers(2, 0.8, 0.0), discrete.outliers(2, 0.8, 1.0)
         assert none.mutual_information == pytest.approx(-0.5 * np.log(1 - 0.64), abs=1e-9)
         assert all_of_them.mutual_information == pytest.approx(0, abs=1e-12)
@@ -274,13 +265,10 @@ class TestMixtures:
         assert np.corrcoef(x[:, 0], y[:, 0])[0, 1] == pytest.approx(0.75 * 0.8, abs=0.02)
         assert pmi.min() >= np.log(0.25)
         refused("share must be a fraction", discrete.outliers, 2, 0.8, 1.5)
-
-    def test_blocks(self):
         joint = discrete.blocks([[0.5, 0.0], [0.0, 0.5]])
         assert joint.mutual_information == pytest.approx(np.log(2))
         inside, outside = joint.log_ratio(np.array([[0.2], [1.0]]), np.array([[0.4], [0.2]]))
-        assert inside == pytest.approx(np.log(2))
-        assert outside == -np.inf
+        assert (inside, outside) == (pytest.approx(np.log(2)), -np.inf)
 
 
 def test_labels_by_integration_on_the_line():
@@ -297,8 +285,7 @@ def test_labels_by_integration_on_the_line():
 
 def test_zero_inflated():
     table = np.array([[0.3, 0.1], [0.2, 0.4]])
-    joint = discrete.zero_inflated(table, 0.6)
-    x, y, pmi = joint.sample(20_000, np.random.default_rng(0))
+    x, y, pmi = discrete.zero_inflated(table, 0.6).sample(20_000, np.random.default_rng(0))
     zero_x, zero_y = x[:, 0] == 0, y[:, 0] == 0
     drawn = np.array([[zero_x & zero_y, zero_x & ~zero_y], [~zero_x & zero_y, ~zero_x & ~zero_y]])
     np.testing.assert_allclose(drawn.mean(axis=2), table, atol=0.02)
@@ -320,14 +307,11 @@ def test_gaussian_mean_pmi_is_the_mutual_information(dim, known):
     assert task.x.shape == task.y.shape == (20_000, dim)
 
 
-def test_cubic_changes_only_y():
+def test_cubic_changes_only_y_and_arguments():
     plain, cubic = correlated_gaussians(50, seed=3), correlated_gaussians(50, cubic=True, seed=3)
     for found, wanted in ((cubic.y, plain.y**3), (cubic.x, plain.x), (cubic.pmi, plain.pmi)):
         np.testing.assert_array_equal(found, wanted)
     assert not np.array_equal(plain.x, correlated_gaussians(50, seed=4).x)
-
-
-def test_gaussian_arguments():
     refused("rows must be", correlated_gaussians, 0)
     refused("dim must be", correlated_gaussians, 5, dim=0)
     for wrong in (-1.0, float("nan")):
@@ -355,8 +339,7 @@ def test_ratio_has_mean_one_under_the_product(counts):
 
 def test_table_draws_and_mutual_information():
     joint = np.array([[0.4, 0.1, 0.0], [0.0, 0.2, 0.3]])
-    task = tasks.discrete_table(20_000, joint, seed=1)
-    drawn = np.zeros_like(joint)
+    task, drawn = tasks.discrete_table(20_000, joint, seed=1), np.zeros_like(joint)
     np.add.at(drawn, (task.x, task.y), 1 / 20_000)
     np.testing.assert_allclose(drawn, joint, atol=0.02)
     expected = -sum(stats.entropy(p.ravel()) * sign for p, sign in (

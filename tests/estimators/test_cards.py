@@ -1,6 +1,5 @@
 """What a notebook shows: every value escaped, no scripts, no colours of its own, small."""
 
-import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,16 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimators.pointwise.helpers import small
-from pointdep import (
-    ClassicalDependency,
-    ConditionalDependency,
-    compare,
-    from_embeddings,
-    mi_against_n,
-)
+from pointdep import ClassicalDependency, ConditionalDependency, from_embeddings, mi_against_n
 from pointdep.display.html_repr import card, columns
 from pointdep.errors import PointdepWarning
 from pointdep.inference.mutual_information import MIEstimate
+from pointdep.workflow.comparison import compare
+from refusals import quietly
 
 
 class Reader(HTMLParser):
@@ -49,8 +44,7 @@ def shown():
     """Something of each kind, by its name."""
     x, noise = np.random.default_rng(0).standard_normal((2, 80, 3))
     y = x + noise
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PointdepWarning)
+    with quietly(PointdepWarning):
         model = small().fit(x, y)
         cca, ksg = (ClassicalDependency(m, progress=False).fit(x, y) for m in ("cca", "ksg"))
         return {
@@ -68,7 +62,7 @@ def shown():
         }
 
 
-def test_every_kind(shown):
+def test_every_kind_says_what_was_found(shown):
     for name, one in shown.items():
         html = one._repr_html_()
         reader = Reader(html)
@@ -77,9 +71,6 @@ def test_every_kind(shown):
         assert "color" not in " ".join(reader.styles).replace("border", "")
         assert "http" not in html
         assert len(html) < 6000, name
-
-
-def test_models_and_estimates_say_what_was_found(shown):
     model = shown["PointwiseDependency"]
     text = " ".join(Reader(model._repr_html_()).text)
     assert model.mutual_information().headline in text

@@ -7,6 +7,7 @@ import pickle
 import shutil
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -81,7 +82,7 @@ class TestRoundTrip:
         assert round_trip(fitted(critic=critic).fit(X, Y), tmp_path / "model").critic == critic
 
     @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
-    def test_the_default_critic(self, tmp_path, method):
+    def test_the_default_critic_and_a_label(self, tmp_path, method):
         """With its maps, correlations and correction; rows far out show the ends of the maps."""
         model = fitted(critic="auto", hidden="auto", method=method).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
@@ -98,9 +99,6 @@ class TestRoundTrip:
             far = model.pmi(40 * X, Y)
         with pytest.warns(DataWarning, match="outside the data"):
             np.testing.assert_array_equal(loaded.pmi(40 * X, Y), far)
-
-    @pytest.mark.parametrize("method", ["pc", "dv", "cpc"])
-    def test_a_label(self, tmp_path, method):
         label = np.digitize(Y[:, 0], [-0.5, 0.5])
         for number, data in enumerate(((X, label), (label, Y))):
             model = fitted(critic="auto", method=method).fit(*data)
@@ -112,7 +110,7 @@ class TestRoundTrip:
     def test_methods(self, tmp_path, method):
         assert round_trip(fitted(method=method).fit(X, Y), tmp_path / "model").method == method
 
-    def test_settings(self, tmp_path):
+    def test_settings_categories_and_names(self, tmp_path):
         options = {"method": "drf_relative", "method_options": {"alpha": 0.05}, "link": "log_ratio"}
         options |= {"hidden": [8, 4], "activation": "relu", "batch_size": 16, "weight_decay": 0.01}
         loaded = round_trip(fitted(**options, folds=1).fit(X, Y), tmp_path / "model")
@@ -120,14 +118,10 @@ class TestRoundTrip:
         found = loaded.get_params()
         assert {name: found[name] for name in options} == {**options, "hidden": (8, 4)}
         assert found["random_state"] == 0
-
-    def test_options_that_cannot_be_written_are_left_out(self, tmp_path):
         model = fitted(cv=KFold(3), random_state=np.random.RandomState(0)).fit(X, Y)
         loaded = round_trip(model, tmp_path / "model")
         assert loaded.n_replicas_ == 3
         assert (loaded.cv, loaded.random_state) == (None, None)
-
-    def test_categories_and_names(self, tmp_path):
         x = pd.DataFrame({"word": np.where(X[:, 0] > 0, "up", "döwn"), "size": X[:, 1]})
         y = pd.DataFrame({"on": Y[:, 0] > 0})
         loaded = round_trip(fitted().fit(x, y), tmp_path / "model", x[:30], y[:30])
@@ -173,10 +167,19 @@ def unreadable(path, message):
 class TestDamage:
     PARTS = ("encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden")
 
-    def test_nothing_there_and_a_file(self, tmp_path):
+    def test_nothing_there_a_file_and_another_format(self, tmp_path, saved):
         unreadable(tmp_path / "model", "there is no such folder")
         (tmp_path / "model").write_text("{}")
         unreadable(tmp_path / "model", "is a file; a model is a folder")
+        path = saved / "model.json"
+        about = json.loads(path.read_text("utf-8"))
+        for version, said in (
+            (3, r"newer pointdep \(format 3, this version reads 2\): upgrade"),
+            (1, r"earlier pointdep \(format 1, this version reads 2\): fit again"),
+            ("2", "names no format version"),
+        ):
+            path.write_text(json.dumps({**about, "format_version": version}))
+            unreadable(saved, said)
 
     @pytest.mark.parametrize("name", FILES)
     def test_truncated_and_missing(self, saved, name):
@@ -212,17 +215,6 @@ class TestDamage:
     def test_foreign_json(self, saved, text):
         (saved / "model.json").write_text(text)
         unreadable(saved, r"model\.json is (not a pointdep model|truncated or not JSON)")
-
-    def test_another_format(self, saved):
-        path = saved / "model.json"
-        about = json.loads(path.read_text("utf-8"))
-        for version, said in (
-            (3, r"newer pointdep \(format 3, this version reads 2\): upgrade"),
-            (1, r"earlier pointdep \(format 1, this version reads 2\): fit again"),
-            ("2", "names no format version"),
-        ):
-            path.write_text(json.dumps({**about, "format_version": version}))
-            unreadable(saved, said)
 
     def test_a_pickle_for_weights_is_not_loaded(self, saved, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -279,14 +271,9 @@ class TestPlaces:
             ("file/model", "file is a file, not a folder"),
         ):
             refused(said, model.save, tmp_path / place)
-        assert names(tmp_path) == ["file"]
-        assert (tmp_path / "file").read_text() == "mine"
-
+        assert (names(tmp_path), (tmp_path / "file").read_text()) == (["file"], "mine")
         # Root may write where the permission bits say no.
-        def refuse(*args, **kwargs):
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(os, "mkdir", refuse)
+        monkeypatch.setattr(os, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied")))
         message = r"nothing can be written in .* \(Permission denied\): choose another place"
         refused(message, model.save, tmp_path / "model")
 
@@ -359,8 +346,7 @@ def test_what_of_the_rows_is_kept_is_said(kind, tmp_path):
     for encoder, side in ((made.encoder_x_, X[:ODD]), (made.encoder_y_, Y[:ODD])):
         if side.shape[1] == len(encoder.names):  # as networks get them, before ranks
             values.append(torch.from_numpy(encoder.encode(as_side(side, encoder.side))).flatten())
-    rows = torch.cat(values).unique()
-    found = set()
+    rows, found = torch.cat(values).unique(), set()
     for name, tensor in load_file(tmp_path / "model" / "weights.safetensors").items():
         held = torch.isin(tensor.float(), rows[rows.abs() > 1e-3]).float().mean()
         if ODD in tensor.shape or held > 0.01:

@@ -32,8 +32,7 @@ def make_curves(shapes=None, **settings):
         bias, sd = shapes.get((cell.method, cell.task), shapes[cell.method])
         rng = np.random.default_rng(column)
         for level, true in enumerate(asked.levels):
-            own = np.flatnonzero(asked.level_of() == level)
-            half = asked.second_half(level)
+            own, half = np.flatnonzero(asked.level_of() == level), asked.second_half(level)
             noise = rng.uniform(-1, 1, len(half))  # bounded, as CPC is
             noise = (noise - noise.mean()) / (noise.std() or 1.0)
             values[own, column] = true + bias[level]
@@ -48,8 +47,7 @@ def with_values(settings, values):
 
 def blow_up(curves, method, task="gaussian", *, after=0.0, value=np.nan, seeds=None):
     """The same with a curve that is not finite after a share of the iterations."""
-    values = curves.values.copy()
-    start = int(after * curves.settings.iterations)
+    values, start = curves.values.copy(), int(after * curves.settings.iterations)
     for column, cell in enumerate(curves.cells):
         if (cell.method, cell.task) == (method, task) and (seeds is None or cell.seed in seeds):
             values[start:, column] = value

@@ -54,8 +54,7 @@ def write_run(folder: Path, experiment: Experiment, accuracy, data=None, **more)
     whole = {} if experiment.part == "shallow" else WHOLE
     counts = {name: about["data"][name] for name in ("train", "test")}
     origin = {"part": experiment.part, "data": about["data"], "limit": experiment.limit}
-    pixels = replace(PIXELS, **whole, **counts, origin=origin)
-    write_json(folder / "pixels.json", asdict(pixels))
+    write_json(folder / "pixels.json", asdict(replace(PIXELS, **whole, **counts, origin=origin)))
     return place
 
 

@@ -126,7 +126,7 @@ def test_every_claim_has_its_runs_and_is_as_in_the_documentation():
         assert [f.about for f in claim.findings] == [f["about"] for f in stored["findings"]]
 
 
-def test_because():
+def test_because_and_a_slope_near_one():
     claims = judged(make_curves(tasks=("cubic",)))
     assert claims["f"].because == "1 of 1 say so (7)"
     assert claims["g2"].because.startswith("6 of 6 say so (2.")
@@ -142,10 +142,7 @@ def test_because():
     assert claims["e"].because.startswith("0 of 18 say so; open: nwj against cpc")
     assert claims["e"].because.endswith("drf against cpc, cubic (too few iterations)")
     assert not any("not finite" in claim.because for claim in claims.values())
-
-
-def test_a_slope_near_one():
-    """The claim Omega(e^MI)."""
+    # A slope near one, of the claim Omega(e^MI).
     for slope, verdict in ((0.8, "does not hold"), (1.0, "cannot tell"), (1.2, "holds")):
         sds = tuple(0.1 * np.exp(slope * np.array([2, 4, 6, 8, 10]) / 2))
         claim = judged(make_curves(sd(sds, "nwj")))["l1"]
@@ -203,7 +200,7 @@ class TestClaims:
             claim = judged(make_curves({"cpc": shape}))["c2"]
             assert (claim.verdict, claim.because) == ("holds", f"2 of 2 say so ({grow})")
 
-    def test_both_grow_on_a_curve(self):
+    def test_both_grow_on_a_curve_and_seeds_that_differ(self):
         claims = judged(make_curves(tasks=("cubic",)))
         found = {finding.about: finding for finding in claims["ab"].findings}
         assert (found["pc, cubic"].supports, found["pc, cubic"].value) == (True, 2)
@@ -216,8 +213,6 @@ class TestClaims:
         # Most have larger bias and most larger variance, and yet not most have both.
         apart = judged(make_curves(bias(FALLING, *OTHERS[:3]) | sd(SINKING, *OTHERS[3:6])))
         assert [apart[k].verdict for k in ("a", "b", "ab")] == ["holds", "holds", "does not hold"]
-
-    def test_other_methods_and_seeds_that_differ(self):
         shapes = {"rpc": ((9.0,) * 5, (0.001,) * 5)}
         more = make_curves(shapes, methods=(*PAPER_METHODS, "rpc"), **GAUSSIAN)
         without = judge_figure1(make_curves(**GAUSSIAN))
@@ -326,7 +321,7 @@ class TestEvidence:
         assert once.estimate("bias", DV, {10.0: 1.0}).freedom == 1
         assert Evidence(blow_up(curves, "dv", after=0.5, seeds=(1, 2))).levels_of(DV) == (2.0, 4.0)
 
-    def test_levels_that_blew_up_are_left_out(self):
+    def test_levels_that_blew_up_or_are_not_there(self):
         evidence = Evidence(blow_up(make_curves(**GAUSSIAN), "dv", after=0.7))
         assert evidence.levels_of(DV, PC) == (2.0, 4.0, 6.0)
         found = evidence.larger("bias", DV, PC)
@@ -342,8 +337,6 @@ class TestEvidence:
         assert evidence.larger("bias", PC, CPC).supports is None
         falling = blow_up(make_curves(**GAUSSIAN), "dm2", after=0.9)
         assert Evidence(falling).trend("bias", DM2).supports is None
-
-    def test_what_is_not_there(self):
         evidence = Evidence(blow_up(make_curves(methods=("pc", "dv"), **GAUSSIAN), "dv"))
         absent = evidence.larger("bias", ("js", "gaussian"), ("pc", "cubic"))
         assert (absent.value, absent.supports) == (None, None)

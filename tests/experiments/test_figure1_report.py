@@ -42,14 +42,13 @@ def folder(curves, tmp_path_factory):
 
 
 class TestFolder:
-    def test_curves_come_back(self, folder, curves, tmp_path):
+    def test_curves_and_numbers_come_back(self, folder, curves, tmp_path):
         read = pd.read_csv(folder / "curves.csv")
         assert list(read.columns[:3]) == ["iteration", "truth", "cpc gaussian seed 3"]
         assert read.columns[-1] == "drf cubic seed 4"
         assert np.array_equal(read["iteration"], np.arange(1000))
         assert np.array_equal(read["truth"], curves.settings.truth())
-        values = read[read.columns[2:]].to_numpy()
-        finite = np.isfinite(curves.values)
+        values, finite = read[read.columns[2:]].to_numpy(), np.isfinite(curves.values)
         assert np.allclose(values[finite], curves.values[finite], rtol=1e-5, atol=0)
         assert np.array_equal(values[~finite], curves.values[~finite], equal_nan=True)
         assert {str(v) for v in values[~finite]} == {"nan", "inf", "-inf"}
@@ -60,8 +59,6 @@ class TestFolder:
         lines = (tmp_path / "c.csv").read_text().splitlines()
         assert lines[0] == "iteration,truth,pc cubic seed 0"
         assert lines[1:] == ["0,2,0.333333", "1,2,123457", "2,2,-1e-09", "3,2,0"]
-
-    def test_numbers(self, folder):
         lines = list(csv.DictReader((folder / "table.csv").open()))
         assert len(lines) == 10 * 2 * 5 * (2 + 1)
         found = {(li["method"], li["task"], float(li["level"]), li["seed"]): li for li in lines}

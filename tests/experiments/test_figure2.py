@@ -44,7 +44,7 @@ class TestDifferences:
                 theirs = tuple(paired.confidence_interval(0.95))
                 assert (ours.low, ours.high) == pytest.approx(theirs, abs=1e-5)
 
-    def test_the_error_of_images_and_of_seeds(self):
+    def test_the_error_of_images_and_seeds_and_of_runs_that_diverged(self):
         """Seeds that all differ by the same do not make a difference certain."""
         for seeds in (1, 2, 10):
             for runs in (1, 2):
@@ -62,8 +62,6 @@ class TestDifferences:
         found = difference({0: 0.5, 1: 0.6, 7: 0.9}, {1: 0.5, 0: 0.5, 3: 0.0}, 10_000)
         assert (found.value, found.n) == (pytest.approx(5.0), 2)
         assert difference({0: 0.5}, {1: 0.5}, 10_000) is None
-
-    def test_a_run_that_diverged_has_the_accuracy_of_chance(self):
         curves = [curve("dm1", 0, 0.5, None), curve("dm1", 1, 0.5, 0.6), curve("dm1", 2)]
         finals = figure2.Evidence(Experiment("shallow"), curves, PIXELS).finals("dm1")
         assert finals == {0: 0.1, 1: 0.6, 2: 0.1}
@@ -92,7 +90,7 @@ def verdicts(part, dataset=None, pixels=MANY, **shares):
 
 
 class TestSentences:
-    def test_who_is_above_whom(self):
+    def test_who_is_above_whom_on_a_par_and_below(self):
         for cpc, verdict in ((0.85, HOLDS), (0.88, NOT), (0.87, OPEN)):
             assert verdicts("shallow", cpc=up(cpc), pcc=up(0.84), drfc=down(0.87))["a"] == verdict
             assert verdicts("deep", cpc=up(cpc), drfc=down(0.89))["a"] == OPEN  # PCC was not run
@@ -101,8 +99,6 @@ class TestSentences:
             better = verdicts(*where, cpc=up(0.85), pcc=down(0.86))["b"]
             worse = verdicts(*where, cpc=up(0.86), pcc=down(0.85))["b"]
             assert (better, worse) == ((HOLDS, NOT) if where == above else (NOT, HOLDS))
-
-    def test_on_a_par_and_below(self):
         close = verdicts("simclr", cpc=up(0.9), pcc=up(0.898), drfc=up(0.898))
         assert (close["c"], close["f1"], close["f2"]) == (HOLDS, NOT, HOLDS)
         far = verdicts("simclr", cpc=up(0.9), pcc=down(0.88), drfc=down(0.91))
@@ -341,7 +337,7 @@ class TestOurs:
             write_run(tmp_path, asked, {(objective, 0): [0.9]}, data={"name": "cifar10"})
         return reported(tmp_path, asked)
 
-    def test_the_rate_and_the_scales_of_simclr(self, tmp_path):
+    def test_the_rate_the_scales_and_the_optimiser_of_simclr(self, tmp_path):
         found, page, results, text = self.simclr(tmp_path)
         rate, scores = figure2.choices(found)
         assert "learning rate 0.4 (batch 512), up over a tenth of the run" in rate
@@ -360,8 +356,6 @@ class TestOurs:
         assert scores == f"scores: {told}"
         assert "batch size 256, not the public recipe's 512" in departures(found)
         assert not any("learning rate" in said for said in departures(found))
-
-    def test_the_optimiser_is_that_of_the_recipe(self):
         recipe = make_recipe(Settings("simclr", width=4), (3, 32, 32), 10)
         (group,) = recipe.optimizer(0.4).param_groups
         assert (group["momentum"], group["weight_decay"]) == (0.9, 0.0005)
@@ -425,8 +419,7 @@ def test_mean_curve():
     # Of runs that diverged.
     assert mean_curve([curve("dm1", 0)], "steps")[0].size == 0
     where, mean, _ = mean_curve([curve("dm1", 0, 0.3, None), curve("dm1", 1)], "steps")
-    assert where.tolist() == [1000, 2000]
-    assert mean == pytest.approx([30, math.nan], nan_ok=True)
+    assert (where.tolist(), mean) == ([1000, 2000], pytest.approx([30, math.nan], nan_ok=True))
     # Those that ended so are drawn where there is nothing else, and shorten no other.
     cut = [replace(curve("dm1", k, *a), cut=True) for k, a in enumerate([(0.3,), (0.4, 0.5)])]
     whole = curve("dm1", 2, 0.3, 0.5, 0.6)

@@ -68,7 +68,7 @@ def judged(seen, unseen=None):
 
 
 class TestClaims:
-    def test_gaussian(self):
+    def test_gaussian_in_sample_and_out_of_it(self):
         random = np.random.default_rng(0)
         found = judged(8 + 2 * random.normal(size=4000))
         assert found["i"] == found["j"] == found["k"] == "holds"
@@ -81,8 +81,6 @@ class TestClaims:
         assert first.verdict == "holds"
         assert [finding.supports for finding in first.findings[:3]] == [True] * 3
         assert False in [finding.supports for finding in first.findings[3:]]
-
-    def test_in_sample_against_out_of_sample(self):
         for unseen, verdict in ((7.5, "holds"), (6.5, "does not hold"), (-3.0, "does not hold")):
             noise = np.random.default_rng(0).normal(size=1000)
             found = judged(8 + noise, unseen + noise)

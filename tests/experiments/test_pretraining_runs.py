@@ -1,4 +1,4 @@
-"""The runs of an experiment, what is read of them, and their encoders as PD models."""
+"""What an experiment is told, its runs, what is read of them, and their encoders as PD models."""
 
 import json
 from dataclasses import asdict, replace
@@ -23,14 +23,9 @@ from pointdep.data.images import load_images
 from pointdep.errors import DivergedError, ModelFileError
 from pointdep.experiments import encoder_pd
 from pointdep.experiments import pretraining_runs as runs_of
-from pointdep.experiments.pretraining_runs import (
-    jobs_left,
-    merge_experiment,
-    read_pixels,
-    run_experiment,
-)
+from pointdep.experiments.pretraining_runs import merge_experiment, read_pixels, run_experiment
 from pointdep.experiments.reports import write_json
-from pointdep.experiments.representations import PARTS, Experiment
+from pointdep.experiments.representations import PARTS, Experiment, own_options
 from refusals import refused
 
 from .representation_samples import PIXELS, TINY, WHOLE, no_images, some_images, write_run
@@ -50,8 +45,8 @@ def test_what_is_left_is_trained_once_and_nothing_else(done, order, together, pa
     with TemporaryDirectory() as folder:
         for pair in done:
             write_run(Path(folder), asked, {pair: [0.9]}, data={"name": asked.dataset})
-        jobs = jobs_left(asked, Path(folder))
-        swapped = jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
+        jobs = runs_of.jobs_left(asked, Path(folder))
+        swapped = runs_of.jobs_left(replace(asked, objectives=OBJECTIVES[:4]), Path(folder))
     every = {(objective, seed) for objective in OBJECTIVES[:4] for seed in range(3, 8)}
     sizes = [len(job.runs) for job in jobs.values()]
     assert sorted(pair for job in jobs.values() for pair in job.runs) == sorted(every - done)
@@ -72,7 +67,7 @@ def test_what_is_left_is_trained_once_and_nothing_else(done, order, together, pa
 def test_names_of_what_is_left(tmp_path, done, changed, left):
     asked = Experiment("shallow", seeds=4)
     write_run(tmp_path, asked, {(o, s): [0.9] for o in ("cpc", "pcc", "drfc") for s in done})
-    assert list(jobs_left(replace(asked, **changed), tmp_path)) == left
+    assert list(runs_of.jobs_left(replace(asked, **changed), tmp_path)) == left
 
 
 def test_runs_with_other_settings_are_refused(tmp_path):
@@ -84,7 +79,7 @@ def test_runs_with_other_settings_are_refused(tmp_path):
         ({"dataset": "cifar10"}, "other images"),
         ({"loss": {"drfc": {"alpha": 0.1}}}, "runs/drfc-0 was run with other loss options"),
     ):
-        refused(message, jobs_left, replace(Experiment("shallow"), **changed), tmp_path)
+        refused(message, runs_of.jobs_left, replace(Experiment("shallow"), **changed), tmp_path)
     write_run(tmp_path, Experiment("shallow"), {("pcc", 0): [0.9]}, data={"lossy": True})
     refused("are of different images", runs_of.read_runs, tmp_path, Experiment("shallow"))
 
@@ -117,13 +112,8 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     write_run(tmp_path, asked, {(o, seed): [0.9] for o in ("cpc", "pcc") for seed in (0, 1)})
     diverged = write_run(tmp_path, asked, {("drfc", 9): [0.9]})
     (diverged / "run.json").rename(diverged / "diverged.json")
-    jobs = jobs_left(asked, tmp_path)
-    for one in (
-        next(iter(jobs)),
-        "cpc+pcc-0+1",
-        "drfc-9",
-        name,
-    ):  # one goes on, two ended
+    jobs = runs_of.jobs_left(asked, tmp_path)
+    for one in (next(iter(jobs)), "cpc+pcc-0+1", "drfc-9", name):  # one goes on, two ended
         (tmp_path / "runs" / one).mkdir(exist_ok=True)
         (tmp_path / "runs" / one / "checkpoint.safetensors").touch()
     (said,) = runs_of.stray_checkpoints(asked, tmp_path, jobs)
@@ -131,12 +121,18 @@ def test_unfinished_runs_of_other_commands_are_told(tmp_path, name, message):
     assert message in said
 
 
-def test_of_two_runs_of_a_pair_one_counts(tmp_path):
+def test_of_two_runs_one_counts_and_a_file_of_before(tmp_path):
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("cpc", 1): [0.7]})
     write_run(tmp_path, Experiment("shallow"), {("cpc", 0): [0.8], ("drfc", 0): [0.6]})
     found = runs_of.merged(runs_of.read_runs(tmp_path, Experiment("shallow")))
     finals = [(c.objective, c.seed, c.final) for c in found]
     assert finals == [("cpc", 0, 0.8), ("cpc", 1, 0.7), ("drfc", 0, 0.6)]
+    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
+    (tmp_path / "pixels.json").write_text(json.dumps(before))
+    assert read_pixels(tmp_path) == PIXELS
+    (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        read_pixels(tmp_path)
 
 
 def accuracies(found):
@@ -213,8 +209,7 @@ class TestRun:
 
     def test_what_was_evaluated_before_it_diverged_is_kept(self, tmp_path, monkeypatch):
         asked = replace(SHALLOW, seeds=2)
-        whole = self.train(tmp_path / "whole", asked)
-        look = loop.Training._look
+        whole, look = self.train(tmp_path / "whole", asked), loop.Training._look
 
         def diverging(self, losses, shown):
             look(self, losses * float("nan") if self.step > 8 else losses, shown)
@@ -330,15 +325,6 @@ def test_like_scikit_learn(part, rows, scaler, C):
         assert fits == ((other == "shallow") == (part == "shallow"))
 
 
-def test_a_file_of_before_and_one_that_cannot_be_read(tmp_path):
-    before = {k: v for k, v in asdict(PIXELS).items() if k != "origin"}  # as it was once written
-    (tmp_path / "pixels.json").write_text(json.dumps(before))
-    assert read_pixels(tmp_path) == PIXELS
-    (tmp_path / "pixels.json").write_text('{"accuracy": 1}')
-    with pytest.raises(ModelFileError, match="cannot be read"):
-        read_pixels(tmp_path)
-
-
 SMALL = {"seeds": 1, "length": 1, "width": 4, "batch_size": 16}
 ASKED = Experiment("simclr", dataset="digits", objectives=("drfc", "pcc"), **SMALL)
 
@@ -418,3 +404,71 @@ def test_only_where_the_encoder_and_enough_images_are(tmp_path, monkeypatch):
     assert run_experiment(ASKED, tmp_path, no_images, device="cpu", pd_rows=60).pd_models == ()
     ask = {"device": "cpu", "pd_rows": 40}
     refused("40 test images are", run_experiment, ASKED, tmp_path / "few", some_images, **ask)
+
+
+def test_without_options_the_paper_s_and_quick_smaller():
+    shallow, deep, simclr = (Experiment(part) for part in PARTS)
+    assert (shallow.dataset, shallow.length, shallow.evaluate_every) == ("mnist", 21_000, 1_000)
+    assert (shallow.all_seeds, shallow.unit) == (tuple(range(10)), "iterations")
+    assert (deep.dataset, deep.length, deep.unit, deep.seeds) == ("cifar10", 300, "epochs", 1)
+    assert (simclr.dataset, simclr.seeds, simclr.unit) == ("cifar10", 5, "epochs")
+    assert simclr.paper_values == {"cpc": 0.9104, "drfc": 0.9151, "pcc": 0.8869}
+    assert Experiment("simclr", dataset="digits").paper_values == {}
+    for part in PARTS:
+        whole, quick = Experiment(part), Experiment(part).quick()
+        assert quick.length < whole.length
+        assert quick.limit < 10_000
+        assert quick.pretraining(("cpc",), (0,)).width < whole.pretraining(("cpc",), (0,)).width
+
+
+def test_the_runs_are_the_protocol_s_and_replicas_share_options():
+    found = Experiment("shallow", seeds=2).pretraining(("cpc", "drfc"), (0, 1))
+    more = {"iterations": 21_000, "evaluate_every": 1_000, "precision": "32", "monitor": "linear"}
+    assert found == Settings("shallow", ("cpc", "drfc"), (0, 1), **more)
+    deep = Experiment("deep", length=7, minutes=3.0).pretraining(("pcc",), (4,))
+    assert (deep.model, deep.epochs, deep.minutes, deep.batch_size) == ("amdim", 7, 3.0, 480)
+    chosen = Experiment("simclr", loss={"drfc": {"scale": 12}, "cpc": {"temperature": 0.2}})
+    assert chosen.pretraining(("drfc",), (0,)).loss == {"scale": 12}
+    assert chosen.pretraining(("cpc",), (0,)).loss == {"temperature": 0.2}
+    assert chosen.pretraining(("pcc",), (0,)).loss == {}
+    loss = {"drfc": {"alpha": 0.1}, "dm1": {"lam": 2}, "dm2": {"eta": 3}, "rpc": {"b": 0.1}}
+    chosen = Experiment("shallow", objectives=("cpc", *loss), loss=loss)
+    settings = chosen.pretraining(chosen.objectives, (0,))
+    assert settings.loss == {"alpha": 0.1, "lam": 2, "eta": 3, "b": 0.1}
+    methods = make_recipe(replace(settings, width=4, depth=2), (1, 8, 8), 4).methods
+    for objective, method in zip(chosen.objectives, methods, strict=True):
+        own = own_options("shallow", objective, settings.loss)
+        assert own == loss.get(objective, {})
+        assert own.items() <= dict(method.options).items()
+
+
+def test_refused():
+    for changed, message in (
+        ({"part": "deepest"}, "unknown part 'deepest': did you mean 'deep'"),
+        ({"dataset": "minst"}, "unknown set of images 'minst': did you mean 'mnist'"),
+        ({"objectives": ("cpx",)}, "unknown objective 'cpx'"),
+        ({"objectives": ("cpc", "cpc")}, "names one of them twice"),
+        ({"length": 0}, "iterations=0 must be at least 1"),
+        ({"length": 0, "part": "deep"}, "epochs=0 must be at least 1"),
+        ({"seeds": 0}, "seeds=0 must be at least 1"),
+        ({"together": 0}, "together=0 must be at least 1"),
+        ({"evaluate_every": 0}, "evaluate_every=0 must be at least 1"),
+        ({"minutes": -1.0}, "minutes=-1.0 must be"),
+        ({"loss": {"drf": {"alpha": 1}}}, "unknown objective 'drf': did you mean 'drfc'"),
+        ({"loss": {"cpc": {"alpha": 0.5}}}, "cpc has no options with shallow, got 'alpha'"),
+        ({"loss": {"drfc": {"lam": 0.5}}}, "option of the loss drfc 'lam': choose from alpha"),
+        ({"loss": {"drfc": {"floor": 0.5}}}, "option of the loss drfc 'floor': .*from alpha"),
+        ({"loss": {"drfc": {"alpha": 2}}}, "alpha=2 must be below 1"),
+        ({"loss": {"dm1": {"lam": 2}}}, "dm1 has options but is not run"),
+        ({"part": "deep", "loss": {"drfc": {"clip": 2}}}, "of the loss drfc 'clip'"),
+        ({"part": "deep", "loss": {"cpc": {"clip": "much"}}}, "clip='much' must be a number"),
+        ({"part": "deep", "loss": {"cpc": {"clip": -1}}}, "clip=-1 must be above zero"),
+        ({"part": "simclr", "loss": {"drfc": {"temperature": 2}}}, "of the loss drfc 'temperat"),
+        ({"part": "simclr", "loss": {"cpc": {"temperature": -2}}}, "temperature=-2 must be a pos"),
+    ):
+        refused(message, Experiment, **{"part": "shallow", **changed})
+    assert Experiment("shallow").with_length(5, None).length == 5
+    assert Experiment("deep").with_length(None, 5).length == 5
+    assert Experiment("deep").with_length(None, None) == Experiment("deep")
+    refused("is counted in epochs: give --epochs", Experiment("deep").with_length, 5, None)
+    refused("counted in iterations", Experiment("shallow").with_length, None, 5)

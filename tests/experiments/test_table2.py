@@ -18,14 +18,7 @@ from torch import nn
 
 from pointdep.experiments import table2, words
 from pointdep.experiments.figure3 import Figure3
-from pointdep.experiments.table2 import (
-    Table2,
-    judge_table2,
-    match,
-    random_candidates,
-    text_report,
-    words_method,
-)
+from pointdep.experiments.table2 import Table2, match
 from pointdep.experiments.words import Job, Sides, Training, make_engine, train
 from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.inference.scoring import score_replicas
@@ -45,7 +38,7 @@ class TestCandidates:
         assert table2.ranks_of_first(scores)[0] == 2
         # Random ones are drawn evenly.
         random = np.random.default_rng(0)
-        drawn = np.concatenate([random_candidates(8, random)[3:4, 1:] for _ in range(3000)])
+        drawn = np.concatenate([table2.random_candidates(8, random)[3:4, 1:] for _ in range(3000)])
         counts = np.bincount(drawn.ravel(), minlength=8)
         assert counts[3] == 0
         assert np.allclose(np.delete(counts, 3) / 3000, 4 / 7, atol=0.04)
@@ -53,7 +46,7 @@ class TestCandidates:
     @settings(deadline=None, max_examples=30)
     @given(n=st.integers(6, 40), seed=st.integers(0, 1000))
     def test_random_ones_are_different_words(self, n, seed):
-        found = random_candidates(n, np.random.default_rng(seed))
+        found = table2.random_candidates(n, np.random.default_rng(seed))
         assert found[:, 0].tolist() == list(range(n))
         assert all(len(set(row)) == 5 and set(row) <= set(range(n)) for row in found.tolist())
 
@@ -106,7 +99,7 @@ def trials(*kinds, method="pc"):
 
 def judged(*matchings):
     """The verdicts, and the values of the findings, by key."""
-    claims = judge_table2(make_matched(*matchings))
+    claims = table2.judge_table2(make_matched(*matchings))
     return verdicts(claims), {c.key: [one.value for one in c.findings] for c in claims}
 
 
@@ -128,7 +121,7 @@ class TestClaims:
         found, _ = judged(trials((100, RIGHT), (900, SECOND)))
         assert found["h"] == found["g"] == "does not hold"
 
-    def test_only_the_right_ones_are_positive(self):
+    def test_only_the_right_ones_are_positive_and_the_better_of_two(self):
         shares = {0: "holds", 10: "holds", 40: "cannot tell", 300: "does not hold"}
         for others, verdict in shares.items():
             found, values = judged(trials((4000 - others, RIGHT), (others, POSITIVE_OTHER)))
@@ -138,8 +131,6 @@ class TestClaims:
         found, values = judged(trials((50, RIGHT), (50, [1.0, 2.0, -2.0, -3.0, -4.0])))
         assert found["f"] == "does not hold"
         assert values["f"][0] == pytest.approx(100 / 150)  # both of each failure are positive
-
-    def test_the_better_of_two_on_the_same_trials(self):
         pc = trials((500, SECOND), (500, RIGHT))
         drf = trials((450, SECOND), (550, RIGHT), method="drf")
         other = trials((560, SECOND), (440, RIGHT), method="drf_relative")
@@ -171,7 +162,7 @@ def test_files_and_text(tmp_path):
         page = (tmp_path / name).read_text("utf-8")
         assert "not the paper's experiment" in page
         assert "300 words that are not the paper's" in page
-    text = text_report(matched, claims)
+    text = table2.text_report(matched, claims)
     assert max(map(len, text.splitlines())) <= 100
     assert all(f"\n{one.key:<3} {one.verdict}" in text for one in claims)
 
@@ -184,7 +175,7 @@ def test_examples_are_ranked():
     assert right["pmi"] == [9, 3, 2, 0, -4]
     wrong = matched.examples(found, right=False)
     assert (len(wrong), wrong[0]["candidates"]) == (5, ["t10", "t5", "t0", "t20", "t15"])
-    assert "*t0 (1.00)*" in text_report(matched, [])
+    assert "*t0 (1.00)*" in table2.text_report(matched, [])
     # What ties is before the word's own text.
     found = make_matching([[0.0] * 5] * 30)
     told = make_matched(found).examples(found, right=False)
@@ -261,7 +252,7 @@ def test_it_learns_from_words():
     pairs, asked = make_words(600), Table2(**{**SMALL, "epochs": 60}, learning_rate=5e-3)
     rows, test = asked.split(len(pairs))
     x, y = sides = Sides.of(pairs, asked)
-    model, curve = train(asked, sides, [Job(words_method("pc"), rows)])
+    model, curve = train(asked, sides, [Job(table2.words_method("pc"), rows)])
     own = score_replicas(model, x[test], y[test])[0]
     other = score_replicas(model, x[test], y[test].roll(1, 0))[0]
     assert own.mean() > 1.0
@@ -308,7 +299,7 @@ def test_split():
         assert sum(replace(asked, **advice).split_sizes(n)) == n
 
 
-def test_settings():
+def test_settings_and_shares():
     for asked, cause in (
         ({"batch_size": 1}, "batch_size=1"),
         ({"test_words": 20}, "test_words=20 must be at least 21"),
@@ -330,9 +321,7 @@ def test_settings():
         run = SimpleNamespace(settings=Table2(epochs=epochs), words=n)
         told = words.text_run(run, [], []).startswith("This is not the paper's experiment")
         assert told == ((epochs, n) != (100, 37_622))
-
-
-def test_share_is_wilsons():
+    # A share is Wilson's.
     found = words.share(np.arange(50) < 7)
     p, n, z = 0.14, 50, 1.959964
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)

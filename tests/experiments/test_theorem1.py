@@ -78,8 +78,7 @@ class TestSlope:
         # Its interval is that of the jackknife.
         errors = np.random.default_rng(0).normal(size=(4, 6))
         value, low, high = fit_slope(ROWS, errors)
-        x = np.log(ROWS)
-        parts = []
+        x, parts = np.log(ROWS), []
         for k in range(4):
             slopes_without = []
             for seed in range(6):
@@ -178,8 +177,7 @@ def test_fits_and_estimates_row_by_row():
 
 
 def test_run(monkeypatch, tmp_path):
-    shorter = partial(TrainingOptions, max_epochs=25)
-    monkeypatch.setattr(theorem1, "TrainingOptions", shorter)
+    monkeypatch.setattr(theorem1, "TrainingOptions", partial(TrainingOptions, max_epochs=25))
     told = []
     shown = SimpleNamespace(update=lambda *words: told.append(words))
     outcome = theorem1.run_theorem1(SMALL, shown)

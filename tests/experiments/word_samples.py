@@ -44,8 +44,7 @@ def make_matching(pmi, method="pc"):
 def make_matched(*matchings, words=200, **settings):
     names = tuple(found.method for found in matchings)
     test = np.array([f"t{row}" for row in range(len(matchings[0].pmi))])
-    curve = np.zeros((100, len(names)))
-    asked = Table2(methods=names, **settings)
+    curve, asked = np.zeros((100, len(names))), Table2(methods=names, **settings)
     return Matched(asked, words, test, tuple(matchings), curve, 1.5, "cpu")
 
 

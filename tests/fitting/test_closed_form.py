@@ -14,12 +14,12 @@ from pointdep.fitting import closed_form as residual
 from pointdep.fitting.batches import SplitRows, held_out_cells
 from pointdep.fitting.closed_form import closed_form_only, drop_unproven_network
 
-from .closed_forms import closed_form, gaussians, shout, split_of
+from .helpers import closed_form, gaussians, shout, split_of
 
 SCALES = (1.0, 0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
 
 
-def test_gaussian_pairs_are_trusted_in_full():
+def test_gaussian_pairs_are_trusted_and_contradicted_correlations_are_not():
     x, y = gaussians(1300)
     model = closed_form(x, y, [split_of(800, 400, 100)])
     found = canonical_correlations(x[:800], y[:800])
@@ -29,10 +29,7 @@ def test_gaussian_pairs_are_trusted_in_full():
     truth = gaussian_log_ratio(*new, torch.full((2,), 0.8, dtype=torch.float64))
     assert np.corrcoef(told, truth)[0, 1] > 0.99
     assert float(told.mean()) == pytest.approx(float(truth.mean()), abs=0.1)
-
-
-def test_correlations_that_the_stopping_rows_contradict_go_to_zero():
-    """y turns its sign between the training and the stopping rows of the second replica."""
+    # y turns its sign between the training and the stopping rows of the second replica.
     x, y = gaussians(2200)
     y[1500:1900] *= -1
     model = closed_form(x, y, [split_of(700, 300, 100), split_of(400, 400, 300, start=1100)])
@@ -131,11 +128,7 @@ def test_coordinates_modulated_by_the_size_are_found():
     assert model.x_map.modulated.abs().sum(1).gt(0).any()
     u, v = model.x_map(x[None])[0].numpy(), model.y_map(y[None])[0].numpy()
     plain = np.abs(np.corrcoef(u[:, :3].T, v[:, :3].T)[:3, 3:]).max()
-    extra = abs(np.corrcoef(u[:, -4], v[:, -4])[0, 1])
-    assert extra > plain + 0.1
-
-
-def test_many_columns_have_no_modulated_coordinates():
+    assert abs(np.corrcoef(u[:, -4], v[:, -4])[0, 1]) > plain + 0.1
     model = closed_form(*gaussians(300, dim=65, rho=0.5), [split_of(200, 80, 20)])
     assert not model.x_map.modulated.any()
     assert model.critic.correlations.any()
@@ -218,5 +211,4 @@ def test_values_stand_in_for_ranks_of_pairs_that_hardly_differ(bent, wanted):
     ranked = [RankMap(1).fit(side, numeric)(side.float()) for side in (x, y)]
     plain = [RankMap(1).fit_plain(side, numeric)(side.float()) for side in (x, y)]
     splits = [split_of(900, 400, 200)]
-    found = residual.plain_sides(SplitRows(*ranked, splits), SplitRows(*plain, splits))
-    assert found == wanted
+    assert residual.plain_sides(SplitRows(*ranked, splits), SplitRows(*plain, splits)) == wanted

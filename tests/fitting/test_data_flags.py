@@ -7,7 +7,7 @@ import torch
 from pointdep.fitting import data_flags
 from pointdep.fitting.data_flags import CopyCount, determined_flags, duplicate_flags
 
-from .closed_forms import closed_form, default_model, gaussians, split_of
+from .helpers import closed_form, default_model, gaussians, split_of
 
 
 def names(flags):

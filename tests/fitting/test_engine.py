@@ -70,15 +70,12 @@ def test_replicas_that_stop_at_different_epochs():
         assert_same(run, trained, replica, alone)
 
 
-def test_an_epoch_is_a_pass_but_not_too_short():
+def test_an_epoch_is_a_pass_and_groups_reach_the_batches():
     run = engine(model_of(["pc"] * 2), DATA)
     assert run.batches.steps(1) == round(np.mean([len(r) / 16 for r in run.batches.rows]))
     assert run.batches.steps(9) == 9
     with pytest.raises(InputError, match=r"batch_size=100 .* only 51 training rows: .* most 51"):
         engine(model_of(["pc"] * 2), DATA, options(batch_size=100))
-
-
-def test_groups_reach_the_batches_and_the_held_out_rows():
     (x, y), number = rows(), torch.arange(120)
     codes = number % 8
     extra = {"codes": codes.numpy(), "splits": make_splits(120, folds=2, groups=codes.numpy())}

@@ -1,7 +1,6 @@
 """How much of each part of the default critic of wide data is right."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ from pointdep.errors import FitWarning
 from pointdep.fitting import closed_form
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_mixture
+from refusals import quietly
 
-from .closed_forms import split_of
+from .helpers import split_of
 
 RHO = 0.6
 SIGNS = 3  # columns of signs; one column of normal numbers comes before them
@@ -32,8 +32,7 @@ def signs_and_normal(rows, *, seed=0):
     """Column 0 normal, the others signs; column k of x and column k of y correlate by RHO."""
     random = np.random.default_rng(seed)
     x, noise = random.standard_normal((2, rows, DIM))
-    y = RHO * x + math.sqrt(1 - RHO**2) * noise
-    signs = np.sign(x[:, 1:])
+    y, signs = RHO * x + math.sqrt(1 - RHO**2) * noise, np.sign(x[:, 1:])
     x[:, 1:] = signs
     y[:, 1:] = np.where(random.random((rows, SIGNS)) < (1 + RHO) / 2, signs, -signs)
     return torch.from_numpy(x), torch.from_numpy(y)
@@ -71,8 +70,7 @@ def test_each_part_takes_part_where_it_is_right(scale, linear):
     fit_mixture(model, SplitRows(x, y, SPLITS))
     a, b, c = model.critic.mixture[0].tolist()
     assert torch.equal(*model.critic.mixture)
-    assert scale * b == pytest.approx(1.0, abs=0.1)
-    assert c == pytest.approx(CONSTANT, abs=0.1)
+    assert (scale * b, c) == (pytest.approx(1.0, abs=0.1), pytest.approx(CONSTANT, abs=0.1))
     if not linear:
         assert a == 0.0
         return
@@ -86,8 +84,7 @@ def test_each_part_takes_part_where_it_is_right(scale, linear):
 
 def test_replicas_with_unequally_few_stopping_rows():
     x, y = signs_and_normal(3040)
-    splits = [split_of(10, 40, 10), split_of(10, 25, 10, start=1520)]
-    found = []
+    splits, found = [split_of(10, 40, 10), split_of(10, 25, 10, start=1520)], []
     for given in (splits, splits[::-1]):
         model = model_of(2)
         fit_mixture(model, SplitRows(x, y, given))
@@ -115,7 +112,7 @@ def test_a_closed_form_that_helps_by_chance_does_not_take_part(monkeypatch):
     assert (shares_of_the_closed_form() > 0).sum() >= 6
 
 
-def test_only_stopping_rows_count():
+def test_only_stopping_rows_of_other_groups_count():
     x, y = signs_and_normal(3040)
     model, other = model_of(2), model_of(2)
     fit_mixture(model, SplitRows(x, y, SPLITS))
@@ -123,10 +120,7 @@ def test_only_stopping_rows_count():
     x[rest], y[rest] = 99.0, -99.0
     fit_mixture(other, SplitRows(x, y, SPLITS))
     assert torch.equal(model.critic.mixture, other.critic.mixture)
-
-
-def test_groups_are_not_each_others_counter_examples():
-    """Every row twice: without groups some mismatched pairs are pairs, and less is believed."""
+    # Every row twice: without groups some mismatched pairs are pairs, and less is believed.
     x, y = (side.repeat_interleave(2, 0) for side in signs_and_normal(60))
     plain, grouped = model_of(1), model_of(1)
     fit_mixture(plain, SplitRows(x, y, [split_of(4, 112, 4)]))
@@ -159,8 +153,7 @@ def test_against_scikit_learn(pairs, columns):
 
 @pytest.mark.parametrize("gap", [1.0, 30.0])
 def test_parts_that_separate_are_left_as_large_as_they_are(gap):
-    random = np.random.default_rng(0)
-    target = np.repeat([1.0, 0.0], [100, 900])
+    random, target = np.random.default_rng(0), np.repeat([1.0, 0.0], [100, 900])
     parts = gap * (2 * target[:, None] - 1) + 0.1 * gap * random.random((1000, 2))
     values = torch.from_numpy(np.column_stack([parts, np.ones(1000)]))
     found = closed_form._logistic(values, torch.from_numpy(target), torch.tensor(math.log(9)))
@@ -173,8 +166,7 @@ def fitted(x, y, **options):
     """Small towers, and no warning that the fit is short."""
     settings = {"hidden": (64,), "embedding_dim": 16, "folds": 2, "max_epochs": 30, "device": "cpu"}
     settings |= {"random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return PointwiseDependency(**{**settings, **options}).fit(x, y)
 
 
@@ -202,8 +194,7 @@ class TestWholeFits:
 
     def test_towers_answer_where_nothing_is_linear(self):
         """The size of three columns of x sets three columns of y, out of thirty."""
-        random = np.random.default_rng(0)
-        x, y = random.normal(size=(2, 3000, 30))
+        x, y = np.random.default_rng(0).normal(size=(2, 3000, 30))
         y[:, :3] = 3 * (np.abs(x[:, :3]) - 0.8) + 0.3 * y[:, :3]
         model = fitted(x, y, hidden=(64, 64), learning_rate=3e-3)
         assert not model.model_.critic.silent

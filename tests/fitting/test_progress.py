@@ -33,15 +33,13 @@ def told(clock, steps, total, stream=None, **options):
     return stream.getvalue().splitlines()
 
 
-def test_lines_now_and_then(clock):
+def test_lines_and_their_pace(clock):
     assert told(clock, [(1, 1.9)], 10) == []  # nothing for short work
     lines = told(clock, [(done, 1.0) for done in range(1, 31)], 60)
     assert lines[0] == "fitting: 2/60 epochs, 2 s"
     assert lines[1] == "fitting: 12/60 epochs, 12 s, at most 48 s left"
     assert [int(re.match(r"fitting: (\d+)/60", line)[1]) for line in lines] == [2, 12, 22]
-
-
-def test_a_slow_start_is_not_taken_for_the_pace(clock):
+    # A slow start is not taken for the pace.
     stream = io.StringIO()
     with progress.Shown("fitting", stream) as shown:
         for done, seconds in ((1, 5.0), (2, 3.0), (3, 3.0), (4, 0.5), (5, 0.5)):
@@ -51,9 +49,7 @@ def test_a_slow_start_is_not_taken_for_the_pace(clock):
     *first, last = stream.getvalue().splitlines()
     assert [line for line in first if "left" in line] == first[3:]
     assert last == "fitting: 5/200 epochs, 12 s, at most 341 s left"
-
-
-def test_what_comes_before_the_work_is_not_its_pace(clock):
+    # Nor what comes before the work.
     lines = told(clock, [(0, 60.0), (40, 20.0)], 100, left="about")
     assert lines[-1] == "fitting: 40/100 epochs, 80 s, about 30 s left"
     stream = io.StringIO()
@@ -63,22 +59,17 @@ def test_what_comes_before_the_work_is_not_its_pace(clock):
         clock.now += 1.0
         shown.update(20, 40, "pairs")
     assert stream.getvalue() == "scoring: 20/40 pairs, 61 s, about 2 s left\n"
-
-
-def test_the_bar_says_how_long(clock):
+    # The bar says how long.
     lines = told(clock, [(4, 4.0)], 10, Terminal(), left="about")
     assert any("about 6 s left" in line for line in lines)
 
 
-def test_show(capsys):
+def test_show_and_durations(capsys):
     with progress.show("fitting", enabled=False) as silent:
         silent.update(1, 2)
     assert isinstance(silent, progress.Silent)
     assert isinstance(progress.show("fitting"), progress.Shown)
     assert capsys.readouterr() == ("", "")
-
-
-def test_durations():
     said = {0.4: "0 s", 599: "599 s", 600: "10 min", 3570: "1 h 0 min", 33600: "9 h 20 min"}
     assert {seconds: progress.duration(seconds) for seconds in said} == said
 
@@ -110,7 +101,7 @@ def displayed(monkeypatch):
     return seen
 
 
-def test_one_line_that_goes_in_the_end(displayed, capsys):
+def test_one_line_that_goes_in_the_end(displayed, capsys, monkeypatch):
     with progress.show("fitting <5>") as shown:
         for done in (1, 2, 3):
             shown.update(done, 3, "epochs")
@@ -120,9 +111,8 @@ def test_one_line_that_goes_in_the_end(displayed, capsys):
     assert displayed[1]["text/plain"].startswith("fitting <5>: 2/3 epochs, 0 s, at most ")
     assert displayed[-1] == {"text/html": "", "text/plain": ""}
     assert capsys.readouterr() == ("", "")
-
-
-def test_not_too_often(displayed, monkeypatch):
+    # Not too often.
+    displayed.clear()
     monkeypatch.setattr(progress, "_EVERY_S", 60.0)
     with progress.show("fitting") as shown:
         for done in range(1, 101):
@@ -131,16 +121,13 @@ def test_not_too_often(displayed, monkeypatch):
     assert values == ["fitting: 1/100 ", "fitting: 100/100 ", ""]
 
 
-def test_a_plain_shell_of_ipython_is_none(monkeypatch):
+def test_a_plain_shell_of_ipython_is_none_and_it_is_not_imported(monkeypatch):
     python = types.ModuleType("IPython")
     monkeypatch.setitem(sys.modules, "IPython", python)
     assert not progress.in_notebook()  # half imported
     for shell in (None, types.SimpleNamespace()):
         python.get_ipython = lambda shell=shell: shell
         assert not progress.in_notebook()
-
-
-def test_ipython_is_not_imported():
     code = (
         "import sys; sys.modules['IPython'] = None;"  # importing it would fail
         "from pointdep.fitting import progress; assert not progress.in_notebook()"

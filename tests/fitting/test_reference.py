@@ -38,7 +38,7 @@ def test_the_constant_is_the_mean_over_held_out_product_pairs(key, groups):
     assert len(set(model.constant.tolist())) == 3
 
 
-def test_a_constant_over_several_blocks():
+def test_a_constant_over_several_blocks_and_none_of_other_methods():
     """More stopping rows than a block holds: pairs within blocks, each of them once."""
     x, y = rows(400)
     split = Split(np.arange(10), np.arange(10, 300), np.arange(300, 400))
@@ -48,9 +48,6 @@ def test_a_constant_over_several_blocks():
         scores = model.raw_matrix(x[None, 10:300], y[None, 10:300])[0]
     everything = (scores.exp().sum() - scores.diagonal().exp().sum()) / (290 * 289)
     assert model.constant.item() == pytest.approx(everything.log().item(), abs=0.05)
-
-
-def test_other_methods_store_nothing():
     for key in ("pc", "nwj", "drf"):
         model = model_of([key] * 3)
         assert store(model) == []

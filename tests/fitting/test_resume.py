@@ -28,8 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIG
 def killed(tmp_path_factory):
     """A folder with the checkpoints that killed fits have left."""
     folder = tmp_path_factory.mktemp("killed")
-    script = Path(interrupted.__file__)
-    command = [sys.executable, str(script), str(folder)]
+    command = [sys.executable, str(Path(interrupted.__file__)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.splitlines() == [f"{kind} {SIGKILL}" for kind in KINDS], done.stderr
     return folder
@@ -76,25 +75,13 @@ def test_a_resumed_fit_does_not_start_over(checkpoint, monkeypatch):
     assert epochs[0] == SAVES + 1
 
 
-def test_a_checkpoint_of_other_settings(checkpoint):
+def test_a_checkpoint_of_other_settings_data_or_modules(checkpoint):
     changes = {"random_state": 6, "max_epochs": 9, "method": "js", "hidden": (9,), "cv": KFold(3)}
     path = checkpoint("pc")
     for name, value in changes.items():
         cause = "other data or other settings" if name == "cv" else f"a fit with .*{name}=.*not"
         refused(cause, fit, "pc", path, **{name: value})
         assert path.exists()
-
-
-def test_a_checkpoint_of_other_splits(tmp_path, monkeypatch):
-    path = tmp_path / "fit.checkpoint"
-    monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
-    monkeypatch.setattr(engine.Engine, "_require_finite", Mock(side_effect=KeyboardInterrupt))
-    for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
-        with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
-            fit("pc", path, cv=cv)
-
-
-def test_a_checkpoint_of_other_data_or_another_module(checkpoint):
     x, y = data()
     x[3, 1] += 0.5
     for arguments in [(x, y), (y, data()[0]), (*data(), np.arange(180) // 2)]:
@@ -121,10 +108,14 @@ def test_something_else_at_the_place_of_the_checkpoint(checkpoint, tmp_path):
         refused(cause, fit, "pc", place)
 
 
-def test_nothing_is_left_behind(tmp_path, monkeypatch):
+def test_nothing_is_left_behind_and_other_splits(tmp_path, monkeypatch):
     saving = Mock(side_effect=engine.save_state)
     monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
     monkeypatch.setattr(engine, "save_state", saving)
-    fit("pc", tmp_path / "fit.checkpoint")
-    assert saving.call_count > SAVES
-    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "fit.checkpoint"
+    fit("pc", path)
+    assert (saving.call_count > SAVES, list(tmp_path.iterdir())) == (True, [])
+    monkeypatch.setattr(engine.Engine, "_require_finite", Mock(side_effect=KeyboardInterrupt))
+    for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
+        with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
+            fit("pc", path, cv=cv)

@@ -79,8 +79,7 @@ def test_groups_stay_together(folds, groups):
     ],
 )
 def test_splitters_decide_the_report_rows(cv, times):
-    splits = make_splits(60, cv=cv)
-    given_by_cv = list(cv.split(np.zeros((60, 1))))
+    splits, given_by_cv = make_splits(60, cv=cv), list(cv.split(np.zeros((60, 1))))
     assert len(splits) == len(given_by_cv)
     for split, (fit, report) in zip(splits, given_by_cv, strict=True):
         assert_disjoint(split)

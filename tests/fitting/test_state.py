@@ -33,8 +33,7 @@ def like():
 def test_round_trip(tmp_path):
     state, path = some_state(), tmp_path / "a"
     save_state(Checkpoint(path, "this fit"), state)
-    drawn = torch.rand(3)
-    found = load_state(Checkpoint(path, "this fit"), like())
+    drawn, found = torch.rand(3), load_state(Checkpoint(path, "this fit"), like())
     assert torch.equal(torch.rand(3), drawn)  # the generator goes on where it was
     for field in dataclasses.fields(TrainingState):
         kept, got = getattr(state, field.name), getattr(found, field.name)
@@ -63,8 +62,7 @@ def test_an_interrupted_write_leaves_the_old_checkpoint(error, tmp_path, monkeyp
     later.epoch = 5
     with pytest.raises(type(error)):
         save_state(Checkpoint(path, "this fit"), later)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
 def test_why_it_is_of_another_fit(tmp_path):
@@ -75,5 +73,4 @@ def test_why_it_is_of_another_fit(tmp_path):
         ({"max_epochs": 9}, "a fit with max_epochs=3, not 9: give the same again"),
         ({"stored": [7, 1]}, "of other data or other settings"),
     ):
-        other = Checkpoint(path, "that fit", {**settings, **changed})
-        refused(message, load_state, other, like())
+        refused(message, load_state, Checkpoint(path, "that fit", {**settings, **changed}), like())

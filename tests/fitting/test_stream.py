@@ -38,7 +38,7 @@ def engine(methods=("pc", "js"), draw=None, critic="concat", hidden=(16, 16), **
 
 
 class TestLearning:
-    def test_mutual_information_of_gaussians(self):
+    def test_mutual_information_of_gaussians_and_steps(self):
         methods = ("pc", "variational", "dm1")
         run = engine(methods, gaussians(3, 64), hidden=(32, 32), learning_rate=5e-3)
         values = run.run(300).values
@@ -46,8 +46,6 @@ class TestLearning:
         for replica in range(3):
             assert values[-100:, replica].mean().item() == pytest.approx(TRUE, abs=0.1)
             assert abs(values[:5, replica].mean().item() - TRUE) > 0.5
-
-    def test_steps_are_counted_from_zero_and_told(self):
         seen, told, inner = [], [], gaussians(2)
 
         def draw(step):
@@ -122,5 +120,4 @@ def test_precisions(precision, products, setting):
     assert torch.get_float32_matmul_precision() == setting
     with pytest.raises(KeyboardInterrupt):
         run.run(1)
-    assert seen == [products] * 4
-    assert torch.get_float32_matmul_precision() == setting
+    assert (seen, torch.get_float32_matmul_precision()) == ([products] * 4, setting)

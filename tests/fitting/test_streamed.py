@@ -1,7 +1,6 @@
 """Fitting on stored rows: the same batches, numbers and flags as on rows in memory."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from made import correlated
 from pointdep import PointwiseDependency
 from pointdep.core.methods import get_method
 from pointdep.core.transforms import RankMap
@@ -24,7 +24,7 @@ from pointdep.fitting.data_flags import CopyCount, duplicate_flags
 from pointdep.fitting.fold_plan import make_plan
 from pointdep.fitting.progress import Silent
 from pointdep.fitting.streamed_rows import StreamedSide
-from refusals import refused
+from refusals import quietly, refused
 
 CPU = torch.device("cpu")
 
@@ -32,15 +32,6 @@ CPU = torch.device("cpu")
 def plan(rows=1000, **changed):
     given = {"folds": 5, "stop_fraction": 0.15, "most_stop": 100, "most_kept": 400, "codes": None}
     return make_plan(rows, **{"seed": 0, **given, **changed})
-
-
-def correlated(rows, dx=3, dy=2, seed=0, dtype=np.float32):
-    random = np.random.default_rng(seed)
-    z = random.normal(size=(rows, 2))
-    noisy = z + 0.5 * random.normal(size=z.shape)
-    x = np.concatenate([noisy, random.normal(size=(rows, dx - 2))], 1)
-    y = np.concatenate([z, random.normal(size=(rows, dy - 2))], 1)
-    return x.astype(dtype), y.astype(dtype)
 
 
 def opened(x, y, codes=None, **changed):
@@ -76,8 +67,7 @@ class TestPlan:
 
     def test_splits_of_the_kept_rows(self):
         made = plan()
-        assert len(made.kept) == 400
-        assert made.held.sum() == 100
+        assert (len(made.kept), made.held.sum()) == (400, 100)
         for r, split in enumerate(made.splits()):
             kept = made.kept
             assert (made.fold[kept[split.report]] == r).all()
@@ -85,7 +75,7 @@ class TestPlan:
             assert made.trains(r, kept[split.train]).all()
             assert len(split.train) + len(split.stop) + len(split.report) == 400
 
-    def test_every_replica_has_stopping_rows_of_two_groups(self):
+    def test_every_replica_has_stopping_rows_of_two_groups_and_mistakes(self):
         codes = np.repeat(np.arange(10), 100)
         for seed, folds in itertools.product(range(20), (1, 2, 5)):
             made = plan(folds=folds, codes=codes, seed=seed)
@@ -94,8 +84,6 @@ class TestPlan:
         for seed in range(50):
             made = plan(20, folds=2, seed=seed)
             assert min(len(split.stop) for split in made.splits()) >= 2
-
-    def test_mistakes(self):
         refused("at most 127", plan, folds=500)
         refused("stop_fraction", plan, stop_fraction=2)
         refused("groups has 1 distinct", plan, codes=np.zeros(1000, np.int64))
@@ -172,8 +160,7 @@ def test_every_training_row_comes_once_an_epoch_but_for_the_rest(monkeypatch):
     monkeypatch.setattr(stored_pairs, "_CHUNK_NUMBERS", 5 * 1000)
     x, y = correlated(4000)
     x[:, 0] = np.arange(4000)  # names the row
-    stream = opened(x, y)
-    model = small_model()
+    stream, model = opened(x, y), small_model()
     mapped = stream.prepare(model)
     batches = mapped.batches(model, TrainingOptions(batch_size=32, block=4), Silent())
     kept = mapped.paired.encoder_x
@@ -199,8 +186,7 @@ def test_rows_kept_on_the_device_are_those_that_are_read(monkeypatch, method):
         monkeypatch.setattr(streamed_rows, "_free_bytes", lambda device: asked.append(free) or free)
         return PointwiseDependency(method=method, stream=True, **options).fit(x, y)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         read, kept = fitted(0), fitted(4 * 1500 * 5 * 4)
     assert set(asked) == {0, 4 * 1500 * 5 * 4}
     np.testing.assert_array_equal(kept.oof_pmi_, read.oof_pmi_)

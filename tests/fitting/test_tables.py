@@ -16,8 +16,7 @@ from pointdep.fitting.splits import make_splits
 
 def _rank_two() -> NDArray[np.float64]:
     """p(x, y), (6, 5), of two topics that share no category."""
-    random = np.random.default_rng(0)
-    joint = np.zeros((6, 5))
+    random, joint = np.random.default_rng(0), np.zeros((6, 5))
     joint[:3, :2] = 0.4 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(2)))
     joint[3:, 2:] = 0.6 * np.outer(random.dirichlet(np.ones(3)), random.dirichlet(np.ones(3)))
     return joint
@@ -51,7 +50,7 @@ def _random_rows(count: int, shape: tuple[int, int]) -> tuple[NDArray[np.int64],
     )
 
 
-def test_expected_counts_of_a_low_rank_table_give_back_its_ratio() -> None:
+def test_low_rank_tables_and_frequencies_are_those_of_the_counts() -> None:
     joint = _rank_two()
     x, y = _rows(joint, 200_000)
     table = tables.fitted_table(x, y, np.arange(len(x)), _shares(rank4=1.0), joint.shape, 0)
@@ -59,9 +58,6 @@ def test_expected_counts_of_a_low_rank_table_give_back_its_ratio() -> None:
     possible = joint > 0
     assert np.allclose(np.log(found[possible]), table_pmi(joint)[possible], atol=0.01)
     assert found[~possible].max() < 0.01
-
-
-def test_frequencies_are_those_of_the_counts() -> None:
     x, y = _random_rows(400, (7, 5))
     table = tables.fitted_table(x, y, np.arange(400), _shares(frequent=1.0), (7, 5), 0)
     counts = np.zeros((7, 5))
@@ -79,15 +75,12 @@ def test_each_part_sums_to_one_under_the_product(part: str) -> None:
     assert (product * _all_pairs(table, shape)).sum() == pytest.approx(1.0, abs=1e-4)
 
 
-def test_categories_that_did_not_come_are_independent_by_their_counts() -> None:
+def test_categories_that_did_not_come_and_names_that_do_not_matter() -> None:
     x, y = _random_rows(300, (6, 4))
     table = tables.fitted_table(x, y, np.arange(300), _shares(frequent=1.0), (8, 5), 0)
     found = _all_pairs(table, (8, 5))
     assert np.allclose(found[6:], 1.0)
     assert np.allclose(found[:, 4], 1.0)
-
-
-def test_names_of_categories_do_not_matter() -> None:
     shape, random = (12, 9), np.random.default_rng(4)
     x, y = _random_rows(600, shape)
     to_x, to_y = random.permutation(12), random.permutation(9)
@@ -110,27 +103,20 @@ def test_stacking_maximises_the_likelihood_of_the_mixture() -> None:
         assert float((ratios @ own).log().sum() + 3.0 * own[0].log()) <= best + 1e-3
 
 
-def test_independent_categories_are_called_independent() -> None:
-    x, y = np.random.default_rng(6).integers(0, 40, (2, 800))
-    splits = make_splits(800, folds=3, seed=0)
-    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
-    critic = TableCritic(3, 40, 40)
-    tables.fit_tables(critic, SplitRows(*sides, splits))
-    codes = torch.arange(40).float().view(1, -1, 1).expand(3, -1, -1)
+def test_independent_categories_and_partners_of_each_are_found() -> None:
+    def fitted(x: NDArray[np.int64], y: NDArray[np.int64], levels: int, folds: int) -> tuple:
+        sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
+        critic = TableCritic(folds, levels, levels)
+        tables.fit_tables(critic, SplitRows(*sides, make_splits(len(x), folds=folds, seed=0)))
+        return critic, torch.arange(levels).float().view(1, -1, 1).expand(folds, -1, -1)
+
+    critic, codes = fitted(*np.random.default_rng(6).integers(0, 40, (2, 800)), 40, 3)
     assert torch.allclose(critic.matrix(codes, codes), torch.zeros(3, 40, 40), atol=1e-6)
-
-
-def test_a_partner_of_each_category_is_found_though_no_low_rank_has_it() -> None:
     random = np.random.default_rng(7)
     x = random.integers(0, 60, 3_000)
     y = np.where(random.random(3_000) < 0.5, x, random.integers(0, 60, 3_000))
-    splits = make_splits(3_000, folds=2, seed=0)
-    sides = (torch.from_numpy(side).float().unsqueeze(1) for side in (x, y))
-    critic = TableCritic(2, 60, 60)
-    tables.fit_tables(critic, SplitRows(*sides, splits))
-    codes = torch.arange(60).float().view(1, -1, 1).expand(2, -1, -1)
-    found = critic.pairs(codes, codes).numpy()
-    assert np.abs(found - np.log(0.5 + 0.5 * 60)).mean() < 0.4
+    critic, codes = fitted(x, y, 60, 2)
+    assert np.abs(critic.pairs(codes, codes).numpy() - np.log(0.5 + 0.5 * 60)).mean() < 0.4
 
 
 def _simulated(joint: NDArray[np.float64], count: int, names: NDArray[np.int64]) -> tuple[Any, ...]:

@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pointdep import (
-    ConditionalDependency,
-    PointwiseDependency,
-    from_embeddings,
-    from_logits,
-)
+from pointdep import ConditionalDependency, PointwiseDependency, from_embeddings, from_logits
 
 OPTIONS = {"device": "cpu", "progress": False, "random_state": 0}
 SMALL = {**OPTIONS, "hidden": (6,), "folds": 2, "max_epochs": 6, "learning_rate": 0.01}
@@ -105,8 +100,7 @@ def images() -> Any:
     """4 x 4 images of four classes, to pre-train on."""
     from pointdep.data.images import ImageSet
 
-    random = np.random.default_rng(0)
-    labels = np.arange(64) % 4
+    random, labels = np.random.default_rng(0), np.arange(64) % 4
     colours = random.integers(60, 200, (4, 3, 1, 1))
     noise = random.integers(-40, 40, (64, 3, 4, 4))
     pixels = torch.from_numpy((colours[labels] + noise).clip(0, 255).astype(np.uint8))
@@ -165,8 +159,7 @@ def write(folder: Path) -> None:
     """Every model in a folder of its own, and what they answer in ``answers.json``."""
     from pointdep.contrastive import Settings, pretrain
 
-    models = {name: fit(name) for name in NAMES}
-    said = {}
+    models, said = {name: fit(name) for name in NAMES}, {}
     for name, model in models.items():
         model.save(folder / name)
         said[name] = answers(name, model)

@@ -48,10 +48,15 @@ def assert_same(now, then):
 
 
 @pytest.mark.parametrize("name", models.NAMES)
-def test_models_answer_as_then(name, tmp_path):
+def test_models_answer_as_then_and_again_when_saved(name, tmp_path):
+    model, fresh = load(name, tmp_path), models.rows(name, seed=1, count=12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows, some of them unlike those of the fit
-        assert_same(models.answers(name, load(name, tmp_path)), THEN[name])
+        assert_same(models.answers(name, model), THEN[name])
+        model.save(tmp_path / "again")
+        critic = {} if name == "conditional" else {"critic": models.own_critic(name)}
+        again = type(model).load(tmp_path / "again", device="cpu", **critic)
+        np.testing.assert_array_equal(again.pmi(*fresh), model.pmi(*fresh))
 
 
 def test_they_have_neither_a_curve_nor_a_lower_limit(tmp_path):
@@ -59,18 +64,6 @@ def test_they_have_neither_a_curve_nor_a_lower_limit(tmp_path):
         found = load(name, tmp_path).mutual_information()
         assert (found.lower, found.curve) == (None, None)
         assert "at least" not in str(found)
-
-
-@pytest.mark.parametrize("name", models.NAMES)
-def test_a_model_saved_again_is_the_same(name, tmp_path):
-    model = load(name, tmp_path)
-    model.save(tmp_path / "again")
-    critic = {} if name == "conditional" else {"critic": models.own_critic(name)}
-    again = type(model).load(tmp_path / "again", device="cpu", **critic)
-    fresh = models.rows(name, seed=1, count=12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        np.testing.assert_array_equal(again.pmi(*fresh), model.pmi(*fresh))
 
 
 @pytest.mark.parametrize("name", models.INDICES)

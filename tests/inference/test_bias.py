@@ -121,18 +121,13 @@ def test_a_plain_critic_is_all_network():
         assert found.network == pytest.approx(gap, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("rise", "error", "wanted"),
-    [(0.2, 0.05, np.sqrt(0.6 * 0.5 * 4 * 0.15)), (0.03, 0.05, 0.0), (-0.1, 0.01, 0.0)],
-    ids=["more rows find more", "within chance", "fewer rows find more"],
-)
-def test_towers_are_corrected_by_what_more_rows_have_added(rise, error, wanted):
-    found = FittingBias(0.0, 0.0, 0.01, mixed=0.5, rise=rise, rise_stderr=error)
+@pytest.mark.parametrize(("gain", "wanted"), [(1.0, 0.3), (0.1, 0.2), (-0.1, 0.0), (None, 0.3)])
+def test_towers_are_corrected_by_a_share_of_their_gap(gain, wanted):
+    """And by no more than twice what they show on unseen rows; the doubt is that of the share."""
+    found = FittingBias(0.0, 0.0, 0.01, gain=gain, mixed=0.5, rise=0.2, rise_stderr=0.1)
     assert found.correction == pytest.approx(wanted)
-    # The doubt reaches at least half-way from what the gap says to what the curve says.
-    assert found.stderr >= abs(0.3 - min(4 * max(rise - error, 0.0), 0.6)) / 2
-    without = FittingBias(mixed=0.5)
-    assert 0.0 < without.correction < 0.3 < without.correction + 2 * without.stderr
+    assert found.stderr == pytest.approx(math.hypot(0.3 * 0.3, 0.01))
+    assert found.judged().stderr_above == pytest.approx(math.hypot(0.8 * 0.2, 0.01))
 
 
 def test_a_curve_that_rises_adds_to_the_correction_of_a_network():

@@ -1,7 +1,6 @@
 """How the mean over unseen rows grows with the rows: by hand, and what a fit does with it."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from pointdep import ConditionalDependency, MIEstimate, PointwiseDependency, audit
 from pointdep.fitting.splits import CURVE_SHARES, Split, curve_splits, make_splits
 from pointdep.inference.learning_curve import LearningCurve, learning_curve
-from refusals import refused
+from refusals import quietly, refused
 
 from .models import log_ratio_by_hand, model_of, rows
 
@@ -26,8 +25,7 @@ def pairs(n=600, seed=0):
 
 def fit(*data, groups=None, **options):
     given = {"hidden": (16,), "folds": 3, "max_epochs": 12, "random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         return PointwiseDependency(**{**given, **options}).fit(*(data or pairs()), groups=groups)
 
 
@@ -46,8 +44,7 @@ class TestByHand:
                   Split(np.arange(20, 60), np.arange(10, 20), np.arange(10))]  # fmt: skip
         found = learning_curve([(model, splits)], X, Y, values, shares=[0.5], stderr=0.3)
         assert found.rows == (30, 60)
-        assert found.mean[1] == pytest.approx(np.nanmean(values))
-        assert found.stderr[1] == 0.3
+        assert (found.mean[1], found.stderr[1]) == (pytest.approx(np.nanmean(values)), 0.3)
         apart = []
         for replica, split in enumerate(splits):
             known = [row for row in split.report if row != 7]
@@ -74,7 +71,7 @@ class TestByHand:
         assert grouped.mean == plain.mean
         assert grouped.stderr[0] == pytest.approx(np.sqrt(np.square(sums).sum()) / 40, rel=1e-3)
 
-    def test_what_it_says(self):
+    def test_what_it_says_and_draws(self):
         assert CURVE.rise == (pytest.approx(0.02), 0.01)
         assert CURVE.earlier == pytest.approx(0.05)
         alone = LearningCurve((50,), (0.1,), (0.2,))
@@ -85,8 +82,6 @@ class TestByHand:
         assert LearningCurve((64,), (math.log(2),), (0.0,)).in_words("bits").startswith("1.000 bit")
         wanted = {"rows": [500, 1000, 2000], "mean": [0.78, 0.83, 0.85]}
         assert CURVE.to_dict() == {**wanted, "stderr": [0.02, 0.01, 0.03]}
-
-    def test_the_figure(self):
         ax = CURVE.plot(Figure().subplots())
         (bars,) = ax.containers
         xs, ys = bars.lines[0].get_data()
@@ -121,12 +116,21 @@ class TestFit:
             assert other.curve_ is without.curve is None
             assert one.curve_.rows == (150, 300, 600)
 
-    def test_the_last_point_is_the_mean_of_all_rows(self, fitted):
+    def test_the_last_point_is_the_mean_of_all_rows_and_is_saved(self, fitted, tmp_path):
         curve = fitted.mutual_information().curve
         assert curve == fitted.curve_
         assert curve.mean[-1] == pytest.approx(fitted.oof_pmi_.mean(dtype=float), rel=1e-6)
         assert curve.mean[0] < curve.mean[-1]
         assert all(0 < error < 0.3 for error in curve.stderr)
+        # New rows have neither a limit nor a curve.
+        found = fitted.mutual_information(*pairs(50, seed=1))
+        assert (found.lower, found.curve) == (None, None)
+        fitted.save(tmp_path / "model")
+        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
+        ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
+        assert ours == others
+        assert (loaded.curve_, loaded.bound_) == (fitted.curve_, fitted.bound_)
+        assert isinstance(loaded.curve_.rows, tuple)
 
     def test_an_earlier_point_is_that_of_the_fit_of_fewer_rows(self):
         """Gaussian pairs: what models of 150 rows lack, separate fits of 150 rows lack too."""
@@ -137,14 +141,12 @@ class TestFit:
         error = math.hypot(curve.stderr[0], np.std(apart, ddof=1) / 2)
         assert curve.mean[0] == pytest.approx(np.mean(apart), abs=3 * error)
 
-    def test_groups_folds_and_few_rows(self):
+    def test_groups_folds_few_rows_and_what_has_none(self):
         codes = np.arange(600) // 3
         assert fit(groups=codes).curve_.rows == (150, 300, 600)
         assert fit(folds=1).curve_.rows == (150, 300, 600)
         assert fit(*pairs(160)).curve_.rows == (80, 160)  # of 40, too few would train
         assert fit(*pairs(90)).curve_ is None
-
-    def test_what_has_none(self):
         refused("does not average log r", fit, method="dv", curve=True)
         refused("but 90 rows are too few", fit, *pairs(90), curve=True)
         refused("rows are streamed", fit, stream=True, curve=True)
@@ -155,29 +157,35 @@ class TestFit:
             assert 0.0 < found.lower < 2.0
         assert fit(method="smi").mutual_information().lower is None  # not of mutual information
 
-    def test_new_rows_have_neither(self, fitted):
-        found = fitted.mutual_information(*pairs(50, seed=1))
-        assert (found.lower, found.curve) == (None, None)
+    def test_new_rows_have_a_limit_by_hand_and_no_curve(self, fitted, tmp_path):
+        x, y = pairs(90, seed=1)
+        single = fit(folds=1)
+        scores = single.pmi_matrix(x, y).astype(float)
+        bound = np.diag(scores) - np.log(np.exp(scores).mean(1))
+        found = single.mutual_information(x, y, confidence=0.5)
+        assert found.lower == pytest.approx(bound.mean(), abs=1e-4)
+        assert found.curve is None
+        single.save(tmp_path / "model")
+        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
+        assert loaded.mutual_information(x, y, confidence=0.5) == found
+        more = pairs(1000, seed=2)  # each row by one of the models
+        assert 0 < fitted.mutual_information(*more).lower < fitted.mutual_information(*more).nats
+        copies = [np.repeat(side[:200], 5, axis=0) for side in more]
+        told = fitted.mutual_information(*copies, groups=np.arange(1000) // 5).lower
+        assert told < fitted.mutual_information(*copies).lower  # which takes copies for draws
+        assert fitted.mutual_information(x[:1], y[:1]).lower is None  # nothing to compare it with
+        assert fit(method="smi").mutual_information(x, y).lower is None
 
     def test_no_curve_within_audits_and_parts(self):
         x, y = pairs(300)
         prototype = PointwiseDependency(hidden=(8,), folds=2, max_epochs=2, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             for model in (None, prototype):
                 how = {"random_state": 0, "folds": 2} if model is None else {}
                 found = audit(x, y, model=model, progress=False, **how)
                 assert found.mutual_information.curve is None
             three = ConditionalDependency(prototype, progress=False).fit(x, y, y[:, :1])
             assert all(model.curve_ is None for model in (three.joint_, three.marginal_))
-
-    def test_saved(self, fitted, tmp_path):
-        fitted.save(tmp_path / "model")
-        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
-        ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
-        assert ours == others
-        assert (loaded.curve_, loaded.bound_) == (fitted.curve_, fitted.bound_)
-        assert isinstance(loaded.curve_.rows, tuple)
 
 
 def test_shares_are_of_the_rows():

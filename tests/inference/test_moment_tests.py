@@ -23,8 +23,7 @@ LOG_RATIO = 1.5 * torch.randn(BLOCKS, SIZE, SIZE, generator=GENERATOR, dtype=tor
 
 def exact_table(seed, size=6):
     """One block whose weights are the probabilities of a random table."""
-    random = np.random.default_rng(seed)
-    joint = random.gamma(0.3, size=(size, size)) + 1e-6
+    joint = np.random.default_rng(seed).gamma(0.3, size=(size, size)) + 1e-6
     joint = torch.from_numpy(joint / joint.sum())
     product = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)
     return (joint / product).log()[None], joint[None], product[None]
@@ -71,14 +70,11 @@ def test_the_influence_is_the_derivative_with_respect_to_a_row(threshold):
     assert balance.stderr == pytest.approx(math.sqrt((balance.influence**2).sum()))
 
 
-def test_a_constant_is_read_as_that_many_nats():
+def test_a_constant_is_read_in_nats_and_groups_are_summed():
     log_ratio, joint, product = exact_table(1)
     for shift, threshold in itertools.product((-2.0, 0.3, 5.0), (-1.0, 0.0, 4.0)):
         balance = step_balance(arrange(log_ratio + shift, joint, product), threshold)
         assert balance.offset == pytest.approx(shift, abs=1e-12)
-
-
-def test_rows_of_a_group_are_summed():
     alone = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE), 0.5)
     groups = torch.arange(BLOCKS * SIZE).view(BLOCKS, SIZE) // 3
     grouped = step_balance(arrange(LOG_RATIO, EYE, 1 - EYE, groups), 0.5)
@@ -140,15 +136,12 @@ def test_the_errors_are_those_of_repeated_draws():
         assert abs(values.mean() - truth) < 4 * errors.mean() / np.sqrt(len(found))
 
 
-def test_nothing_is_fitted_where_nothing_can_be():
+def test_nothing_is_fitted_where_nothing_can_be_and_an_exact_table():
     eye = torch.eye(60, dtype=torch.float64)[None]
     constant, apart = (arrange(ratio, eye, 1 - eye) for ratio in (0 * eye, 40 * eye - 20))
     assert recalibrate(constant, 0.0) is recalibrate(apart, 0.0) is None
     assert len(moment_tests.reliability_curve(constant)) == 1
     assert moment_tests.reliability_curve(apart) == ()
-
-
-def test_on_an_exact_table_what_is_seen_is_what_was_said():
     curve = moment_tests.reliability_curve(arrange(*exact_table(4, size=30)))
     assert len(curve) > 3
     for point in curve:

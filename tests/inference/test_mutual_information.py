@@ -10,14 +10,8 @@ import torch
 from scipy import stats
 
 from pointdep.core.methods import METHODS
-from pointdep.errors import InputError
 from pointdep.inference.learning_curve import LearningCurve
-from pointdep.inference.mutual_information import (
-    MIEstimate,
-    estimate,
-    pseudo_values,
-    standard_error,
-)
+from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
 from refusals import refused
 
 N = 60
@@ -52,37 +46,31 @@ def test_the_mean_is_the_inference_and_the_error_that_of_the_jackknife(key):
     method = METHODS[key]
     wanted = method.inference(method.inverse(LOG_RATIO), joint=JOINT, product=PRODUCT)
     assert values_of(key).mean() == pytest.approx(wanted.item(), rel=1e-12)
-    found = estimate(values_of(key), method)
-    assert found.stderr == pytest.approx(delete_one(method), rel=0.04)
+    assert estimate(values_of(key), method).stderr == pytest.approx(delete_one(method), rel=0.04)
 
 
 def test_coverage_of_the_interval():
     """Nominal 90 % intervals of E_J[log r] for Gaussian pairs and the true r."""
     rho, hits, runs = 0.6, 0, 400
-    truth = -0.5 * math.log(1 - rho**2)
-    random = np.random.default_rng(1)
+    truth, random = -0.5 * math.log(1 - rho**2), np.random.default_rng(1)
     for _ in range(runs):
         x, noise = random.standard_normal((2, 200))
         y = rho * x + math.sqrt(1 - rho**2) * noise
         pmi = truth - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))
         column = torch.from_numpy(pmi)[:, None]
         ones = torch.ones_like(column)
-        rows = torch.arange(200)[:, None]
-        values = pseudo_values(METHODS["pc"], column, ones, 0 * ones, rows)
+        values = pseudo_values(METHODS["pc"], column, ones, 0 * ones, torch.arange(200)[:, None])
         low, high = estimate(values, METHODS["pc"], confidence=0.9).ci
         hits += low <= truth <= high
     assert stats.binomtest(hits, runs, 0.9).pvalue > 1e-4
 
 
-def test_what_is_refused():
+def test_estimate_and_what_is_refused():
     said = "'dv' infers from pairs of different rows"
     refused(said, pseudo_values, METHODS["dv"], LOG_RATIO, JOINT, 0 * PRODUCT, COLUMNS)
     for confidence in (0.0, 1.0, -0.5, 95, math.nan):
         said = "confidence=.* must lie between 0 and 1"
         refused(said, estimate, np.zeros(3), METHODS["pc"], confidence=confidence)
-
-
-def test_estimate():
     values = np.random.default_rng(0).normal(2.0, 1.0, 50)
     found = estimate(values, METHODS["js"], confidence=0.8, warnings=("a note",))
     spread = stats.sem(values)
@@ -137,34 +125,27 @@ def test_intervals_of_mutual_information_stop_at_zero(shift):
     assert found.nats == pytest.approx(VALUES.mean() + shift)  # the estimate itself is left
 
 
-def test_other_quantities_keep_their_interval_and_bits_have_one():
+def test_other_quantities_bits_and_intervals_that_reach_farther_up():
     found = estimate(VALUES - 0.3, METHODS["smi"])
     assert found.estimates != "mutual information"
     assert found.ci == pytest.approx(stats.norm.interval(0.95, found.nats, found.stderr))
     assert found.ci[0] < 0
     found = estimate(VALUES + 1, METHODS["pc"])
     assert [2**bits for bits in found.ci_bits] == pytest.approx([math.exp(a) for a in found.ci])
-
-
-def test_the_interval_reaches_farther_up_where_more_may_be_missed():
-    values = np.random.default_rng(0).normal(1.0, 1.0, 400)
-    method = METHODS["pc"]
+    values, method = np.random.default_rng(0).normal(1.0, 1.0, 400), METHODS["pc"]
     plain = estimate(values, method, confidence=0.9, doubt=0.03)
     wider = estimate(values, method, confidence=0.9, doubt=0.03, doubt_above=0.2)
-    assert wider.nats == plain.nats
-    assert wider.ci[0] == plain.ci[0]
-    z, error = 1.6448536, standard_error(values, None)
+    assert (wider.nats, wider.ci[0]) == (plain.nats, plain.ci[0])
+    z, error = 1.6448536, stats.sem(values)
     assert wider.ci[1] == pytest.approx(wider.nats + z * math.hypot(error, 0.2), rel=1e-6)
     known = estimate(values, method, confidence=0.9, neighbours=(1.5, 0.1))
     assert known.ci[1] == pytest.approx(1.5 + z * 0.1, rel=1e-6)
-    twice = estimate(values, method, inflation=2.0)
-    assert twice.stderr == pytest.approx(2 * error)
+    assert estimate(values, method, inflation=2.0).stderr == pytest.approx(2 * error)
 
 
 def test_rows_needed_follow_the_root_law_or_the_slower_curve():
     found = MIEstimate(nats=1.0, stderr=0.05, ci=(0.9, 1.1), rows=1000)
-    assert found.rows_needed(0.05) == 4000
-    assert found.rows_needed(0.5) == 1000
+    assert (found.rows_needed(0.05), found.rows_needed(0.5)) == (4000, 1000)
     # Doublings that add 0.2 and 0.15 fall with the power log2(4/3) of the rows.
     slow = dataclasses.replace(
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.01,) * 3)
@@ -174,5 +155,4 @@ def test_rows_needed_follow_the_root_law_or_the_slower_curve():
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
     )
     assert unsure.rows_needed(0.05) == 4000
-    with pytest.raises(InputError, match="precision"):
-        found.rows_needed(0.0)
+    refused("precision", found.rows_needed, 0.0)

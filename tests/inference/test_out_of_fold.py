@@ -28,7 +28,7 @@ def split_of(report):
 
 
 @every_method
-def test_each_row_by_the_replica_that_reports_it(key):
+def test_each_row_by_the_replica_that_reports_it_and_their_average(key):
     model, splits = model_of(key), make_splits(60, folds=3)
     found = out_of_fold(model, X, Y, splits, seed=0)
     for replica, split in enumerate(splits):
@@ -36,6 +36,12 @@ def test_each_row_by_the_replica_that_reports_it(key):
         np.testing.assert_allclose(found.pmi[split.report[:5]], wanted, rtol=1e-4, atol=1e-4)
     assert found.pmi.dtype == np.float32
     assert np.isfinite(found.pmi).all()
+    # 60 rows are one block: every row against every other.
+    model, method = model_of(key, 1), METHODS[key]
+    values = inference_values(model, X, Y, np.arange(60), seed=0)
+    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
+    wanted = method.inference(method.inverse(log_ratio)).item()
+    assert values.mean() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_rows_reported_twice_and_never():
@@ -50,27 +56,14 @@ def test_rows_reported_twice_and_never():
             assert values[row] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
-@every_method
-def test_the_values_average_to_the_inference_on_the_rows(key):
-    """60 rows are one block: every row against every other."""
-    model, method = model_of(key, 1), METHODS[key]
-    values = inference_values(model, X, Y, np.arange(60), seed=0)
-    log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
-    wanted = method.inference(method.inverse(log_ratio)).item()
-    assert values.mean() == pytest.approx(wanted, rel=1e-5)
-
-
-def test_cells_within_a_group_do_not_count():
+def test_groups_and_the_influence_of_each_row_by_hand(monkeypatch):
     model, groups = model_of("js", 1), torch.arange(60) // 2
     values = inference_values(model, X, Y, np.arange(60), seed=0, groups=groups)
     log_ratio = model.log_ratio_matrix(X[None], Y[None])[0].double()
     apart = (groups[:, None] != groups[None, :]).double()
     wanted = 1 + log_ratio.diagonal().mean() - (log_ratio.exp() * apart).sum() / apart.sum()
     assert values.mean() == pytest.approx(wanted.item(), rel=1e-5)
-
-
-def test_the_influence_of_each_row_by_hand(monkeypatch):
-    """js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'."""
+    # js, 1 + E_J[s] - E_M[exp s], in ragged blocks: row k is x in its cells and y in others'.
     monkeypatch.setattr(module, "_BLOCK", 16)
     model, chosen = model_of("js", 1), np.arange(3, 50)
     found = inference_values(model, X, Y, chosen, seed=0)
@@ -127,8 +120,7 @@ class GaussianRatio(torch.nn.Module):
         self.rho, self.how = rho, torch.nn.Parameter(torch.tensor([scale, shift]))
 
     def forward(self, x, y):
-        spread = 1 - self.rho**2
-        squares = self.rho**2 * (x**2 + y**2) - 2 * self.rho * x * y
+        spread, squares = 1 - self.rho**2, self.rho**2 * (x**2 + y**2) - 2 * self.rho * x * y
         exact = -0.5 * math.log(spread) - squares.squeeze(-1) / (2 * spread)
         return self.how[0] * exact + self.how[1]
 
@@ -162,20 +154,24 @@ def test_the_bound_never_exceeds_the_logarithm_of_its_rows():
     assert [one.rows for one in bounds] == [3, 50, 667]
     for one in bounds:
         assert 0.5 * math.log(one.rows) < one.nats <= math.log(one.rows)
-    assert gaussian_bound(0, GaussianRatio(0.5), n=5) is None  # one part has a single row
+    # A part of a single row has nothing to say.
+    assert gaussian_bound(0, GaussianRatio(0.5), n=5).rows == 2
+    assert gaussian_bound(0, GaussianRatio(0.5), n=3) is None
+    # The limit at a confidence.
+    bound = HeldOutBound(1.0, 0.1, 128)
+    assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
+    assert (bound.at(0.5), HeldOutBound(0.1, 0.1, 128).at(0.95)) == (pytest.approx(1.0), 0.0)
 
 
 def test_the_bound_of_groups_by_hand():
     """Rows of one group are no counter-examples of each other, and one draw."""
     model, codes = model_of("pc", 1), np.arange(60) // 4
     found = held_out_bound([(model, np.arange(60))], X, Y, seed=0, groups=torch.from_numpy(codes))
-    scores = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy()
-    each = []
+    scores, each = model.log_ratio_matrix(X[None], Y[None])[0].double().numpy(), []
     for i in range(60):
         others = [scores[i, j] for j in range(60) if codes[j] != codes[i]]
         each.append(scores[i, i] - np.log(np.mean(np.exp([scores[i, i], *others]))))
-    assert found.nats == pytest.approx(np.mean(each), rel=1e-4)
-    assert found.rows == 60
+    assert (found.nats, found.rows) == (pytest.approx(np.mean(each), rel=1e-4), 60)
     # Four copies of each pair, known to be copies, tell no more than the pairs themselves.
     four = np.repeat(np.arange(60), 4)
     copies = held_out_bound(
@@ -185,10 +181,3 @@ def test_the_bound_of_groups_by_hand():
     assert copies.stderr == pytest.approx(alone.stderr, rel=0.25)
     blind = held_out_bound([(model, np.arange(240))], X[four], Y[four], seed=0)
     assert blind.stderr < 0.7 * copies.stderr
-
-
-def test_the_limit_at_a_confidence():
-    bound = HeldOutBound(1.0, 0.1, 128)
-    assert bound.at(0.95) == pytest.approx(1.0 - 1.6449 * 0.1, abs=1e-4)  # one side: 5 % below
-    assert bound.at(0.5) == pytest.approx(1.0)
-    assert HeldOutBound(0.1, 0.1, 128).at(0.95) == 0.0

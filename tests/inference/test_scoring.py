@@ -25,8 +25,7 @@ def by_hand(model, i, j):
 def test_pairs_matrix_and_blocks_agree_with_the_definition(key):
     model = model_of(key)
     wanted = np.array([[by_hand(model, i, j) for j in range(6)] for i in range(6)])
-    pairs = score_pairs(model, X[:6], Y[:6])
-    matrix = score_matrix(model, X[:6], Y[:6])
+    pairs, matrix = score_pairs(model, X[:6], Y[:6]), score_matrix(model, X[:6], Y[:6])
     blocks = score_blocks(model, X[:6].view(2, 3, 2), Y[:6].view(2, 3, 3))
     np.testing.assert_allclose(pairs, wanted.diagonal(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(matrix, wanted, rtol=1e-4, atol=1e-5)
@@ -54,8 +53,7 @@ def test_however_the_work_is_cut(key, budget, monkeypatch):
 
 @pytest.mark.parametrize("groups", [None, np.arange(20) // 2])
 def test_the_log_loss_is_that_of_scikit_learn(groups):
-    table = 3 * np.random.default_rng(0).normal(size=(20, 20))
-    asked = []
+    table, asked = 3 * np.random.default_rng(0).normal(size=(20, 20)), []
 
     def score(a, b):
         asked.extend(zip(a, b, strict=True))

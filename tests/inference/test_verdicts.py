@@ -1,7 +1,6 @@
 """What a check says: nothing untrue, and advice that fits where log r comes from."""
 
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from pointdep.core.methods import METHODS
 from pointdep.data.tasks import correlated_gaussians
 from pointdep.inference.moment_tests import Recalibration
 from pointdep.inference.verdicts import FAULTS, BalanceResult, Origin, put_into_words
+from refusals import quietly
 
 from .models import check_matrix
 
@@ -30,8 +30,7 @@ def exact(rows=600, wrong=0, columns=1):
 @pytest.mark.parametrize("factor", [0.6, 1.5, 3.0])
 def test_the_example_lies_where_something_changes_and_goes_the_right_way(factor):
     found = check_matrix(factor * exact())
-    example = re.findall(r"of (\S+) should read ([^)]+)\)", found.verdict)[0]
-    read, right = map(float, example)
+    read, right = map(float, re.findall(r"of (\S+) should read ([^)]+)\)", found.verdict)[0])
     fit = found.recalibration
     line = fit.center + fit.shift + fit.slope * (read - fit.center)
     assert right == pytest.approx(line, abs=0.1)
@@ -41,13 +40,18 @@ def test_the_example_lies_where_something_changes_and_goes_the_right_way(factor)
     assert "should read" not in check_matrix(true + np.eye(400) * 1e-4).verdict  # for nothing
 
 
-def test_wrong_pairs_are_named_where_pairs_lie_too_far_below_zero():
+def test_wrong_pairs_are_named_and_where_log_r_comes_from():
     mixed = check_matrix(exact(wrong=60, columns=4))
     assert (mixed.passed, mixed.fault) == (False, "stretched")
     assert "a share of the pairs is wrong (what an audit looks for)" in mixed.verdict
     clean = check_matrix(1.3 * exact(columns=4))
     assert (clean.passed, clean.fault) == (False, "stretched")
     assert "wrong" not in clean.verdict
+    found = check_matrix(exact() + 0.5)  # of which nothing is known
+    assert found.fault == "offset"
+    assert "The constant of the read-out is missing or off" in found.verdict
+    assert "less dependent than those of the fit" in said("stretched", Origin("pc", given=True))
+    assert "less dependent" not in said("stretched", Origin("pc"))
 
 
 FIT = Recalibration(center=2.0, shift=0.1, shift_stderr=0.02, slope=0.8, slope_stderr=0.03)
@@ -57,14 +61,6 @@ BALANCES = [BalanceResult(name, 1.0, 0.3, 0.05, 0.001, 100.0) for name in ("all"
 def said(fault, origin, wrong_pairs=False):
     about = {"ends": (-3.0, 5.0), "wrong_pairs": wrong_pairs, "origin": origin}
     return put_into_words(fault, BALANCES, FIT, rows=500, p_value=0.001, **about)
-
-
-def test_what_depends_on_where_log_r_comes_from():
-    found = check_matrix(exact() + 0.5)  # of which nothing is known
-    assert found.fault == "offset"
-    assert "The constant of the read-out is missing or off" in found.verdict
-    assert "less dependent than those of the fit" in said("stretched", Origin("pc", given=True))
-    assert "less dependent" not in said("stretched", Origin("pc"))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -88,8 +84,7 @@ def test_a_read_out_is_missing_only_where_a_method_has_one(method):
 def test_the_estimators_say_where_their_log_r_comes_from():
     task = correlated_gaussians(300, 2, 1.0, seed=0)
     quick = {"hidden": (4,), "max_epochs": 2, "folds": 2, "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         auto = PointwiseDependency(**quick).fit(task.x, task.y)
         dv = PointwiseDependency(method="dv", critic="concat", **quick).fit(task.x, task.y)
         towers = from_embeddings(task.x, task.y, normalize=False)

@@ -2,6 +2,7 @@
 
 import re
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from pointdep import from_embeddings
+from pointdep import PointwiseDependency, from_embeddings
 from pointdep.display import plots
 from pointdep.display.plots import BLUE, GREY, VERMILION, plot_pairs, plot_pmi, plot_training, short
 from refusals import refused
@@ -85,15 +86,12 @@ def test_the_legend_stays_clear_of_the_bars_and_suspects_are_marked():
     assert [list(line.get_xdata()) for line in marked] == [[pytest.approx(-3.0, abs=0.1)]]
 
 
-def test_a_saved_model_needs_rows(model, data, tmp_path):
+def test_a_saved_model_needs_rows_and_the_history(model, data, tmp_path):
     model.save(tmp_path / "model")
     again = type(model).load(tmp_path / "model", device="cpu")
     refused(r"plot_pmi\(X, Y\)", again.plot_pmi)
     again.plot_pmi(*data, ax=axis())
     again.plot_training(ax=axis())
-
-
-def test_the_history(model):
     ax, folds = model.plot_training(ax=axis()), model.n_replicas_
     curves = [line.get_ydata() for line in ax.lines]
     for replica in range(folds):
@@ -116,7 +114,7 @@ def test_a_replica_that_ended_or_never_began_and_nothing_trained():
 PMI = np.array([0.5, -1.0, np.nan, 3.0, 2.0, -2.0])
 
 
-def test_highest_above_lowest_below(model, data):
+def test_highest_above_lowest_below_labels_and_mistakes(model, data):
     ax = plot_pairs(PMI, k=2, ax=axis())
     assert [bar.get_width() for bar in ax.patches] == [3.0, 2.0, -1.0, -2.0]
     names = [tick.get_text() for tick in ax.get_yticklabels()]
@@ -130,11 +128,7 @@ def test_highest_above_lowest_below(model, data):
     found = [bar.get_width() for bar in model.plot_pairs(*rows, k=3, ax=axis()).patches]
     expected = np.sort(model.pmi(*rows))[::-1]
     np.testing.assert_allclose(found, [*expected[:3], *expected[-3:]], rtol=1e-6)
-
-
-def test_labels_and_mistakes():
-    assert short("costs $5\nor $6") == r"costs \$5 or \$6"
-    assert len(short("long " * 50)) == 40
+    assert (short("costs $5\nor $6"), len(short("long " * 50))) == (r"costs \$5 or \$6", 40)
     plot_pairs(np.ones(2), labels=["$", "$x$ $"], ax=axis()).figure.draw_without_rendering()
     refused("k=0", plot_pairs, PMI, k=0)
     refused("labels has 1 entries for 6 pairs", plot_pairs, PMI, labels=["a"])
@@ -142,24 +136,40 @@ def test_labels_and_mistakes():
         refused("no finite PMI", plot, np.array([np.nan]))
 
 
-def test_mi_against_rows():
+def test_mi_against_rows_reliability_and_colours(model):
     ax = plots.plot_mi_against_n([100, 200], [0.5, 0.6], [(0.3, 0.7), (0.5, 0.7)], ax=axis())
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(100, 0.5), (200, 0.6)])
     segments = ax.collections[0].get_segments()
     np.testing.assert_allclose([s[:, 1] for s in segments], [(0.3, 0.7), (0.5, 0.7)])
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["100", "200"]
     assert ax.get_ylim()[0] == 0
-
-
-def test_the_reliability_curve_has_both_names(model):
     check = model.check()
     for ax in (check.plot_reliability(axis()), check.plot(axis())):
         assert re.sub(r"\s+", " ", ax.get_title(loc="left")) == check.verdict
-
-
-def test_colours_stand_out_on_white():
-    """WCAG asks for a contrast of 3 to 1 of what must be seen."""
     for colour in (BLUE, VERMILION, GREY):
         parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
         linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
         assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) > 3
+
+
+@pytest.fixture(autouse=True)
+def no_screen():
+    mpl.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="session")
+def data():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((200, 2))
+    return x, x + 0.7 * random.standard_normal((200, 2))
+
+
+@pytest.fixture(scope="session")
+def model(data):
+    options = {"critic": "concat", "hidden": (16,), "folds": 2, "max_epochs": 40, "patience": 4}
+    options |= {"learning_rate": 1e-2, "random_state": 0, "device": "cpu", "progress": False}
+    return PointwiseDependency(**options).fit(*data)

@@ -55,16 +55,26 @@ def test_ranks(seed, levels):
     found = of_matrix(scores, relevant=(asked, ids), ks=(1, 3, 20), matching=())
     ranks = ranks_by_hand(scores, right)
     assert found.recall == {k: pytest.approx((ranks <= k).mean()) for k in (1, 3, 20)}
-    assert found.mrr == pytest.approx((1 / ranks).mean())
-    assert found.median_rank == np.median(ranks)
+    assert (found.mrr, found.median_rank) == (pytest.approx((1 / ranks).mean()), np.median(ranks))
     assert (found.queries, found.candidates, found.matching) == (12, 20, {})
 
 
-def test_pairs_are_the_diagonal():
+def test_pairs_are_the_diagonal_equal_candidates_and_captions():
     scores = np.random.default_rng(0).integers(0, 4, (30, 30)).astype(float)
     found = of_matrix(scores)
     assert found.mrr == mrr_by_hand(scores, np.eye(30, dtype=bool))
     assert found == of_matrix(scores, relevant=(np.arange(30), np.arange(30)))
+    x, y = new_pairs(rows=40)
+    found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
+    assert (found.median_rank, found.mrr) == (20.5, pytest.approx(np.mean(1 / np.arange(1, 41))))
+    model = fitted("pc", "separable")
+    x, y = pairs(40, seed=3)
+    numbers, ids = np.arange(10), np.arange(40) // 4
+    found = model.retrieval_metrics(x[::4], y, relevant=(numbers, ids), matching=(5,))
+    assert found.mrr == mrr_by_hand(model.pmi_matrix(x[::4], y), numbers[:, None] == ids)
+    options = {"queries": "y", "relevant": (ids, numbers), "matching": ()}
+    back = model.retrieval_metrics(x[::4], y, **options)
+    assert (back.queries, back.candidates) == (40, 10)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,7 +86,7 @@ def test_matching_by_chance(seed):
         assert found.matching[m] == pytest.approx(wanted, abs=0.02)
 
 
-def test_matching_among_many():
+def test_matching_among_many_as_in_the_paper_and_in_blocks(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(40, 3000)).round(1)
     scores[:, 7] += 2.0
     ids = np.arange(3000)
@@ -84,18 +94,12 @@ def test_matching_among_many():
     for m in (5, 60):
         wanted = np.mean([chance_to_win(row, ids == 7, m) for row in scores])
         assert found.matching[m] == pytest.approx(wanted, abs=0.02)
-
-
-def test_the_distractors_of_the_papers_code():
     scores = np.random.default_rng(0).normal(size=(23, 23)) + 2 * np.eye(23)
     fives = [[(i + 5 * j) % 23 for j in range(5)] for i in range(23)]
     won = sum(int(np.argmax(scores[i, five]) == 0) for i, five in enumerate(fives))
     found = of_matrix(scores, distractors="shifted", matching=(5,))
     assert found.matching == {5: pytest.approx(won / 23)}
     assert 0 < won < 23
-
-
-def test_blocks_of_queries(monkeypatch):
     scores, asked, ids, _ = example(1)
     whole, asked_for = of_matrix(scores, relevant=(asked, ids)), []
 
@@ -124,28 +128,12 @@ def test_of_a_model(critic, method, queries):
     assert found.recall[100] == 1.0
 
 
-def test_equal_candidates_and_captions():
-    x, y = new_pairs(rows=40)
-    found = fitted("pc", "separable").retrieval_metrics(x, np.repeat(y[:1], 40, 0), matching=())
-    assert found.median_rank == 20.5
-    assert found.mrr == pytest.approx(np.mean(1 / np.arange(1, 41)))
-    model = fitted("pc", "separable")
-    x, y = pairs(40, seed=3)
-    numbers, ids = np.arange(10), np.arange(40) // 4
-    found = model.retrieval_metrics(x[::4], y, relevant=(numbers, ids), matching=(5,))
-    assert found.mrr == mrr_by_hand(model.pmi_matrix(x[::4], y), numbers[:, None] == ids)
-    options = {"queries": "y", "relevant": (ids, numbers), "matching": ()}
-    back = model.retrieval_metrics(x[::4], y, **options)
-    assert (back.queries, back.candidates) == (40, 10)
-
-
 @pytest.mark.parametrize("queries", ["x", "y"])
 def test_categories_of_the_same_value_are_equally_right(queries):
     random = np.random.default_rng(0)
     numbers, kinds = random.normal(size=(90, 2)), random.choice(["a", "b", "c"], size=90)
     data = (numbers, kinds) if queries == "x" else (kinds, numbers)
-    model = fit(*data, critic="separable")
-    options = {"queries": queries, "ks": (1,)}
+    model, options = fit(*data, critic="separable"), {"queries": queries, "ks": (1,)}
     found, matrix = model.retrieval_metrics(*data, **options), model.pmi_matrix(*data)
     matrix = matrix if queries == "x" else matrix.T
     assert found.recall[1] == pytest.approx((kinds[matrix.argmax(1)] == kinds).mean())
@@ -167,7 +155,7 @@ def test_one_side_of_categories():
     assert found == model.retrieval_metrics(numbers, kinds, relevant=(ids, ids))
 
 
-def test_words_and_json():
+def test_words_json_and_what_is_refused():
     assert [list(of_matrix(np.eye(size)).matching) for size in (4, 5)] == [[], [5]]
     found = of_matrix(np.eye(10), ks=(1, 5), matching=(3,))
     assert str(found) == (
@@ -176,9 +164,6 @@ def test_words_and_json():
     )
     counts = {"queries": 10, "candidates": 10, "mrr": 1.0, "median_rank": 1.0}
     assert found.to_dict() == {**counts, "recall": {"1": 1.0, "5": 1.0}, "matching": {"3": 1.0}}
-
-
-def test_what_is_refused():
     for message, shape, options in (
         ("4 queries and 5 candidates", (4, 5), {}),
         ("matching=5 needs 4 wrong candidates .* only 3", (4, 4), {"matching": (5,)}),

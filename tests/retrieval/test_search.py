@@ -81,7 +81,13 @@ def test_links(method, link):
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
-def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
+def test_one_replica_on_prepared_rows_and_blocks_of_any_size(critic, monkeypatch, without_faiss):
+    model = fitted("pc", critic)
+    x, y = map(encode_side, [model] * 2, new_pairs(critic), "xy")
+    one = model.model_.select([1])
+    matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
+    assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
+    assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
     for name, size in {"QUERIES": 7, "BLOCK": 6, "CELLS": 200, "LISTED_NUMBERS": 500}.items():
         monkeypatch.setattr(search_module, f"_{name}", size)
     for name, size in {"NUMBERS": 300, "COLUMNS": 11, "QUERIES": 3}.items():
@@ -89,16 +95,6 @@ def test_the_blocks_do_not_matter(critic, monkeypatch, without_faiss):
     model, pair = fitted(LOUD, critic), new_pairs(critic, 50)
     for queries in "xy":
         assert_searches(model, *sides(queries, *pair), queries, {}, {"shortlist": 49})
-
-
-@pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
-def test_one_replica_on_prepared_rows(critic):
-    model = fitted("pc", critic)
-    x, y = map(encode_side, [model] * 2, new_pairs(critic), "xy")
-    one = model.model_.select([1])
-    matrix = one.log_ratio_matrix(x[None], y[None])[0].numpy()
-    assert_best(top_k(one, x, y, K), matrix, np.argsort(-matrix, axis=1))
-    assert_best(top_k(one, y, x, K, queries="y"), matrix.T, np.argsort(-matrix.T, axis=1))
 
 
 @pytest.mark.parametrize("critic", ["auto", "separable", "concat"])
@@ -213,15 +209,23 @@ class TestNotExact:
         assert found.recall == 1.0
 
 
-def test_k_where_nobody_says():
+def test_k_where_nobody_says_and_what_an_index_keeps():
     model = fitted(LOUD, "auto")
     x, y = new_pairs()
     assert model.retrieve(x, y, shortlist=3).indices.shape == (len(x), 3)
     for candidates, k in ((30, 10), (4, 4), (1, 1)):
         found = model.retrieve(x, y[:candidates])
         assert found.indices.shape == (len(x), k)
-        made = model.index(y[:candidates])
-        assert np.array_equal(model.retrieve(x, made).indices, found.indices)
+        assert np.array_equal(model.retrieve(x, model.index(y[:candidates])).indices, found.indices)
+    y = new_pairs()[1]
+    for method, critic, has_vectors, has_rows in (
+        ("pc", "separable", True, False),
+        ("drf", "separable", True, True),
+        ("dv", "auto", True, True),
+        ("pc", "concat", False, True),
+    ):
+        index = fitted(method, critic).index(y)
+        assert (index.vectors is not None, index.rows is not None) == (has_vectors, has_rows)
 
 
 def test_options_that_are_refused():
@@ -239,7 +243,7 @@ def test_options_that_are_refused():
     refused("index='hnsw' .* this critic is none", no_product, *given, index="hnsw")
 
 
-def test_searches_that_cannot_be(without_faiss):
+def test_searches_that_cannot_be_and_what_a_person_reads(without_faiss):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
     refused(None, model.retrieve, x[:0], y)
     refused("Y has 2 features.*expecting 3 features as input$", model.retrieve, x, x)
@@ -249,9 +253,6 @@ def test_searches_that_cannot_be(without_faiss):
     refused("X has 3 features.*as input$", model.retrieve, y, y, queries="y")
     refused(r"did you mean queries='x'\?$", model.retrieve, x, y, queries="y")
     refused("index='ivf' needs FAISS", model.retrieve, x, y, index="ivf")
-
-
-def test_what_a_person_reads():
     numbers, pmi = np.array([[3, 1], [0, 2]]), np.array([[1.5, 0.1], [0.0, -2.0]], np.float32)
     found = Retrieved(numbers, pmi, True, None, 0, "all pairs", 4)
     assert found.without_partner == 1
@@ -304,18 +305,6 @@ def test_by_the_model_from_disk_and_without_faiss(tmp_path, monkeypatch):
     assert_same(here, again.retrieve(x, again.load_index(tmp_path / "index"), 5))
 
 
-def test_it_keeps_no_more_than_it_needs():
-    y = new_pairs()[1]
-    for method, critic, has_vectors, has_rows in (
-        ("pc", "separable", True, False),
-        ("drf", "separable", True, True),
-        ("dv", "auto", True, True),
-        ("pc", "concat", False, True),
-    ):
-        index = fitted(method, critic).index(y)
-        assert (index.vectors is not None, index.rows is not None) == (has_vectors, has_rows)
-
-
 @pytest.fixture
 def place(tmp_path):
     fitted("pc", "separable").index(new_pairs()[1]).save(tmp_path / "index")
@@ -327,7 +316,7 @@ def unreadable(cause, place):
         fitted("pc", "separable").load_index(place)
 
 
-def test_another_model_side_or_kind(place):
+def test_another_model_side_or_kind_and_an_edited_description(place, tmp_path):
     model, (x, y) = fitted("pc", "separable"), new_pairs()
     other = fit(critic="separable", random_state=1)
     refused("another model", other.load_index, place)
@@ -335,17 +324,6 @@ def test_another_model_side_or_kind(place):
     refused("holds x, .* queries='y'", model.retrieve, x, model.index(x, side="x"))
     refused("unknown side 'z'", model.index, x, side="z")
     refused("index='hnsw' .* flat index", model.retrieve, x, model.index(y), index="hnsw")
-
-
-@pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])
-def test_damage(place, name):
-    (place / name).write_bytes((place / name).read_bytes()[:-9])
-    unreadable("truncated", place)
-    (place / name).unlink()
-    unreadable(f"has no .*{name}", place)
-
-
-def test_an_edited_description(place):
     about = json.loads((place / "index.json").read_text())
     for change, cause in (
         ({"format": "other"}, "is not a pointdep index"),
@@ -355,9 +333,6 @@ def test_an_edited_description(place):
     ):
         (place / "index.json").write_text(json.dumps(about | change))
         unreadable(cause, place)
-
-
-def test_places(tmp_path):
     unreadable("no such folder", tmp_path / "nowhere")
     index = fitted("pc", "separable").index(new_pairs()[1])
     (tmp_path / "file").write_text("")
@@ -366,3 +341,11 @@ def test_places(tmp_path):
     for name, cause in (("file", "is a file"), ("full", "thesis.tex"), ("no/where", "not exist")):
         refused(cause, index.save, tmp_path / name)
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])
+def test_damage(place, name):
+    (place / name).write_bytes((place / name).read_bytes()[:-9])
+    unreadable("truncated", place)
+    (place / name).unlink()
+    unreadable(f"has no .*{name}", place)

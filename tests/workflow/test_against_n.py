@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import TimeSeriesSplit
 
-from pointdep import ClassicalDependency, mi_against_n
+from pointdep import ClassicalDependency, PointwiseDependency, mi_against_n
+from pointdep.workflow import comparison
 from refusals import refused
 
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
@@ -19,7 +20,7 @@ X = RANDOM.standard_normal((800, 1))
 Y = 0.8 * X + 0.6 * RANDOM.standard_normal((800, 1))
 
 
-def test_halves_of_the_rows_near_the_truth():
+def test_halves_of_the_rows_what_it_gives_and_refuses():
     found = mi_against_n(KSG, X, Y)
     assert found.rows == (50, 100, 200, 400, 800)
     low, high = found.estimates[-1].ci
@@ -27,6 +28,21 @@ def test_halves_of_the_rows_near_the_truth():
     assert found.estimates[0].stderr > 2 * found.estimates[-1].stderr
     whole = mi_against_n(CCA, X, Y, sizes=[800]).estimates[0]
     assert whole.nats == pytest.approx(CCA.fit(X, Y).mutual_information().nats)
+    found = mi_against_n(CCA, X, Y, sizes=[200, 100, 100])
+    assert found.rows == (100, 200)
+    assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
+    assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
+    assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
+    # From arrays, tables and lists.
+    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
+    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
+    assert values[0] == values[1] == values[2]
+    for message, options in (
+        *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
+        ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
+        ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
+    ):
+        refused(message, mi_against_n, CCA, X, **{"Y": Y, **options})
 
 
 class Told(BaseEstimator):
@@ -59,7 +75,7 @@ def parts(**options):
 class TestParts:
     GROUPS = np.random.default_rng(1).permutation(np.arange(800) // 8)
 
-    def test_each_holds_the_one_before(self):
+    def test_each_holds_the_one_before_and_groups_whole(self):
         rows, groups = parts(sizes=[60, 200, 500])
         assert groups == [None] * 3
         assert set(rows[0]) < set(rows[1]) < set(rows[2])
@@ -69,9 +85,7 @@ class TestParts:
         for cv in (None, TimeSeriesSplit(3)):
             for part in parts(cv=cv)[0]:
                 assert (np.diff(part) > 0).all()
-
-    def test_groups_are_drawn_whole(self):
-        """Fifty rows are seven groups of eight; one row each of fifty groups would be fifty."""
+        # Fifty rows are seven groups of eight; one row each of fifty groups would be fifty.
         rows, groups = parts(groups=[f"g{code}" for code in self.GROUPS], sizes=[50, 200])
         for part, given, count in zip(rows, groups, (7, 25), strict=True):
             assert len(part) == 8 * count
@@ -87,19 +101,32 @@ class TestParts:
         assert len(rows[-1]) == 800
 
 
-def test_what_it_gives_and_refuses():
-    found = mi_against_n(CCA, X, Y, sizes=[200, 100, 100])
-    assert found.rows == (100, 200)
-    assert str(found).splitlines()[0] == f"100 rows: {found.estimates[0]}"
-    assert found.to_dict()["estimates"][1]["nats"] == found.estimates[1].nats
-    assert found.plot_mi(Figure().subplots()).get_ylabel() == "mutual information in nats"
-    # From arrays, tables and lists.
-    sides = [(X, Y), (pd.DataFrame(X), pd.DataFrame(Y)), (X.tolist(), Y.tolist())]
-    values = [mi_against_n(CCA, *side, sizes=[100]).estimates[0].nats for side in sides]
-    assert values[0] == values[1] == values[2]
-    for message, options in (
-        *(("sizes", {"sizes": sizes}) for sizes in ([], [1], [900], [50.5])),
-        ("X has 800 rows but groups has 10", {"groups": np.arange(10)}),
-        ("X has 800 rows but Y has 10", {"Y": Y[:10]}),
-    ):
-        refused(message, mi_against_n, CCA, X, **{"Y": Y, **options})
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
+def test_networks_of_all_parts_train_in_one_run(grouped, monkeypatch):
+    """As in fits of each part alone: to the network the rows of the others are not there."""
+    x, noise = np.random.default_rng(2).standard_normal((2, 640, 2))
+    y, groups = np.abs(x) + 0.3 * noise, np.arange(640) // 2 if grouped else None
+    how = {"critic": "concat", "hidden": (16,), "folds": 2, "max_epochs": 15, "random_state": 0}
+    model = PointwiseDependency(**how, learning_rate=0.01, progress=False)
+    fits, fit = [], PointwiseDependency.fit
+
+    def counted(self, *data, **groups):
+        fits.append(len(data[0]))
+        return fit(self, *data, **groups)
+
+    monkeypatch.setattr(PointwiseDependency, "fit", counted)
+    options = {"groups": groups, "sizes": [60, 320, 640], "confidence": 0.9}
+    found = mi_against_n(model, x, y, **options, progress=False)
+    assert fits == [640, 60]  # of 60 rows too few would train with the others
+    whole = PointwiseDependency(**model.get_params()).set_params(curve=False)
+    whole.fit(x, y, groups=groups)
+    last = whole.mutual_information(confidence=0.9)
+    assert found.estimates[-1].nats == pytest.approx(last.nats, abs=1e-4)
+    assert found.estimates[-1].ci == pytest.approx(last.ci, abs=1e-4)
+    assert [one.rows for one in found.estimates] == [60, 320, 640]
+    monkeypatch.setattr(comparison, "_rides", lambda *_: False)
+    apart = mi_against_n(model, x, y, **options, progress=False)
+    for one, other in zip(found.estimates[1:], apart.estimates[1:], strict=True):
+        assert one.nats == pytest.approx(other.nats, abs=one.stderr + other.stderr)
+        assert one.stderr == pytest.approx(other.stderr, rel=0.5)

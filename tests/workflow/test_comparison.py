@@ -39,8 +39,7 @@ class TestCoverage:
 
     def test_of_networks(self):
         """The doubt about the bias of fitting makes them wide; no difference would be 0.19 off."""
-        options = {"critic": "auto", "hidden": (4,), "max_epochs": 1}
-        found = []
+        options, found = {"critic": "auto", "hidden": (4,), "max_epochs": 1}, []
         for seed in range(5):
             a, b, y = views(seed)
             found.append(compare(fit(a, y, **options), fit(b, y, **options)))
@@ -53,8 +52,7 @@ class TestPairing:
     def test_the_error_is_that_of_the_differences(self):
         a, b, y = views(0)
         first, second = cca(a, y), cca(b, y)
-        found = compare(first, second)
-        differences = first.mi_values_ - second.mi_values_
+        found, differences = compare(first, second), first.mi_values_ - second.mi_values_
         assert found.nats == pytest.approx(differences.mean())
         assert found.stderr == pytest.approx(differences.std(ddof=1) / np.sqrt(ROWS))
         assert found.first == pytest.approx(first.mutual_information().nats)
@@ -88,8 +86,7 @@ class TestPairing:
         x, y = pairs(120)
         groups = np.arange(120) // 2
         first, second = (fit(x, y, groups=groups, hidden=(width,)) for width in (4, 16))
-        found = compare(first, second)
-        values = first.oof_values_ - second.oof_values_
+        found, values = compare(first, second), first.oof_values_ - second.oof_values_
         sums = np.bincount(groups, weights=values - values.mean())
         of_rows = np.sqrt(60 / 59 * np.square(sums).sum()) / 120
         expected = np.sqrt(of_rows**2 + first.bias_.stderr**2 + second.bias_.stderr**2)
@@ -125,8 +122,7 @@ class TestOtherRows:
         models = [pointdep.from_embeddings(x[:200], y[:200], **known) for y in (noisy, noisier)]
         new = x[200:], noisy[200:]
         pmi = [model.pmi(*new) for model in models]
-        alone = np.subtract(*pmi).std(ddof=1) / np.sqrt(300)
-        found = compare(*models, *new)
+        alone, found = np.subtract(*pmi).std(ddof=1) / np.sqrt(300), compare(*models, *new)
         own = [model.mutual_information(*new).stderr ** 2 for model in models]
         own = sum(own) - sum(values.var(ddof=1) / 300 for values in pmi)
         assert found.stderr == pytest.approx(np.sqrt(alone**2 + own), rel=1e-2)
@@ -145,8 +141,7 @@ class TestOtherRows:
             assert found.nats == pytest.approx(plain.nats)
             values = models[0].pmi(*new).astype(float)
             values -= models[1].pmi(given.get("X_b", new[0]), new[1])
-            of_draws = values[::4].std(ddof=1) / np.sqrt(30)
-            doubt = 0.0
+            of_draws, doubt = values[::4].std(ddof=1) / np.sqrt(30), 0.0
             if not narrow:
                 doubt = np.hypot(*(np.hypot(m.bias_.correction, m.bias_.stderr) for m in models))
             assert found.stderr == pytest.approx(np.hypot(of_draws, doubt), rel=1e-4)

@@ -27,8 +27,7 @@ WITHIN = dict.fromkeys(COMMANDS, (1.5, 1.2))
 @pytest.fixture
 def asked(monkeypatch):
     """Laws of 1 + 0.001 a row in place of a dry run; what it was asked for."""
-    laws = {"start": (2.0, 0.0), **dict.fromkeys((*NAMES, *MEMORY), (1.0, 1e-3))}
-    jobs = []
+    laws, jobs = {"start": (2.0, 0.0), **dict.fromkeys((*NAMES, *MEMORY), (1.0, 1e-3))}, []
 
     def measure(shape, *, gpu, cores):
         jobs.append((shape, gpu, cores))
@@ -71,8 +70,7 @@ ROWS, DIMS = st.integers(1000, 10**9), st.integers(1, 1000)
 @settings(deadline=None, max_examples=60)
 def test_more_rows_cost_more_and_growth_is_affine(rows, dims, stream):
     shape = Shape(rows, dims, dims, 5, stream=stream)
-    known = planning._h200(shape, FACTS)
-    costs = {name: [] for name in COMMANDS}
+    known, costs = planning._h200(shape, FACTS), {name: [] for name in COMMANDS}
     for k in (1, 2, 3):
         for name, found in costs.items():
             found.append(planning._cost(name, replace(shape, rows=k * rows), known, False, (1, 1)))
@@ -104,7 +102,7 @@ def test_a_billion_rows_and_more_cores(asked):
     assert plan(10**5, 64, cores=4 * here).machine == f"a test, scaled to {4 * here} cores"
 
 
-def test_the_stored_gpu_serves_where_there_is_none(asked):
+def test_the_stored_gpu_where_there_is_none_and_against_measurements(asked):
     found = plan(5 * 10**6, 512, gpu=True)
     assert (found.device, found.machine) == ("gpu", "one NVIDIA H200, 16 cores")
     assert found.costs["retrieve"].gib < 32 < found.costs["retrieve"].gpu_gib
@@ -112,9 +110,6 @@ def test_the_stored_gpu_serves_where_there_is_none(asked):
     few, many = (plan(rows, 512, gpu=True).costs["fit"].gpu_gib for rows in (8 * 10**6, 10**7))
     assert many < few  # which the GPU keeps
     assert "long for one GPU" in " ".join(plan(10**9, 512, gpu=True).advice)
-
-
-def test_the_stored_gpu_against_its_measurements():
     for job in json.loads((RESULTS / "cost_model_gpu.json").read_text("utf-8"))["jobs"]:
         stream = job.get("stream") if job["what"] == "audit" else None
         shape = Shape(job["rows"], *job["dims"], job.get("epochs", 1), stream=stream)

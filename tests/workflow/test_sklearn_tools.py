@@ -26,8 +26,7 @@ KSG = ClassicalDependency("ksg", random_state=0, progress=False)
 
 def draw(rows=1500, seed=0):
     """y = sum of weights times x, and noise; the MI of any columns in closed form."""
-    random = np.random.default_rng(seed)
-    weights = np.array([1.0, 0.5, 0.0, 0.25])
+    random, weights = np.random.default_rng(seed), np.array([1.0, 0.5, 0.0, 0.25])
     x = random.standard_normal((rows, 4))
     y = x @ weights + random.standard_normal(rows)
 
@@ -67,7 +66,7 @@ def test_the_default_is_the_network():
     assert max(found[0], found[2]) < 0.05
 
 
-def test_names_and_numbers_of_columns():
+def test_names_of_columns_and_the_type_of_y():
     named = [TABLE, pl.from_pandas(TABLE)]
     numbered = [*named, X, torch.from_numpy(X), X.tolist()]
     expected = mutual_information_features(X, Y, columns=[[0], [1, 3]], estimator=CCA)
@@ -83,10 +82,7 @@ def test_names_and_numbers_of_columns():
     wrong = ["z"], [4], [-1], [[]], [], "ab", [[0.5]], [0.5], [[True, False]], [True], [[None]]
     for columns in wrong:
         refused("columns", mutual_information_features, TABLE, Y, columns=columns, estimator=CCA)
-
-
-def test_the_type_of_y_says_whether_it_is_classes():
-    """Two classes of two columns that tell nothing else: log 2 of one, nothing of the other."""
+    # Two classes of two columns that tell nothing else: log 2 of one, nothing of the other.
     labels = np.arange(200) % 2
     x = np.column_stack([labels, np.arange(200) // 2 % 2]).astype(float) + 1e-3 * X[:200, :2]
     for y in (labels, labels.astype(str)):
@@ -101,8 +97,8 @@ def test_selecting_warnings_and_what_is_refused():
     assert list(chosen.get_support()) == [True, True, False, False, False]
     assert chosen.scores_[4] == 0.0
     for wrong in (SelectKBest(), pointdep.PointwiseDependency, pointdep.ConditionalDependency()):
-        with pytest.raises(InputError, match=r"estimator=.* must be a PointwiseDependency"):
-            mutual_information_features(X, Y, estimator=wrong)
+        message = "estimator=.* must be a PointwiseDependency"
+        refused(message, mutual_information_features, X, Y, estimator=wrong)
     refused("X must be", mutual_information_features, Y, Y)
     with pytest.raises(InputError, match="sparse") as caught:
         mutual_information_features(csr_array(X), Y, estimator=CCA)
@@ -126,8 +122,7 @@ def test_mutual_information_as_a_score():
     y = 0.8 * x + 0.6 * random.standard_normal((600, 1))
     found = cross_val_score(CCA, x, y, cv=3, scoring=mi_scorer)
     assert found.mean() == pytest.approx(-np.log(0.6), abs=0.1)
-    piped = make_pipeline(StandardScaler(), CCA)
-    again = cross_val_score(piped, x, y, cv=3, scoring=mi_scorer)
+    again = cross_val_score(make_pipeline(StandardScaler(), CCA), x, y, cv=3, scoring=mi_scorer)
     np.testing.assert_allclose(again, found, rtol=1e-6)
     alone = cross_val_score(make_pipeline(CCA), x, y, cv=3, scoring=mi_scorer)
     np.testing.assert_array_equal(alone, found)

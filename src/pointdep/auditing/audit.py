@@ -1,14 +1,13 @@
 """`audit`: every pair of a data set, scored by models that did not see it."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
@@ -22,9 +21,6 @@ from pointdep.estimators.fit_rows import StreamedFitRows, streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
 from pointdep.fitting.splits import make_splits
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _Given = ParamSpec("_Given")
 
@@ -154,8 +150,6 @@ def _table(
     fdr: float,
     labels: NDArray[Any] | None,
 ) -> pd.DataFrame:
-    import pandas as pd
-
     pmi = fitted.oof_pmi_
     order = np.argsort(pmi, kind="stable")
     suspect = decision.q_value <= fdr
@@ -188,8 +182,6 @@ def _table(
 
 def _whole(rows: NDArray[np.int64]) -> Any:
     """Row numbers as pandas keeps whole numbers of which some are missing."""
-    import pandas as pd
-
     return pd.Series(rows, dtype="Int64").where(rows >= 0)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.auditing.evidence import Mismatched
+from pointdep.auditing.evidence import Array32, Mismatched
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, InputError, warn_caller
 
@@ -111,10 +111,8 @@ def posteriors(
     """
     pmi = pmi.astype(np.float64)
     counted = np.log(np.maximum(observed_ratio(shares), np.finfo(np.float64).tiny))
-    counts = np.searchsorted(np.sort(pmi), pmi, side="right")
-    say = _OF_SAY / (_OF_SAY + counts)
-    said = np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted)
-    found = np.maximum(counted, said)
+    say = _OF_SAY / (_OF_SAY + np.searchsorted(np.sort(pmi), pmi, side="right"))
+    found = np.maximum(counted, np.where(pmi > 0, pmi, say * pmi + (1.0 - say) * counted))
     if standings is not None:
         found = np.maximum(found, np.log(np.maximum(observed_ratio(standings) / _CLEAR, 1e-300)))
     return np.exp(np.minimum(math.log(contamination) - found, 0.0))
@@ -174,9 +172,7 @@ def check_shares(fdr: float, contamination: float | None) -> None:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
 
 
-def decide(
-    pmi: NDArray[np.float32], beside: Mismatched, contamination: float | None, least: float
-) -> Decision:
+def decide(pmi: Array32, beside: Mismatched, contamination: float | None, least: float) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
     least: the lower end of the interval of the mutual information. Nobody is a suspect if neither

@@ -1,7 +1,5 @@
 """What an audit asks of the fitted rows, held in memory or read from where they are stored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +73,7 @@ def find_standings(pmi: Tensor, others: Tensor) -> Tensor:
     is at most as high; the higher of the two, and 0 where there are none."""
     shares = []
     for dim in (2, 1):
-        values = torch.where(others, pmi, torch.inf)
-        ordered = values.sort(dim).values.movedim(dim, -1).contiguous()
+        ordered = torch.where(others, pmi, torch.inf).sort(dim).values.movedim(dim, -1).contiguous()
         found = torch.searchsorted(ordered, pmi.movedim(dim, -1).contiguous(), right=True)
         count = others.sum(dim).unsqueeze(-1)
         shares.append((found.minimum(count) / count.clamp(min=1)).movedim(-1, dim))

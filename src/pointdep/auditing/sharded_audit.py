@@ -22,7 +22,7 @@ from pointdep.cluster.manifest import Names, Task, Work, read_pairs, reading, wr
 from pointdep.cluster.shard_scoring import Scored, open_sides, plan_work, run_shards
 from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError
-from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import Progress, show
 from pointdep.inference.scoring import score_blocks
 
@@ -52,22 +52,20 @@ class Pool:
         return Mismatched(pmi[others].numpy(), standing, standings)
 
 
-class Beside:
-    """The answer about pairs that an audit needs: their scores, and how each stands in the pool."""
-
-    kind = "audit"
+class Beside(Scores):
+    """What an audit asks about pairs: their scores, and how each stands in the pool."""
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__("audit", hashlib.sha256(pool.numbers.tobytes()).hexdigest())
         self.pool = pool
-        self.made_of = hashlib.sha256(pool.numbers.tobytes()).hexdigest()
 
     def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
         a, b, _, _ = fitted._encode(x, y)
         standing = stand(fitted.model_, a, b, first, self.pool)
-        return {**pair_columns(fitted, x, y), "standing": standing}
+        return {**super().__call__(fitted, x, y, first), "standing": standing}
 
     def nothing(self) -> Columns:
-        return {**Scores().nothing(), "standing": np.zeros(0, np.float32)}
+        return {**super().nothing(), "standing": np.zeros(0, np.float32)}
 
 
 @torch.no_grad()
@@ -83,8 +81,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     for block in np.unique(numbers // BLOCK):
         rows = np.flatnonzero(numbers // BLOCK == block)
         one = model.select([int(block % model.replicas)])
-        random = np.random.default_rng([block, 24])
-        chosen = random.choice(len(pool.numbers), size, replace=False)
+        chosen = np.random.default_rng([block, 24]).choice(len(pool.numbers), size, replace=False)
         others = torch.from_numpy(numbers[rows, None] != pool.numbers[chosen])
         sides = x[rows], y[rows], pool.x[chosen], pool.y[chosen]
         a, b, pool_x, pool_y = (side.to(device).unsqueeze(0) for side in sides)
@@ -95,9 +92,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     return found
 
 
-def draw_pool(
-    fitted: PointwiseDependency, work: Work, tasks: Sequence[Task], progress: Progress
-) -> Pool:
+def draw_pool(fitted: PointwiseDependency, work: Work, tasks: list[Task], shown: Progress) -> Pool:
     """4096 rows at random, from all shards, or from 8 to 64 of them where they are many."""
     random = np.random.default_rng(0)
     full = [task for task in tasks if task.rows]
@@ -118,7 +113,7 @@ def draw_pool(
                 sides.append(fitted._encode(*part)[:2])
             start += len(x)
         numbers.append(task.first + own)
-        progress.update(done, len(chosen), "shards sampled")
+        shown.update(done, len(chosen), "shards sampled")
     order = torch.from_numpy(random.permutation(len(picked)))
     x, y = (torch.cat(side)[order] for side in zip(*sides, strict=True))
     return Pool(x, y, np.concatenate(numbers)[order.numpy()])
@@ -173,8 +168,8 @@ def audit_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
-        fault = f"{x} has {sides[0].rows} rows"
-        raise InputError(f"{fault}: an audit of shards needs at least {2 * BLOCK}")
+        few = f"{x} has {sides[0].rows} rows"
+        raise InputError(f"{few}: an audit of shards needs at least {2 * BLOCK}")
     fitted = saved.load("cpu")
     work = plan_work(saved, sides, Scores("suspects"), place, how)
     tasks = manifest.make_tasks(work, *sides)
@@ -200,14 +195,9 @@ def audit_shards(
             "below_zero": pmi[rows] < 0,
             "rank": rank[rows],
         }
-        known = _read(done.work, task.name, _KEPT)
-        write_shard(work, task, {**known, **judged}, {"fdr": fdr})
-    return AuditedShards(
-        **done.totals(),
-        suspects=int(suspect.sum()),
-        contamination=decision.contamination,
-        named=decision.named,
-    )
+        write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
+    told: dict[str, Any] = {"contamination": decision.contamination, "named": decision.named}
+    return AuditedShards(**done.totals(), suspects=int(suspect.sum()), **told)
 
 
 def _read(work: Work, name: str, columns: Sequence[str]) -> dict[str, Any]:

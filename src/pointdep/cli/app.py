@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 import pointdep
 from pointdep.cli import options, reproduce
@@ -84,11 +85,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Each is in a module of its own name.
-_COMMANDS = (
-    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain"),
-    "bench",
-)
-for _name in _COMMANDS:
+_ALL = ("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain", "bench")
+for _name in _ALL:
     _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
     app.command(name=_name)(_guarded(_command))
 
@@ -111,21 +109,17 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+_Version = Annotated[
+    bool, Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+]
+_Modules = Annotated[
+    list[str] | None,
+    Option("--import", metavar="MODULE", help="Import a module with methods or critics of yours."),
+]
+
+
 @app.callback()
-def _common(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and leave."
-        ),
-    ] = False,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--import", metavar="MODULE", help="Import a module with methods or critics of yours."
-        ),
-    ] = None,
-) -> None:
+def _common(version: _Version = False, modules: _Modules = None) -> None:
     """How much do x and y belong together? Mutual information and PMI of paired data."""
     del version
     for module in modules or []:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from pointdep.cli import options
-from pointdep.cli.settings import Settings, takes_settings
+from pointdep.cli.options import Settings, takes_settings
 from pointdep.cli.show import check_as_json, flags_as_json, found_as_json, print_json, print_rows
 from pointdep.errors import InputError
 
@@ -51,13 +51,12 @@ def worst_rows(found: Audit) -> list[dict[str, Any]]:
     kinds |= {"q_value": float, "suspect": bool, "better_partner": int}
     kinds |= {"better_partner_pmi": float, "swapped_with": int, "duplicate_of": int}
     kinds |= {"better_label": str}
-    worst = found.table.sort_values("rank").head(_WORST)
     return [
         {
             name: None if pd.isna(line.get(name)) else kind(line[name])
             for name, kind in kinds.items()
         }
-        for _, line in worst.iterrows()
+        for _, line in found.table.sort_values("rank").head(_WORST).iterrows()
     ]
 
 
@@ -65,11 +64,12 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     """The result for a person."""
     from pointdep.auditing.report.wording import finding, more_by_chance, percent, share_in_words
 
-    share = found.contamination
+    share, at_least = found.contamination, found.mutual_information.at_least()
     below = int(found.table["below_zero"].sum())
     rows = {
         "suspects": finding(found),
-        found.mutual_information.estimates: str(found.mutual_information),
+        found.mutual_information.estimates: found.mutual_information.headline,
+        **({"at least": at_least} if at_least else {}),
         "chance pairs": f"{percent(share.share)}: {share_in_words(share)}{more_by_chance(found)}",
         "below zero": f"{below} ({percent(below / len(found.table))})",
         **check_rows(found),
@@ -130,8 +130,7 @@ def _better(line: dict[str, Any]) -> str:
 
 def safe_text(text: str) -> str:
     """Short, and with nothing in it that a terminal would act on."""
-    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
-    safe = "".join(shown)
+    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 

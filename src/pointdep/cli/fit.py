@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pointdep.cli import options
-from pointdep.cli.settings import Settings, takes_settings
+from pointdep.cli.options import Settings, takes_settings
 from pointdep.cli.show import estimate_as_json, print_estimate, print_json
 from pointdep.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from pointdep.cli import options, show
-from pointdep.cli.settings import Settings, refuse_for_classical, takes_settings
+from pointdep.cli.options import Settings, refuse_for_classical, takes_settings
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, unknown_name
 
@@ -107,8 +107,6 @@ def check_unit(method: str, bits: bool) -> None:
         measuring = [name for name, one in CLASSICAL.items() if one.estimates]
         raise unknown_name("method", method, [*METHODS, *measuring])
     if not known.estimates:
-        raise InputError(
-            f"--method {method} gives no mutual information: its score ranks pairs and has no unit"
-        )
+        raise InputError(f"--method {method} gives no mutual information: its score ranks pairs")
     if bits and known.estimates != "mutual information":
         raise InputError(f"--bits: --method {method} estimates {known.estimates}, which has none")

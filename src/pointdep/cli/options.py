@@ -5,10 +5,11 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, CallbackParam, Option
 
@@ -286,3 +287,117 @@ def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:
     if text == "none":
         return False, False
     return text in ("x", "both") or None, text in ("y", "both") or None
+
+
+_OF_NETWORKS = (
+    *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
+    *("stream", "curve"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which rows to read, and how to fit them.
+
+    Options
+    -------
+    discrete: Sides that are categories: x, y, both or none; by default, by type.
+    method_option: Option of the method as NAME=VALUE, e.g. eta=2.
+    hidden: Widths of the layers, as 256,64, or auto.
+    max_epochs: Limit on the epochs.
+    weight_decay: Of the optimiser: pulls weights towards zero.
+    negatives: Counter-examples per row and step, or auto.
+    reference_size: Rows of y that cpc keeps to normalise by.
+    stream: Read rows as they are needed, or hold them in memory. [hold up to 2^27 numbers]
+    curve: Also fit a quarter and half of the rows, to see whether more rows would help. [if the
+        rows are held in memory]
+    """
+
+    x_columns: XColumns = None
+    y_columns: YColumns = None
+    groups: Groups = None
+    group_column: GroupColumn = None
+    discrete: str | None = None
+    method_option: list[str] | None = None
+    critic: CriticName = "auto"
+    hidden: str = "auto"
+    folds: Folds = 5
+    max_epochs: int = 200
+    weight_decay: float = 0.0
+    negatives: str = "auto"
+    reference_size: int = 1024
+    stream: bool | None = None
+    curve: bool | None = None
+    confidence: Confidence = 0.95
+    seed: Seed = 0
+    device: Device = "auto"
+
+    def read(self, files: list[Path]) -> tuple[Any, Any, Any]:
+        """x, y, and the groups of the rows or None."""
+        from pointdep.data.readers import read_pairs
+
+        x, y = read_pairs(files, x_columns=self.x_columns, y_columns=self.y_columns)
+        return x, y, read_groups(self.groups, self.group_column, files)
+
+    def networks(self, method: str, *, quiet: bool, checkpoint: Path | None = None) -> Any:
+        """The estimator with networks."""
+        from pointdep.estimators.pointwise import PointwiseDependency
+
+        given = {name: getattr(self, name) for name in _OF_NETWORKS}
+        given["hidden"] = parse_widths(self.hidden)
+        given["negatives"] = parse_count(self.negatives)
+        common = self._common(method, quiet)
+        return PointwiseDependency(device=self.device, checkpoint=checkpoint, **given, **common)
+
+    def classical(self, method: str, *, quiet: bool) -> Any:
+        """The estimator without networks; options that are about networks are refused."""
+        from pointdep.estimators.classical.estimator import ClassicalDependency
+
+        changed = {f.name for f in fields(self) if getattr(self, f.name) != f.default}
+        refused = [name for name in _OF_NETWORKS if name in changed]
+        if self.device not in ("auto", "cpu"):
+            refused.append("device")
+        refuse_for_classical(method, refused)
+        return ClassicalDependency(**self._common(method, quiet))
+
+    def _common(self, method: str, quiet: bool) -> dict[str, Any]:
+        discrete_x, discrete_y = parse_sides(self.discrete)
+        return {
+            "method": method,
+            "method_options": parse_options(self.method_option),
+            "folds": self.folds,
+            "random_state": self.seed,
+            "discrete_x": discrete_x,
+            "discrete_y": discrete_y,
+            "progress": not quiet,
+        }
+
+
+def refuse_for_classical(method: str, names: list[str]) -> None:
+    """InputError where there are names: of options that mean nothing without networks."""
+    if names:
+        listed = ", ".join("--" + name.replace("_", "-") for name in names)
+        raise InputError(f"--method {method} trains no networks: leave out {listed}")
+
+
+def takes_settings(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., Any]:
+    """Show typer the parameter `settings` of a command as one option for each of its fields.
+
+    without: fields that mean nothing to the command, and keep their defaults.
+    """
+    hints, told = get_type_hints(Settings, include_extras=True), told_options(Settings)[1]
+    own = {field.name: (hints[field.name], field.default) for field in fields(Settings)}
+    for name, how in told.items():
+        own[name] = option(name, *own[name], *how), own[name][1]
+    own = {name: how for name, how in own.items() if name not in without}
+    shown: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        shown |= own if name == "settings" else {name: (parameter.annotation, parameter.default)}
+
+    @functools.wraps(command)
+    def spread(**values: Any) -> None:
+        settings = Settings(**{name: values.pop(name) for name in own})
+        command(**values, settings=settings)
+
+    show(spread, shown)
+    return spread

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pointdep.cli import options, pretrain
 from pointdep.cli.options import Given
 from pointdep.cli.show import print_json
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_known
+from pointdep.fitting.progress import duration, show
+from pointdep.fitting.rendezvous import pick_device
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -104,8 +106,6 @@ def figure1(given: Given) -> None:
     from pointdep.experiments.figure1 import Figure1, expected_seconds, run_figure1
     from pointdep.experiments.figure1_report import text_claims, text_table, write_report
     from pointdep.experiments.reports import prepare_folder
-    from pointdep.fitting.progress import duration, show
-    from pointdep.fitting.rendezvous import pick_device
 
     smaller = _chosen(Figure1().quick(), given)
     settings = smaller if given["quick"] else _chosen(Figure1(), given)
@@ -160,8 +160,6 @@ def theorem1(given: Given) -> None:
     """
     from pointdep.experiments import theorem1 as experiment
     from pointdep.experiments.reports import TEXTS, filled, prepare_folder
-    from pointdep.fitting.progress import show
-    from pointdep.fitting.rendezvous import pick_device
 
     paper = experiment.Theorem1()
     settings = _chosen(paper.quick() if given["quick"] else paper, given)
@@ -204,8 +202,6 @@ def _run_words(title: str, experiment: Any, paper: Any, run: Any, given: Given) 
     from pointdep.data.word_pairs import read_word_pairs
     from pointdep.experiments.reports import prepare_folder
     from pointdep.experiments.words import expected_seconds
-    from pointdep.fitting.progress import duration, show
-    from pointdep.fitting.rendezvous import pick_device
 
     files = {name: given[name] for name in ("audio", "text", "data")}
     named = tuple(str(word) for k, path in files.items() if path for word in (f"--{k}", path))
@@ -225,8 +221,7 @@ def _run_words(title: str, experiment: Any, paper: Any, run: Any, given: Given) 
         found = run(settings, pairs, progress)
     claims = experiment.write_report(found, given["output"])
     content = {**asdict(settings), "device": found.device, **experiment.as_dict(found, claims)}
-    command = title.replace(" ", "").lower()
-    _tell(command, given, experiment.text_report(found, claims), content)
+    _tell(title.replace(" ", "").lower(), given, experiment.text_report(found, claims), content)
 
 
 @_takes(_run_words, options.SHARED, output=Path("table2"))
@@ -286,7 +281,6 @@ def _run_representations(command: str, part: str, given: Given) -> None:
     from pointdep.experiments import pretraining_runs as experiments
     from pointdep.experiments.figure2 import as_dict, text_report, write_report
     from pointdep.experiments.representations import Experiment
-    from pointdep.fitting.rendezvous import pick_device
 
     base = Experiment(part).quick() if given["quick"] else Experiment(part)
     base = base.with_length(given.get("iterations"), given["epochs"])
@@ -305,18 +299,10 @@ def _run_representations(command: str, part: str, given: Given) -> None:
         found = experiments.merge_experiment(settings, output, pd_rows=pd_rows)
     else:
         pick_device(given["device"])  # refuses one that is not there
-        found = experiments.run_experiment(
-            settings,
-            output,
-            load,
-            # Written after each job, so that a command that is ended leaves what it has.
-            after_each=lambda some: write_report(some, output),
-            device=given["device"],
-            compile_networks=given["compile_networks"],
-            checkpoint_every=60.0 * given["checkpoint_every"],
-            pd_rows=pd_rows,
-            progress=not given["quiet"],
-        )
+        how = {**pretrain.training_options(given), "pd_rows": pd_rows}
+        # Written after each job, so that a command that is ended leaves what it has.
+        how["after_each"] = lambda some: write_report(some, output)
+        found = experiments.run_experiment(settings, output, load, **how)
     claims = write_report(found, output)
     content = {"part": settings.part, **as_dict(found, claims)}
     _tell(command, given, text_report(found, claims), content)
@@ -347,8 +333,7 @@ def figure2(given: Given) -> None:
     quick: Smaller, for a CPU: few images, short runs, small networks, 3 seeds (shallow). Options
         that are given win.
     """
-    if given["part"] not in ("shallow", "deep"):
-        raise unknown_name("part", given["part"], ("shallow", "deep"))
+    require_known("part", given["part"], ("shallow", "deep"))
     _run_representations("figure2", given["part"], given)
 
 
@@ -385,9 +370,7 @@ def _loss(pairs: list[str] | None) -> dict[str, dict[str, Any]] | None:
     for name, value in (options.parse_options(pairs, "--loss-option") or {}).items():
         objective, dot, option = name.partition(".")
         if not dot or not objective or not option:
-            raise InputError(
-                f"--loss-option {name!r} must say whose it is, as drfc.scale=10 or cpc.{name}=..."
-            )
+            raise InputError(f"--loss-option {name!r} must say whose it is, as drfc.scale=10")
         found.setdefault(objective, {})[option] = value
     return found or None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from pointdep.cluster.filesystem import BadShardError, StoragePath
 from pointdep.cluster.manifest import Task, Work, read_pairs, write_shard
 from pointdep.core.registry import is_path
 from pointdep.data.storage import MODEL_FILES
-from pointdep.errors import InputError, ModelFileError, PointdepError, require_whole, unknown_name
+from pointdep.errors import InputError, ModelFileError, PointdepError, require_known, require_whole
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 ENGINES = ("local", "ray")
@@ -44,8 +44,7 @@ class How:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise unknown_name("engine", self.engine, ENGINES)
+        require_known("engine", self.engine, ENGINES)
         for name in ("workers", "batch_size"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
@@ -107,27 +106,13 @@ def read_model(place: StoragePath) -> SavedModel:
     return replace(saved, imports=tuple(n.partition(":")[0] for n in named if is_path(n)))
 
 
-class Answer(Protocol):
-    """What is asked about pairs; it is sent to the workers.
-
-    kind: its name, in the manifest. made_of: what it depends on apart from the model and the rows.
-    """
-
-    kind: str
-    made_of: str
-
-    def __call__(self, fitted: PointwiseDependency, x: Any, y: Any, first: int) -> Columns:
-        """Of some pairs, (n,) each; first: the number of the first among all rows."""
-        ...
-
-    def nothing(self) -> Columns:
-        """The same of no pairs."""
-        ...
-
-
 @dataclass
 class Scores:
-    """pmi, npmi, stderr and outside."""
+    """What is asked about pairs, and the columns that answer it: pmi, npmi, stderr and outside.
+
+    kind: of results, as the manifest names it. made_of: what the columns depend on besides model
+    and pairs, as a digest.
+    """
 
     kind: str = "score"
     made_of: str = ""

@@ -11,19 +11,23 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pointdep.cluster.filesystem import BadShardError, StoragePath, is_temporary
-from pointdep.data import shards
+from pointdep.data import files, shards
 from pointdep.data.stored_pairs import side_by_side
 from pointdep.errors import InputError, PointdepError, unknown_name
 from pointdep.fitting.progress import Progress
 
 if TYPE_CHECKING:
-    from pointdep.cluster.engines import Answer, How, SavedModel
+    from pointdep.cluster.engines import How, SavedModel, Scores
 
 MANIFEST = "_pointdep.json"
 _FORMAT, _VERSION = "pointdep-shards", 1
@@ -132,19 +136,7 @@ def partners(x: Side, y: Side) -> list[tuple[Span, ...]]:
     return found
 
 
-@contextmanager
-def reading(place: StoragePath) -> Iterator[None]:
-    """Turn whatever goes wrong with a shard into an error that names it."""
-    try:
-        yield
-    except (PointdepError, MemoryError):
-        raise
-    except Exception as error:
-        # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BadShardError(
-            f"{place} cannot be read, it is truncated, damaged or no Parquet file: {reason}"
-        ) from error
+reading = partial(files.reading, otherwise="no Parquet file", error=BadShardError)
 
 
 def _shard_places(place: StoragePath) -> list[StoragePath]:
@@ -166,8 +158,6 @@ def _shard_places(place: StoragePath) -> list[StoragePath]:
 
 def _open_footer(place: StoragePath) -> tuple[Shard, Any]:
     """A shard and its Arrow schema."""
-    import pyarrow.parquet as pq
-
     with reading(place), place.open() as file:
         size = file.size()
         end = file.read_at(8, size - 8) if size >= 12 else b""
@@ -192,8 +182,6 @@ def _columns(shard: Shard, schema: Any, wanted: Names, option: str) -> Columns:
         return Columns(names, types, None)
 
     def first() -> Any:
-        import pyarrow.parquet as pq
-
         with reading(shard.place), shard.place.open() as file:
             return next(pq.ParquetFile(file).iter_batches(batch_size=1, columns=list(names)))
 
@@ -217,8 +205,6 @@ def read_pairs(task: Task, columns: Sequence[Columns], step: int) -> Iterator[tu
 
 
 def _read_side(spans: Sequence[Span], columns: Columns, step: int) -> Iterator[Any]:
-    import pandas as pd
-
     for span in spans:
         for row, batch in _batches(span, columns, step):
             if columns.layout is None:
@@ -231,8 +217,6 @@ def _read_side(spans: Sequence[Span], columns: Columns, step: int) -> Iterator[A
 
 def _batches(span: Span, columns: Columns, step: int) -> Iterator[tuple[int, Any]]:
     """Record batches of a span, each with the row of the shard that it begins at."""
-    import pyarrow.parquet as pq
-
     place, end = span.shard.place, span.start
     # Object storage answers few large requests sooner than many small ones.
     ahead = not place.is_local
@@ -268,7 +252,7 @@ class Work:
     """
 
     saved: SavedModel
-    answer: Answer
+    answer: Scores
     columns: tuple[Columns, Columns]
     output: StoragePath
     batch: int
@@ -315,10 +299,8 @@ def finished(work: Work, tasks: Sequence[Task]) -> dict[int, dict[str, Any]]:
             continue
         if about.get("ticket") != task.ticket or about.get("rows") != task.rows:
             source = task.x[0].shard.place if task.x else task.name
-            raise InputError(
-                f"{output / task.name} was made from other rows or columns than {source} has now, "
-                "or that was written anew since: choose another folder, or delete the old one"
-            )
+            what = f"was made from other rows or columns than {source} has now"
+            raise InputError(f"{output / task.name} {what}: choose another folder, or delete it")
         done[task.number] = about
     return done
 
@@ -346,9 +328,6 @@ def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
 
 def write_shard(work: Work, task: Task, columns: dict[str, Any], about: dict[str, Any]) -> None:
     """Write the output shard of a task, completely or not at all; about: for its footer."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     content = {"ticket": task.ticket, **about}
     table = table.replace_schema_metadata({_KEY: json.dumps(content).encode()})
@@ -376,8 +355,6 @@ def _require_same(work: Work, place: StoragePath) -> None:
 
 def _about(place: StoragePath) -> dict[str, Any] | None:
     """The rows of an output shard and what its footer says; None if it is damaged."""
-    import pyarrow.parquet as pq
-
     try:
         with reading(place), place.open() as file:
             known = pq.ParquetFile(file)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pointdep.cluster import engines, manifest
-from pointdep.cluster.engines import Answer, How, SavedModel
+from pointdep.cluster.engines import How, SavedModel, Scores
 from pointdep.cluster.filesystem import BadShardError, StoragePath, storage_path
 from pointdep.cluster.manifest import Names, Side, Task, Work
 from pointdep.data.row_source import PIECE_NUMBERS
@@ -105,8 +105,7 @@ def score_shards(
     saved = engines.read_model(storage_path(model))
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
-    done = run_shards(saved, sides, engines.Scores(), storage_path(output), how)
-    return Scored(**done.totals())
+    return Scored(**run_shards(saved, sides, Scores(), storage_path(output), how).totals())
 
 
 def open_sides(
@@ -128,12 +127,8 @@ def open_sides(
                 for own, column in zip((x_columns, y_columns), known, strict=True)
             )
         if x_columns is None or y_columns is None:
-            raise InputError(
-                f"{x} holds both sides: say which columns are which by x_columns and y_columns "
-                "(--x-columns and --y-columns)"
-            )
-        shared = [name for name in x_columns if name in y_columns]
-        if shared:
+            raise InputError(f"{x} holds both sides: name their --x-columns and --y-columns")
+        if shared := [name for name in x_columns if name in y_columns]:
             raise InputError(f"column {shared[0]!r} is on both sides, which would trivially agree")
     asked = ((x, x_columns, "--x-columns", known[0]), (y or x, y_columns, "--y-columns", known[1]))
     first, second = (
@@ -161,7 +156,7 @@ class Done:
 
 
 def plan_work(
-    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+    saved: SavedModel, sides: tuple[Side, Side], answer: Scores, output: StoragePath, how: How
 ) -> Work:
     """What every worker must know; a batch is of a few megabytes unless its size was given."""
     columns = sides[0].columns, sides[1].columns
@@ -171,14 +166,13 @@ def plan_work(
 
 
 def run_shards(
-    saved: SavedModel, sides: tuple[Side, Side], answer: Answer, output: StoragePath, how: How
+    saved: SavedModel, sides: tuple[Side, Side], answer: Scores, output: StoragePath, how: How
 ) -> Done:
     """Do what is missing in the output folder; InputError if some of it could not be done."""
     work = plan_work(saved, sides, answer, output, how)
     tasks = manifest.make_tasks(work, *sides)
     done = manifest.finished(work, tasks)
-    missing = [task for task in tasks if task.number not in done]
-    if missing:
+    if missing := [task for task in tasks if task.number not in done]:
         _try_a_row(work, missing)
         work.output.make_folder()
         manifest.write_manifest(work, tasks)
@@ -189,11 +183,9 @@ def run_shards(
         finally:
             work.output.sweep()
         done = manifest.finished(work, tasks)
-    gone = [task for task in tasks if task.number not in done]
-    if gone:
+    if gone := [task for task in tasks if task.number not in done]:
         raise InputError(f"{work.output / gone[0].name} is gone or damaged: run it again")
-    abouts = [done[task.number] for task in tasks]
-    return Done(work, tasks, abouts, found=len(tasks) - len(missing))
+    return Done(work, tasks, [done[task.number] for task in tasks], found=len(tasks) - len(missing))
 
 
 def _try_a_row(work: Work, tasks: Sequence[Task]) -> None:

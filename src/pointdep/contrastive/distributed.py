@@ -39,8 +39,7 @@ def gather(tensor: Tensor, dim: int = 0) -> Tensor:
     """
     if world()[1] == 1:
         return tensor
-    rows = tensor.movedim(dim, 0)
-    joined: Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
+    joined: Tensor = _Gather.apply(tensor.movedim(dim, 0))  # type: ignore[no-untyped-call]
     return joined.movedim(0, dim)
 
 

@@ -1,6 +1,5 @@
 """How good frozen features are: linear classifiers and nearest neighbours on them."""
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pointdep.contrastive.multinomial import logistic_regression
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_positive, require_whole
 from pointdep.fitting.progress import Progress, Silent
 
 Rows = Tensor | ArrayLike
@@ -101,12 +100,6 @@ def _as_labels(labels: Rows, rows: int, name: str) -> Tensor:
     return found
 
 
-def _require_positive(**options: float) -> None:
-    for name, number in options.items():
-        if not (math.isfinite(number) and number > 0):
-            raise InputError(f"{name}={number!r} must be a number above 0")
-
-
 @dataclass(frozen=True, eq=False)
 class LinearResult:
     """Per replica, (R,): shares of rows classified rightly, and how the fit ended.
@@ -174,13 +167,12 @@ def linear_evaluation(
     >>> linear_evaluation(rows, labels, rows, labels).accuracy.tolist()
     [1.0]
     """
-    if scaling not in SCALINGS:
-        raise unknown_name("scaling", scaling, SCALINGS)
-    if solver not in _TOLERANCES:
-        raise unknown_name("solver", solver, _TOLERANCES)
+    require_known("scaling", scaling, SCALINGS)
+    require_known("solver", solver, _TOLERANCES)
     tolerance = _TOLERANCES[solver] if tolerance is None else tolerance
     require_whole("max_iter", max_iter)
-    _require_positive(C=C, tolerance=tolerance)
+    for name, value in (("C", C), ("tolerance", tolerance)):
+        require_positive(name, value)
     fitted, unseen = _splits(train, train_labels, test, test_labels)
     if len(torch.unique(fitted.labels)) < 2:
         raise InputError("all train labels are equal: a classifier needs two classes")
@@ -280,7 +272,7 @@ def knn_accuracy(
     [1.0]
     """
     require_whole("k", k)
-    _require_positive(temperature=temperature)
+    require_positive("temperature", temperature)
     known, asked = _splits(train, train_labels, test, test_labels)
     count = known.features.shape[1]
     if k > count:

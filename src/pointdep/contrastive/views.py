@@ -120,8 +120,7 @@ class TwoViews(_Drawing):
 
     def apply(self, images: Tensor, drawn: tuple[Drawn, Drawn]) -> Tensor:
         """The views of these images as drawn: (2, n, c, h, w) float32, view first."""
-        once = self.shared.apply(images, drawn[0])
-        both = self.each.apply(once.repeat(2, 1, 1, 1), drawn[1])
+        both = self.each.apply(self.shared.apply(images, drawn[0]).repeat(2, 1, 1, 1), drawn[1])
         return both.view(2, images.shape[0], *both.shape[1:])
 
 

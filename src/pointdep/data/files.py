@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reading(what: Path | str, otherwise: str = "of another kind") -> Iterator[None]:
+def reading(
+    what: object, otherwise: str = "of another kind", error: type[InputError] = InputError
+) -> Iterator[None]:
     """Turn whatever goes wrong while `what` is read into an InputError that names it.
 
     otherwise: what it may be if it is neither truncated nor damaged.
@@ -26,13 +28,13 @@ def reading(what: Path | str, otherwise: str = "of another kind") -> Iterator[No
         yield
     except (InputError, MemoryError):
         raise
-    except PermissionError as error:
-        raise InputError(f"{what} may not be read (permission denied)") from error
-    except Exception as error:
+    except PermissionError as fault:
+        raise error(f"{what} may not be read (permission denied)") from fault
+    except Exception as fault:
         # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        fault = f"it is truncated, damaged or {otherwise}: {lines[0]}"
-        raise InputError(f"{what} cannot be read, {fault}") from error
+        lines = str(fault).strip().splitlines() or [type(fault).__name__]
+        what_is = f"it is truncated, damaged or {otherwise}: {lines[0]}"
+        raise error(f"{what} cannot be read, {what_is}") from fault
 
 
 @contextmanager

@@ -89,8 +89,7 @@ def _to_array(values: Any, side: str) -> Array:
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
-        what = f"no table, with as many columns in every row ({error})"
-        raise InputError(f"{side} is {what}") from error
+        raise InputError(f"{side} needs as many columns in every row ({error})") from error
     return array
 
 
@@ -150,8 +149,7 @@ def _pandas_column(series: Any, name: str, side: str) -> Array:
         raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
     if str(dtype) == "category":
         categories = plain_column(np.asarray(series.cat.categories), name, side)
-        codes: Array = series.cat.codes.to_numpy()
-        return np.asarray(categories[codes])
+        return np.asarray(categories[series.cat.codes.to_numpy()])
     if kind == "b":
         return np.asarray(series.to_numpy(dtype=bool))
     return plain_column(series.astype(object).to_numpy(), name, side)
@@ -212,9 +210,7 @@ def _from_objects(values: Array, name: str, side: str) -> Array:
     # Among numbers it is the odd one out that offends, not the first number.
     row = int((is_string if is_string.any() else is_number).argmin())
     found = f"Python objects, a {type(values[row]).__name__} in row {row}"
-    raise InputError(
-        f"{column_label(side, name)} holds {found}: convert it with .astype(float) or .astype(str)"
-    )
+    raise InputError(f"{column_label(side, name)} holds {found}: use astype(float) or astype(str)")
 
 
 def _is_number(value: Any) -> bool:

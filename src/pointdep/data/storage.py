@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from pointdep.errors import InputError, ModelFileError
@@ -18,8 +20,6 @@ MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
 
 def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write the folder beside its place and move it there: a half-written one never shows."""
-    from safetensors.torch import save
-
     check_target(path)
     weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
     digest = hashlib.sha256(weights).hexdigest()
@@ -101,14 +101,11 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if version != FORMAT_VERSION:
         newer = version > FORMAT_VERSION
         age, remedy = ("a newer", "upgrade pointdep") if newer else ("an earlier", "fit again")
-        raise ModelFileError(
-            f"{path} was written by {age} pointdep (format {version}, this version reads "
-            f"{FORMAT_VERSION}): {remedy}"
-        )
-    claimed = about.pop("about_sha256", None)
-    if claimed != _digest(about):
+        reads = f"format {version}, this version reads {FORMAT_VERSION}"
+        raise ModelFileError(f"{path} was written by {age} pointdep ({reads}): {remedy}")
+    if about.pop("about_sha256", None) != _digest(about):
         raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
-    return about, _read_weights(path, about)
+    return about, read_tensors(checked_part(path, _WEIGHTS, about.get("weights_sha256"), "model"))
 
 
 def _read_about(path: Path) -> dict[str, Any]:
@@ -138,20 +135,32 @@ def read_description(path: Path, name: str, kind: str, what: str) -> dict[str, A
     return about
 
 
-def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that `checked_part` let pass."""
     try:
-        data = (path / _WEIGHTS).read_bytes()
-    except OSError:
-        raise ModelFileError(f"{path} has no readable {_WEIGHTS}: copy the whole folder") from None
-    if hashlib.sha256(data).hexdigest() != about.get("weights_sha256"):
-        raise ModelFileError(f"{path / _WEIGHTS} is truncated, edited or of another model")
-    try:
-        return load(data)
+        return load_file(path)
     except SafetensorError as error:
-        raise ModelFileError(f"{path / _WEIGHTS} cannot be read: {error}") from None
+        raise ModelFileError(f"{path} cannot be read: {error}") from None
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def checked_part(path: Path, name: str, claimed: object, noun: str) -> Path:
+    """The file of this name in the folder, if it has the SHA-256 that was written with it."""
+    try:
+        found = file_digest(path / name)
+    except OSError:
+        raise ModelFileError(f"{path} has no readable {name}: copy the whole folder") from None
+    if found != claimed:
+        raise ModelFileError(f"{path / name} is truncated, edited or of another {noun}")
+    return path / name
 
 
 def _digest(about: dict[str, Any]) -> str:

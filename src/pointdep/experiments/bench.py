@@ -16,20 +16,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 import pointdep
+from pointdep.core.critics import CRITICS
+from pointdep.core.methods import METHODS
 from pointdep.data.tasks import QUICK, TASKS, make_task
 from pointdep.errors import InputError, PointdepError, unknown_name
+from pointdep.estimators.classical.catalogue import CLASSICAL
+from pointdep.estimators.classical.estimator import ClassicalDependency
+from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.mutual_information import MIEstimate
 
-Array = NDArray[np.float64]
 _Answer = TypeVar("_Answer")
 
 FRESH_ROWS = 5000
@@ -38,9 +43,6 @@ _FRESH_SEED = 1_000_000  # far from the seeds of the rows that are fitted
 
 def check_estimator(name: str) -> None:
     """Refuse a name that is not `METHOD`, `METHOD:CRITIC` or a classical method."""
-    from pointdep.core.critics import CRITICS
-    from pointdep.core.methods import METHODS
-    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     method, colon, critic = name.partition(":")
     if method not in METHODS and (colon or method not in CLASSICAL):
@@ -51,9 +53,6 @@ def check_estimator(name: str) -> None:
 
 def make_estimator(name: str, *, seed: int, device: str = "auto") -> Any:
     """The estimator of this name with its default settings, not fitted."""
-    from pointdep.estimators.classical.catalogue import CLASSICAL
-    from pointdep.estimators.classical.estimator import ClassicalDependency
-    from pointdep.estimators.pointwise import PointwiseDependency
 
     check_estimator(name)
     method, _, critic = name.partition(":")
@@ -179,7 +178,6 @@ def run_bench(
 
 def measure(run: Run) -> Result:
     """Fit and compare; an estimator that fails gives a result with the reason."""
-    from pointdep.estimators.classical.catalogue import CLASSICAL
 
     task = make_task(run.task, run.rows, run.seed)
     fresh = make_task(run.task, FRESH_ROWS, run.seed + _FRESH_SEED)
@@ -223,20 +221,18 @@ def compare_information(found: MIEstimate, true: float, reasons: list[str]) -> d
     return columns
 
 
-def compare_pmi(found: Array, true: Array, reasons: list[str], *, nats: bool = True) -> Line:
+def compare_pmi(found: Floats, true: Floats, reasons: list[str], *, nats: bool = True) -> Line:
     """The columns of the PMI: found and true are (n,); reasons receives why one is missing.
 
     Without nats, found is a score that goes with PMI, whose distance from it means nothing.
     """
-    from scipy.stats import rankdata
 
     if np.isnan(found).any():
         reasons.append(f"{int(np.isnan(found).sum())} of {len(found)} PMI are NaN")
         return {}
     # Ranks need no finite numbers: -inf, for pairs never seen together, is the lowest.
     columns: dict[str, Any] = {"pmi_spearman": _correlation(rankdata(found), rankdata(true))}
-    infinite = int(np.isinf(found).sum())
-    if infinite:
+    if infinite := int(np.isinf(found).sum()):
         reasons.append(f"{infinite} of {len(found)} PMI are infinite")
         return columns
     if nats:
@@ -245,7 +241,7 @@ def compare_pmi(found: Array, true: Array, reasons: list[str], *, nats: bool = T
     return columns
 
 
-def _correlation(found: Array, true: Array) -> float | None:
+def _correlation(found: Floats, true: Floats) -> float | None:
     """None if either is constant, as the PMI of independent pairs is."""
     if np.ptp(found) < 1e-12 or np.ptp(true) < 1e-12:
         return None
@@ -335,7 +331,6 @@ def summarise(results: Sequence[Result], *, over_tasks: bool = False) -> list[Li
     Means are over the runs that have the number; coverage: share of the intervals that hold the
     true mutual information. over_tasks: one line for each number of rows and estimator.
     """
-    import pandas as pd
 
     table = pd.DataFrame(map(asdict, results)).rename(columns={"covered": "coverage"})
     table["failed"] = table["seconds"].isna()
@@ -353,14 +348,8 @@ def write_report(bench: Bench, results: Sequence[Result], folder: Path) -> None:
     """summary.csv, results.json and the figure, beside the results.csv that is there."""
     lines = summarise(results)
     reports.write_lines(folder / "summary.csv", lines)
-    content = {
-        "command": bench.command,
-        **reports.environment(bench.resolved_device),
-        "settings": asdict(bench),
-        "summary": lines,
-        "results": [asdict(result) for result in results],
-    }
-    reports.write_json(folder / "results.json", content)
+    content = {"summary": lines, "results": [asdict(result) for result in results]}
+    reports.write_results(folder, bench, bench.resolved_device, content)
     reports.save(draw(results), folder, "figure", ("png", "svg"))
 
 
@@ -384,9 +373,8 @@ def outcome_as_dict(bench: Bench, results: Sequence[Result], resumed: int) -> Li
 
 def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
     """The outcome for a person: task by task, then over the tasks, then why there are gaps."""
-    lines = sorted(
-        summarise(results), key=lambda line: (bench.tasks.index(line["task"]), line["rows"])
-    )
+    place = {task: number for number, task in enumerate(bench.tasks)}
+    lines = sorted(summarise(results), key=lambda line: (place[line["task"]], line["rows"]))
     if len(bench.tasks) > 1:
         lines += summarise(results, over_tasks=True)
     for line in lines:
@@ -444,9 +432,8 @@ def _draw_tasks(
     for boundary in np.arange(len(tasks) - 1) + 0.5:
         axis.axhline(boundary, color="0.9", linewidth=0.6, zorder=0)
     axis.set_yticks(range(len(tasks)), tasks)
-    axis.set_ylim(len(tasks) - 0.5, -0.5)
     axis.locator_params(axis="x", nbins=6)
-    axis.set_xlabel("error of MI (nats)")
+    axis.set(ylim=(len(tasks) - 0.5, -0.5), xlabel="error of MI (nats)")
 
 
 def _draw_seconds(axis: Axes, results: Sequence[Result], looks: dict[str, Line]) -> None:
@@ -469,7 +456,6 @@ def _draw_seconds(axis: Axes, results: Sequence[Result], looks: dict[str, Line])
             for x, y, count in points if len(points) > 1 and k == 0 else ():
                 axis.annotate(f"{count:,}", (x, y), xytext=(6, 5), textcoords="offset points")
     reports.log_log(axis)
-    axis.set_box_aspect(1)  # beside many tasks it would be a tower
-    axis.set_anchor("N")
+    axis.set(box_aspect=1, anchor="N")  # beside many tasks it would be a tower
     axis.set(xlabel="seconds of a fit", ylabel="mean absolute error of MI (nats)")
     axis.set_title("small: a task, large: mean over tasks")

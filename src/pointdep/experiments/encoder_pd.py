@@ -5,25 +5,21 @@ belongs to a first, and which labels are wrong, judged by its features. Retrieva
 repeated on raw pixels. The answers are kept in JSON files, so that none is asked twice.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from pointdep.contrastive.pretraining.deep import SimCLR
 from pointdep.data.images import ImageSet
 from pointdep.errors import ModelFileError, PointdepWarning
 from pointdep.experiments.reports import TEXTS, write_json
-
-if TYPE_CHECKING:
-    from pointdep.contrastive.pretraining.deep import SimCLR
 
 ASKED = ("drfc", "cpc")
 """The objectives that have a PMI worth asking for."""
@@ -75,7 +71,7 @@ def ask_encoders(
 
     for name, place in places.items():
         encoder = load_encoder(place / "encoder", device)
-        recipe = cast("SimCLR", encoder.recipe)
+        recipe = cast(SimCLR, encoder.recipe)
         views = two_views(recipe, some.test)
         write(place / _FILE, name, ask_views(recipe, *views), encoder.encode(some.test))
         if read_answers(folder / OF_PIXELS, rows) is None:

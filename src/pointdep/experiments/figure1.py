@@ -21,12 +21,10 @@ from pointdep.core.critics.build import build_critic
 from pointdep.core.methods import METHODS, PAPER_METHODS, get_method
 from pointdep.errors import InputError
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import PRECISIONS, Draw, StreamEngine
-
-Floats = NDArray[np.float64]
 
 TASKS = ("gaussian", "cubic")
 CRITICS = ("concat", "separable")
@@ -93,14 +91,12 @@ class Figure1:
             if method.estimates != "mutual information":
                 raise InputError(f"method {method.key!r} infers {method.estimates}: choose another")
             if method.gradient is not None:
-                raise InputError(
-                    f"method {method.key!r} has a running state, and cannot be drawn: choose 'dv'"
-                )
+                raise InputError(f"method {method.key!r} has a running state: choose 'dv'")
         if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
             raise InputError(f"levels={self.levels} must be finite and not negative")
         if self.iterations < _FEWEST * len(self.levels):
-            fault = f"iterations={self.iterations} must be at least {_FEWEST * len(self.levels)}"
-            raise InputError(f"{fault}, {_FEWEST} for each of the {len(self.levels)} levels")
+            least = f"at least {_FEWEST * len(self.levels)}, {_FEWEST} for each level"
+            raise InputError(f"iterations={self.iterations} must be {least}")
 
     def quick(self) -> Figure1:
         """A smaller version of the same figure, which learns faster for the fewer steps it has."""

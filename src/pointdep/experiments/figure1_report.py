@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from pointdep.core.methods import METHODS
 from pointdep.experiments import claims as shared
@@ -18,9 +18,7 @@ from pointdep.experiments import reports
 from pointdep.experiments.claims import Claim
 from pointdep.experiments.figure1 import Cell, Curves, Figure1, halves, summarise
 from pointdep.experiments.figure1_claims import NOISE, judge_figure1
-from pointdep.experiments.reports import Line, number
-
-Floats = NDArray[np.float64]
+from pointdep.experiments.reports import Floats, Line, number
 
 _MARK = "*"
 _LEGEND = "bias / sd over the second half of each level, in nats; RMSE below"
@@ -76,8 +74,6 @@ def write_curves(curves: Curves, path: Path) -> None:
 
     Values that are not finite are nan, inf and -inf, as pandas.read_csv reads them.
     """
-    import pandas as pd
-
     table = pd.DataFrame(curves.values, columns=[column_of(cell) for cell in curves.cells])
     table.insert(0, "truth", curves.settings.truth())
     table.to_csv(path, index_label="iteration", float_format="%.6g", na_rep="nan")
@@ -194,8 +190,6 @@ def smooth(values: Floats, settings: Figure1) -> Floats:
 
     The span is 200 for 20,000 iterations, and the same share of fewer.
     """
-    import pandas as pd
-
     finite = np.isfinite(values)
     span = max(1, settings.iterations // 100)
     averaged = pd.Series(np.where(finite, values, np.nan)).ewm(span=span).mean().to_numpy()

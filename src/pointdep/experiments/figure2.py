@@ -19,16 +19,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, PROTOCOLS
 from pointdep.experiments import claims, encoder_pd, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, every
 from pointdep.experiments.pretraining_runs import RESULTS, Curve, Found, Pixels
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.experiments.representations import IMAGES, MAIN, NAMES, PARTS, Experiment, loss_words
 
-Floats = NDArray[np.float64]
 PAR = 0.3  # points within which two objectives are on a par
 SEED_SD = 0.5  # points: by how much seeds are taken to differ if there is only one
 _Z = 1.959964
@@ -324,8 +322,7 @@ def _table(found: Found) -> list[list[str]]:
         line |= {"accuracy, %": shown(line["mean"]), "sd": shown(line["sd"])}
         line["paper, %"] = shown(line["paper"])
         line[unit] = length and (f"{length:,.4g}" if length < 1e4 else f"{length:,.0f}")
-    rows = reports.rows_of(lines, columns)
-    return [*rows, ["pixels", shown(found.pixels.accuracy), *["-"] * 6]]
+    return [*reports.rows_of(lines, columns), ["pixels", shown(found.pixels.accuracy), *["-"] * 6]]
 
 
 def legend(found: Found) -> str:
@@ -334,8 +331,7 @@ def legend(found: Found) -> str:
     unfinished = "" if pixels.converged else ", which did not converge: its accuracy may be off"
     together = ", of all replicas that trained at once" * (experiment.part == "shallow")
     minutes = f"Minutes are of training{together}: evaluations and checkpoints are not in them"
-    known = [run.wall_seconds for run in found.runs if run.wall_seconds is not None]
-    if known:
+    if known := [run.wall_seconds for run in found.runs if run.wall_seconds is not None]:
         whole = len(found.runs)
         jobs = "all jobs" if len(known) == whole else f"{len(known)} of {whole} jobs"
         minutes += f"; with these and compiling, {jobs} took {sum(known) / 60:.1f} minutes"
@@ -483,8 +479,7 @@ def draw(experiment: Experiment, curves: Sequence[Curve], pixels: Pixels, note: 
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False)
     if note:
-        wrapped = textwrap.fill(note, 160 if wide else 105)
-        figure.supxlabel(wrapped, fontsize="x-small", color="0.3")
+        figure.supxlabel(textwrap.fill(note, 160 if wide else 105), fontsize="x-small", color="0.3")
     return figure
 
 

@@ -12,18 +12,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import kurtosis, mannwhitneyu, skew
 
 from pointdep.core.methods import get_method
 from pointdep.data.word_pairs import WordPairs
 from pointdep.data.writers import write_table
 from pointdep.experiments import claims, reports, words
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.splits import Rows
 from pointdep.inference.scoring import score_replicas
-
-Floats = NDArray[np.float64]
 
 PAPER_MEAN = 8.37
 PAPER_NEGATIVE = 147
@@ -204,8 +203,6 @@ def separation(low: Floats, high: Floats) -> Measured | None:
     n, m = len(low), len(high)
     if not n or not m:
         return None
-    from scipy.stats import mannwhitneyu
-
     area = float(mannwhitneyu(high, low, method="asymptotic").statistic) / (n * m)
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area) + (n - 1) * (q1 - area**2) + (m - 1) * (q2 - area**2)
@@ -214,8 +211,6 @@ def separation(low: Floats, high: Floats) -> Measured | None:
 
 
 def _gaussian(found: WordPmi) -> Answer:
-    from scipy.stats import kurtosis, skew
-
     shapes = (
         ("skewness", skew, MOST_SKEWNESS),
         ("excess kurtosis", kurtosis, MOST_KURTOSIS),
@@ -260,8 +255,7 @@ def _endings(found: WordPmi) -> Answer:
         for line in lines[: len(PAPER_ENDINGS)]:
             times, enough = line["times"], line["all_negative"] >= FEWEST
             supports = times.above(1.0) if times is not None and enough else None
-            about = f'"{line["ending"]}", {where}, times'
-            told.append(finding(about, times, supports=supports))
+            told.append(finding(f'"{line["ending"]}", {where}, times', times, supports=supports))
     return told, claims.every([one.supports for one in told[: len(PAPER_ENDINGS)]])
 
 
@@ -369,8 +363,7 @@ def _tables(found: WordPmi, table: Callable[..., str], prose: Callable[[str], st
             cells += [f"{line['negative']:,} ({part:.1%})", ratio]
         ends.append(cells)
     about_pmi = reports.TEXTS["figure3 pmi"].format(folds=found.settings.folds)
-    about_endings = reports.TEXTS["figure3 endings"]
-    return [table(pmi), prose(about_pmi), table(ends), prose(about_endings)]
+    return [table(pmi), prose(about_pmi), table(ends), prose(reports.TEXTS["figure3 endings"])]
 
 
 _BLUE, _RED, _AMBER = reports.COLOURS[0], reports.COLOURS[1], reports.COLOURS[4]
@@ -417,8 +410,7 @@ def _histogram(axis: Axes, values: Floats, title: str) -> None:
     middle, spread = values.mean(), values.std() or 1.0
     gaussian = np.exp(-0.5 * ((grid - middle) / spread) ** 2) / (spread * np.sqrt(2 * np.pi))
     look: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": "--"}
-    label = "Gaussian of this mean and sd"
-    axis.plot(grid, len(values) * width * gaussian, label=label, **look)
+    axis.plot(grid, len(values) * width * gaussian, label="Gaussian of this mean and sd", **look)
     axis.axvline(0.0, ymax=1 / _HEADROOM, color="0.3", linewidth=0.8)
     axis.set(xlim=(edges[0], edges[-1]), ylim=(0, _HEADROOM * max(counts.max(), 1)))
     negative = int((values < 0).sum())

@@ -163,8 +163,7 @@ def run_experiment(
             )
         return loaded
 
-    pixels = read_pixels(folder)
-    if pixels is not None:
+    if (pixels := read_pixels(folder)) is not None:
         data = before[0].data if before else about_images(images())
         if not pixels.fits(experiment, data):
             pixels = None
@@ -175,8 +174,7 @@ def run_experiment(
         with show("pixels", enabled=progress) as shown:
             pixels = measure_pixels(experiment, images(), device, shown)
         write_json(folder / PIXELS, asdict(pixels))
-    if 0 < min(pd_rows, pixels.test) < 50:  # an audit cannot be made of so few
-        few = min(pd_rows, pixels.test)
+    if 0 < (few := min(pd_rows, pixels.test)) < 50:  # an audit cannot be made of so few
         raise InputError(f"{few} test images are too few to ask the encoder: give 50")
 
     def tell() -> None:
@@ -211,9 +209,7 @@ def merge_experiment(experiment: Experiment, folder: Path, *, pd_rows: int = 0) 
     pixels = read_pixels(folder)
     if pixels is None or not pixels.fits(experiment, runs[0].data):
         lacks = "is not there" if pixels is None else "is of other images or another part"
-        raise InputError(
-            f"{folder / PIXELS} {lacks}: copy that of the runs, or leave --merge out to measure it"
-        )
+        raise InputError(f"{folder / PIXELS} {lacks}: copy that of the runs, or leave out --merge")
     return _all_there_is(experiment, folder, pixels, pd_rows)
 
 
@@ -248,10 +244,8 @@ def _runs_before(experiment: Experiment, folder: Path) -> list[Run]:
     if runs and not _fits_limit(experiment.limit, runs[0].data, read_pixels(folder)):
         train, test = runs[0].data["train"], runs[0].data["test"]
         told = "all" if experiment.limit is None else f"those of --limit {experiment.limit}"
-        raise InputError(
-            f"the runs in {folder / RUNS} are of {train} training and {test} test images, not of "
-            f"{told}: give the same --limit, or choose another --output"
-        )
+        there = f"runs of {train} training and {test} test images"
+        raise InputError(f"{folder / RUNS} has {there}, not of {told}: give the same --limit")
     return runs
 
 
@@ -294,9 +288,7 @@ def _read(path: Path) -> Run:
         about = json.loads(path.read_text("utf-8"))
         settings, name = about["settings"], path.parent.name
         looks = [entry for entry in about["history"] if "linear" in entry]
-        steps, epochs, seconds = (
-            tuple(entry[k] for entry in looks) for k in ("step", "epoch", "seconds")
-        )
+        steps, epochs, seconds = (tuple(e[k] for e in looks) for k in ("step", "epoch", "seconds"))
         pairs = itertools.product(settings["objectives"], settings["seeds"])
         curves = []
         for replica, (objective, seed) in enumerate(pairs):
@@ -429,11 +421,10 @@ def _history_so_far(path: Path, replicas: int) -> list[Line]:
     if not path.exists():
         return []
     table = pd.read_csv(path).astype({"epoch": float, "seconds": float, "linear": float})
-    looks = [records(look) for _, look in table.groupby(table.index // replicas)]
     return [
         {name: look[0][name] for name in ("epoch", "step", "seconds")}
         | {"linear": [line["linear"] for line in look]}
-        for look in looks
+        for look in [records(look) for _, look in table.groupby(table.index // replicas)]
         if any(line["linear"] is not None for line in look)
     ]
 

@@ -9,15 +9,18 @@ import shlex
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 import pointdep
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.data.writers import whole_file, write_table
+from pointdep.errors import InputError, require_known, require_positive, require_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 """A line of a table, as it is written: None where a number is not known."""
+Floats = NDArray[np.float64]
 
 # The paper's sentences and settings, and the longer texts of our reports.
 _PAPER = resources.files("pointdep.experiments") / "paper.json"
@@ -60,17 +64,14 @@ def check_settings(
     """
     for part, names in (known or {}).items():
         for name in _values(settings, part):
-            if name not in names:
-                raise unknown_name(part.removesuffix("s"), name, names)
+            require_known(part.removesuffix("s"), name, names)
     for part in distinct:
         object.__setattr__(settings, part, tuple(dict.fromkeys(_values(settings, part))))
     for part, fewest in (least or {}).items():
         for value in _values(settings, part):
             require_whole(part, value, least=fewest)
     for part in positive:
-        value = getattr(settings, part)
-        if not 0 < value < math.inf:
-            raise InputError(f"{part}={value!r} must be positive and finite")
+        require_positive(part, getattr(settings, part))
 
 
 def _values(settings: object, part: str) -> tuple[Any, ...]:
@@ -153,16 +154,18 @@ def environment(device: str) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write strict JSON, whole or not at all."""
-    from pointdep.data.writers import whole_file
-
     with whole_file(path) as file:
         file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
 
+def write_results(folder: Path, settings: Any, device: str, content: Mapping[str, Any]) -> None:
+    """results.json: the command, what it ran on, its settings, and what was found."""
+    made = {"command": settings.command, **environment(device), "settings": asdict(settings)}
+    write_json(folder / "results.json", {**made, **content})
+
+
 def write_lines(path: Path, lines: Sequence[Line], names: Sequence[str] | None = None) -> None:
     """Write a CSV file with these columns, or those of the first line; None is an empty cell."""
-    from pointdep.data.writers import write_table
-
     columns = lines[0] if names is None else names
     write_table(path, {name: np.array([line[name] for line in lines], object) for name in columns})
 
@@ -261,5 +264,4 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMA
     """Write `name.format` for each format; the same figure gives the same files."""
     with style():
         for suffix in formats:
-            metadata = _METADATA.get(suffix)
-            figure.savefig(folder / f"{name}.{suffix}", dpi=_DPI, metadata=metadata)
+            figure.savefig(folder / f"{name}.{suffix}", dpi=_DPI, metadata=_METADATA.get(suffix))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pointdep.contrastive.pretraining.protocols import OBJECTIVES, Settings
 from pointdep.data.images import DATASETS
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_whole
 from pointdep.experiments.reports import PAPER, command_line
 
 Options = Mapping[str, Any]
@@ -76,8 +76,7 @@ class Experiment:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if self.part not in PARTS:
-            raise unknown_name("part", self.part, PARTS)
+        require_known("part", self.part, PARTS)
         part = PARTS[self.part]
         defaults = {
             "dataset": part.datasets[0],
@@ -89,19 +88,16 @@ class Experiment:
         for name, value in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        if self.dataset not in DATASETS:
-            raise unknown_name("set of images", self.dataset, DATASETS)
+        require_known("set of images", self.dataset, DATASETS)
         for name in ("seeds", "length", "evaluate_every"):
             require_whole(name if name != "length" else part.unit, getattr(self, name))
         if self.together is not None:
             require_whole("together", self.together)
         self.pretraining(self.objectives, self.all_seeds)  # refuses the rest
         for objective, options in self.loss.items():
-            if objective not in OBJECTIVES:
-                raise unknown_name("objective", objective, OBJECTIVES)
+            require_known("objective", objective, OBJECTIVES)
             if objective not in self.objectives:
-                fault = f"{objective} has options but is not run"
-                raise InputError(f"{fault}: name it in --objectives, or leave them out")
+                raise InputError(f"{objective} has options but is not run: name it in --objectives")
             check_options(part.model, objective, options)
 
     @property
@@ -169,9 +165,8 @@ class Experiment:
         given = {"iterations": iterations, "epochs": epochs}
         length = given.pop(self.unit)
         if any(other is not None for other in given.values()):
-            raise InputError(
-                f"the {self.part} experiment is counted in {self.unit}: give --{self.unit}"
-            )
+            unit = f"the {self.part} experiment is counted in {self.unit}"
+            raise InputError(f"{unit}: give --{self.unit}")
         return self if length is None else replace(self, length=length)
 
 
@@ -203,13 +198,11 @@ def check_options(model: str, objective: str, options: Options) -> None:
         from pointdep.contrastive.pretraining.recipes import check_loss_options
 
         check_loss_options(Settings(model, (objective,), loss=options))
-    for name, value in options.items():
+    for name in options:
         if not known:
             raise InputError(f"{objective} has no options with {model}, got {name!r}")
-        if name not in known:
-            raise unknown_name(f"option of the loss {objective}", name, known)
-        if model == "amdim" and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InputError(f"{name}={value!r} must be a number")
+        require_known(f"option of the loss {objective}", name, known)
+
     make(**options)
 
 

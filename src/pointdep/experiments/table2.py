@@ -17,11 +17,10 @@ from pointdep.data.writers import write_table
 from pointdep.errors import InputError
 from pointdep.experiments import claims, reports, words
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.splits import Rows
 
-Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
 Candidates = NDArray[np.int64]
 

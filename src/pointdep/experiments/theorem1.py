@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics.base import ACTIVATIONS
@@ -29,15 +29,13 @@ from pointdep.data.tasks.continuous import Joint, correlated
 from pointdep.errors import InputError
 from pointdep.estimators.assembly import CriticSettings, batch_shape
 from pointdep.experiments import reports
-from pointdep.experiments.reports import Line
+from pointdep.experiments.reports import Floats, Line
 from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Split, make_splits
 from pointdep.inference.scoring import score_replicas
-
-Floats = NDArray[np.float64]
 
 CRITICS = ("concat", "separable")
 THEOREM = -0.5
@@ -80,11 +78,8 @@ class Theorem1:
         for name in self.methods:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
-                able = [key for key, method in METHODS.items() if method.is_mean_of_pmi]
-                raise InputError(
-                    f"method {name!r} infers something else than the mean of PMI, of which "
-                    f"Theorem 1 speaks: choose from {', '.join(able)}"
-                )
+                able = ", ".join(key for key, m in METHODS.items() if m.is_mean_of_pmi)
+                raise InputError(f"method {name!r} infers something else than mean PMI: use {able}")
         reports.check_settings(
             self,
             known={"critic": CRITICS, "activation": ACTIVATIONS},
@@ -165,8 +160,7 @@ def run_theorem1(settings: Theorem1, progress: Progress | None = None) -> Outcom
         part = _Part(progress or Silent(), rows, sum(work[:position]), sum(work))
         fits = make_fits(settings, rows, device)
         model = make_model(settings, fits)
-        trained = train(model, settings, fits, part)
-        runs += compare(settings, fits, model, trained)
+        runs += compare(settings, fits, model, train(model, settings, fits, part))
         seconds.append(time.perf_counter() - start)
         part.tell(1.0, "done")  # whenever the last network stopped
         weights = sum(p.numel() for p in model.critic.parameters()) // model.replicas
@@ -179,13 +173,11 @@ def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
     drawn = [settings.joint.sample(rows, np.random.default_rng([seed, rows])) for seed in names]
     x, y, pmi = (np.stack(side) for side in zip(*drawn, strict=True))
     splits, methods = [], []
-    for number, seed in enumerate(names):
+    for first, seed in zip(range(0, rows * len(names), rows), names, strict=True):
         own = make_splits(rows, folds=settings.folds, seed=seed)
         for method in settings.methods:
             methods += [get_method(method)] * len(own)
-            splits += [
-                Split(*(part + number * rows for part in (s.train, s.stop, s.report))) for s in own
-            ]
+            splits += [Split(*(part + first for part in (s.train, s.stop, s.report))) for s in own]
     flat_x, flat_y = (torch.from_numpy(side).float().flatten(0, 1).to(device) for side in (x, y))
     return Fits(flat_x, flat_y, pmi, splits, methods)
 
@@ -286,8 +278,6 @@ def summarise(outcome: Outcome) -> list[Line]:
     exact_rmse: of the mean of the exact PMI over the same rows; exact_sd: theory's value for it.
     at_limit, limit_error: mean over the runs (see `compare`). ended_early: networks in all.
     """
-    import pandas as pd
-
     settings, lines = outcome.settings, []
     runs = pd.DataFrame(outcome.runs).groupby(["method", "rows"])
     for method in settings.methods:
@@ -412,9 +402,6 @@ def write_report(outcome: Outcome, folder: Path) -> None:
     reports.write_lines(folder / "runs.csv", outcome.runs)
     reports.write_lines(folder / "summary.csv", lines)
     content = {
-        "command": outcome.settings.command,
-        **reports.environment(outcome.device),
-        "settings": asdict(outcome.settings),
         "weights": outcome.weights,
         "seconds": dict(zip(map(str, outcome.settings.rows), outcome.seconds, strict=True)),
         "slopes": found,
@@ -422,7 +409,7 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         "summary": lines,
         "runs": outcome.runs,
     }
-    reports.write_json(folder / "results.json", content)
+    reports.write_results(folder, outcome.settings, outcome.device, content)
     reports.save(draw(outcome), folder, "figure")
 
 
@@ -458,8 +445,7 @@ def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
             f"of the read-out; they alone make {last['limit_error']:+.4f} nats of the bias of "
             f"{last['bias']:+.4f}."
         )
-    ended = sum(line["ended_early"] for line in lines)
-    if ended:
+    if ended := sum(line["ended_early"] for line in lines):
         said.append(f"{ended} network(s) did not train to their end.")
     return " ".join(said)
 
@@ -508,9 +494,7 @@ def _draw_method(
 ) -> None:
     """Left: held out with intervals and solid, in sample dotted. Right: the parts of the error."""
     names = "rows", "low", "rmse", "high", "in_sample_rmse", "bias", "sd"
-    rows, low, middle, high, in_sample, bias, sd = (
-        np.array([line[name] for line in lines]) for name in names
-    )
+    rows, low, middle, high, in_sample, bias, sd = pd.DataFrame(lines)[[*names]].to_numpy().T
     held, seen = (f"slope {s['value']:.2f} ({s['low']:.2f} to {s['high']:.2f})" for s in found)
     method, reach = lines[0]["method"], np.stack([middle - low, high - middle]).clip(min=0.0)
     label = f"{method}, held out: {held}"

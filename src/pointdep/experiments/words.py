@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,13 +26,13 @@ from pointdep.data.word_pairs import WordPairs
 from pointdep.errors import DivergedError, InputError
 from pointdep.experiments import claims, reports
 from pointdep.experiments.claims import Answer, Claim, Finding, Measured, finding
+from pointdep.experiments.reports import Floats
 from pointdep.fitting.batches import RowBatches, TrainingOptions
 from pointdep.fitting.progress import Progress
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.sampler import StreamEngine
 from pointdep.fitting.splits import Rows
 
-Floats = NDArray[np.float64]
 _Any = TypeVar("_Any", bound="Training")
 
 PAPER_WORDS = 37_622
@@ -96,17 +96,13 @@ class Training:
         enough = words >= FEWEST_TEST_WORDS + needed
         if test < FEWEST_TEST_WORDS:
             smaller = "" if enough else " with a smaller --batch-size"
-            raise InputError(
-                f"{test} of {words} words would test, where at least {FEWEST_TEST_WORDS} must: "
-                f"give --test-words {FEWEST_TEST_WORDS}{smaller}, or more words"
-            )
+            least = f"at least {FEWEST_TEST_WORDS}: give --test-words {FEWEST_TEST_WORDS}{smaller}"
+            raise InputError(f"{test} of {words} words would test, not {least}, or more words")
         if words - test < needed:
             fewer = " or --test-words" if enough else ""
-            raise InputError(
-                f"{max(words - test, 0)} of {words} words would train, where batches of "
-                f"{self.batch_size} need {needed}: give a smaller --batch-size{fewer}, or more "
-                "words"
-            )
+            size, left = self.batch_size, f"{max(words - test, 0)} of {words} words"
+            few = f"{left} would train, where batches of {size} need {needed}"
+            raise InputError(f"{few}: give a smaller --batch-size{fewer}, or more words")
         return words - test, test
 
     def split(self, words: int) -> tuple[Rows, Rows]:
@@ -169,8 +165,8 @@ def train(
     model.eval()
     for replica, job in enumerate(jobs):
         if not all(bool(torch.isfinite(p[replica]).all()) for p in model.critic.parameters()):
-            fault = f"training with method {job.method.key!r} gave weights that are not finite"
-            raise DivergedError(f"{fault}: try a smaller --learning-rate, or leave it out")
+            fault = f"method {job.method.key!r} gave weights that are not finite"
+            raise DivergedError(f"{fault}: try a smaller --learning-rate")
     return model, values.reshape(settings.epochs, -1, len(jobs)).mean(1)
 
 
@@ -262,6 +258,4 @@ def text_run(found: Any, parts: Sequence[str], judged: Sequence[Claim]) -> str:
 def write_run(folder: Path, found: Any, judged: Sequence[Claim], content: dict[str, Any]) -> None:
     """claims.md and results.json; content: what the run found, for a program."""
     (folder / "claims.md").write_text(claims.claims_page(judged, [about_run(found)]), "utf-8")
-    settings = found.settings
-    made = {"command": settings.command, **reports.environment(found.device)}
-    reports.write_json(folder / "results.json", {**made, "settings": asdict(settings), **content})
+    reports.write_results(folder, found.settings, found.device, content)

@@ -20,8 +20,8 @@ from pointdep.core.linear import (
     screened_correlations,
 )
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CanonicalMap
-from pointdep.core.waves import find_waves
+from pointdep.core.transforms import CanonicalMap, PickedMap
+from pointdep.core.waves import column_pairs, find_waves
 from pointdep.fitting.batches import Cells, SplitRows
 from pointdep.fitting.splits import Rows
 
@@ -170,6 +170,8 @@ def fit_closed_form(
     """
     critic, x_map, y_map = model.critic, model.x_map, model.y_map
     training = [rows.training(replica) for replica in range(model.replicas)]
+    if isinstance(x_map, PickedMap) and isinstance(y_map, PickedMap):
+        training = [_picked(x_map, y_map, *of_one) for of_one in enumerate(training)]
     analyses = [canonical] if canonical is not None else []
     if canonical is None:
         kinds = (canonical_correlations, screened_correlations)
@@ -196,27 +198,57 @@ def fit_closed_form(
             critic.load_state_dict(before[0])
             critic.shrunk = before[1]
         else:
-            least, critic.screened = loss, number == 1
+            least, critic.screened = loss, type(critic).screened or number == 1
     if canonical is None and not critic.wide and bool(critic.unrelated.any()):
-        _fit_related(model, rows, least, judged)
+        _fit_related(model, rows, training, least, judged)
 
 
-def _fit_related(model: RatioModel, rows: SplitRows, least: float, judged: int | None) -> None:
+def _picked(
+    x_map: PickedMap, y_map: PickedMap, replica: int, rows: tuple[Tensor, Tensor, Tensor | None]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Let a replica pick columns by its training rows; these rows as it sees them."""
+    x, y, groups = rows
+    columns = column_pairs(*_one_each(x, y, groups), x_map.most).columns(x_map.most)
+    for side_map, own in zip((x_map, y_map), columns, strict=True):
+        side_map.set_picked(replica, torch.from_numpy(own))
+    return x @ x_map.picked[replica], y @ y_map.picked[replica], groups
+
+
+def has_few_pairs(rows: SplitRows, most: int) -> bool:
+    """Whether few columns hold what a closed form cannot see, by the first replica's rows."""
+    return column_pairs(*_one_each(*rows.training(0)), most).few(most)
+
+
+def _one_each(x: Tensor, y: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One row of each group: rows of one group are one draw."""
+    if groups is None:
+        return x, y
+    first = np.unique(groups.cpu().numpy(), return_index=True)[1]
+    return x[first], y[first]
+
+
+def _fit_related(
+    model: RatioModel,
+    rows: SplitRows,
+    training: Sequence[tuple[Tensor, Tensor, Tensor | None]],
+    least: float,
+    judged: int | None,
+) -> None:
     """Where a share of the pairs is taken for unrelated: the same analyses with less of these.
 
     Each training row has the weight of its being related, as in expectation maximisation, as long
-    as the log-loss of the stopping rows falls below `least`.
+    as the log-loss of the stopping rows falls below `least`. training: what was analysed before.
     """
     critic, x_map, y_map = model.critic, model.x_map, model.y_map
     assert isinstance(x_map, CanonicalMap)
     assert isinstance(y_map, CanonicalMap)
-    training = [rows.training(replica) for replica in range(model.replicas)]
     for _ in range(_WEIGHTED_STEPS):
         before = copy.deepcopy(model.state_dict())
         for replica, (x, y, groups) in enumerate(training):
             means = x_map.mean[replica], y_map.mean[replica]
             one = model.select([replica])
-            log_ratio = one.critic.pairs(one.x_map(x.unsqueeze(0)), one.y_map(y.unsqueeze(0)))[0]
+            own = [side.unsqueeze(0) for side in rows.training(replica)[:2]]
+            log_ratio = one.critic.pairs(one.x_map(own[0]), one.y_map(own[1]))[0]
             related = 1.0 - one.critic.unrelated * (-log_ratio).exp()
             weight = (related / related.mean()).clamp(min=0.0).sqrt().T
             a, b = (
@@ -312,11 +344,8 @@ def _fit_modulated(
     if max(side.shape[1] for side in sides) > _WIDEST:
         return
     if x_map.waves:
-        one_each = sides
-        if groups is not None:  # rows of one group are one draw
-            first = np.unique(groups.cpu().numpy(), return_index=True)[1]
-            one_each = sides[0][first], sides[1][first]
-        for side_map, waves in zip((x_map, y_map), find_waves(*one_each, x_map.waves), strict=True):
+        draws = _one_each(*sides, groups)
+        for side_map, waves in zip((x_map, y_map), find_waves(*draws, x_map.waves), strict=True):
             side_map.set_waves(replica, *waves)
     a, b = (
         side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()

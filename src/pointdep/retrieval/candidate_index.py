@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.data.storage import read_description, replaced_folder, require_target
+from pointdep.data import storage
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
 from pointdep.retrieval import pairwise
@@ -71,7 +71,7 @@ class CandidateIndex:
         if isinstance(self.vectors, FlatVectors):
             tensors["vectors"] = self.vectors.rows
         kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
-        with replaced_folder(Path(path)) as new:
+        with storage.replaced_folder(Path(path)) as new:
             save_file(kept, new / _TENSORS)
             if isinstance(self.vectors, FaissVectors):
                 import faiss
@@ -85,7 +85,7 @@ class CandidateIndex:
                 "count": self.count,
                 "has_own": self.has_own,
                 "model": self.model_id,
-                "sha256": {part.name: _sha256(part) for part in sorted(new.iterdir())},
+                "sha256": {part.name: storage.file_digest(part) for part in sorted(new.iterdir())},
             }
             (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 
@@ -108,11 +108,9 @@ def build_index(
         for part in parts:
             vectors.add(pairwise.candidate_vectors(model, part, side)[0])
             progress.update(vectors.count, len(rows), "candidates embedded")
-    count, identity = len(rows), fingerprint(model)
-    if model.inner_is_exact:
-        return CandidateIndex(side, kind, count, identity, vectors, has_own, None, None)
-    offset = pairwise.offsets(model, rows) if side == "x" else None
-    return CandidateIndex(side, kind, count, identity, vectors, has_own, rows, offset)
+    kept = None if model.inner_is_exact else rows
+    offset = None if kept is None or side == "y" else pairwise.offsets(model, kept)
+    return CandidateIndex(side, kind, len(rows), fingerprint(model), vectors, has_own, kept, offset)
 
 
 def fingerprint(model: RatioModel) -> str:
@@ -127,13 +125,11 @@ def fingerprint(model: RatioModel) -> str:
 
 def check_index_target(path: Path) -> None:
     """Refuse a place where an index cannot be written; an index there is replaced."""
-    require_target(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
+    storage.require_target(path, {_ABOUT, _TENSORS, _FAISS}, _read_about, "an index")
 
 
 def read_index(path: Path, model: RatioModel) -> CandidateIndex:
     """Read the folder back, for the model that it was made with."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     about = _read_about(path)
     try:
@@ -145,17 +141,8 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
         raise InputError(f"{path} was made with another model: load that one, or make it again")
     pairwise.check_kind(kind)
     for name in (_TENSORS,) if kind == "flat" else (_TENSORS, _FAISS):
-        try:
-            found = _sha256(path / name)
-        except OSError:
-            raise ModelFileError(f"{path} has no readable {name}: copy the whole folder") from None
-        if found != sums.get(name):
-            raise ModelFileError(f"{path / name} is truncated, edited or of another index")
-    try:
-        tensors: dict[str, Tensor] = load_file(path / _TENSORS)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path / _TENSORS} cannot be read: {error}") from None
-    device, offset = model.constant.device, tensors.get("offset")
+        storage.checked_part(path, name, sums.get(name), "index")
+    tensors, device = storage.read_tensors(path / _TENSORS), model.constant.device
     vectors: Vectors | None = None
     if kind != "flat":
         import faiss
@@ -164,24 +151,14 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
     elif "vectors" in tensors:
         place = device if device.type == "cuda" else "cpu"
         vectors = FlatVectors(tensors["vectors"].to(place), count)
-    offset = None if offset is None else offset.to(device)
-    return CandidateIndex(
-        side, kind, count, identity, vectors, has_own, tensors.get("rows"), offset
-    )
+    offset = tensors["offset"].to(device) if "offset" in tensors else None
+    rows = tensors.get("rows")
+    return CandidateIndex(side, kind, count, identity, vectors, has_own, rows, offset)
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    about = read_description(path, _ABOUT, FORMAT, "an index")
+    about = storage.read_description(path, _ABOUT, FORMAT, "an index")
     version = about.get("format_version")
     if version != FORMAT_VERSION:
-        reads = f"this version of pointdep reads {FORMAT_VERSION}"
-        raise ModelFileError(f"{path} has format {version}, {reads}: make the index again")
+        raise ModelFileError(f"{path} has format {version}, not {FORMAT_VERSION}: make it again")
     return about
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

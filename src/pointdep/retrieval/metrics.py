@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_whole
 
 Relevant = tuple[ArrayLike, ArrayLike]
 """Ids of the queries, (n,), and of the candidates, (m,): equal ids are right."""
@@ -123,8 +123,7 @@ def retrieval_metrics(
     for name, values in (counts | {"matching": matching or ()}).items():
         for value in values:
             require_whole(name, value, least=2 if name == "matching" else 1)
-    if distractors not in DISTRACTORS:
-        raise unknown_name("distractors", distractors, DISTRACTORS)
+    require_known("distractors", distractors, DISTRACTORS)
     right = _read_relevant(relevant, queries, candidates)
     if matching is None:
         matching = (_PAPER_SIZE,) if right.fewest_wrong >= _PAPER_SIZE - 1 else ()
@@ -206,11 +205,9 @@ def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
 class _Matching:
     """1:m matching of one size m: does the right answer score above m - 1 wrong ones?"""
 
-    def __init__(
-        self, size: int, right: _Relevance, distractors: str, draws: int, seed: int
-    ) -> None:
+    def __init__(self, size: int, right: _Relevance, kind: str, draws: int, seed: int) -> None:
         self.wrong, self.right, self.seed = size - 1, right, seed
-        self.shifted = distractors == "shifted"
+        self.shifted = kind == "shifted"
         self.draws = 1 if self.shifted else draws
         what = f"matching={size} needs {self.wrong} wrong candidates for each query"
         if right.fewest_wrong < self.wrong:
@@ -231,8 +228,7 @@ class _Matching:
             chosen = answers[random.integers(len(answers), size=self.draws)]
             among = self._draw(random, self.right.candidates - len(answers))
             # The j-th wrong candidate has j + (right ones before it) as its number.
-            before = np.searchsorted(answers - np.arange(len(answers)), among, side="right")
-            wrong = among + before
+            wrong = among + np.searchsorted(answers - np.arange(len(answers)), among, side="right")
         mine, theirs = scores[chosen][:, None], scores[wrong]
         lost = (theirs > mine) | ((theirs == mine) & (wrong < chosen[:, None]))
         return float(1.0 - lost.any(1).mean())
@@ -240,8 +236,7 @@ class _Matching:
     def _draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """(draws, wrong): different numbers below `count` in each row."""
         if count <= max(_SPARSE, self.wrong) * self.wrong:
-            keys = random.random((self.draws, count))
-            return np.argsort(keys, axis=1)[:, : self.wrong]
+            return np.argsort(random.random((self.draws, count)), axis=1)[:, : self.wrong]
         found = random.integers(count, size=(self.draws, self.wrong))
         while True:
             ordered = np.sort(found, axis=1)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_known
 from pointdep.inference.scoring import spread
 
+Found = tuple[Tensor, Tensor]
 KINDS = ("flat", "hnsw", "ivf")
 """How an index searches: all vectors, a graph of neighbours, or the nearest of many cells."""
 
@@ -150,8 +151,7 @@ def has_faiss() -> bool:
 
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of index, and one that needs FAISS if FAISS is missing."""
-    if kind not in KINDS:
-        raise unknown_name("index", kind, KINDS)
+    require_known("index", kind, KINDS)
     if kind != "flat" and not has_faiss():
         raise InputError(f"index={kind!r} needs FAISS: pip install faiss-cpu, or use index='flat'")
 
@@ -166,7 +166,7 @@ def require_inner(model: RatioModel, kind: str) -> None:
 
 def nearest(
     vectors: Vectors, queries: Tensor, own: Tensor, k: int, wanted: int, exhaustive: bool = False
-) -> tuple[Tensor, Tensor]:
+) -> Found:
     """PMI and numbers of the k best candidates, (n, k), best first.
 
     queries: (n, d); own: (n,), the queries' own term of PMI; wanted: how many to search for;
@@ -227,7 +227,7 @@ def _blocks(vectors: Vectors, device: torch.device) -> Iterator[Tensor]:
         yield vectors.block(first, min(first + _COLUMNS, vectors.count)).to(device)
 
 
-def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
+def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> Found:
     """Values and numbers of the k largest in each row, (n, k) each.
 
     blocks: (n, b) each, the values of the next b candidates.
@@ -245,7 +245,7 @@ def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
     return best[0]
 
 
-def best_first(values: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def best_first(values: Tensor, numbers: Tensor, k: int) -> Found:
     """The k largest of each row in descending order, equal ones by their numbers.
 
     values, numbers: (n, m) -> (n, k) each.
@@ -284,9 +284,7 @@ def candidate_vectors(model: RatioModel, rows: Tensor, side: str) -> tuple[Tenso
     return joined, own is not None
 
 
-def query_vectors(
-    model: RatioModel, rows: Tensor, side: str, has_own: bool
-) -> tuple[Tensor, Tensor]:
+def query_vectors(model: RatioModel, rows: Tensor, side: str, has_own: bool) -> Found:
     """rows: (n, d) -> (n, e), to multiply `candidate_vectors` with, and their own term, (n,)."""
     vectors, own = _embedded(model, rows, side)
     if has_own:

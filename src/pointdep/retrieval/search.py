@@ -12,18 +12,17 @@ from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
 from pointdep.display.html_repr import card, columns
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_whole
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.inference.scoring import spread
 from pointdep.retrieval import pairwise
 from pointdep.retrieval.candidate_index import CandidateIndex, build_index, fingerprint
 from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_metrics
-from pointdep.retrieval.pairwise import MARGIN, Vectors, other, require_inner
+from pointdep.retrieval.pairwise import MARGIN, Found, Vectors, other, require_inner
 
 Encode = Callable[[Any, str], Tensor]
 """Rows as a user gives them and their side, "x" or "y" -> (n, d) as the model takes them."""
 
-Found = tuple[Tensor, Tensor]
 """PMI and numbers of candidates, (n, k) each."""
 
 SIDES = ("x", "y")
@@ -124,7 +123,7 @@ def retrieve(
 
     options: those of `top_k`.
     """
-    check_side("queries", queries)
+    require_known("queries", queries, SIDES)
     asked = _encode_as(encode, X, queries, "queries")
     given = candidates
     if not isinstance(candidates, CandidateIndex):
@@ -142,10 +141,9 @@ def index_candidates(
     model: RatioModel, encode: Encode, candidates: Any, *, side: str, kind: str, progress: bool
 ) -> CandidateIndex:
     """`PointwiseDependency.index`, with what reads rows of either side as `encode`."""
-    check_side("side", side)
-    rows = _encode_as(encode, candidates, side, "side")
+    require_known("side", side, SIDES)
     with show("indexing", enabled=progress, left="about") as shown:
-        return build_index(model, rows, side, kind, shown)
+        return build_index(model, _encode_as(encode, candidates, side, "side"), side, kind, shown)
 
 
 def model_metrics(
@@ -165,7 +163,7 @@ def model_metrics(
     category_ids: rows as given and their side -> (n,), equal for rows of the same categories, or
     None if that side is not discrete. options: those of `retrieval_metrics`.
     """
-    check_side("queries", queries)
+    require_known("queries", queries, SIDES)
     x, y = encode(X, "x"), encode(Y, "y")
     asked, given = (len(x), len(y)) if queries == "x" else (len(y), len(x))
     if relevant is None and asked == given:
@@ -180,12 +178,6 @@ def model_metrics(
             return found
 
         return retrieval_metrics(watched, asked, given, relevant=relevant, **options)
-
-
-def check_side(name: str, side: str) -> None:
-    """Refuse anything but "x" and "y"; name: the option."""
-    if side not in SIDES:
-        raise unknown_name(name, side, SIDES)
 
 
 def _encode_as(encode: Encode, rows: Any, side: str, option: str) -> Tensor:
@@ -240,8 +232,7 @@ def top_k(
         return run.result(run.all_pairs(asked), "all pairs")
     sample = run.sample_queries(len(asked) if measure_recall else 0)
     if way == "inner":
-        wanted = min(max(k + MARGIN, shortlist or 0), made.count)
-        found = run.by_inner_product(asked, wanted)
+        found = run.by_inner_product(asked, min(max(k + MARGIN, shortlist or 0), made.count))
         words = f"{kind} search of inner products"
         if kind == "flat":
             return run.result(found, words)
@@ -319,8 +310,7 @@ class _Search:
         found: list[Found] = []
         for rows in torch.split(asked, size):
             found.append(find(rows))
-            done = min(len(found) * size, len(asked))
-            self.progress.update(done, len(asked), "queries")
+            self.progress.update(min(len(found) * size, len(asked)), len(asked), "queries")
         return _joined(found)
 
     @torch.no_grad()

@@ -8,8 +8,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from .conftest import Page
-from .helpers import gaussian_check, make_audit, some_pmi
+from .conftest import Page, gaussian_check, make_audit, some_pmi
 
 ROWS = 400
 
@@ -43,8 +42,7 @@ def lowest(pmi, mask=True):
 def test_it_begins_with_the_suspects_worst_first(page, pmi):
     expected = lowest(pmi, pmi < -1)
     assert 0 < len(expected) <= 50
-    assert page.rows == expected
-    assert page.count == len(expected)
+    assert (page.rows, page.count) == (expected, len(expected))
     assert page.column("Rank") == [str(rank + 1) for rank in range(len(expected))]
     assert page.column("x")[0] == f"picture number {expected[0]}"
     assert page.column("PMI")[0] == f"{pmi[expected[0]]:.2f} ± 0.25"
@@ -223,7 +221,7 @@ def test_the_download_is_what_is_shown(page, pmi):
     assert table["better_partner"].isna().all()
 
 
-def test_no_sideways_scrolling(page):
+def test_no_sideways_scrolling_and_dark(page):
     for width in (360, 800, 1600):
         page.resize(width)
         page.wait("document.documentElement.scrollWidth <= innerWidth")
@@ -234,8 +232,6 @@ def test_no_sideways_scrolling(page):
             page.wait(f"{drawn} === document.querySelector('{name}').clientWidth")
     assert page.rows == sorted(page.rows)
 
-
-def test_dark(page):
     def darkness():
         colour = page.js("return getComputedStyle(document.body).backgroundColor")
         return sum(int(part) for part in colour.strip("rgb()").split(","))
@@ -252,7 +248,7 @@ def test_dark(page):
     assert page.js(colour) != ink
 
 
-def test_rows_far_out_are_said_to_be_in_the_outer_bar(open_page, pmi):
+def test_rows_far_out_and_a_check_that_fails_are_said(open_page, pmi):
     far = pmi.copy()
     far[:20] = -57.8
     page = open_page(make_audit(far))
@@ -262,9 +258,6 @@ def test_rows_far_out_are_said_to_be_in_the_outer_bar(open_page, pmi):
     page.show("all")
     page.brush(edges[0] - 0.1, edges[0] + 0.1)
     assert set(range(20)) <= set(page.rows)
-
-
-def test_a_check_that_fails_says_what_stands(page, open_page, pmi):
     said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off"
     assert said not in page.at("main").text
     other = open_page(make_audit(pmi, check=gaussian_check(wrong=2.0)))
@@ -272,7 +265,7 @@ def test_a_check_that_fails_says_what_stands(page, open_page, pmi):
     assert said in other.at(".figures").text
 
 
-def test_notes_labels_and_small_probabilities(open_page):
+def test_notes_labels_small_probabilities_and_rows_without_a_pmi(open_page):
     marks = {"better_partner": {0: 3, 1: 2}, "better_partner_pmi": {0: 22.79, 1: 1.25}}
     page = open_page(make_audit([-5.0, -4.0, 2.0, 7.4, np.inf, np.nan], **marks))
     notes = ["better partner: y of row 3, PMI > 7.40", "better partner: y of row 2, PMI 1.25"]
@@ -283,17 +276,14 @@ def test_notes_labels_and_small_probabilities(open_page):
     page.show("all")
     assert page.column("Note") == ["better label: cat", "", ""]
     assert page.column("q") == ["<0.001", "<0.001", "0.300"]
-
-
-def test_rows_without_a_pmi_come_last(open_page):
+    # Rows without a PMI come last.
     pmi = np.array([2.0, np.nan, -1.0, -np.inf, 1.0])
     page = open_page(make_audit(pmi, suspects=0, check=gaussian_check(rows=20)))
     assert "None of the 5 pairs is a suspect" in page.at(".finding").text
     assert "Cannot tell" in page.at(".verdict").text
     assert page.count == 5
     page.sort("PMI")
-    assert page.column("PMI")[-1] == "\u2013 ± 0.25"
-    assert page.rows == [3, 2, 4, 0, 1]
+    assert (page.column("PMI")[-1], page.rows) == ("\u2013 ± 0.25", [3, 2, 4, 0, 1])
     page.sort("PMI")
     assert page.rows == [0, 4, 2, 3, 1]
     page.set_range("-5", "")

@@ -16,10 +16,10 @@ from PIL import Image
 
 from pointdep.auditing.report import content
 from pointdep.auditing.report.content import Shown, as_shown, embed, read_shown
-from pointdep.errors import InputError
 from pointdep.fitting.progress import Silent
+from refusals import refused
 
-from .helpers import make_audit
+from .conftest import make_audit
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,7 @@ def test_texts(make):
 @pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, torch.tensor, list])
 def test_numbers(make):
     assert as_shown(make([[1.0, 2.5], [-3.0, 1e-9]]), 2, "x").texts == ["1, 2.5", "-3, 1e-09"]
-    wide = as_shown(make([[0.125] * 9] * 2), 2, "x")
-    assert wide.texts == ["0.125, 0.125, 0.125, 0.125, …"] * 2
+    assert as_shown(make([[0.125] * 9] * 2), 2, "x").texts == ["0.125, 0.125, 0.125, 0.125, …"] * 2
     # Single numbers and what is no number.
     assert as_shown(np.array([1, 20]), 2, "x").texts == ["1", "20"]
     assert as_shown([np.nan, np.inf, 1.5], 3, "x").texts == ["nan", "inf", "1.5"]
@@ -50,15 +49,11 @@ def test_numbers(make):
     assert as_shown(mixed, 2, "x").texts == ["cat, 1.5", ", 2.0"]
 
 
-def test_files():
+def test_files_pictures_and_what_cannot_be_shown():
     shown = as_shown(["a/1.PNG", Path("2.wav"), None, "not there"], 4, "x")
     assert shown.files == [Path("a/1.PNG"), Path("2.wav"), None, None]
     assert shown.texts == ["a/1.PNG", "2.wav", "", "not there"]
-    captions = ["see photo.png", "a dog", "a cat", "a bird"]
-    assert as_shown(captions, 4, "x").files is None
-
-
-def test_pictures_become_bytes():
+    assert as_shown(["see photo.png", "a dog", "a cat", "a bird"], 4, "x").files is None
     grey = np.arange(2 * 3 * 4).reshape(2, 3, 4)
     np.testing.assert_array_equal(as_shown(grey.astype(np.uint8), 2, "x").pictures, grey)
     stretched = as_shown(grey, 2, "x").pictures
@@ -68,9 +63,6 @@ def test_pictures_become_bytes():
     assert (unit == 127).all()
     signed = as_shown(np.array([[[-1.0, 1.0]], [[0.0, np.nan]]]), 2, "x").pictures
     assert signed.tolist() == [[[0, 255]], [[127, 127]]]
-
-
-def test_what_cannot_be_shown():
     for values, message in (
         (["a"], "show_x has 1 rows where the audit has 2"),
         (7, "show_x has no rows"),
@@ -78,8 +70,7 @@ def test_what_cannot_be_shown():
         (np.zeros((2, 0, 4)), "holds no pictures"),
         ([[1, 2], [3]], "show_x cannot be read as one value a row"),
     ):
-        with pytest.raises(InputError, match=message):
-            as_shown(values, 2, "show_x")
+        refused(message, as_shown, values, 2, "show_x")
 
 
 @pytest.fixture
@@ -100,8 +91,7 @@ def read(given, file="data/pairs.csv", values=None):
 
 
 def test_columns_and_files_by_name(folder):
-    assert read("caption") == ["a dog", "a cat"]
-    assert read("a") == [1.5, 2.5]
+    assert (read("caption"), read("a")) == (["a dog", "a cat"], [1.5, 2.5])
     assert read("names", "data/both.npz") == ["one", "two"]
     files = [Path("data/both.npz"), Path("data/pairs.csv")]
     assert list(read_shown("--show-x", "caption", 0, files, None)) == ["a dog", "a cat"]
@@ -124,8 +114,7 @@ def test_columns_and_files_by_name(folder):
         ("data/both.npz:nothing", "holds no array 'nothing'"),
         ("data/pairs.csv", "has 3 columns: name one of"),
     ):
-        with pytest.raises(InputError, match=message):
-            read(given)
+        refused(message, read, given)
 
 
 def embedded(side, rows=(0,)):
@@ -154,16 +143,13 @@ def write_sound(path, seconds=0.1):
         file.writeframes(struct.pack(f"<{len(tone)}h", *tone))
 
 
-def test_small_arrays_are_exact():
+def test_arrays_are_exact_files_made_small_and_sounds_kept(tmp_path):
     random = np.random.default_rng(0)
     for shape in ((3, 4, 8), (3, 4, 8, 1), (3, 4, 8, 3)):
         pictures = random.integers(0, 256, shape).astype(np.uint8)
         found = embedded(as_shown(pictures, 3, "x"), rows=(0, 2))
         assert list(found) == [0, 2]
         np.testing.assert_array_equal(np.asarray(decoded(found[2])), pictures[2].squeeze())
-
-
-def test_files_are_made_small_and_sounds_kept(tmp_path):
     for suffix in (".png", ".jpg", ".gif", ".webp", ".bmp"):
         Image.new("RGB", (600, 300), (200, 30, 30)).save(tmp_path / f"a{suffix}")
         image = decoded(embedded(files(tmp_path, f"a{suffix}"))[0])
@@ -204,8 +190,7 @@ def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
 def test_the_better_partner_is_there_and_the_page_stays_small(monkeypatch):
     pictures = Shown([""] * 6, pictures=np.zeros((6, 2, 2), np.uint8))
     found = embed(pictures, pictures, [(3, 5), (1, None)], 96, Silent())
-    assert sorted(found.x) == [1, 3]
-    assert sorted(found.y) == [1, 3, 5]
+    assert (sorted(found.x), sorted(found.y)) == ([1, 3], [1, 3, 5])
     noise = np.random.default_rng(0).integers(0, 256, (20, 32, 32)).astype(np.uint8)
     side = Shown([""] * 20, pictures=noise)
     one = embed(side, None, [(0, None)], 96, Silent())
@@ -239,8 +224,7 @@ def test_in_the_browser(open_page, tmp_path):
     page = open_page(audit, show_x=pictures, show_y=sounds, media=2)
     page.wait("[...document.images].every(one => one.complete)")
     sizes = page.js("return [...document.images].map(i => [i.naturalWidth, i.naturalHeight])")
-    assert sizes == [[8, 4], [8, 4]]
-    assert page.js("return document.images[0].alt") == "x of row 0"
+    assert (sizes, page.js("return document.images[0].alt")) == ([[8, 4], [8, 4]], "x of row 0")
     page.js("const s = document.querySelector('audio'); s.preload = 'auto'; s.load()")
     page.wait("document.querySelector('audio').duration > 0")
     assert page.js("return document.querySelector('audio').duration") == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""The page: data on the way into it, its words, the policy, and what was left out."""
+"""The page: data on the way into it, words, the policy, what was left out, hostile texts."""
 
 import base64
 import hashlib
@@ -6,6 +6,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from pointdep.auditing.report.page import pack, pack_table, render, shorten, to_
 from pointdep.auditing.report.wording import caveat, finding, histogram, outer_bars, share_in_words
 from pointdep.auditing.result import Contamination
 
-from .helpers import gaussian_check, make_audit, some_pmi
+from .conftest import gaussian_check, make_audit, some_pmi
 
 
 def unpack(packed):
@@ -68,25 +69,14 @@ def test_long_texts_are_cut_until_they_fit(monkeypatch):
     assert sum(len(text.encode()) for text in [*x, *y]) < 30_000
 
 
-def test_the_policy_names_the_script_and_the_style_that_are_there():
+def test_the_policy_and_the_rows_that_are_shown():
     text = render(make_audit([-3.0, 1.0]))
     policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)[1]
     for name in ("script", "style"):
         (inside,) = re.findall(rf"<{name}>(.*?)</{name}>", text, re.S)
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{name}-src 'sha256-{digest}';" in policy
-
-
-def test_cut_texts_are_said_once(monkeypatch):
-    audit = make_audit(some_pmi(100))
-    texts = ["a" * 2000] * 100
-    assert '<p class="hint">Texts are cut at 1,000 characters.</p>' in render(audit, show_x=texts)
-    monkeypatch.setattr(page, "TEXT_BYTES", 30_000)
-    said = "Texts are cut at 200 characters, those of the first 5,000 suspects at 1,000."
-    assert said in render(audit, show_x=texts)
-
-
-def test_the_rows_of_the_audit_are_shown_where_nothing_is_named():
+    # Rows of the audit where nothing is named.
     x, y = np.arange(6.0).reshape(3, 2) + 0.5, np.array(["cat", "dog", "hen"])
     audit = replace(make_audit([-3.0, 1.0, 2.0]), sides=(x, y))
     text, named = render(audit), render(audit, show_x=["one", "two", "three"])
@@ -94,6 +84,14 @@ def test_the_rows_of_the_audit_are_shown_where_nothing_is_named():
     assert all(shown in named for shown in ('"two"', '"dog"'))
     assert '"2.5, 3.5"' not in named
     assert "row" in render(replace(audit, sides=(object(), y)))
+
+
+def test_cut_texts_are_said_once(monkeypatch):
+    audit, texts = make_audit(some_pmi(100)), ["a" * 2000] * 100
+    assert '<p class="hint">Texts are cut at 1,000 characters.</p>' in render(audit, show_x=texts)
+    monkeypatch.setattr(page, "TEXT_BYTES", 30_000)
+    said = "Texts are cut at 200 characters, those of the first 5,000 suspects at 1,000."
+    assert said in render(audit, show_x=texts)
 
 
 @pytest.mark.parametrize("width", [360, 390, 700, 900, 1280])
@@ -110,8 +108,7 @@ def test_the_last_card_does_not_hang_alone(open_page, width):
 def test_the_finding():
     found = make_audit(some_pmi(2000), suspects=37)
     said = "37 of 2,000 pairs are suspects: about 29% of these are expected to be right."
-    assert finding(found) == said
-    assert f"{found.suspects['q_value'].max():.2f}" == "0.29"
+    assert (finding(found), f"{found.suspects['q_value'].max():.2f}") == (said, "0.29")
     sure = make_audit([-20.0, -19.0, 3.0], suspects=2)
     assert finding(sure).endswith(": under 0.1% of these are expected to be right.")
     assert finding(make_audit([0.0, 1.0], suspects=1)).startswith("1 of 2 pairs is a suspect: ")
@@ -143,16 +140,13 @@ def test_the_cards():
     assert cards(replace(found, mutual_information=squared))[0] == told
 
 
-def test_only_a_check_that_does_not_pass_wants_a_word():
+def test_caveat_numbers_and_shares_in_words():
     assert caveat(make_audit([-2.0, 1.0], check=gaussian_check())) == ""
     for check in (gaussian_check(wrong=2.0), gaussian_check(rows=20)):
         assert not check.passed
         said = caveat(make_audit([-2.0, 1.0], check=check))
         assert said.startswith("Suspects are judged by counting mismatched pairs, so")
         assert caveat(make_audit([-2.0, 1.0], check=check, suspects=0)) == ""
-
-
-def test_numbers_and_shares_in_words():
     values = {0: "<0.001", 0.0009: "<0.001", 0.001: "0.001", 0.25: "0.250", None: "-"}
     assert {value: wording.probability(value) for value in values} == values
     shares = {0: "0%", 0.1: "10%", 0.032: "3.2%", 0.05: "5%", 0.00042: "0.042%", 1: "100%"}
@@ -207,3 +201,74 @@ def test_outliers_do_not_squash_the_bars():
     said = ["1 row below -20.0 is in the first bar.", "1,234 rows above 7.0 are in the last bar."]
     assert outer_bars(one) == said
     assert outer_bars(histogram([])) == outer_bars(histogram([0.0, 1.0])) == []
+
+
+HOSTILE = [
+    "<script>window.hacked=1</script>",
+    '"><img src=x onerror="window.hacked=2">',
+    "</script><script>window.hacked=3</script>",
+    "<!-- <script>",
+    "{{ 7 * 7 }} {% raw %}",
+    "line\u2028separator\u2029here",
+    "javascript:window.hacked=4",
+    "=HYPERLINK(\"http://example.org\")",
+    "a\x00b\x1b[31mc",
+    "\u202eright to left",
+    "\udc80 lone surrogate",
+    "<svg onload=window.hacked=5>",
+    "&lt;b&gt;",
+]  # fmt: skip
+
+
+def shown(text):
+    """As the browser gives it back."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def test_texts_are_shown_as_they_are(open_page):
+    labels = [*HOSTILE[:-1], None]
+    audit = make_audit(np.arange(len(HOSTILE)) - 20.0, labels=labels, flags=HOSTILE[:5])
+    page = open_page(audit, show_x=HOSTILE, show_y=HOSTILE[::-1], title=HOSTILE[2])
+    found = page.texts("#body tr .text")  # x and y of one row after the other
+    assert found[::2] == found[::-2] == [shown(text) for text in HOSTILE]
+    assert page.texts(".notes strong") == [shown(text) for text in labels[:-1]]
+    assert page.at("h1").text == page.driver.title == HOSTILE[2]
+    assert HOSTILE[0] in page.at("section.warning").text
+    page.search("onerror")
+    page.wait("document.getElementById('count').textContent.startsWith('2 ')")
+    assert page.js("return window.hacked === undefined")
+    assert page.texts("#body img, #body script, #body svg") == []
+
+
+def test_a_script_that_got_in_would_not_run(open_page, chromium):
+    page = open_page(make_audit([-3.0, 1.0, 2.0]))
+    for name, inner in (
+        ("script", "textContent = 'window.hacked = 1'"),
+        ("div", "innerHTML = '<img src=data:, onerror=window.hacked=2>'"),
+    ):
+        made = f"const made = document.createElement('{name}'); made.{inner}"
+        page.js(f"{made}; document.body.append(made)")
+    page.wait("document.images.length === 1 && document.images[0].complete")
+    assert page.js("return window.hacked === undefined")
+    refused = [entry["message"] for entry in chromium.get_log("browser")]
+    assert any("Content Security Policy" in message for message in refused)
+
+
+def test_spreadsheets_get_no_formulas_and_other_files_are_names_only(open_page, tmp_path):
+    page = open_page(make_audit([-3.0, -2.5, 1.0]), show_x=["=1+1", "@x", 'say "a, b"'])
+    page.js(
+        "window.made = []; URL.createObjectURL = (blob) => { blob.text().then((t) => made.push(t));"
+        "return '#' }; HTMLAnchorElement.prototype.click = () => {}"
+    )
+    page.show("all")
+    page.at("#download").click()
+    page.wait("made.length === 1")
+    lines = page.js("return made[0]").splitlines()
+    assert [line.split(",")[1] for line in lines[1:3]] == ["'=1+1", "'@x"]
+    assert '"say ""a, b"""' in lines[3]
+    names = [str(tmp_path / name) for name in ("x.svg", "x.html", "x.pdf")]
+    for name in names:
+        Path(name).write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='hacked=1'></svg>")
+    page = open_page(make_audit([-3.0, -2.0, -1.5]), show_x=names)
+    assert page.column("x") == names
+    assert page.texts("#body img, #body svg") == []

@@ -45,9 +45,7 @@ def test_each_is_the_run_with_that_objective_and_seed_alone():
         assert ours.linear == pytest.approx(theirs.linear, abs=1 / 40)
     differ = [weights(together, r) for r in (0, 1, 4, 5)]  # cpc and drfc; pcc is variational here
     assert not any(close(one, other) for one, other in combinations(differ, 2))
-
-
-def test_an_option_reaches_the_objectives_that_have_it():
+    # An option reaches the objectives that have it.
     plain, changed = (train(("cpc", "drfc"), loss=loss) for loss in ({}, {"alpha": 0.5}))
     assert close(weights(plain, 0), weights(changed, 0))
     assert not close(weights(plain, 1), weights(changed, 1))

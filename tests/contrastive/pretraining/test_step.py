@@ -1,5 +1,6 @@
-"""One step of training and its state; a recorded step does what the written one does (CUDA)."""
+"""One step of training and its state, recorded as written (CUDA), and Adam with its own update."""
 
+import copy
 import logging
 from types import SimpleNamespace
 
@@ -7,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from pointdep.contrastive.pretraining import recipes
 from pointdep.contrastive.pretraining.loop import Order, Step, make_fabric, share_norms
-from pointdep.contrastive.pretraining.recipes import make_recipe
+from pointdep.contrastive.pretraining.recipes import Adam, make_recipe
 from refusals import refused
 
+from ..compiler import needs_compiler
 from . import small
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -44,8 +47,7 @@ def test_a_fabric_leaves_what_others_log_and_half_precision_needs_a_gpu():
 def test_a_state_is_laid_out_as_its_weights(model):
     """As a checkpoint does not keep it, and as the fused steps of a GPU ask for it."""
     images, fabric = small.images_for(model), make_fabric("cpu", "32")
-    order = Order(64, 16, (0,), fabric)
-    last = {"memory_format": torch.channels_last}
+    order, last = Order(64, 16, (0,), fabric), {"memory_format": torch.channels_last}
     recipes = (make_recipe(small.settings(model), images.shape, 4).to(**last) for _ in range(2))
     step, again = (Step(recipe, images, fabric, 0.1) for recipe in recipes)
     assert not step.recorded
@@ -116,29 +118,19 @@ def test_losses_and_weights_agree(model, precision):
 
 
 @on_cuda
-def test_the_seed_decides_the_views_of_a_replay():
+def test_views_gradients_and_states_of_what_is_recorded():
     step, order = made("simclr", learning_rate=1e-12)
     rows = order.batch(0)
     values = [step(rows, seed, 1.0, clip=False).item() for seed in (0, 0, 0, 0, 1, 2, 1)]
     assert values[4] == pytest.approx(values[6], rel=1e-4)
     assert values[4] != pytest.approx(values[5], rel=1e-4)
-
-
-@on_cuda
-def test_a_clipped_gradient_is_within_one():
-    _, step, _ = trained("amdim")
-    gradients = torch.cat([p.grad.flatten() for p in step.recipe.parameters()])
-    assert 0 < gradients.abs().max() <= 1.0
-
-
-@on_cuda
-def test_compiled_networks_are_recorded_too():
+    # Compiled networks are recorded too.
     compiled, plain = (trained("simclr", compiled=c, learning_rate=1e-12)[0] for c in (True, False))
     torch.testing.assert_close(compiled, plain, rtol=1e-2, atol=1e-2)
-
-
-@on_cuda
-def test_a_state_goes_from_one_kind_to_the_other():
+    # A clipped gradient is within one.
+    _, step, _ = trained("amdim")
+    assert 0 < torch.cat([p.grad.flatten() for p in step.recipe.parameters()]).abs().max() <= 1.0
+    # A state goes from one kind to the other.
     losses = {}
     for kind in (True, False):
         _, first, _ = trained("shallow")
@@ -152,3 +144,73 @@ def test_a_state_goes_from_one_kind_to_the_other():
 @pytest.mark.parametrize("precision", ["32", "16"])
 def test_only_what_can_be_recorded_is(precision):
     assert made("simclr", None, precision)[0].recorded == (precision != "16")
+
+
+SHAPES = ((3, 4, 5), (2, 1, 7), (6,), (1,), ())
+ADAM_STEPS = 20
+EXACT = {"atol": 1e-12, "rtol": 1e-12}
+RATE = torch.tensor(0.05, dtype=torch.float64)  # read at every step, as where steps are recorded
+
+
+def drawn_weights():
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in SHAPES]
+    return [one.requires_grad_() for one in drawn]
+
+
+def walk(optimizer, own, steps=range(ADAM_STEPS)):
+    """Steps with gradients of many sizes, that depend on where it is, at a rate that changes."""
+    (group,) = optimizer.param_groups
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for weight in own:
+            noise = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.grad = (0.1 * weight.detach() + noise) * 10.0 ** (step % 5 - 3)
+        rate = 0.05 * (1.0 - step / (2 * ADAM_STEPS))
+        group["lr"] = group["lr"].fill_(rate) if torch.is_tensor(group["lr"]) else rate
+        optimizer.step()
+
+
+def own_update(made):
+    made._update = recipes._update  # as it is written; what `compile_update` compiles
+    return made
+
+
+def compiled_update(made):
+    needs_compiler()
+    made.compile_update()
+    return made
+
+
+WAYS = [
+    pytest.param(lambda made: made, id="torch's"),
+    pytest.param(own_update, id="own"),
+    pytest.param(compiled_update, id="compiled", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", [{"betas": (0.5, 0.9), "eps": 0.3}, {"lr": RATE}], ids=str)
+def test_equals_torch(way, options):
+    ours, theirs, begun = (drawn_weights() for _ in range(3))
+    optimizer = way(Adam(ours, **{"lr": 0.05, **options}))
+    reference = torch.optim.Adam(theirs, **{**options, "lr": 0.05})
+    walk(optimizer, ours)
+    walk(reference, theirs)
+    torch.testing.assert_close(ours, theirs, **EXACT)
+    assert all(not torch.equal(one, start) for one, start in zip(ours, begun, strict=True))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(dict(optimizer.state[one]), dict(reference.state[other]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("from_torch", [True, False])
+def test_a_state_goes_on_in_the_other(way, from_torch):
+    moving, theirs = drawn_weights(), drawn_weights()
+    walk(torch.optim.Adam(theirs, lr=0.05), theirs)
+    made = [torch.optim.Adam(moving, lr=0.05), way(Adam(moving, lr=0.05))]
+    first, second = made if from_torch else reversed(made)
+    walk(first, moving, range(ADAM_STEPS // 2))
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    walk(second, moving, range(ADAM_STEPS // 2, ADAM_STEPS))
+    torch.testing.assert_close(moving, theirs, **EXACT)

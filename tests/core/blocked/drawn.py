@@ -69,8 +69,7 @@ def weights_of(kind, lead, n, dtype, generator):
     ids = torch.randint(0, 3, (*lead, n), generator=generator)
     ids[..., :2] = torch.tensor([0, 1])
     differ = (ids.unsqueeze(-1) != ids.unsqueeze(-2)).to(dtype)
-    both = some.unsqueeze(-1) * some.unsqueeze(-2) * off
-    joint = torch.diag_embed(some)
+    both, joint = some.unsqueeze(-1) * some.unsqueeze(-2) * off, torch.diag_embed(some)
     if kind == "none":
         return {"joint": None, "product": None}, {"joint": None, "product": None}
     if kind in ("dense", "shared"):
@@ -82,5 +81,4 @@ def weights_of(kind, lead, n, dtype, generator):
     if kind == "ids":
         return {"joint": None, "product": Others(ids=ids)}, {"joint": None, "product": differ}
     used, full = (None, both) if kind == "rows" else (ids, both * differ)
-    lean = {"joint": Pairs(some), "product": Others(some, used)}
-    return lean, {"joint": joint, "product": full}
+    return {"joint": Pairs(some), "product": Others(some, used)}, {"joint": joint, "product": full}

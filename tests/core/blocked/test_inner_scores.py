@@ -37,8 +37,7 @@ def assert_same(case, drawn, tolerance):
     # A gradient may be zero but for rounding, as that of own_x is under cpc.
     largest = max(float(theirs.abs().max()) for _, theirs in pairs)
     for ours, theirs in pairs:
-        assert ours.shape == theirs.shape
-        assert ours.dtype == theirs.dtype
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         bound = tolerance * max(float(theirs.abs().max()), 1e-2 * largest)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=bound)
 
@@ -99,15 +98,12 @@ def test_pairs_far_from_the_other_cells(name, shift):
     assert_same(CASES[name], far, 1e-5)
 
 
-def test_a_replica_does_not_depend_on_its_neighbours():
+def test_neighbours_and_cells_of_weight_zero_may_hold_anything():
     x, y = torch.randn(2, 2, 9, 4, generator=torch.Generator().manual_seed(0))
     alone = objectives.dv(InnerScores(x[:1], y[:1]))
     for value in (100.0, math.inf, math.nan):
         x[1, 0] = value
         assert torch.equal(objectives.dv(InnerScores(x, y))[:1], alone)
-
-
-def test_cells_of_weight_zero_may_hold_anything():
     drawn = draw(n=7, weights="rows")
     away = int(torch.nonzero(drawn.inner_weights["product"].rows == 0)[0])
     own_x = torch.zeros(7, dtype=torch.float64)
@@ -120,7 +116,7 @@ def test_cells_of_weight_zero_may_hold_anything():
         torch.testing.assert_close(torch.autograd.grad(value, drawn.inputs), expected)
 
 
-def test_moving_average():
+def test_moving_average_and_rectangular_scores():
     drawn = draw((3,), 10, 4, cells=17)
     before = torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
     ours = objectives.dv_moving_average(drawn.inner, before)
@@ -128,6 +124,13 @@ def test_moving_average():
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=0)
     both = (torch.autograd.grad(value.sum(), drawn.inputs) for value, _ in (ours, theirs))
     torch.testing.assert_close(*both, rtol=1e-10, atol=1e-12)
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (5, 8))
+    joint, product = torch.rand(2, 5, 8, generator=generator, dtype=torch.float64)
+    for name in NAMES:
+        if name != "cpc":
+            ours = CASES[name](InnerScores(x, y, cells=7), joint, product)
+            torch.testing.assert_close(ours, CASES[name](x @ y.T, joint, product))
 
 
 class Largest(TorchDispatchMode):
@@ -148,8 +151,7 @@ class Largest(TorchDispatchMode):
 def test_nothing_of_the_size_of_the_matrix(name, weights):
     drawn = draw(n=400, e=3, cells=900, weights=weights)
     with Largest() as seen:
-        value = CASES[name](drawn.inner, **drawn.inner_weights)
-        torch.autograd.grad(value, drawn.inputs)
+        torch.autograd.grad(CASES[name](drawn.inner, **drawn.inner_weights), drawn.inputs)
     assert 400 * 3 <= seen.numbers <= 400 * 5
 
 
@@ -162,8 +164,7 @@ def test_quadratic_objectives_walk_over_no_cells(name, monkeypatch):
 
 
 def test_half_precision_and_autocast():
-    drawn = draw(n=40, e=8, dtype=torch.float32, scale=0.5, cells=100)
-    half = drawn.inner.to(torch.bfloat16)
+    half = draw(n=40, e=8, dtype=torch.float32, scale=0.5, cells=100).inner.to(torch.bfloat16)
     for objective in (objectives.pc, objectives.cpc, objectives.drf):
         whole = objective(half.to(torch.float32))
         torch.testing.assert_close(objective(half), whole)
@@ -200,16 +201,6 @@ def test_bad_input():
     refused("no gradient", lambda: inner - torch.ones((), requires_grad=True))
     refused("link", (inner - torch.ones(())).linked, torch.exp)
     refused("InnerScores", objectives.pc, x @ x.T, joint=Pairs(), product=Others())
-
-
-def test_rectangular_with_dense_weights():
-    generator = torch.Generator().manual_seed(0)
-    x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (5, 8))
-    joint, product = torch.rand(2, 5, 8, generator=generator, dtype=torch.float64)
-    for name in NAMES:
-        if name != "cpc":
-            ours = CASES[name](InnerScores(x, y, cells=7), joint, product)
-            torch.testing.assert_close(ours, CASES[name](x @ y.T, joint, product))
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

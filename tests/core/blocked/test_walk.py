@@ -36,9 +36,15 @@ def test_every_cell_once(matrices, rows, columns, cells):
     assert all(common == (many and shape == size) for shape, common in shapes)
 
 
-def test_large_batches_are_cut_without_a_rest():
+def test_large_batches_are_cut_without_a_rest_and_others_exist():
     for cells, rows in itertools.product((1 << 18, 1 << 25), (16_384, 32_768, 65_536)):
         assert all(block.common for block in blocks(1, rows, rows, cells))
+    ids = torch.tensor([[0, 0, 0], [0, 1, 0]])
+    assert Others(ids=ids).exist().tolist() == [False, True]
+    rows = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 2.0]])
+    assert Others(rows, ids).exist().tolist() == [False, False]
+    assert Others(rows).exist().tolist() == [True, True]
+    assert Others(torch.tensor([0.0, 3.0, 0.0])).exist().item() is False
 
 
 @pytest.mark.parametrize(("free", "bits"), [(1 << 16, 16), (1 << 24, 17), (1 << 40, 18), (0, 18)])
@@ -51,15 +57,6 @@ def test_block_by_the_free_memory(free, bits, monkeypatch):
     monkeypatch.setattr(os, "sysconf", sysconf)
     threads = min(16, torch.get_num_threads()) if bits == 18 else 1
     assert cells_at_hand(torch.device("cpu"), 4) == (1 << bits) * threads
-
-
-def test_whether_there_are_others():
-    ids = torch.tensor([[0, 0, 0], [0, 1, 0]])
-    assert Others(ids=ids).exist().tolist() == [False, True]
-    rows = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 2.0]])
-    assert Others(rows, ids).exist().tolist() == [False, False]
-    assert Others(rows).exist().tolist() == [True, True]
-    assert Others(torch.tensor([0.0, 3.0, 0.0])).exist().item() is False
 
 
 @settings(deadline=None)
@@ -77,8 +74,7 @@ def test_other_cells(n, m, period, with_ids, with_rows):
         full = full * rows.unsqueeze(-1) * rows.unsqueeze(-2)
     cells = OtherCells(torch.zeros(2, n, 1), rows, tuple(ids) if with_ids else None, period)
     for at in blocks(2, n, m, 20):
-        expected = full[at.matrices, at.rows, at.columns]
-        found = cells.block(at)
+        expected, found = full[at.matrices, at.rows, at.columns], cells.block(at)
         found = torch.ones(()) if found is None else found
         torch.testing.assert_close(found.double().expand_as(expected), expected)
     if with_ids or period >= n:
@@ -112,7 +108,7 @@ def test_objectives_of_compiled_blocks(compiled):
 
 
 @pytest.mark.usefixtures("compiled")
-def test_many_sizes_of_blocks():
+def test_many_sizes_of_blocks_and_another_thread():
     """More than torch compiles of one function before it gives up."""
     sizes = range(3, 13)
     with warnings.catch_warnings():
@@ -120,11 +116,7 @@ def test_many_sizes_of_blocks():
         for n in sizes:
             assert_same(CASES["js"], draw((8,), n, 3, cells=2 * n * n), 1e-10)
     assert walk.compiled_step.cache_info().currsize == 2 * len(sizes)
-
-
-@pytest.mark.usefixtures("compiled")
-def test_compiled_first_in_another_thread():
-    """As on a GPU, where the backward pass runs in a thread of its own."""
+    # As on a GPU, where the backward pass runs in a thread of its own.
     scores, rows = torch.randn(1, 8, 8), torch.randn(1, 8)
     step = walk.compiled_step(sums._softmax_step, None, (1, 8, 8))
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():

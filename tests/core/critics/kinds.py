@@ -85,14 +85,12 @@ NARROW = ("auto", "auto, label")
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def build(kind: str, replicas: int, seed: int = 0) -> critics.Critic:
     """A critic whose replicas all differ."""
-    critic = KINDS[kind](replicas).double()
-    generator = torch.Generator().manual_seed(seed)
+    critic, generator = KINDS[kind](replicas).double(), torch.Generator().manual_seed(seed)
     for p in critic.parameters():
         p.data.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
     return critic

@@ -28,7 +28,7 @@ def silenced():
 class TestResidual:
     """The closed form, and a perceptron beside it."""
 
-    def test_silenced_it_is_the_gaussian_log_ratio(self):
+    def test_the_gaussian_log_ratio_and_what_the_network_adds(self):
         critic, (x, y) = silenced(), sides(kind="auto")
         k = min(X_DIM, Y_DIM)
         matrix, pairs = critic.matrix(x, y), critic.pairs(x, y)
@@ -37,6 +37,11 @@ class TestResidual:
             torch.testing.assert_close(matrix[r, i, j], wanted)
         torch.testing.assert_close(pairs, matrix.diagonal(dim1=-2, dim2=-1))
         torch.testing.assert_close(critic.closed_form(x, y), matrix)
+        loud, quiet, (x, y) = build("auto", R), silenced(), sides(4, 5, "auto")
+        assert loud.net.matrix(x, y).abs().min() > 0
+        torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))
+        wanted = loud.net.pairs(x, y[:, :4])
+        torch.testing.assert_close(loud.pairs(x, y[:, :4]) - quiet.pairs(x, y[:, :4]), wanted)
 
     def test_a_share_of_unrelated_pairs_mixes_their_ratio_of_one_with_the_others(self):
         critic, (x, y) = silenced(), sides(kind="auto")
@@ -58,13 +63,6 @@ class TestResidual:
         critic.unrelated += 0.3
         critic.load_state_dict(early)
         assert not critic.unrelated.any()
-
-    def test_what_the_network_says_is_added(self):
-        loud, quiet, (x, y) = build("auto", R), silenced(), sides(4, 5, "auto")
-        assert loud.net.matrix(x, y).abs().min() > 0
-        torch.testing.assert_close(loud.matrix(x, y) - quiet.matrix(x, y), loud.net.matrix(x, y))
-        wanted = loud.net.pairs(x, y[:, :4])
-        torch.testing.assert_close(loud.pairs(x, y[:, :4]) - quiet.pairs(x, y[:, :4]), wanted)
 
     def test_it_starts_from_the_closed_form(self):
         critic = ResidualCritic(2, X_DIM, Y_DIM, hidden=(8, 6)).double()
@@ -114,14 +112,12 @@ class TestLabel:
         critic.load_state_dict(plain.state_dict(), strict=False)
         return plain, critic, rows, levels, shares.double()
 
-    def test_the_mean_of_r_over_the_levels_is_one(self, side, part):
+    def test_the_mean_of_r_is_one_the_score_and_searched(self, side, part):
         _, critic, rows, levels, shares = self.sides(side)
         pair = (levels, rows) if side == "x" else (rows, levels)
         ratio = getattr(critic, part)(*pair).exp()
         means = torch.einsum("rlm,rl->rm" if side == "x" else "rml,rl->rm", ratio, shares)
         torch.testing.assert_close(means, torch.ones_like(means))
-
-    def test_it_is_the_plain_score_less_a_term_of_the_other_side(self, side, part):
         plain, critic, rows, levels, shares = self.sides(side)
         for r, i, j in itertools.product(range(R), range(rows.shape[1]), range(levels.shape[1])):
 
@@ -133,8 +129,6 @@ class TestLabel:
             every = torch.stack([scores(plain, one) for one in range(levels.shape[1])])
             wanted = every[j] - (shares[r] * every.exp()).sum().log()
             torch.testing.assert_close(scores(critic, j), wanted)
-
-    def test_silent_it_can_be_searched(self, side, part):
         _, critic, rows, levels, _ = self.sides(side)
         critic.silence()
         x, y = (levels, rows) if side == "x" else (rows, levels)
@@ -239,8 +233,7 @@ class TestTraining:
     @pytest.mark.parametrize("call", ["factors", "matrix"])
     def test_what_a_step_sees(self, call):
         """Zeros in a fifth of the places, the others larger, the mean as it was."""
-        critic = build("auto, wide", R).train()
-        seen = []
+        critic, seen = build("auto, wide", R).train(), []
         setattr(critic.towers, call, lambda x, y: seen.append((x, y)) or torch.zeros(1))
         torch.manual_seed(0)
         getattr(critic, call)(torch.ones(R, 4000, X_DIM), torch.ones(R, 4000, Y_DIM))

@@ -173,7 +173,7 @@ def test_linear_is_a_linear_layer_per_replica(bias, lead):
         torch.testing.assert_close(out[r], expected)
 
 
-def test_initial_weights_follow_those_of_torch():
+def test_initial_weights_follow_those_of_torch_and_the_last_layer():
     """Uniform within +-1/sqrt(fan_in), as nn.Linear draws them."""
     layer, plain, bound = ReplicaLinear(2, 64, 500), nn.Linear(64, 500), 1 / 8
     layer.reset(generators(0, 1))
@@ -182,9 +182,6 @@ def test_initial_weights_follow_those_of_torch():
         assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
     assert layer.weight.std().item() == pytest.approx(plain.weight.std().item(), rel=0.05)
     assert abs(layer.weight.mean().item()) < 1e-3
-
-
-def test_perceptron_has_no_activation_after_its_last_layer():
     mlp = ReplicaMLP(1, [3, 8, 8, 4], "relu").double()
     mlp.reset(generators(7))
     x = draw(1, 20, 3)

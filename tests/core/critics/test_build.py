@@ -6,11 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep.core.critics import EncoderCritic, ModuleCritic
-from pointdep.errors import InputError
+from pointdep.core.critics import (
+    BilinearCritic,
+    EncoderCritic,
+    InnerProductCritic,
+    ModuleCritic,
+    SeparableCritic,
+)
 from refusals import refused
 
-from .kinds import MatrixNet, PairNet, build, draw, encoders
+from .kinds import MatrixNet, PairNet, build, draw, encoders, y_dim
 
 
 def test_module_scores_are_those_of_the_module():
@@ -26,8 +31,7 @@ def test_module_scores_are_those_of_the_module():
 
 def test_copies_start_equal_and_part_from_the_original():
     module = PairNet().double()
-    before = copy.deepcopy(module.state_dict())
-    critic = ModuleCritic(3, module)
+    before, critic = copy.deepcopy(module.state_dict()), ModuleCritic(3, module)
     critic.reset([torch.Generator().manual_seed(seed) for seed in range(3)])  # keeps the weights
     x, y = draw(1, 4, 3).expand(3, 4, 3), draw(1, 4, 5).expand(3, 4, 5)
     scores = critic.pairs(x, y)
@@ -89,8 +93,7 @@ def test_encoder_that_gives_no_vectors_is_named(side):
     good[side] = Flat()
     critic = EncoderCritic(1, good["x"], good["y"])
     for scores in (critic.pairs, critic.matrix):
-        with pytest.raises(InputError, match=f"the {side} encoder gave shape"):
-            scores(torch.zeros(1, 4, 3), torch.zeros(1, 4, 5))
+        refused(f"{side} encoder gave shape", scores, torch.zeros(1, 4, 3), torch.zeros(1, 4, 5))
 
 
 @pytest.mark.parametrize("kind", ["module", "encoders"])
@@ -103,3 +106,29 @@ def test_buffers_and_modes_travel_with_the_copies(kind):
     critic.copies[1].seen.add_(5)
     assert critic.select([1]).copies[0].seen.item() == 5
     assert "copies.1.seen" in critic.state_dict()
+
+
+@pytest.mark.parametrize("kind", ["separable", "bilinear", "inner"])
+def test_score_is_the_product_of_the_embeddings(kind):
+    critic = build(kind, 2)
+    x, y = draw(2, 4, 3, seed=7), draw(2, 6, y_dim(kind), seed=8)
+    g, h = critic.embed_x(x), critic.embed_y(y)
+    by_hand = (g[:, :, None] * h[:, None]).sum(-1) + critic.bias[:, :, None]
+    torch.testing.assert_close(critic.matrix(x, y), by_hand)
+    if kind == "bilinear":
+        products = torch.einsum("rnd,rde,rme->rnm", x, critic.product.weight, y)
+        torch.testing.assert_close(critic.matrix(x, y), products + critic.bias[:, :, None])
+
+
+def test_where_they_start():
+    """Fan-in of a bilinear one counts both sides: x' W y is a sum over x_dim * y_dim products."""
+    x, y = draw(2, 4, 16, seed=5).float(), draw(2, 6, 16, seed=6).float()
+    torch.testing.assert_close(InnerProductCritic(2, 16).matrix(x, y), x @ y.mT / 4.0)
+    critic = SeparableCritic(2, 3, 5, hidden=(8,), embedding_dim=7)
+    critic.reset([torch.Generator().manual_seed(seed) for seed in (0, 1)])
+    assert not critic.bias.any()
+    critic.matrix(torch.ones(2, 4, 3), torch.ones(2, 6, 5)).sum().backward()
+    assert critic.bias.grad[:, 0].tolist() == [24.0, 24.0]
+    critic = BilinearCritic(1, 50, 80)
+    critic.reset([torch.Generator().manual_seed(0)])
+    assert 0.3 < critic.matrix(draw(1, 40, 50).float(), draw(1, 40, 80, seed=1).float()).std() < 1.0

@@ -1,6 +1,7 @@
 """The concat critic against a plain perceptron on [x, y]; its pass over cells against autograd."""
 
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -37,8 +38,7 @@ def test_equals_a_perceptron_on_the_concatenation(activation, hidden):
     for r in range(2):
         plain = perceptron(critic, r, activation)
         assert len(plain) == 2 * len(hidden) + 1
-        both = torch.cat([x[r, :4], y[r]], -1)
-        torch.testing.assert_close(pairs[r], plain(both)[:, 0])
+        torch.testing.assert_close(pairs[r], plain(torch.cat([x[r, :4], y[r]], -1))[:, 0])
         rows = torch.cat([x[r].repeat_interleave(4, 0), y[r].repeat(6, 1)], -1)
         torch.testing.assert_close(matrix[r], plain(rows).view(6, 4))
 
@@ -71,8 +71,7 @@ def plain(hx, hy, weight, bias, last_weight, last_bias):
     """Scores by one perceptron a replica, a cell at a time in the rows of one matrix."""
     scores = []
     for r in range(len(hx)):
-        first = torch.relu(hx[r][:, None, :] + hy[r][None, :, :])
-        second = torch.relu(first @ weight[r] + bias[r])
+        second = torch.relu(torch.relu(hx[r][:, None, :] + hy[r][None, :, :]) @ weight[r] + bias[r])
         scores.append((second @ last_weight[r] + last_bias[r]).squeeze(-1))
     return torch.stack(scores)
 
@@ -116,27 +115,21 @@ class TestAgainstAutograd:
     @pytest.mark.parametrize("few", [1, 2, 3, 5, 9])
     def test_a_few_replicas_after_another(self, few, monkeypatch):
         monkeypatch.setattr(concat, "_CACHED", few * 4 * 6 * 3)
-        parts, forward = [], concat._forward
-
-        def count(dtype, *tensors):
-            parts.append(len(tensors[0]))
-            return forward(dtype, *tensors)
-
-        monkeypatch.setattr(concat, "_forward", count)
+        spy = Mock(wraps=concat._forward)
+        monkeypatch.setattr(concat, "_forward", spy)
         found, wanted = both(make((5, 4, 6, 3, 7)))
+        parts = [len(call.args[1]) for call in spy.call_args_list]
         assert parts == [min(few, 5 - first) for first in range(0, 5, few)]
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
-    def test_inputs_and_gradient_that_are_not_contiguous(self):
+    def test_what_is_not_contiguous_and_zero_at_the_kinks(self):
         tensors = [t.detach().mT.contiguous().mT.requires_grad_() for t in make((2, 6, 5, 4, 3))]
         assert not any(t.is_contiguous() for t in tensors[:3])
         grad = draw(2, 5, 6, seed=9).mT
         found = with_gradients(lambda *t: pair_scores(torch.float64, *t), tensors, grad)
         wanted = with_gradients(plain, tensors, grad)
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-    def test_gradient_is_zero_at_the_kinks(self):
-        """As autograd has it: a unit at exactly zero learns nothing."""
+        # As autograd has it: a unit at exactly zero learns nothing.
         tensors = [torch.zeros_like(t).requires_grad_() for t in make((1, 3, 3, 2, 2))]
         (_, grads), (_, wanted) = both(tensors)
         torch.testing.assert_close(grads, wanted, rtol=0, atol=0)
@@ -174,8 +167,7 @@ class TestInTheCritic:
 
     def test_the_same_as_without(self):
         critic, x, y = self.make(), draw(2, 6, 3, seed=1), draw(2, 4, 5, seed=2)
-        grad = draw(2, 6, 4, seed=3)
-        wanted = critic.matrix(x, y)
+        grad, wanted = draw(2, 6, 4, seed=3), critic.matrix(x, y)
         wanted_grads = torch.autograd.grad(wanted, tuple(critic.parameters()), grad)
         critic.pair_dtype = torch.float64
         found = critic.matrix(x, y)
@@ -228,7 +220,6 @@ class TestOnePartAThread:
         with one_part_a_thread():
             assert torch.get_num_threads() == 1
             pair_scores(torch.float64, *make((4, 5, 5, 3, 3)))
-        assert seen == [(1, False)] * 4
-        assert torch.get_num_threads() == 3
+        assert (seen, torch.get_num_threads()) == ([(1, False)] * 4, 3)
         pair_scores(torch.float64, *make((1, 5, 5, 3, 3)))
         assert seen[4:] == [(3, False)]

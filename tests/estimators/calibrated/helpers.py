@@ -21,8 +21,7 @@ class Drawn(NamedTuple):
 def draw(rows: int, seed: int = 0, table: Table = TABLE) -> Drawn:
     """Pairs drawn from a finite table."""
     p = table.joint.numpy()
-    cells = np.random.default_rng(seed).choice(p.size, size=rows, p=p.ravel())
-    x, y = np.divmod(cells, p.shape[1])
+    x, y = np.divmod(np.random.default_rng(seed).choice(p.size, size=rows, p=p.ravel()), p.shape[1])
     exact = table.log_ratio.numpy()
     return Drawn(x, y, exact[x[:, None], y[None, :]], exact)
 

@@ -45,22 +45,15 @@ LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 9)))
 USED = torch.from_numpy(np.random.default_rng(1).random((4, 9)) < 0.7)
 
 
-def test_levels_by_hand_and_in_parts():
+def test_levels_by_hand_and_of_the_true_ratio():
     found = levels(LOGITS, USED, 2.0)
     for row, used, level in zip(LOGITS, USED, found, strict=True):
         assert level.numpy() == pytest.approx(levels_by_hand(row[used].numpy(), 2.0))
     parts = [parts_of(LOGITS[:, p], USED[:, p], 2.0) for p in (slice(4), slice(4, 9))]
     assert torch.allclose(combine(parts, 2.0), found)
-
-
-def test_the_true_ratio_has_level_zero():
     counts = (TABLE.p_y / TABLE.p_y.min() * 500).round().long()
     logits = TABLE.log_ratio.repeat_interleave(counts, 1)
-    everything = torch.ones_like(logits, dtype=torch.bool)
-    assert levels(logits, everything, 1.0)[:, 0].abs().max() < 1e-3
-
-
-def test_columns_do_not_see_a_function_of_the_query():
+    assert levels(logits, torch.ones_like(logits, dtype=torch.bool), 1.0)[:, 0].abs().max() < 1e-3
     moved = LOGITS + torch.arange(4.0).double()[:, None]
     before, after = (calibration.columns(s[:, 0], levels(s, USED, 0.7)) for s in (LOGITS, moved))
     assert torch.allclose(after, before)
@@ -99,8 +92,7 @@ def test_a_table_up_to_a_function_of_the_query(queries):
 def test_many_nats_and_thinned_cells():
     """4.0 nats by 639,200 mismatched pairs, of which 262,144 are kept."""
     x, y = embeddings(800, dim=4, correlation=0.93)
-    truth = gaussian_log_ratio(x, y, 0.93)
-    function = 2 * np.square(x).sum(1)
+    truth, function = gaussian_log_ratio(x, y, 0.93), 2 * np.square(x).sum(1)
     model = from_logits((truth + function[:, None]) / 2, loss="softmax_one_sided", progress=False)
     assert rmse(model.oof_pmi_, truth.diagonal()) < 0.8 < 0.3 * function.std()
     assert model.slope_ == pytest.approx(2.0, rel=0.1)
@@ -118,8 +110,7 @@ def test_many_nats_and_thinned_cells():
     queries=st.sampled_from(["x", "y"]),
 )
 def test_a_function_of_the_query_changes_nothing(seed, size, scale, queries):
-    drawn = draw(220, seed=6)
-    function = size * np.random.default_rng(seed).normal(size=220)
+    drawn, function = draw(220, seed=6), size * np.random.default_rng(seed).normal(size=220)
     function = function[:, None] if queries == "x" else function[None, :]
     options = {"loss": "softmax_one_sided", "queries": queries, "progress": False}
     plain = from_logits(drawn.log_ratio, **options)
@@ -229,7 +220,7 @@ def test_influence_is_the_derivative_of_a_weighted_refit(levelled):
         assert float(of_fresh[row]) == pytest.approx(other, rel=2e-2, abs=1e-5)
 
 
-def test_error_of_a_calibration_is_its_spread():
+def test_error_of_a_calibration_is_its_spread_and_in_the_interval():
     """Over repetitions, what calibrations get wrong of the same fresh pairs is what is told."""
     x, y, truth = towers(500, seed=99, dim=2, correlation=0.9)
     scores = []
@@ -241,26 +232,19 @@ def test_error_of_a_calibration_is_its_spread():
     others = model.mutual_information(x, y)
     rows = standard_error(model.pmi(x, y).astype(float), None)
     assert others.stderr == pytest.approx(math.hypot(rows, model._doubt(x, y)), rel=1e-4)
-
-
-def test_the_interval_of_the_calibration_rows_holds_that_error():
     x, y = embeddings(400, dim=5, correlation=0.9)
     model = from_logits(3 * gaussian_log_ratio(x, y, 0.9) - 4, progress=False)
     assert model.oof_values_.mean() == pytest.approx(model.oof_pmi_.mean(), abs=1e-6)
     rows = standard_error(model.oof_pmi_.astype(float), None)
-    found = model.mutual_information().stderr
-    assert 1.1 < found / math.hypot(rows, model.bias_.stderr) < 1.5
+    assert 1.1 < model.mutual_information().stderr / math.hypot(rows, model.bias_.stderr) < 1.5
 
 
-def test_logits_that_say_nothing():
+def test_logits_that_say_nothing_or_tie():
     model = from_logits(np.random.default_rng(9).normal(size=(400, 400)), progress=False)
     low, high = model.mutual_information().ci
     assert low == pytest.approx(0.0, abs=0.01)
     assert high < 0.05
-
-
-def test_tied_logits_of_many_rows():
-    """Logits 3 or 0, of 800 rows: at most one in twenty of 639,200 mismatched pairs has 3."""
+    # Logits 3 or 0, of 800 rows: at most one in twenty of 639,200 mismatched pairs has 3.
     random = np.random.default_rng(12)
     x = random.integers(20, size=800)
     y = np.where(random.random(800) < 0.5, x, random.integers(20, size=800))

@@ -12,11 +12,9 @@ TABLE = np.array([[0.2, 0.05, 0.05], [0.1, 0.1, 0.1], [0.02, 0.08, 0.3]])
 
 def gaussians(rows: int, correlations=(0.8, 0.5), *, seed: int = 0):
     """x, y: (rows, k), and their PMI by scipy's densities."""
-    random = np.random.default_rng(seed)
-    rho = np.asarray(correlations, dtype=float)
+    random, rho = np.random.default_rng(seed), np.asarray(correlations, dtype=float)
     x, noise = random.standard_normal((2, rows, rho.size))
-    y = rho * x + np.sqrt(1 - rho**2) * noise
-    pmi = np.zeros(rows)
+    y, pmi = rho * x + np.sqrt(1 - rho**2) * noise, np.zeros(rows)
     for k, r in enumerate(rho):
         both = np.column_stack([x[:, k], y[:, k]])
         pmi += multivariate_normal([0, 0], [[1, r], [r, 1]]).logpdf(both)
@@ -41,8 +39,7 @@ def labelled(rows: int, *, seed: int = 0):
     codes = random.choice(3, size=rows, p=shares)
     values = np.array(centres)[codes] + random.standard_normal((rows, 2))
     density = np.stack([multivariate_normal(c, np.eye(2)).pdf(values) for c in centres], axis=1)
-    pmi = np.log(density[np.arange(rows), codes] / (density @ shares))
-    return names[codes], values, pmi
+    return names[codes], values, np.log(density[np.arange(rows), codes] / (density @ shares))
 
 
 def fit(method: str, *data: Any, groups: Any = None, **options: Any) -> ClassicalDependency:

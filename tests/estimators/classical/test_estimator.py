@@ -86,18 +86,28 @@ def test_score_is_that_of_the_implied_classifier(key):
     model = fit(key, *data_for(key, 400))
     fresh = fresh_x, fresh_y = data_for(key, 400, seed=1)
     assert -math.log(2) < model.score(*fresh) < 0
-    shuffled = np.random.default_rng(0).permutation(fresh_y)
-    assert model.score(fresh_x, shuffled) < model.score(*fresh)
+    assert model.score(fresh_x, np.random.default_rng(0).permutation(fresh_y)) < model.score(*fresh)
     two_x, two_y = fresh_x[:2], fresh_y[:2]
     joint, product = model.pmi(two_x, two_y), model.pmi(two_x, two_y[::-1])
     wanted = -0.5 * (np.logaddexp(0, -joint).mean() + np.logaddexp(0, product).mean())
     assert model.score(two_x, two_y) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_ksg_refuses_groups():
+def test_groups_confidence_and_options():
     groups = np.arange(200) // 2
     for call in (partial(fit, "ksg"), fit("ksg", X, Y).mutual_information):
         refused("one row of each group", call, X, Y, groups=groups)
+    model = fit("cca", X, Y)
+    for confidence in (0, 1, "most"):
+        refused("confidence", model.mutual_information, confidence=confidence)
+    narrow, wide = (model.mutual_information(confidence=c) for c in (0.5, 0.99))
+    assert wide.ci[0] < narrow.ci[0] < narrow.nats < narrow.ci[1] < wide.ci[1]
+    assert narrow.ci[1] - narrow.nats == pytest.approx(0.6745 * narrow.stderr, rel=1e-3)
+    assert get_classical("ksg", {"k": 3}).options == {"k": 3}
+    assert get_classical("ulsif", {"ridge": 0.1}).options["bandwidth"] is None
+    assert CLASSICAL["ksg"].options == {"k": 5}
+    with pytest.raises(TypeError):
+        CLASSICAL["ksg"].options["k"] = 3
 
 
 @pytest.mark.parametrize("key", ["cca", "ulsif"])
@@ -110,15 +120,6 @@ def test_groups_widen_the_error(key):
     given = model.mutual_information(x, y, groups=groups)
     assert given.stderr > 1.2 * model.mutual_information(x, y).stderr
     refused("groups has 2 rows", model.mutual_information, x, y, groups=[0, 1])
-
-
-def test_confidence():
-    model = fit("cca", X, Y)
-    for confidence in (0, 1, "most"):
-        refused("confidence", model.mutual_information, confidence=confidence)
-    narrow, wide = (model.mutual_information(confidence=c) for c in (0.5, 0.99))
-    assert wide.ci[0] < narrow.ci[0] < narrow.nats < narrow.ci[1] < wide.ci[1]
-    assert narrow.ci[1] - narrow.nats == pytest.approx(0.6745 * narrow.stderr, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +193,3 @@ def test_every_method_is_complete(key):
 def test_wrong_options(key, name, wrong):
     for value in wrong:
         refused(name, get_classical, key, {name: value})
-
-
-def test_options_are_kept_and_the_table_is_not_changed():
-    assert get_classical("ksg", {"k": 3}).options == {"k": 3}
-    assert get_classical("ulsif", {"ridge": 0.1}).options["bandwidth"] is None
-    assert CLASSICAL["ksg"].options == {"k": 5}
-    with pytest.raises(TypeError):
-        CLASSICAL["ksg"].options["k"] = 3

@@ -74,15 +74,12 @@ def slow_moments(model, x, y):
     return H, h
 
 
-def test_the_weights_solve_the_normal_equations():
+def test_the_weights_solve_equations_with_a_validated_bandwidth():
     x, y, _ = gaussians(40)
     options = {"centres": 6, "bandwidth": 0.8, "ridge": 0.1, "floor": 1e-4}
     model = kernels.fit_ulsif(Side(x), Side(y), seed=0, **options)
     H, h = slow_moments(model, x, y)
     np.testing.assert_allclose((H + 0.1 * np.eye(6)) @ model.weights, h, rtol=1e-9)
-
-
-def test_bandwidth_and_ridge_are_cross_validated():
     x, y, _ = gaussians(60)
     sides, options = (Side(x), Side(y)), {"centres": 8, "floor": 1e-4}
     found = kernels.fit_ulsif(*sides, seed=3, bandwidth=None, ridge=None, **options)
@@ -90,8 +87,7 @@ def test_bandwidth_and_ridge_are_cross_validated():
     random = np.random.default_rng(3)
     random.choice(60, size=8, replace=False)
     random.choice(60, size=60, replace=False), random.choice(60, size=60, replace=False)
-    part = random.permutation(60) % 3
-    best = None
+    part, best = random.permutation(60) % 3, None
     for scale in kernels.BANDWIDTHS:
         basis = kernels.fit_ulsif(*sides, seed=3, bandwidth=scale, ridge=1.0, **options)
         halves = [(part != p, part == p) for p in range(3)]
@@ -108,7 +104,7 @@ def test_bandwidth_and_ridge_are_cross_validated():
     np.testing.assert_allclose(found.weights, wanted.weights)
 
 
-def test_ulsif_of_gaussians_and_labels():
+def test_ulsif_of_gaussians_and_labels_and_its_floor():
     x, y, pmi = gaussians(2000, (0.8,))
     model = fit("ulsif", x, y)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.9
@@ -121,9 +117,6 @@ def test_ulsif_of_gaussians_and_labels():
     model = fit("ulsif", values, labels)
     assert np.corrcoef(model.oof_pmi_, pmi)[0, 1] > 0.85
     assert model.mutual_information().nats == pytest.approx(pmi.mean(), abs=0.1)
-
-
-def test_the_floor_is_a_floor_and_flagged():
     x, y, _ = gaussians(300, (0.9,))
     with pytest.warns(FitWarning, match="least PMI"):
         model = fit("ulsif", x, y, floor=0.5)
@@ -134,8 +127,7 @@ def test_the_floor_is_a_floor_and_flagged():
 def two_clouds(rows, seed=0):
     """A mixture of two Gaussians, which no single one describes: x and y are uncorrelated."""
     random = np.random.default_rng(seed)
-    sign = random.choice([-1, 1], size=rows)
-    x = random.standard_normal(rows)
+    sign, x = random.choice([-1, 1], size=rows), random.standard_normal(rows)
     y = 0.9 * sign * x + np.sqrt(1 - 0.81) * random.standard_normal(rows)
 
     def density(s):
@@ -151,15 +143,12 @@ def mixture_of(x, y, components):
     return likelihood.fit(Side(x), Side(y), components=components, **options)
 
 
-def test_one_component_is_cca():
+def test_one_component_is_cca_and_the_density_that_of_scikit_learn():
     x, y, _ = gaussians(500)
     found, wanted = fit("likelihood", x, y, components=1), fit("cca", x, y)
     np.testing.assert_allclose(found.pmi(x, y), wanted.pmi(x, y), atol=2e-3)
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=2e-3)
     assert found.mutual_information().nats == pytest.approx(wanted.oof_pmi_.mean(), abs=1e-3)
-
-
-def test_the_joint_density_is_that_of_scikit_learn():
     x, y, _ = gaussians(300)
     model = mixture_of(x, y, 3)
     theirs = GaussianMixture(3, reg_covar=1e-6, random_state=0, max_iter=300)
@@ -174,18 +163,14 @@ def test_the_joint_density_is_that_of_scikit_learn():
         np.testing.assert_allclose(matrix[i], row, rtol=1e-9, atol=1e-9)
 
 
-def test_the_marginal_is_the_integral_of_the_joint():
+def test_the_marginal_and_the_number_of_components():
     x, y, _ = two_clouds(400)
-    model = mixture_of(x[:, None], y[:, None], 2)
-    grid = np.linspace(-8, 8, 4001)[:, None]
+    model, grid = mixture_of(x[:, None], y[:, None], 2), np.linspace(-8, 8, 4001)[:, None]
     for at in (-1.0, 0.3, 2.0):
         joint = model.mixture.log_density(np.hstack([np.full_like(grid, at), grid]))
         integral = np.log(np.trapezoid(np.exp(joint), grid[:, 0]))
         found = model.mixture.log_density(np.array([[at]]), slice(None, 1))
         assert found[0] == pytest.approx(integral, abs=1e-6)
-
-
-def test_the_number_of_components():
     x, y, pmi = two_clouds(2000)
     model = fit("likelihood", x, y)
     assert model.model_.mixture.weights.size > 1
@@ -199,7 +184,7 @@ def test_the_number_of_components():
     assert fit("likelihood", x[:12], y[:12], folds=2).mutual_information().nats > -10
 
 
-def test_labels_have_a_mixture_each():
+def test_labels_have_a_mixture_each_and_rare_ones_share():
     labels, values, pmi = labelled(2000)
     for data in ((labels, values), (values, labels)):
         model = fit("likelihood", *data)
@@ -210,9 +195,6 @@ def test_labels_have_a_mixture_each():
     np.testing.assert_allclose(np.exp(matrix) @ shares, 1, rtol=1e-4)  # p(l|v) sums to one
     swapped = fit("likelihood", labels, values).pmi_matrix(["a", "b", "c"], values[:20])
     np.testing.assert_allclose(swapped.T, matrix, rtol=1e-4)
-
-
-def test_rare_labels_share_a_covariance():
     labels, values, _ = labelled(300)
     labels[:3] = "z"
     values[:3] = 5

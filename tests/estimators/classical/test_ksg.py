@@ -65,21 +65,16 @@ def test_the_error_is_that_of_the_estimate(draw):
     assert np.mean([run.stderr for run in runs]) == pytest.approx(spread, rel=0.25)
 
 
-def test_given_rows_are_estimated_from_themselves_and_have_no_pmi():
+def test_given_rows_and_a_side_that_mixes_numbers_and_categories():
     model = fit("ksg", *gaussians(100, seed=1)[:2])
     found, wanted = model.mutual_information(X, Y), fit("ksg", X, Y).mutual_information()
-    assert found.nats == pytest.approx(wanted.nats, abs=0.03)
-    assert found.rows == 500
+    assert (found.nats, found.rows) == (pytest.approx(wanted.nats, abs=0.03), 500)
     for ask in (model.pmi, model.pmi_matrix, model.score):
         refused(r"'ksg' gives no .*no function of a pair", ask, X, Y)
     assert not hasattr(model, "oof_pmi_")
-
-
-def test_a_side_that_mixes_numbers_and_categories():
-    """Gao et al.: y is a label and, within it, a number that depends on x."""
+    # Gao et al.: y is a label and, within it, a number that depends on x.
     random = np.random.default_rng(0)
-    kind = random.integers(0, 2, 2000)
-    x = random.standard_normal(2000)
+    kind, x = random.integers(0, 2, 2000), random.standard_normal(2000)
     number = np.where(kind == 1, 0.9 * x + np.sqrt(1 - 0.81) * random.standard_normal(2000), 0.0)
     y = pd.DataFrame({"kind": kind.astype(str), "number": number})
     truth = 0.5 * gaussian_mi((0.9,))  # x and kind are independent; half the rows have 0 nats
@@ -148,8 +143,7 @@ class TestAlarm:
     def test_many_rows_are_sampled_and_some_may_be_unknown(self):
         x, y = sine(20_000)
         flag, nats, _ = alarm(x[:, 0], y[:, 0], reading(0.5))
-        assert flag.name == "alarm"
-        assert nats == pytest.approx(0.86, abs=0.05)
+        assert (flag.name, nats) == ("alarm", pytest.approx(0.86, abs=0.05))
         known = np.where(np.arange(1000) < 950, 0.5, np.nan)
         x, y = (side[:1000].copy() for side in (x, y))
         before = alarm(x, y, reading(0.5), log_ratio=known)
@@ -158,7 +152,7 @@ class TestAlarm:
         known[90:] = np.nan
         assert alarm(x, y, reading(0.5), log_ratio=known) is None
 
-    def test_the_error_is_that_of_the_difference_row_by_row(self):
+    def test_the_error_is_that_of_the_difference_and_where_it_has_no_say(self):
         """A model that ranks the pairs as they should be leaves less to chance than a constant."""
         task = make_task("gaussian-1", 1000, seed=0)
         low = reading(task.mutual_information - 0.5)
@@ -166,6 +160,12 @@ class TestAlarm:
         _, same, narrow = alarm(task.x, task.y, low, log_ratio=task.pmi - 0.5)
         assert same == nats
         assert narrow < 0.8 * wide
+        x, y = sine(400)
+        assert alarm(x[:90], y[:90], reading(0.0)) is None
+        assert alarm(np.tile(x, 4), y, reading(0.0)) is None
+        independent = np.random.default_rng(1).normal(size=(2, 400, 1))
+        copied = (np.concatenate([side, side]) for side in independent)
+        assert alarm(*copied, reading(0.0)) is None
 
     @pytest.mark.parametrize("name", ["gaussian-1", "student-3", "mixture-cross", "table"])
     def test_the_truth_does_not(self, name):
@@ -173,11 +173,3 @@ class TestAlarm:
             task = make_task(name, 500, seed=seed)
             exact = MIEstimate(task.mutual_information, 0.0, (task.mutual_information,) * 2)
             assert alarm(task.x, task.y, exact, seed) is None
-
-    def test_where_it_has_no_say(self):
-        x, y = sine(400)
-        assert alarm(x[:90], y[:90], reading(0.0)) is None
-        assert alarm(np.tile(x, 4), y, reading(0.0)) is None
-        independent = np.random.default_rng(1).normal(size=(2, 400, 1))
-        copied = (np.concatenate([side, side]) for side in independent)
-        assert alarm(*copied, reading(0.0)) is None

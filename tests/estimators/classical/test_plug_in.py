@@ -24,8 +24,7 @@ X, Y = table_rows(400)
 def counted_pmi(x, y, smoothing, lx=3, ly=3):
     """Every cell's PMI by a loop over the rows."""
     pairs, xs, ys = Counter(zip(x, y, strict=True)), Counter(x), Counter(y)
-    total = len(x) + smoothing * lx * ly
-    pmi = np.empty((lx, ly))
+    total, pmi = len(x) + smoothing * lx * ly, np.empty((lx, ly))
     for a in range(lx):
         for b in range(ly):
             joint = (pairs[a, b] + smoothing) / total
@@ -42,7 +41,7 @@ def test_pmi_is_that_of_the_counts(smoothing):
     np.testing.assert_allclose(model.pmi_matrix([0, 1, 2], [0, 1, 2]), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_plug_in_and_the_corrections():
+def test_the_plug_in_and_corrections_that_are_right_on_average():
     found = fit("counting", X, Y, correction="none").mutual_information()
     assert found.nats == pytest.approx(mutual_info_score(X, Y))
     model = fit("counting", X, Y, correction="out_of_fold")
@@ -55,11 +54,7 @@ def test_the_plug_in_and_the_corrections():
     x, y = X.tolist(), Y.tolist()
     wanted = entropy(x) + entropy(y) - entropy(list(zip(x, y, strict=True)))
     assert fit("counting", X, Y).mutual_information().nats == pytest.approx(wanted)
-
-
-def test_the_correction_and_the_error_are_right_on_average():
-    truth = float((TABLE * TRUE_PMI).sum())
-    found = {}
+    truth, found = float((TABLE * TRUE_PMI).sum()), {}
     for correction in ("none", "miller_madow"):
         draws = (table_rows(100, seed=s) for s in range(150))
         runs = [fit("counting", *d, correction=correction).mutual_information() for d in draws]
@@ -70,7 +65,7 @@ def test_the_correction_and_the_error_are_right_on_average():
     assert values[:, 1].mean() == pytest.approx(values[:, 0].std(), rel=0.2)
 
 
-def test_several_columns_are_one_outcome():
+def test_several_columns_are_one_outcome_and_pairs_that_never_came():
     a, b = np.random.default_rng(0).integers(0, 2, (2, 300))
     y = a ^ b  # no column alone tells anything
     table = pd.DataFrame({"a": a.astype(str), "b": b.astype(str)})
@@ -84,6 +79,14 @@ def test_several_columns_are_one_outcome():
     unseen = pd.DataFrame([("a", "a"), ("b", "b")])
     refused("unseen in training, in row 1", model.pmi, unseen, [0, 1])
     refused("unseen in training", model.pmi, table[:1], [7])
+    x, y = np.array([[0, 0, 1, 1] * 10] * 2)
+    model = fit("counting", x, y, smoothing=0.0)
+    assert np.isneginf(model.pmi([0], [1])).all()
+    assert model.mutual_information().nats == pytest.approx(math.log(2), abs=0.05)
+    refused("set smoothing above 0", model.mutual_information, [0, 1], [1, 0])
+    y[0] = 1  # alone in its cell: its fold knows of none
+    with pytest.warns(FitWarning, match="saturated"):
+        fit("counting", x, y, smoothing=0.0)
 
 
 def test_a_large_table_takes_little_memory():
@@ -94,17 +97,6 @@ def test_a_large_table_takes_little_memory():
     assert tracemalloc.get_traced_memory()[1] < 50e6
     tracemalloc.stop()
     assert model.pmi(x[:3], x[:3]) == pytest.approx(math.log(5_000), abs=0.05)
-
-
-def test_pairs_that_never_came_without_smoothing():
-    x, y = np.array([[0, 0, 1, 1] * 10] * 2)
-    model = fit("counting", x, y, smoothing=0.0)
-    assert np.isneginf(model.pmi([0], [1])).all()
-    assert model.mutual_information().nats == pytest.approx(math.log(2), abs=0.05)
-    refused("set smoothing above 0", model.mutual_information, [0, 1], [1, 0])
-    y[0] = 1  # alone in its cell: its fold knows of none
-    with pytest.warns(FitWarning, match="saturated"):
-        fit("counting", x, y, smoothing=0.0)
 
 
 @pytest.mark.parametrize("side", ["X", "Y"])
@@ -124,7 +116,7 @@ def log_det(values):
     return np.linalg.slogdet(np.cov(values.T))[1]
 
 
-def test_mutual_information_is_that_of_the_determinants():
+def test_information_and_pmi_are_those_of_fitted_gaussians():
     x, y = mixed_gaussians(500)
     wanted = 0.5 * (log_det(x) + log_det(y) - log_det(np.hstack([x, y])))
     found = fit("cca", x, y, correction="none").mutual_information()
@@ -132,9 +124,6 @@ def test_mutual_information_is_that_of_the_determinants():
     corrected = fit("cca", x, y).mutual_information()
     assert found.nats - corrected.nats == pytest.approx(wishart_excess(4, 3, 500))
     assert corrected.stderr == pytest.approx(found.stderr)
-
-
-def test_pmi_is_that_of_three_fitted_gaussians_with_redundant_columns():
     x, y = mixed_gaussians(300)
 
     def log_density(values):
@@ -162,7 +151,7 @@ def test_the_correction_is_the_bias():
     assert plain.mean() > truth + error
 
 
-def test_gaussians_and_the_error():
+def test_gaussians_the_error_and_a_linear_function():
     x, y, pmi = gaussians(4000)
     model = fit("cca", x, y)
     np.testing.assert_allclose(model.oof_pmi_, pmi, atol=0.5)
@@ -172,9 +161,6 @@ def test_gaussians_and_the_error():
     assert found.stderr == pytest.approx(pmi.std() / np.sqrt(4000), rel=0.1)
     held = fit("cca", x, y, correction="out_of_fold").mutual_information()
     assert held.nats == pytest.approx(model.oof_pmi_.mean(), abs=1e-5)
-
-
-def test_a_linear_function_is_flagged_and_too_few_rows_are_refused():
     x, _, _ = gaussians(200)
     with pytest.warns(FitWarning, match="linear function of X"):
         found = fit("cca", x, 2 * x[:, :1] + x[:, 1:]).mutual_information()
@@ -207,7 +193,7 @@ _TABLE = np.array([[0.30, 0.05, 0.05], [0.05, 0.20, 0.05], [0.02, 0.03, 0.25]])
 _COUNTED = {"discrete_x": True, "discrete_y": True, "random_state": 0, "progress": False}
 
 
-def test_counting_groups_is_the_jackknife_that_leaves_out_each() -> None:
+def test_grouped_counts_are_a_jackknife_whose_intervals_cover() -> None:
     x, y, groups = _grouped(0)
     whole, n = _plug_in(x, y), len(x)
     pseudo = []
@@ -216,11 +202,7 @@ def test_counting_groups_is_the_jackknife_that_leaves_out_each() -> None:
         pseudo.append((n * whole - (n - m) * _plug_in(x[kept], y[kept])) / m)
     model = ClassicalDependency("counting", **_COUNTED).fit(x, y, groups=groups)
     assert np.allclose(model.mi_values_, np.array(pseudo)[groups], atol=1e-8)
-
-
-def test_intervals_of_grouped_counts_cover() -> None:
-    product = np.outer(_TABLE.sum(1), _TABLE.sum(0))
-    truth = float((_TABLE * np.log(_TABLE / product)).sum())
+    truth = float((_TABLE * np.log(_TABLE / np.outer(_TABLE.sum(1), _TABLE.sum(0)))).sum())
     found = []
     for seed in range(60):
         x, y, groups = _grouped(seed)

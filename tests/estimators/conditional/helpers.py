@@ -1,6 +1,5 @@
 """Rows of three variables whose conditional dependency is known exactly."""
 
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from pointdep import ConditionalDependency, PointwiseDependency
 from pointdep.errors import FitWarning
+from refusals import quietly
 
 ROWS = 2000
 
@@ -84,8 +84,7 @@ def conditional(estimator: PointwiseDependency | None = None, **options: Any):
 
 def fit(*data: Any, groups: Any = None, estimator: Any = None, **options: Any):
     """Without the warnings that so short a fit earns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return conditional(estimator, **options).fit(*data, groups=groups)
 
 

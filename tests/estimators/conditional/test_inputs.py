@@ -40,7 +40,7 @@ def test_containers(read):
     np.testing.assert_array_equal(model.pmi(X, Y, Z), base().pmi(X, Y, Z))
 
 
-def test_different_containers_for_different_sides():
+def test_containers_of_different_sides_names_and_not_fitted():
     model = fit(pl.DataFrame(X), torch.from_numpy(Y), pd.DataFrame(Z, columns=["a", "b"]))
     np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     parts = model.joint_, model.marginal_
@@ -49,6 +49,15 @@ def test_different_containers_for_different_sides():
     assert model.n_features_in_ == 2
     assert model.feature_names_in_.tolist() == ["column_0", "column_1"]
     assert not hasattr(base(), "feature_names_in_")
+    model = fit(X, Y, pd.DataFrame(Z, columns=["a", "b"]))
+    refused("Z column 0 is 'b' but was 'a'", model.pmi, X, Y, pd.DataFrame(Z, columns=["b", "a"]))
+    with pytest.raises(TypeError, match="'radnom_state'; did you mean 'random_state'"):
+        ConditionalDependency(radnom_state=0)
+    for ask in ("pmi", "outside", "mutual_information"):
+        with pytest.raises(NotFittedError):
+            getattr(conditional(), ask)(X, Y, Z)
+    with pytest.raises(NotFittedError):
+        conditional().save("nowhere")
 
 
 class TestCategories:
@@ -73,7 +82,7 @@ class TestCategories:
             few = model.pmi(*(side[:5] for side in data))
             np.testing.assert_allclose(few, model.pmi(*data)[:5], atol=1e-5)
 
-    def test_of_both_sides_and_tables_of_both_kinds(self):
+    def test_of_both_sides_tables_of_both_kinds_and_declared(self):
         table = pd.DataFrame({"size": Z[:, 0], "kind": pd.Categorical(LABELS), "count": range(120)})
         for data, kinds in (
             ((X, LABELS, np.arange(120) % 3), (True, True)),
@@ -84,8 +93,6 @@ class TestCategories:
             few = model.pmi(*(side[:4] for side in data))
             np.testing.assert_allclose(few, model.pmi(*data)[:4], atol=1e-5)
         assert model.joint_.encoder_y_.names == ("Y0", "size", "kind", "count")
-
-    def test_declared(self):
         codes = np.column_stack([np.arange(120) % 3, np.arange(120) % 2])
         assert fit(X, Y, codes).marginal_.encoder_y_.dim == 2
         assert fit(X, Y, codes, discrete_z=True).marginal_.encoder_y_.dim == 5
@@ -98,7 +105,7 @@ class TestCategories:
         assert len(numbers.pmi(codes[:2, 1], codes[:2, 0], [True, False])) == 2
 
 
-def test_constant_columns():
+def test_constant_columns_and_rows_in_another_order():
     constant = np.column_stack([Z, np.ones(120)])
     with pytest.warns(DataWarning) as caught:
         model = fit(X, Y, constant)
@@ -106,9 +113,6 @@ def test_constant_columns():
     assert said.startswith("Z: dropped 1 column(s)")
     np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
     refused("every column of Z is constant", fit, X, Y, np.ones(120))
-
-
-def test_rows_in_another_order():
     tables = [pd.DataFrame(side) for side in (X, Y, Z)]
     with pytest.warns(DataWarning, match=r"X and Z .* as with Z.loc\[X.index\]"):
         fit(*tables[:2], tables[2][::-1])
@@ -157,26 +161,15 @@ def test_methods_that_are_refused(method):
     refused(f"'{method}' .* from variational, pc", fit, X, Y, Z, estimator=small(method=method))
 
 
-def test_other_names_and_not_fitted():
-    model = fit(X, Y, pd.DataFrame(Z, columns=["a", "b"]))
-    refused("Z column 0 is 'b' but was 'a'", model.pmi, X, Y, pd.DataFrame(Z, columns=["b", "a"]))
-    with pytest.raises(TypeError, match="'radnom_state'; did you mean 'random_state'"):
-        ConditionalDependency(radnom_state=0)
-    for ask in ("pmi", "outside", "mutual_information"):
-        with pytest.raises(NotFittedError):
-            getattr(conditional(), ask)(X, Y, Z)
-    with pytest.raises(NotFittedError):
-        conditional().save("nowhere")
+def test_a_learning_curve_is_refused():
+    refused("a difference has no learning curve", fit, X, Y, Z, estimator=small(curve=True))
 
 
-def test_pairs_unlike_the_fit():
+def test_pairs_unlike_the_fit_and_which_fit_flags_are_of():
     with pytest.warns(DataWarning, match=r"outside\(X, Y, Z\) says which"):
         base().pmi(X, Y, Z + 1000.0)
     assert base().outside(X, Y, Z + 1000.0).all()
     assert base().outside(X, Y, Z).mean() < 0.05
-
-
-def test_flags_say_which_fit_they_are_of():
     with pytest.warns(FitWarning) as caught:
         model = conditional().fit(X, Y, Z)
     said = [str(flag) for flag in model.flags_]
@@ -221,8 +214,7 @@ def test_random_state():
 @pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 def test_it_is_the_difference_of_two_fits():
     options = {"random_state": base().joint_.random_state, "progress": False}
-    joint = small(**options).fit(X, np.hstack([Y, Z]))
-    marginal = small(**options).fit(X, Z)
+    joint, marginal = small(**options).fit(X, np.hstack([Y, Z])), small(**options).fit(X, Z)
     np.testing.assert_array_equal(base().oof_pmi_, joint.oof_pmi_ - marginal.oof_pmi_)
     wanted = joint.pmi(X, np.hstack([Y, Z])) - marginal.pmi(X, Z)
     np.testing.assert_array_equal(base().pmi(X, Y, Z), wanted)
@@ -266,8 +258,7 @@ class TestScikitLearn:
 
     def test_the_estimator_is_left_alone(self):
         estimator = small(cv=KFold(2, shuffle=True))
-        before = estimator.get_params()
-        model = fit(X, Y, LABELS, estimator=estimator)
+        before, model = estimator.get_params(), fit(X, Y, LABELS, estimator=estimator)
         assert estimator.get_params() == before
         assert not hasattr(estimator, "model_")
         # The models may be fitted again, to other rows, by the splitter rather than its splits.
@@ -327,20 +318,17 @@ class TestFiles:
         (place / "model.json").write_text(json.dumps(about))
         unreadable("edited or damaged")
 
-    def test_replacing(self, tmp_path):
+    def test_replacing_and_checkpoints_of_both(self, tmp_path):
         place, other = tmp_path / "model", fit(X, Y, Z, random_state=1)
         base().save(place)
         other.save(place)
-        found = ConditionalDependency.load(place).oof_pmi_
-        np.testing.assert_array_equal(found, other.oof_pmi_)
+        np.testing.assert_array_equal(ConditionalDependency.load(place).oof_pmi_, other.oof_pmi_)
         assert [p.name for p in tmp_path.iterdir()] == ["model"]
         (place / "notes.txt").write_text("mine")
         refused("holds other files", base().save, place)
         refused("does not exist", base().save, tmp_path / "no" / "model")
-
-    def test_checkpoints_of_both(self, tmp_path):
         model = fit(X, Y, Z, estimator=small(checkpoint=tmp_path / "fit.ckpt"))
         np.testing.assert_array_equal(model.oof_pmi_, base().oof_pmi_)
         parts = model.joint_, model.marginal_
         assert [p.checkpoint.name for p in parts] == ["fit.ckpt.joint", "fit.ckpt.marginal"]
-        assert not list(tmp_path.iterdir())
+        assert [p.name for p in tmp_path.iterdir()] == ["model"]

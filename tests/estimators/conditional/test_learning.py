@@ -71,8 +71,7 @@ def test_the_doubts_of_two_fits(mean, proven):
     correction = closed.correction + first.correction - second.correction
     doubt = math.hypot(*(one.stderr for one in (closed, first, second)))
     found = model.mutual_information()
-    assert found.nats == pytest.approx(mean + correction)
-    assert found.stderr == pytest.approx(doubt)
+    assert (found.nats, found.stderr) == (pytest.approx(mean + correction), pytest.approx(doubt))
     given = CHAIN.rows(60, seed=5)
     pmi, found = model.pmi(*given), model.mutual_information(*given)
     assert (found.nats, found.correction) == (pytest.approx(pmi.mean(), rel=1e-5), 0.0)
@@ -103,10 +102,8 @@ ANSWERS, COLOURS = np.array(["no", "yes"]), np.array(["red", "green", "blue"])
 def test_categories_on_all_sides():
     p = TABLE / TABLE.sum()
     exact = np.log(p * p.sum((0, 1)) / (p.sum(1, keepdims=True) * p.sum(0, keepdims=True)))
-    cells = np.random.default_rng(2).choice(12, size=2000, p=p.ravel())
-    x, y, z = np.unravel_index(cells, p.shape)
-    network = small(hidden=(16,), max_epochs=30, patience=3)
-    model = fit(x, ANSWERS[y], COLOURS[z], estimator=network)
+    x, y, z = np.unravel_index(np.random.default_rng(2).choice(12, size=2000, p=p.ravel()), p.shape)
+    model = fit(x, ANSWERS[y], COLOURS[z], estimator=small(hidden=(16,), max_epochs=30, patience=3))
     found = model.mutual_information()
     assert (p * exact).sum() > 0.2
     assert abs(found.nats - (p * exact).sum()) < 3.5 * found.stderr

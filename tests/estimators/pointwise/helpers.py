@@ -1,6 +1,5 @@
 """Small data and small fits; a fit asked for twice is done once."""
 
-import warnings
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from pointdep import PointwiseDependency
 from pointdep.data.sides import as_side
 from pointdep.errors import FitWarning
+from refusals import quietly
 
 X_DIM, Y_DIM = 2, 3
 
@@ -27,8 +27,7 @@ def assert_scikit_learn_checks(estimator: BaseEstimator) -> None:
         "check_fit1d": "one-dimensional X is one column, not an error",
         "check_n_features_in_after_fitting": "calls score(X, y=...) by name; the second array is Y",
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         results = check_estimator(
             estimator, expected_failed_checks=expected, on_skip=None, on_fail=None
         )
@@ -80,8 +79,7 @@ def small(**options: Any) -> PointwiseDependency:
 
 def fit(*data: Any, groups: Any = None, **options: Any) -> PointwiseDependency:
     """Without the warnings that so short a fit earns."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return small(**options).fit(*(data or pairs()), groups=groups)
 
 

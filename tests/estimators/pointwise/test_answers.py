@@ -35,8 +35,7 @@ def test_pmi_is_a_function_of_the_pair(method, critic, monkeypatch):
     wanted = model.pmi(x, y)
     assert (wanted.shape, wanted.dtype) == ((30,), np.float32)
     assert np.isfinite(wanted).all()
-    rows = np.arange(30)
-    order = np.random.default_rng(0).permutation(30)
+    rows, order = np.arange(30), np.random.default_rng(0).permutation(30)
     for some in (order, rows[::3], np.repeat(rows, 7), *rows[:, None]):
         assert_same(model.pmi(x[some], y[some]), wanted[some])
     matrix = model.pmi_matrix(x, y[:20])
@@ -83,8 +82,7 @@ def test_mutual_information_is_the_corrected_mean_out_of_fold(critic):
         np.testing.assert_allclose(model.oof_values_, model.oof_pmi_, rtol=1e-5)
     assert (found.rows, found.method, found.confidence) == (120, "pc", 0.95)
     assert found.warnings == tuple(map(str, model.flags_))
-    narrow = model.mutual_information(confidence=0.5)
-    assert narrow.ci[0] > found.ci[0]
+    assert model.mutual_information(confidence=0.5).ci[0] > found.ci[0]
     refused(r"confidence=1\.5", model.mutual_information, confidence=1.5)
 
 
@@ -105,8 +103,7 @@ def test_the_closed_form_alone_gives_the_estimate_of_all_rows(grouped):
 
 def test_few_correlated_columns_among_many():
     """120 columns a side, of which three matter: as exact as if only they were given."""
-    random = np.random.default_rng(0)
-    x, y = random.standard_normal((2, 600, 120))
+    x, y = np.random.default_rng(0).standard_normal((2, 600, 120))
     y[:, :3] = 0.8 * x[:, :3] + 0.6 * y[:, :3]
     cca = ClassicalDependency("cca", progress=False).fit(x[:, :3], y[:, :3]).mutual_information()
     model = fit(x, y, critic="auto", max_epochs=1)
@@ -123,13 +120,12 @@ def test_mutual_information_of_given_rows(method):
     found = model.mutual_information(x, y)
     key, log_ratio = METHODS[method], torch.from_numpy(model.pmi_matrix(x, y)).double()
     wanted = key.inference(key.inverse(log_ratio)).item()
-    assert found.nats == pytest.approx(wanted, rel=1e-4, abs=1e-5)
-    assert found.rows == 30
+    assert (found.nats, found.rows) == (pytest.approx(wanted, rel=1e-4, abs=1e-5), 30)
     again = model.mutual_information(x[::-1].copy(), y[::-1].copy())
     assert again.nats == pytest.approx(found.nats, rel=1e-4)
 
 
-def test_score_by_hand():
+def test_score_by_hand_and_npmi_of_a_table():
     model, (x, y) = fitted(), new_pairs(rows=6)
     matrix = model.pmi_matrix(x, y).astype(float)
     # Six rows have five others each, all of which the shuffles meet.
@@ -137,15 +133,11 @@ def test_score_by_hand():
     product = np.log1p(np.exp(matrix))[~np.eye(6, dtype=bool)].mean()
     assert model.score(x, y) == pytest.approx(-(joint + product) / 2, rel=1e-5)
     assert model.score(x, y) == model.score(x, y)
-
-
-def test_npmi_of_a_table():
     table = np.array([[0.4, 0.05, 0.05], [0.02, 0.2, 0.03], [0.03, 0.02, 0.2]])
     task = discrete_table(3000, table)
     model = fit(task.x, task.y, max_epochs=60, hidden=(16,))
     x, y = np.divmod(np.arange(9), 3)
-    exact = table_pmi(table).ravel() / -np.log(table.ravel())
-    found = model.npmi(x, y)
+    exact, found = table_pmi(table).ravel() / -np.log(table.ravel()), model.npmi(x, y)
     assert np.abs(found - exact).max() < 0.12
     # And from this model's own PMI and the frequencies of the outcomes, exactly.
     p_x, p_y = (np.bincount(side) / 3000 for side in (task.x, task.y))
@@ -197,7 +189,7 @@ class TestStandardErrors:
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-6)
         assert found.max() > 0.001
 
-    def test_it_is_about_the_size_of_the_spread_over_samples(self):
+    def test_it_is_about_the_spread_over_samples_and_one_fold_has_none(self):
         """Ten fits of other rows of the same distribution."""
         x, y = NEW.x[:100], NEW.y[:100]
         told, values = [], []
@@ -208,8 +200,6 @@ class TestStandardErrors:
             values.append(model.pmi_matrix(x, y).diagonal())
         spread = np.var(np.stack(values), axis=0, ddof=1).mean()
         assert 0.4 < math.sqrt(np.mean(told) / spread) < 2.5
-
-    def test_one_fold_has_none_and_no_rows_are_refused(self):
         model = fit(folds=1)
         assert (model.n_replicas_, model.mutual_information().rows) == (1, 24)
         assert np.isfinite(model.oof_pmi_).sum() == 24
@@ -287,7 +277,7 @@ class TestCheck:
         model.model_.critic.rest.layers[-1].weight *= 8
         assert not model.check().passed
 
-    def test_neither_a_file_nor_a_pickle_carries_the_rows(self, tmp_path):
+    def test_files_and_pickles_lack_the_rows_and_groups_are_draws(self, tmp_path):
         good().save(tmp_path / "model")
         loaded = PointwiseDependency.load(tmp_path / "model")
         for copied in (loaded, pickle.loads(pickle.dumps(good()))):
@@ -295,11 +285,8 @@ class TestCheck:
             assert copied.check(NEW.x, NEW.y) == good().check(NEW.x, NEW.y)
             refused(r"check\(\) needs the rows of the fit.*\(X, Y\)", copied.check)
         assert good().check().rows == 1000  # the one that was copied has them still
-
-    def test_groups_are_the_independent_draws(self):
         x, y = pairs(400)
         groups = np.arange(400) // 4
         model = fit(x, y, groups=groups, critic="auto")
-        assert model.check().rows == 100
-        assert model.check(x, y, groups=groups).rows == 100
+        assert (model.check().rows, model.check(x, y, groups=groups).rows) == (100, 100)
         assert model.check(x, y).rows == 400

@@ -1,10 +1,10 @@
 """The default critic, of few and of many columns, from the data to the answers."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+from scipy.special import logsumexp
 from scipy.stats import rankdata
 
 from pointdep import METHODS, FitWarning, PointwiseDependency
@@ -12,6 +12,7 @@ from pointdep.data.tasks import correlated_gaussians, make_task
 from pointdep.errors import DataWarning
 from pointdep.fitting.closed_form import closed_form_only
 from pointdep.inference.scoring import score_pairs
+from refusals import quietly
 
 from .helpers import encoded, fit, pairs
 
@@ -109,7 +110,7 @@ def test_a_label_that_tells_nothing(rows):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_trains_it(method):
+def test_every_method_trains_it_narrow_and_wide(method):
     model, (x, y) = auto(*pairs(150), method=method, max_epochs=3), pairs(40, seed=5)
     found = model.mutual_information()
     for values in (model.pmi(x, y), model.oof_pmi_, [found.nats, found.stderr]):
@@ -118,21 +119,23 @@ def test_every_method_trains_it(method):
     scaled = y[:, :2] / np.sqrt(2)
     truth = np.log(2) - (0.5 * (x**2 + scaled**2) - np.sqrt(2) * x * scaled).sum(1)
     assert np.corrcoef(model.pmi(x, y), truth)[0, 1] > 0.7
+    # What is known up to a constant, or a function of x, is not mixed with a closed form.
+    fitted = fit(*pairs(80, x_dim=30, y_dim=3), **WIDE, method=method, max_epochs=2)
+    relative = METHODS[method].reference != "none"
+    assert kind_of(fitted) == ("ResidualCritic" if relative else "TowersCritic")
+    assert relative or method not in {"cpc", "dv"}
+    assert np.isfinite(fitted.oof_pmi_).all()
 
 
-def test_rising_maps_of_columns_change_nothing():
+def test_rising_maps_orders_and_roles_change_nothing():
     task = correlated_gaussians(400, 2, 0.7, seed=0)
     x, y = (side.astype(float) for side in (task.x, task.y))
-    wanted = auto(x, y)
-    for change in (lambda a: a**3, np.exp, lambda a: 40 * a - 7, lambda a: rankdata(a, axis=0)):
-        for sides in ((change(x), y), (x, change(y))):
-            found = auto(*sides)
-            np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
-            one, other = (each.mutual_information().nats for each in (found, wanted))
-            assert one == pytest.approx(other, abs=1e-3)
-
-
-def test_neither_the_order_of_columns_nor_the_roles_of_x_and_y_matter():
+    wanted, changes = auto(x, y), (lambda a: a**3, np.exp, lambda a: 40 * a - 7, rankdata)
+    for change, other in zip(changes, (*changes[1:], changes[0]), strict=True):
+        found = auto(*(np.apply_along_axis(f, 0, s) for f, s in ((change, x), (other, y))))
+        np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
+        one, two = (each.mutual_information().nats for each in (found, wanted))
+        assert one == pytest.approx(two, abs=1e-3)
     task = correlated_gaussians(500, 4, 1.0, seed=0)
     wanted, found = auto(task.x, task.y), auto(task.x[:, ::-1].copy(), task.y)
     np.testing.assert_allclose(found.oof_pmi_, wanted.oof_pmi_, atol=1e-3)
@@ -172,8 +175,7 @@ def test_ties_and_constants():
 
 def test_a_table_of_numbers_and_categories():
     random = np.random.default_rng(0)
-    kind = random.integers(0, 2, 800)
-    number = random.standard_normal(800)
+    kind, number = random.integers(0, 2, 800), random.standard_normal(800)
     x = pd.DataFrame({"kind": np.array(["a", "b"])[kind], "number": number})
     y = np.where(kind == 1, 1.0, -1.0) * number + 0.3 * random.standard_normal(800)
     model = auto(x, y, hidden=(32, 16), max_epochs=80)
@@ -215,16 +217,6 @@ def test_the_wider_side_decides(x_dim, y_dim, kind):
     assert np.isfinite(fitted.oof_pmi_).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_methods_that_learn_r_itself(method):
-    """What is known up to a constant, or a function of x, is not mixed with a closed form."""
-    fitted = fit(*pairs(80, x_dim=30, y_dim=3), **WIDE, method=method, max_epochs=2)
-    relative = METHODS[method].reference != "none"
-    assert kind_of(fitted) == ("ResidualCritic" if relative else "TowersCritic")
-    assert relative or method not in {"cpc", "dv"}
-    assert np.isfinite(fitted.oof_pmi_).all()
-
-
 @pytest.mark.parametrize("mixed", [False, True])
 def test_saved_and_loaded(tmp_path, mixed):
     rows = pairs(300, x_dim=30, y_dim=30)
@@ -238,6 +230,50 @@ def test_saved_and_loaded(tmp_path, mixed):
     assert np.array_equal(again.pmi(*new), fitted.pmi(*new))
     assert np.array_equal(again.pmi_matrix(*new), fitted.pmi_matrix(*new))
     assert np.ptp(fitted.pmi(*new)) > 0
+
+
+MANY = {"critic": "auto", "hidden": "auto"}
+
+
+def hidden_parabola(rows, seed=0):
+    """Thirty columns a side, the last of y a parabola of the first of x, and its mean PMI."""
+    random = np.random.default_rng(seed)
+    x, y = random.normal(size=(2, rows, 30))
+    y[:, -1] = x[:, 0] ** 2 + 0.3 * y[:, -1]
+    given = stats.norm.logpdf(y[:, -1], x[:, 0] ** 2, 0.3)
+    draws = random.normal(size=4000) ** 2
+    apart = stats.norm.logpdf(y[:, -1:], draws, 0.3)
+    return x, y, float((given - logsumexp(apart, axis=1) + np.log(len(draws))).mean())
+
+
+def test_a_parabola_among_many_columns(tmp_path):
+    x, y, nats = hidden_parabola(1000)
+    fitted = fit(x, y, **MANY, folds=3, max_epochs=60)
+    assert kind_of(fitted) == "PickedCritic"
+    low, high = fitted.mutual_information().ci
+    assert low < nats < high
+    assert fitted.mutual_information().lower > 0.7 * nats
+    fitted.save(tmp_path / "model")
+    again = PointwiseDependency.load(tmp_path / "model", device="cpu")
+    assert np.array_equal(again.pmi(x[:50], y[:50]), fitted.pmi(x[:50], y[:50]))
+    elsewhere = hidden_parabola(50, seed=1)
+    other = x[:50].copy()
+    other[:, 1:] = elsewhere[0][:, 1:]  # what no replica has picked says nothing
+    assert np.allclose(fitted.pmi(other, y[:50]), fitted.pmi(x[:50], y[:50]), atol=1e-6)
+
+
+def test_rows_of_a_group_pick_columns_as_one_draw():
+    """Ten copies of each row make chance look strong, in many columns."""
+    x, y, _ = hidden_parabola(300)
+    copies, groups = [np.repeat(side, 10, axis=0) for side in (x, y)], np.repeat(np.arange(300), 10)
+    how = {**MANY, "folds": 2, "max_epochs": 1}
+    assert kind_of(fit(*copies, **how)) == "TowersCritic"
+    assert kind_of(fit(*copies, groups=groups, **how)) == "PickedCritic"
+
+
+def test_layers_that_were_asked_for_are_those_of_towers():
+    x, y, _ = hidden_parabola(300)
+    assert kind_of(fit(x, y, **WIDE, folds=2, max_epochs=1)) == "TowersCritic"
 
 
 def test_a_wide_side_of_categories():
@@ -258,8 +294,7 @@ def test_strong_gaussian_pairs_are_left_to_the_closed_form():
     x = random.normal(size=(2000, 50))
     y = correlation * x + np.sqrt(1 - correlation**2) * random.normal(size=x.shape)
     model = PointwiseDependency(random_state=0, folds=3, max_epochs=6, progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         model.fit(x, y)
     assert model.model_.critic.silent
     low, high = model.mutual_information().ci

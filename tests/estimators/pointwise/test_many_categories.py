@@ -15,8 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:rises_with_rows")
 
 
 def _topics(categories: int, count: int, seed: int) -> NDArray[np.float64]:
-    random = np.random.default_rng(seed)
-    x, y = random.dirichlet(np.full(categories, 0.1), (2, count))
+    x, y = np.random.default_rng(seed).dirichlet(np.full(categories, 0.1), (2, count))
     return np.einsum("ti,tj->ij", x, y) / count
 
 
@@ -51,50 +50,38 @@ def test_pmi_and_information_are_near_the_truth(model: PointwiseDependency) -> N
     assert model.history_ == []
 
 
-def test_a_saved_model_answers_the_same(model: PointwiseDependency, tmp_path: Path) -> None:
+def test_saved_models_matrix_retrieval_check_and_permutations(
+    model: PointwiseDependency, tmp_path: Path
+) -> None:
     model.save(tmp_path / "model")
     again = PointwiseDependency.load(tmp_path / "model")
     assert np.array_equal(again.pmi(X, Y), model.pmi(X, Y))
     assert again.mutual_information() == model.mutual_information()
-
-
-def test_retrieval_and_the_matrix_agree_with_single_pairs(model: PointwiseDependency) -> None:
     every_y = np.unique(Y)
     matrix = model.pmi_matrix(X[:40], every_y)
     single = model.pmi(np.repeat(X[:40], len(every_y)), np.tile(every_y, 40))
     assert np.allclose(matrix.ravel(), single, atol=1e-5)
     found = model.retrieve(X[:40], every_y, k=5)
     assert np.allclose(found.pmi, np.sort(matrix, 1)[:, ::-1][:, :5], atol=1e-5)
+    assert model.check().verdict
+    assert model.mutual_information(shuffles=19).null_p == pytest.approx(1 / 20)
 
 
-def test_names_of_categories_do_not_matter(model: PointwiseDependency) -> None:
-    other = np.random.default_rng(1).permutation(60)
-    renamed = _fit(_names(other[TASK.x], "z"), Y)
+def test_names_and_the_order_of_rows_matter_little(model: PointwiseDependency) -> None:
+    renamed = _fit(_names(np.random.default_rng(1).permutation(60)[TASK.x], "z"), Y)
     assert np.allclose(renamed.oof_pmi_, model.oof_pmi_, atol=0.02)
-
-
-def test_the_order_of_rows_matters_little(model: PointwiseDependency) -> None:
     order = np.random.default_rng(2).permutation(ROWS)
     shuffled = _fit(X[order], Y[order]).mutual_information()
     there = model.mutual_information()
     assert shuffled.nats == pytest.approx(there.nats, abs=there.stderr)
 
 
-def test_an_audit_finds_mismatched_rows() -> None:
+def test_audits_find_mismatched_rows_and_groups_count_once() -> None:
     task = outcomes(np.kron(np.eye(5), np.full((8, 8), 1 / 64)) / 5).draw("blocks", 1_500, 0)
-    wrong = np.random.default_rng(3).permutation(1_500)[:45]
-    y = task.y.copy()
+    wrong, y = np.random.default_rng(3).permutation(1_500)[:45], task.y.copy()
     y[wrong] = (y[wrong] + 8) % 40
     table = audit(_names(task.x, "x"), _names(y, "y"), random_state=0, progress=False).table
     assert np.isin(table["rank"].to_numpy().argsort()[:45], wrong).mean() > 0.9
-
-
-def test_check_and_permutations_run(model: PointwiseDependency) -> None:
-    assert model.check().verdict
-    assert model.mutual_information(shuffles=19).null_p == pytest.approx(1 / 20)
-
-
-def test_groups_stay_together_and_count_once() -> None:
     groups = np.repeat(np.arange(ROWS // 3), 3)
     x, y = X[groups], Y[groups]  # each pair three times
     plain, grouped = _fit(X[:500], Y[:500]), PointwiseDependency(random_state=0, progress=False)
@@ -104,11 +91,16 @@ def test_groups_stay_together_and_count_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
-def test_networks_that_are_asked_for_are_kept() -> None:
+def test_networks_that_are_asked_for_are_kept_and_too_few_rows_flagged() -> None:
     assert _fit(X[:300], Y[:300], hidden=(8, 8), max_epochs=1).model_.answered != KIND
     assert _fit(X[:300], Y[:300], critic="bilinear", max_epochs=1).model_.answered == ""
     few = [np.char.add("c", (side % 10).astype(str)) for side in (TASK.x, TASK.y)]
     assert _fit(*few, max_epochs=1).model_.answered != KIND
+    task = outcomes(_topics(400, 20, 1)).draw("topics", 1_000, 0)
+    model = _fit(_names(task.x, "x"), _names(task.y, "y"))
+    assert "rises_with_rows" in {flag.name for flag in model.flags_}
+    most = max(len(np.unique(side)) for side in (task.x, task.y))
+    assert f"1,000 rows of {most} categories" in str(model.flags_)
 
 
 @pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
@@ -125,9 +117,11 @@ def test_no_interval_exceeds_the_entropy_of_a_side() -> None:
         assert found.ci[0] <= found.nats <= found.ci[1] <= limit + 1e-9
 
 
-@pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
-def test_too_few_rows_of_each_category_are_flagged() -> None:
-    task = outcomes(_topics(400, 20, 1)).draw("topics", 1_000, 0)
-    model = _fit(_names(task.x, "x"), _names(task.y, "y"))
-    assert "rises_with_rows" in {flag.name for flag in model.flags_}
-    assert "1,000 rows of 400 categories" in str(model.flags_)
+def test_a_rise_that_the_correction_holds_is_not_flagged() -> None:
+    joint = outcomes(_topics(200, 6, 3))
+    x, y, _ = joint.sample(3_000, np.random.default_rng(0))
+    model = _fit(_names(x, "x"), _names(y, "y"))
+    found = model.mutual_information()
+    assert found.curve.rise[0] > 3 * found.curve.rise[1]
+    assert found.ci[0] < joint.mutual_information < found.ci[1]
+    assert "rises_with_rows" not in {flag.name for flag in model.flags_}

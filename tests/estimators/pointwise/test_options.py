@@ -21,12 +21,15 @@ from .helpers import PairNet, assert_scikit_learn_checks, encoders, fit, fitted,
 X, Y = pairs()
 
 
-def test_the_signature_is_that_of_init():
+def test_the_signature_is_that_of_init_and_an_index_in_two_orders():
     names = list(inspect.signature(PointwiseDependency).parameters)
-    assert names[0] == "method"
-    assert sorted(names) == sorted(PointwiseDependency().get_params())
+    assert (names[0], sorted(names)) == ("method", sorted(PointwiseDependency().get_params()))
     with pytest.raises(TypeError, match="positional"):
         PointwiseDependency("pc")
+    frame, other = pd.DataFrame(X), pd.DataFrame(Y)
+    with pytest.warns(DataWarning, match="same index in another order"):
+        fit(frame, other[::-1])
+    fit(frame, other)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -110,12 +113,9 @@ def test_reports_too_small_for_the_method_are_refused_before_training(method, mo
         small(method=method, folds=6).fit(X, Y, groups=np.arange(120) % 6)
 
 
-def test_divergence_names_the_method_and_a_way_out():
+def test_divergence_and_far_numbers():
     with pytest.raises(DivergedError, match=r"'nwj'.*method='pc'"):
         small(method="nwj", learning_rate=1e30, hidden=(8, 8)).fit(X, Y)
-
-
-def test_far_numbers_and_other_pairs_of_new_rows():
     far = X.astype(np.float64)
     far[3, 0] = 1e9
     assert np.abs(fitted().pmi(far, Y)).max() < 1e3  # an outlier does not run away
@@ -153,8 +153,7 @@ def test_a_reference_too_small(method):
 @pytest.mark.parametrize("critic", [PairNet(), encoders()], ids=["module", "encoders"])
 def test_own_modules_are_trained_in_copies(critic):
     parts = nn.ModuleList(critic if isinstance(critic, tuple) else [critic])
-    before = copy.deepcopy(parts.state_dict())
-    model = fit(critic=critic)
+    before, model = copy.deepcopy(parts.state_dict()), fit(critic=critic)
     assert all(map(torch.equal, before.values(), parts.state_dict().values()))
     assert model.critic is critic
     assert not any(m.training for m in model.model_.modules())
@@ -211,18 +210,9 @@ def test_saving_keeps_what_was_fitted(tmp_path):
     again = PointwiseDependency.load(tmp_path / "model")
     assert (again.method, again.folds) == ("dm2", 2)
     np.testing.assert_array_equal(again.pmi(X, Y), before)
-
-
-def test_one_encoder_for_both_sides_is_saved(tmp_path):
+    # One encoder for both sides is saved once.
     (x, y), encoder = pairs(x_dim=3, y_dim=3), nn.Linear(3, 4)
     model = fit(x, y, critic=(encoder, encoder))
     model.save(tmp_path / "model")
     again = PointwiseDependency.load(tmp_path / "model", critic=(encoder, encoder))
     np.testing.assert_array_equal(again.pmi(x, y), model.pmi(x, y))
-
-
-def test_one_index_in_two_orders_is_noticed():
-    frame, other = pd.DataFrame(X), pd.DataFrame(Y)
-    with pytest.warns(DataWarning, match="same index in another order"):
-        fit(frame, other[::-1])
-    fit(frame, other)

@@ -1,51 +1,35 @@
 """A fit that reads its rows as it needs them, against one that holds them, and its answers."""
 
-import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+import made
 from pointdep import PointwiseDependency, audit, open_rows
 from pointdep.data import stored_pairs
 from pointdep.errors import DataWarning, FitWarning
 from pointdep.estimators import fit_rows, pointwise
 from pointdep.estimators.fit_rows import FitRows, StreamedFitRows
 from pointdep.fitting import engine
-from refusals import refused
+from refusals import quietly, refused
 
-ROWS = 3000
+ROWS, correlated = 3000, partial(made.correlated, dtype=np.float16)
 TRUTH = 0.5 * np.log(1 / (1 - 1 / 1.25)) * 2  # two factors, each seen with a noise of 0.5
-
-
-def correlated(rows=ROWS, dx=3, dy=2, seed=0, dtype=np.float16):
-    random = np.random.default_rng(seed)
-    z = random.normal(size=(rows, 2))
-    noisy = z + 0.5 * random.normal(size=z.shape)
-    x = np.concatenate([noisy, random.normal(size=(rows, dx - 2))], 1)
-    y = np.concatenate([z, random.normal(size=(rows, dy - 2))], 1)
-    return x.astype(dtype), y.astype(dtype)
 
 
 def fitted(x, y, groups=None, **options):
     given = {"stream": True, "folds": 3, "max_epochs": 4, "hidden": (16,), "random_state": 0}
     given |= {"learning_rate": 0.01, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         return PointwiseDependency(**{**given, **options}).fit(x, y, groups)
 
 
 def parquet(folder, x, y, sizes=(1200, 1800), group=500):
     """Both sides from shards of so many rows."""
     for name, values in (("x", x), ("y", y)):
-        (folder / name).mkdir()
-        for number, part in enumerate(np.split(values, np.cumsum(sizes)[:-1])):
-            column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
-            path = folder / name / f"{number}.parquet"
-            pq.write_table(pa.table({"e": column}), path, row_group_size=group)
-        yield open_rows(folder / name)
+        yield open_rows(made.write_shards(folder / name, {"e": values}, sizes, group))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +69,7 @@ def test_every_source_of_the_same_rows_gives_the_same_model(tmp_path, model):
         np.testing.assert_array_equal(fitted(*source).oof_pmi_, model.oof_pmi_)
 
 
-def test_rows_sorted_on_disk(monkeypatch, tmp_path):
+def test_rows_sorted_on_disk_and_a_sample_of_them(monkeypatch, tmp_path, model):
     """In chunks of a sixth of the rows, of 32 blocks each."""
     x, y = correlated()
     order = np.argsort(y[:, 0])
@@ -95,9 +79,6 @@ def test_rows_sorted_on_disk(monkeypatch, tmp_path):
     for source, critic in ((rows, "auto"), (rows, "concat"), (stored, "concat")):
         found = fitted(*source, critic=critic, max_epochs=8).mutual_information()
         assert abs(found.nats - TRUTH) < 0.15
-
-
-def test_a_sample_of_the_rows_is_enough(monkeypatch, model):
     monkeypatch.setattr(fit_rows, "_KEPT_ROWS", 600)
     ours = fitted(*correlated())
     assert len(ours.training_rows_.paired.x) == 600
@@ -120,17 +101,13 @@ def test_large_rows_are_streamed_and_small_ones_are_not(monkeypatch, model):
     assert kind(x, y, stream=False) is kind(x.tolist(), y.tolist()) is FitRows
 
 
-def test_labels_and_groups():
+def test_labels_groups_and_a_single_model():
     x, _ = correlated()
     labels = np.where(x[:, 0] > 0, "left", "right")
-    groups = np.repeat(np.arange(ROWS // 3), 3)
-    ours = fitted(x, labels, groups, max_epochs=10)
+    ours = fitted(x, labels, np.repeat(np.arange(ROWS // 3), 3), max_epochs=10)
     assert 0.55 < ours.mutual_information().nats < 0.70
     assert ours.mutual_information().stderr > fitted(x, labels).mutual_information().stderr / 2
     assert ours.pmi(x[:4], labels[:4]).shape == (4,)
-
-
-def test_a_single_model_reports_a_fifth():
     ours = fitted(*correlated(), folds=1, max_epochs=8)
     assert np.isnan(ours.oof_pmi_).sum() == ROWS - ROWS // 5
     assert abs(ours.mutual_information().nats - TRUTH) < 0.25
@@ -148,8 +125,7 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
             raise StopError
 
     (x, y), path = correlated(), tmp_path / "fit.ckpt"
-    options = {"checkpoint": path, "critic": "concat"}
-    whole = fitted(x, y, critic="concat")
+    options, whole = {"checkpoint": path, "critic": "concat"}, fitted(x, y, critic="concat")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
         patch.setattr(engine.Engine, "_report", stop)
@@ -157,8 +133,7 @@ def test_a_checkpoint_goes_on_to_the_same_model(tmp_path, model):
             fitted(x, y, **options)
     assert path.exists()
     refused("other data", fitted, x[::-1].copy(), y, **options)
-    again = fitted(x, y, **options)
-    np.testing.assert_array_equal(again.oof_pmi_, whole.oof_pmi_)
+    np.testing.assert_array_equal(fitted(x, y, **options).oof_pmi_, whole.oof_pmi_)
     assert not path.exists()
 
 
@@ -182,12 +157,10 @@ class TestAnswers:
                 np.testing.assert_allclose(found, getattr(model, call)(x, y), rtol=1e-5, atol=1e-6)
             assert information == pytest.approx(model.mutual_information(x, y).nats, rel=1e-6)
 
-    def test_a_bad_row_is_named_with_its_part(self, model, in_parts):
+    def test_a_bad_row_is_named_and_checks_take_some_rows(self, model, in_parts, monkeypatch):
         x, y = correlated(700, seed=1)
         x[500, 1] = np.nan
         refused(r"from row 380 to 569: X column 1 holds 1 NaN.*row 120", model.pmi, x, y)
-
-    def test_checks_of_very_many_rows_take_some(self, monkeypatch, model, in_parts):
         x, y = correlated(2000, seed=1)
         monkeypatch.setattr(pointwise, "_MOST_COMPARED", 500)
         assert model.check(x, y).rows <= 500
@@ -204,16 +177,13 @@ def test_an_audit_finds_wrong_pairs(monkeypatch, kept):
     y[[10, 20]] = y[[20, 10]]
     x[2000], y[2000] = x[700], y[700]
     quick = {"max_epochs": 4, "folds": 3, "random_state": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)
+    with quietly(FitWarning):
         table = audit(x, y, model=PointwiseDependency(stream=True, **quick)).table
     assert table["suspect"][[10, 20]].all()
     assert table["suspect"].sum() < 20
     assert table["swapped_with"][10] == 20
-    better = table["better_partner"][[10, 20]]
-    assert (np.abs(y[better] - x[[10, 20]]).max(1) < 0.6).all()
-    assert table["duplicate_of"][2000] == 700
-    assert table["duplicate_of"].notna().sum() == 1
+    assert (np.abs(y[table["better_partner"][[10, 20]]] - x[[10, 20]]).max(1) < 0.6).all()
+    assert (table["duplicate_of"][2000], table["duplicate_of"].notna().sum()) == (700, 1)
     assert (table["stderr"] > 0).all()
     refused("at least 2", audit, *correlated(), model=PointwiseDependency(stream=True, folds=1))
 
@@ -236,7 +206,7 @@ def test_bad_numbers_constant_columns_and_another_order_are_told(tmp_path):
     x, y = correlated()
     x[1500, 1] = np.inf
     stored = parquet(tmp_path, x, y)
-    refused(r"X column 1 holds infinity in row 300 of .*x/1.parquet", fitted, *stored)
+    refused(r"X column 1 holds infinity in row 300 of .*x/part-1.parquet", fitted, *stored)
     x, y = correlated(300)
     x[:, 2] = 1
     with pytest.warns(match="dropped 1 column"):

@@ -41,10 +41,8 @@ class Counted(ArrayRows):
 )
 def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
     """They are disjoint, they are everything, and a part reads no rows but its own."""
-    inner = [cut for cut in sorted(set(cuts)) if cut < rows]
-    made = np.array([0, *inner, rows]) if cuts else None
-    bounds = [0, *sorted(round(edge * rows) for edge in edges), rows]
-    every = []
+    made = np.array([0, *[cut for cut in sorted(set(cuts)) if cut < rows], rows]) if cuts else None
+    bounds, every = [0, *sorted(round(edge * rows) for edge in edges), rows], []
     for start, stop in pairwise(bounds):
         x, y, random = Counted(rows, made), Counted(rows), np.random.default_rng(seed)
         chunks = PairSource(x, y).shuffled(size, random, part=slice(start, stop))
@@ -58,8 +56,7 @@ def test_parts_of_a_shuffle(rows, cuts, edges, size, seed):
 @given(count=st.integers(0, 1000), size=st.integers(1, 9))
 def test_shares_of_a_row_of_things(count, size):
     every = [Processes(rank, size) for rank in range(size)]
-    taken = [i for one in every for i in range(count)[one.own(count)]]
-    assert taken == list(range(count))
+    assert [i for one in every for i in range(count)[one.own(count)]] == list(range(count))
     assert every[0].sizes(count) == [len(range(count)[one.own(count)]) for one in every]
     assert max(every[0].sizes(count)) - min(every[0].sizes(count)) <= 1
 

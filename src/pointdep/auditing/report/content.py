@@ -1,28 +1,22 @@
 """What a person knows a row by: its text, numbers, picture or file."""
 
-from __future__ import annotations
-
 import base64
 import io
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from pointdep.data import files as formats
 from pointdep.data.readers import read_column
 from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from pointdep.fitting.progress import Progress
-
+from pointdep.fitting.progress import Progress
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 SOUNDS = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg"}
@@ -141,8 +135,6 @@ class Media:
 
     def add(self, place: dict[int, tuple[str, int]], shown: Shown, row: int, pixels: int) -> None:
         """Embed one row of a side, unless it is there or the page would grow too large."""
-        from PIL import Image
-
         path = shown.files[row] if shown.files is not None else None
         if row in place or (path is None and shown.pictures is None):
             return
@@ -184,13 +176,10 @@ def embed(
 
 
 def _file(path: Path, pixels: int) -> tuple[str, str]:
-    from PIL import Image
-
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:
-        size = path.stat().st_size
-        if size > SOUND_BYTES:
+        if (size := path.stat().st_size) > SOUND_BYTES:
             return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
         try:
             return "audio", _address(SOUNDS[path.suffix.lower()], path.read_bytes())
@@ -207,7 +196,7 @@ def _file(path: Path, pixels: int) -> tuple[str, str]:
         return "said", "file is no picture that can be read"
 
 
-def _picture(image: Image, pixels: int) -> str:
+def _picture(image: Image.Image, pixels: int) -> str:
     """At most so many pixels wide and high: PNG for small or transparent ones, else JPEG."""
     transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
     if image.mode not in ("L", "RGB") or transparent:
@@ -247,10 +236,8 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
     path, name = (Path(file), column) if split else (Path(given), None)
     known = sorted((*formats.FORMATS, ".txt"))
     if path.suffix.lower() not in known:
-        raise InputError(
-            f"{option} {given!r} is neither a column of {' or '.join(str(file) for file in files)} "
-            f"nor a file of the kinds {', '.join(known)}"
-        )
+        columns = f"neither a column of {' or '.join(map(str, files))}"
+        raise InputError(f"{option} {given!r} is {columns} nor a file of {', '.join(known)}")
     return _read(path, name)
 
 

@@ -1,30 +1,24 @@
 """The page itself: one file with its style, its scripts and its data inside."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pointdep.auditing.report import content as embedding
 from pointdep.auditing.report import wording
 from pointdep.auditing.report.content import Shown, as_shown, embed
+from pointdep.auditing.result import Audit
 from pointdep.data.writers import check_writable, whole_file
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import decimals
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from pointdep.auditing.result import Audit
-
 
 # The rows of an audit as JSON that is short, and safe inside a page.
 

@@ -1,16 +1,12 @@
 """What an audit found, in words: the sentence, the cards and the figures of the page."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from pointdep.auditing.result import Audit, Contamination
-
+from pointdep.auditing.result import Audit, Contamination
 
 _BINS = 80
 _REACH = 6.0  # spreads of the middle half beyond it that the bars reach

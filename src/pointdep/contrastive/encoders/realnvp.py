@@ -75,8 +75,7 @@ class RealNVP(nn.Module):
         count = permutations.shape[1]
         shared, own = x.ndim == 2, x.ndim == 3 and len(x) == count
         if not (shared or own) or x.shape[-1] != self.dim:
-            fault = f"RealNVP of {count} replicas takes (n, {self.dim}) or ({count}, n, {self.dim})"
-            raise InputError(f"{fault}, got {tuple(x.shape)}")
+            raise InputError(f"RealNVP of {count} takes (..., n, {self.dim}), got {tuple(x.shape)}")
         x = x.to(next(self.parameters()).dtype).expand(count, -1, -1)
         couple = self._couple if self.training else _couple
         couplings = zip(self.shifts, permutations, _inverse(permutations), strict=True)

@@ -79,8 +79,7 @@ class CPCLoss(ContrastiveLoss):
             raise InputError("CPC needs a sample of z2: give `reference` or call set_reference(z2)")
         self._check(z1, reference, paired=False, second="reference")
         with no_autocast(z1):
-            rows = self.scores.rows(z1, reference.to(z1.device))
-            anchors, candidates = self.scores.sides(*rows)
+            anchors, candidates = self.scores.sides(*self.scores.rows(z1, reference.to(z1.device)))
             job = self.scores.job(None, anchors, candidates)
             (sums,) = log_sums(anchors.unsqueeze(0), candidates.unsqueeze(0), job)
         return sums[0] - math.log(len(reference))

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pointdep.contrastive.losses.joined_batch import JoinedBatch
-from pointdep.contrastive.losses.similarity import Similarity, dimensions, loss_critic
+from pointdep.contrastive.losses import joined_batch
+from pointdep.contrastive.losses.joined_batch import JoinedBatch, Similarity, loss_critic
 from pointdep.core.methods import get_method
 from pointdep.core.precision import no_autocast, transformed
-from pointdep.errors import MEANINGS, Flag, InputError, require_whole, unknown_name
+from pointdep.errors import MEANINGS, Flag, InputError, require_known, require_whole
 
 UNIT_SPREAD = 1e-4
 """Collapsed below it, rows of unit length: they differ by angles of 0.01, and at any usual
@@ -116,8 +116,7 @@ class ContrastiveLoss(nn.Module):
         for name, flag in flags.items():
             if not isinstance(flag, bool):
                 raise InputError(f"{name}={flag!r} must be true or false")
-        if negatives not in ("cross", "all"):
-            raise unknown_name("negatives", negatives, ("cross", "all"))
+        require_known("negatives", negatives, ("cross", "all"))
         if block_size != "auto":
             require_whole("block_size", block_size)
         self._own_options = {**_own_defaults(self.method_key), **own}
@@ -131,7 +130,7 @@ class ContrastiveLoss(nn.Module):
         given = temperature if self.multiplies == "temperature" else scale
         if given is None:
             given = self.default if plain and unit else 1.0
-        self.dims = None if dims is None else dimensions(str(critic), dims)
+        self.dims = None if dims is None else joined_batch.dimensions(str(critic), dims)
         multiplier = 1.0 / given if self.multiplies == "temperature" else given
         self.scores = Similarity(loss_critic(critic, dims), unit, multiplier, learn_scale, clip)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None

@@ -19,7 +19,7 @@ from pointdep.contrastive.pretraining.recipes import Recipe
 from pointdep.contrastive.views import TwoViews, amdim_views, as_rgb, evaluation_view, simclr_views
 from pointdep.core.methods import get_method
 from pointdep.data.images import ImageSet
-from pointdep.errors import Flag, InputError, unknown_name
+from pointdep.errors import Flag, InputError, require_known
 
 _RISE = 0.1  # share of a SimCLR run in which the rate rises
 _RISE_STEPS = 500  # the same for AMDIM, in steps
@@ -239,8 +239,7 @@ class GlobalToLocal(nn.Module):
         self, objective: str, *, alpha: float = 0.01, clip: float = 20.0, regulariser: float = 0.05
     ) -> None:
         super().__init__()
-        if objective not in METHOD_OF:
-            raise unknown_name("objective", objective, METHOD_OF)
+        require_known("objective", objective, METHOD_OF)
         for name, value in {"alpha": alpha, "clip": clip, "regulariser": regulariser}.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"{name}={value!r} must be a number")

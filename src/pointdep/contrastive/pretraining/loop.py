@@ -124,8 +124,7 @@ class Step:
 
     def _do(self, rows: Tensor, clip: bool) -> Tensor:
         self._optimizer.zero_grad()
-        batch = self.recipe.batch(self.images, rows, self.generator)
-        losses: Tensor = self.module(batch)
+        losses: Tensor = self.module(self.recipe.batch(self.images, rows, self.generator))
         self.fabric.backward(losses.sum())
         if clip:
             self.fabric.clip_gradients(self.module, self._optimizer, clip_val=1.0)
@@ -258,10 +257,8 @@ class Training:
         if self.settings.minutes:
             self.seconds = self.fabric.broadcast(self.seconds)
         if not finite:
-            raise DivergedError(
-                f"the loss is not finite at step {self.step} (epoch {self._epoch}): lower the "
-                "learning rate, or change the scale of the score, in another output folder"
-            )
+            lost = f"the loss is not finite at step {self.step} (epoch {self._epoch})"
+            raise DivergedError(f"{lost}: lower the learning rate, or the scale of the score")
         loss = f"loss {sum(finite) / len(finite):.3f}"
         total = self.steps
         if self.settings.minutes:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pointdep.errors import InputError, require_whole, unknown_name
+from pointdep.errors import InputError, require_known, require_positive, require_whole
 
 METHOD_OF = {"cpc": "cpc", "pcc": "js", "drfc": "drf", "variational": "variational"}
 METHOD_OF |= {name: name for name in ("dm1", "dm2", "rpc")}
@@ -114,8 +113,7 @@ class Settings:
         named += [("monitor", self.monitor, MONITORS)]
         named += [("objective", objective, OBJECTIVES) for objective in self.objectives]
         for what, name, known in named:
-            if name not in known:
-                raise unknown_name(what, name, known)
+            require_known(what, name, known)
         if self.epochs is not None and self.iterations is not None:
             raise InputError("a run has epochs or iterations: give one of them")
         scaled = self.model == "simclr" and self.learning_rate is None
@@ -142,10 +140,8 @@ class Settings:
         for name, smallest in least.items():
             require_whole(name, getattr(self, name), smallest)
         for name in ("minutes", "learning_rate"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and math.isfinite(value) and value > 0):
-                raise InputError(f"{name}={value!r} must be a positive number")
+            if (value := getattr(self, name)) is not None:
+                require_positive(name, value)
         if self.model == "simclr" and self.depth not in (18, 50):
             raise InputError(f"depth={self.depth} of simclr must be 18 or 50")
 

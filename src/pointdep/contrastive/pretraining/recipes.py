@@ -25,7 +25,7 @@ from pointdep.core.methods import Method, get_method
 from pointdep.core.precision import no_autocast
 from pointdep.core.ratio import MethodGroups
 from pointdep.data.images import ImageSet
-from pointdep.errors import Flag, InputError, unknown_name
+from pointdep.errors import Flag, InputError, require_known
 
 _OPTIONS = {"alpha", "lam", "eta", "a", "b", "c"}
 
@@ -113,8 +113,7 @@ def check_loss_options(settings: Settings) -> None:
         for name in settings.loss if known is not None else ():
             if not known:
                 raise InputError(f"{objective} has no options with {settings.model}, got {name!r}")
-            if name not in known:
-                raise unknown_name(f"option of the loss {objective}", name, known)
+            require_known(f"option of the loss {objective}", name, known)
 
 
 def _kind(model: str) -> type[Recipe]:

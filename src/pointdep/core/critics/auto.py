@@ -14,7 +14,7 @@ from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.critics.table import TableCritic
 from pointdep.core.linear import Canonical, gaussian_terms
-from pointdep.core.transforms import CanonicalMap, WaveMap, fill
+from pointdep.core.transforms import CanonicalMap, PickedMap, WaveMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
@@ -85,6 +85,7 @@ class ResidualCritic(_ClosedFormCritic):
         activation: str = "silu",
         label: str = "",
     ) -> None:
+        x_dim, y_dim = self.side_map.kept(x_dim), self.side_map.kept(y_dim)
         super().__init__(replicas, x_dim, y_dim, label)
         widths = [self.side_map.out_dim(dim) for dim in (x_dim, y_dim)]
         self.net = ConcatCritic(replicas, *widths, hidden=hidden, activation=activation)
@@ -214,6 +215,13 @@ class EarlyResidualCritic(ResidualCritic):
     """The `ResidualCritic` of models that were saved before it knew waves."""
 
     side_map = CanonicalMap
+
+
+class PickedCritic(ResidualCritic):
+    """The `ResidualCritic` of a few of many columns, which hold what the closed form cannot see."""
+
+    side_map = PickedMap
+    screened = True
 
 
 class TowersCritic(_ClosedFormCritic):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from pointdep.data.files import reading
 from pointdep.data.images.image_files import Files, Progress, archive_files, folder_files, is_tar
@@ -110,8 +111,6 @@ def _read_strip(path: str, content: bytes) -> Pixels:
 
     Row i holds the rows of image i one after the other.
     """
-    from PIL import Image
-
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG"]) as strip:
         if strip.width != _SIDE**2 or strip.mode != "RGB":
             found = f"{strip.width} pixels wide and {strip.mode}"
@@ -140,11 +139,9 @@ def _read_pictures(files: Files, prefix: str, progress: Progress) -> ImageSet:
         pictures.sort()
         where, lacking = files.path(f"{prefix}{part}"), [n for n in classes if not counts[n]]
         if lacking:
-            listed = ", ".join(lacking)
-            raise InputError(f"{where} has no picture of {listed}: train and test need all classes")
+            raise InputError(f"{where} has no picture of {', '.join(lacking)}: each part needs all")
         if len(classes) != 10:
-            listed = ", ".join(classes[:12])
-            raise InputError(f"{where} has {len(classes)} classes, {listed}: CIFAR-10 has ten")
+            raise InputError(f"{where} has {len(classes)} classes: CIFAR-10 has ten")
     pictures, cut = of_part["train"] + of_part["test"], len(of_part["train"])
     # In one thread: pictures this small spend their time in Python, where threads wait for each
     # other and two of them take longer than one.
@@ -162,8 +159,6 @@ def _read_pictures(files: Files, prefix: str, progress: Progress) -> ImageSet:
 
 def _read_picture(path: str, content: bytes) -> Pixels:
     """One picture, (32, 32, 3)."""
-    from PIL import Image
-
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
         if picture.size != (_SIDE, _SIDE):
             size = f"{picture.width} x {picture.height}"
@@ -193,8 +188,7 @@ def read_batch(path: str, content: bytes) -> tuple[Pixels, Labels]:
         rows = _as_array(fields.get("data"))
     if rows is None or rows.ndim != 2 or rows.shape[1] != 3072 or len(rows) == 0:
         raise InputError(f"{path}: data must be an array (n, 3072) of bytes")
-    labels = as_labels(path, fields.get("labels"), len(rows))
-    return rows.reshape(-1, 3, _SIDE, _SIDE), labels
+    return rows.reshape(-1, 3, _SIDE, _SIDE), as_labels(path, fields.get("labels"), len(rows))
 
 
 class _Record:

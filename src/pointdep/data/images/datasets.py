@@ -13,7 +13,7 @@ from pointdep.data.images.image_files import Progress, read_bounded
 from pointdep.data.images.image_files import download as fetch
 from pointdep.data.images.image_set import ImageSet, Part, Pixels, check_labels, make_set
 from pointdep.data.raw import Array
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, require_known
 
 DATASETS = ("mnist", "cifar10", "digits")
 _TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
@@ -57,8 +57,7 @@ def load_images(
     >>> len(images.train), len(images.test), images.shape
     (1437, 360, (1, 8, 8))
     """
-    if name not in DATASETS:
-        raise unknown_name("set of images", name, DATASETS)
+    require_known("set of images", name, DATASETS)
     if name == "digits":
         if folder is not None:
             raise InputError(f"digits come with scikit-learn and are not read from {folder}")

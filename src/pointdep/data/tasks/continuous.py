@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import digamma, gammaln, ndtr, ndtri
 
 from pointdep.data.raw import Array
 from pointdep.errors import InputError, require_whole
@@ -110,14 +111,10 @@ def _power(exponent: float) -> Callable[[Array], Array]:
 
 
 def _normal_cdf(x: Array) -> Array:
-    from scipy.special import ndtr
-
     return np.asarray(ndtr(x))
 
 
 def _normal_quantile(x: Array) -> Array:
-    from scipy.special import ndtri
-
     return np.asarray(ndtri(x))
 
 
@@ -261,8 +258,6 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     The first dim_x coordinates are x. Its MI is that of the Gaussian with the same dispersion, plus
     a constant of the degrees of freedom and the dimensions.
     """
-    from scipy.special import digamma, gammaln
-
     if not 0 < freedom < math.inf:
         raise InputError(f"freedom must be above 0, not {freedom}")
     dim_y = len(dispersion) - dim_x
@@ -270,10 +265,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     precisions = [np.linalg.inv(block) for block in blocks]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        both, only_x, only_y = map(
-            _log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3
-        )
-        return np.asarray(both - only_x - only_y)
+        both, of_x, of_y = map(_log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3)
+        return np.asarray(both - of_x - of_y)
 
     factor = np.linalg.cholesky(dispersion)
 

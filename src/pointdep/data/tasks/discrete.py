@@ -1,12 +1,11 @@
 """Tasks with outcomes: a joint table, a label with a Gaussian, and pairs with many zeros."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from pointdep.data.raw import Array
 from pointdep.data.tasks.continuous import Joint, Task, canonical_log_ratio
@@ -69,8 +68,6 @@ def labelled_gaussians(weights: npt.ArrayLike, means: npt.ArrayLike) -> Joint:
         return np.asarray(-0.5 * np.square(x[:, None, :] - mean).sum(axis=2))
 
     def log_marginal(x: Array) -> Array:
-        from scipy.special import logsumexp
-
         return np.asarray(logsumexp(log_each(x) + np.log(share), axis=1))
 
     def log_ratio(x: Array, y: Array) -> Array:
@@ -141,9 +138,8 @@ def _exact(table: npt.ArrayLike) -> tuple[Array, Array, float]:
     joint = joint / joint.sum()
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     # A row or column without mass is never drawn: its cells count as impossible too.
-    ratio = np.divide(joint, product, out=np.zeros_like(joint), where=product > 0)
     with np.errstate(divide="ignore"):
-        pmi = np.log(ratio)
+        pmi = np.log(np.divide(joint, product, out=np.zeros_like(joint), where=product > 0))
     possible = joint > 0
     # Rounding must not leave independence a little below zero.
     return joint, pmi, max(float((joint[possible] * pmi[possible]).sum()), 0.0)
@@ -219,8 +215,7 @@ def blocks(table: npt.ArrayLike) -> Joint:
     bins = np.array(joint.shape)
 
     def log_ratio(x: Array, y: Array) -> Array:
-        pairs = np.hstack([x, y])
-        row, column = np.minimum(np.floor(pairs * bins), bins - 1).astype(int).T
+        row, column = np.minimum(np.floor(np.hstack([x, y]) * bins), bins - 1).astype(int).T
         return np.asarray(cell_pmi[row, column])
 
     def sample(rows: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -234,8 +229,6 @@ def blocks(table: npt.ArrayLike) -> Joint:
 
 def _log_mixture(values: Array, weights: Array, means: Array, covs: Array) -> Array:
     """Log density of values (n, d) under weights (k,), means (k, d), covariances (k, d, d)."""
-    from scipy.special import logsumexp
-
     away = values[:, None, :] - means
     distance = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covs), away, optimize=True)
     volume = np.linalg.slogdet(2 * np.pi * covs)[1]
