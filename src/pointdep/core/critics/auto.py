@@ -73,6 +73,7 @@ class ResidualCritic(_ClosedFormCritic):
     """
 
     side_map: type[CanonicalMap] = WaveMap
+    mixes = True  # the share of unrelated pairs is a part of its state
     informed = True
 
     def __init__(
@@ -92,7 +93,7 @@ class ResidualCritic(_ClosedFormCritic):
         self.net.x_half, self.net.y_half = (
             SideNet(replicas, width, hidden[0], sum(widths), activation) for width in widths
         )
-        self.unrelated: Tensor = nn.Buffer(torch.zeros(replicas, 1))
+        self.unrelated: Tensor = nn.Buffer(torch.zeros(replicas, 1), persistent=self.mixes)
         if label:
             count, width = (x_dim, widths[0]) if label == "x" else (y_dim, widths[1])
             self.levels: Tensor = nn.Buffer(torch.zeros(replicas, count, width))
@@ -175,7 +176,8 @@ class ResidualCritic(_ClosedFormCritic):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         # Models that were saved before it was known have no such share.
-        state_dict.setdefault(f"{prefix}unrelated", torch.zeros_like(self.unrelated))
+        if self.mixes:
+            state_dict.setdefault(f"{prefix}unrelated", torch.zeros_like(self.unrelated))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _normalised(self, x: Tensor, y: Tensor, score: _Score) -> Tensor:
@@ -212,9 +214,10 @@ class ResidualCritic(_ClosedFormCritic):
 
 
 class EarlyResidualCritic(ResidualCritic):
-    """The `ResidualCritic` of models that were saved before it knew waves."""
+    """The `ResidualCritic` of models that were saved before it knew waves and unrelated pairs."""
 
     side_map = CanonicalMap
+    mixes = False
 
 
 class PickedCritic(ResidualCritic):
