@@ -1,12 +1,15 @@
 """Intervals, lower bounds and flags on the further tasks (`further_tasks.py`).
 
     python benchmarks/further.py --half tune --rows 500 2000 --seeds 20 --jobs 2 --output tune.json
+    python benchmarks/further.py --half tune --rows 2000 --stability --output stability.json
     python benchmarks/further.py --again tune.jsonl --against older.jsonl
     python benchmarks/further.py --src OTHER/src --half report --output older.json
 
 Settings are tuned on the half "tune" alone. Every run is appended to a .jsonl file beside the
 output as it finishes; runs that have a line there are skipped. With --src the fits are by another
-version of pointdep; the rows are always drawn by this one.
+version of pointdep; the rows are always drawn by this one. --stability fits the same rows again,
+with another seed and in another order: how far does the estimate move, and does it leave its
+interval?
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ Line = dict[str, Any]
 # The flags that say on which side of the estimate the truth lies: +1 for above it.
 DIRECTIONS = {"rises_with_rows": 1, "alarm": 1}
 KEY = ("task", "rows", "seed")
+OTHERS = ("other_seed", "other_order")  # fits of the same rows
 
 
 def start(src: str | None) -> None:
@@ -45,7 +49,9 @@ def start(src: str | None) -> None:
         raise RuntimeError(f"pointdep comes from {pointdep.__file__}, not from {src}")
 
 
-def run(job: Line, x: Any, y: Any, pmi: Any, options: Line, check: bool) -> Line:
+def run(
+    job: Line, x: Any, y: Any, pmi: Any, options: Line, check: bool, stability: bool = False
+) -> Line:
     """One fit and what it says; a fit that fails gives a line that says so."""
     import pointdep
 
@@ -54,8 +60,11 @@ def run(job: Line, x: Any, y: Any, pmi: Any, options: Line, check: bool) -> Line
     try:
         model = pointdep.PointwiseDependency(random_state=job["seed"], progress=False, **options)
         found = model.fit(x, y).mutual_information(confidence=0.9)
+        known = np.isfinite(model.oof_pmi_) & np.isfinite(pmi)
+        away = (model.oof_pmi_ - pmi)[known]
         line = {
             **job,
+            "pmi_rmse": float(np.sqrt(np.mean(away**2))),
             "nats": found.nats,
             "stderr": found.stderr,
             "ci": list(found.ci),
@@ -67,11 +76,15 @@ def run(job: Line, x: Any, y: Any, pmi: Any, options: Line, check: bool) -> Line
         }
         if check:
             line["check_passed"] = model.check().passed
+        if stability:
+            model.set_params(random_state=job["seed"] + 1000)
+            line["other_seed"] = model.fit(x, y).mutual_information().nats
+            order = np.random.default_rng(job["seed"]).permutation(len(x))
+            model.set_params(random_state=job["seed"])
+            line["other_order"] = model.fit(x[order], y[order]).mutual_information().nats
     except Exception as error:  # one failure must not end a run of hours
         return {**job, "failed": f"{type(error).__name__}: {error}"}
-    known = np.isfinite(model.oof_pmi_) & np.isfinite(pmi)
-    away = (model.oof_pmi_ - pmi)[known]
-    return {**line, "pmi_rmse": float(np.sqrt(np.mean(away**2))), "version": pointdep.__version__}
+    return {**line, "version": pointdep.__version__}
 
 
 def _lower(model: Any, found: Any) -> float | None:
@@ -102,7 +115,7 @@ def runs(args: argparse.Namespace, lines: list[Line]) -> Iterator[Line]:
                 missing.append(job)
     # The longest first, but a seed at a time: what is cut short has all tasks.
     missing.sort(key=lambda job: (job["seed"], -job["rows"] * cost[job["task"]]))
-    begin, jobs = time.monotonic(), deque(missing)
+    begin, jobs, asked = time.monotonic(), deque(missing), (args.check, args.stability)
     os.environ["OMP_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.jobs, context, initializer=start, initargs=(args.src,)) as pool:
@@ -116,7 +129,7 @@ def runs(args: argparse.Namespace, lines: list[Line]) -> Iterator[Line]:
                 job = jobs.popleft()
                 drawn = make_task(job["task"], job["rows"], job["seed"])
                 x, y = _as_words(drawn.x), _as_words(drawn.y)
-                under_way.add(pool.submit(run, job, x, y, drawn.pmi, args.options, args.check))
+                under_way.add(pool.submit(run, job, x, y, drawn.pmi, args.options, *asked))
             if not under_way:
                 return
             finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -177,7 +190,16 @@ def summary(lines: list[Line]) -> Line:
         "seconds": median(lambda line: line["seconds"]),
     }
     checked = [line for line in lines if "check_passed" in line]
-    return found | ({"check_passed": mean(lambda line: line["check_passed"], checked)})
+    found |= {"check_passed": mean(lambda line: line["check_passed"], checked)}
+    again = [{**line, "again": line[name]} for line in lines for name in OTHERS if name in line]
+    found["moved"] = median(lambda line: abs(line["again"] - line["nats"]), again)
+    found["moved_at_most"] = max(
+        (abs(line["again"] - line["nats"]) for line in again), default=None
+    )
+    found["stays_inside"] = mean(
+        lambda line: line["ci"][0] <= line["again"] <= line["ci"][1], again
+    )
+    return found
 
 
 def by(lines: list[Line], key: str) -> dict[Any, list[Line]]:
@@ -243,6 +265,7 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, help="no new runs after as many seconds")
     parser.add_argument("--options", type=json.loads, default={}, help="of the estimator, in JSON")
     parser.add_argument("--check", action="store_true", help="also run the check of each fit")
+    parser.add_argument("--stability", action="store_true", help="also fit the same rows again")
     parser.add_argument("--src", help="the src folder of another version, which makes the fits")
     parser.add_argument("--again", help="a .jsonl of earlier runs: summarised, nothing is run")
     parser.add_argument("--against", help="a .jsonl of another version, whose widths are compared")

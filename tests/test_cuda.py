@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from pointdep import PointwiseDependency, audit
+from pointdep import PointwiseDependency, audit, mi_against_n
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import PAPER_METHODS
 from pointdep.data.tasks import correlated_gaussians
@@ -41,6 +41,17 @@ def test_as_on_the_cpu(method, critic):
     np.testing.assert_allclose(there.oof_pmi_, here.oof_pmi_, rtol=2e-3, atol=2e-3)
     nats = (model.mutual_information().nats for model in (there, here))
     assert next(nats) == pytest.approx(next(nats), abs=2e-3)
+
+
+def test_the_curve_the_limits_and_the_parts_as_on_the_cpu():
+    found = []
+    for device in ("cuda", "cpu"):
+        model = fitted(device, critic="concat")
+        own, new = model.mutual_information(), model.mutual_information(TASK.x, TASK.y)
+        parts = mi_against_n(model, TASK.x, TASK.y, sizes=[200, 400], progress=False)
+        nats = [one.nats for one in parts.estimates]
+        found.append([*own.curve.mean, own.lower, new.lower, *nats])
+    np.testing.assert_allclose(*found, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("critic", ["auto", "concat"])

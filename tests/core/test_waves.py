@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from pointdep.core.transforms import CanonicalMap, WaveMap
-from pointdep.core.waves import find_waves, wave_values
+from pointdep.core.transforms import CanonicalMap, PickedMap, WaveMap
+from pointdep.core.waves import column_pairs, find_waves, wave_values
 
 MOST = WaveMap.waves
 
@@ -99,3 +99,82 @@ def test_the_features_of_a_map_by_hand():
     assert made.frequencies.shape == (1, 2, MOST)
     made.set_waves(0, torch.full((2, 1), 3.0), torch.zeros(1))
     assert (made.frequencies[0, :, 0].tolist(), made.frequencies[0, :, 1:].sum()) == ([3, 3], 0)
+
+
+def test_a_map_of_picked_columns_is_that_of_these_columns():
+    x = torch.randn(2, 7, 40, generator=torch.Generator().manual_seed(0))
+    made, alone = PickedMap(2, 40), WaveMap(2, 24)
+    state = {name: torch.randn(part.shape) for name, part in alone.state_dict().items()}
+    alone.load_state_dict(state)
+    made.load_state_dict({**made.state_dict(), **state})
+    few = torch.zeros(2, 7, 24)
+    for replica, columns in enumerate(([31, 2, 17], [5])):
+        made.set_picked(replica, torch.tensor([8, 9, 10, 11]))
+        made.set_picked(replica, torch.tensor(columns))
+        few[replica, :, : len(columns)] = x[replica][:, columns]
+    assert torch.equal(made(x), alone(few))
+    assert made(x).shape[2] == PickedMap.out_dim(40) == WaveMap.out_dim(24)
+
+
+# Pairs of columns in wide data.
+
+
+def wide(seed, rows, columns, *shared):
+    """x, y: columns of which the first pairs are given as functions of two normal draws."""
+    random = np.random.default_rng(seed)
+    x, y = random.standard_normal((2, rows, columns))
+    for column, function in enumerate(shared):
+        y[:, column] = function(x[:, column], y[:, column])
+    return torch.from_numpy(x).float(), torch.from_numpy(y).float()
+
+
+@pytest.mark.parametrize("rows", [400, 3000])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        lambda x, z: x**2 + 0.5 * z,
+        lambda x, z: np.abs(x) + 0.3 * z,
+        lambda x, z: np.exp(x) * z,
+        lambda x, z: x * z,
+        lambda x, z: np.cos(6 * np.pi * stats.norm.cdf(x)) + 0.5 * z,
+    ],
+)
+def test_a_pair_of_columns_that_correlation_does_not_show(shared, rows):
+    found = column_pairs(*wide(1, rows, 40, lambda x, z: x + z, shared), 24)
+    assert [side.tolist() for side in np.nonzero(found.other > 1)] == [[1], [1]]
+    assert [side.tolist() for side in np.nonzero(found.linear > 1)] == [[0], [0]]
+    assert found.few(24)
+    assert [sorted(side) for side in found.columns(24)] == [[0, 1], [0, 1]]
+
+
+def test_gaussian_pairs_have_no_waves_beyond_their_correlation():
+    """However strong; each wave has large correlations of its own with those of the other side."""
+    for seed in range(10):
+        pairs = [lambda x, z, r=r: r * x + (1 - r**2) ** 0.5 * z for r in (0.5, -0.8, 0.95, 0.99)]
+        found = column_pairs(*wide(seed, 4000, 30, *pairs), 24)
+        assert found.other.max() < 1
+        assert np.argsort(-found.linear.max(1))[:2].tolist() == [3, 2]
+
+
+def test_independent_wide_sides_have_no_pairs():
+    found = [column_pairs(*wide(seed, 500, 40), 24) for seed in range(60)]
+    assert sum(one.few(24) for one in found) <= 3
+
+
+def test_tied_values_share_a_rank():
+    """In whatever order the rows come, columns that are mostly zeros have nothing in common."""
+    random = np.random.default_rng(0)
+    x, y = torch.from_numpy((random.random((2, 2000, 30)) < 0.1).astype(np.float32))
+    found = column_pairs(x, y, 24)
+    assert max(found.linear.max(), found.other.max()) < 1
+
+
+def test_too_many_columns_are_left_to_other_critics():
+    parabolas = [lambda x, z: x**2 + 0.5 * z] * 5
+    found = column_pairs(*wide(0, 2000, 30, *parabolas), 4)
+    assert [found.few(most) for most in (4, 5)] == [False, True]
+    assert [len(side) for side in found.columns(4)] == [4, 4]
+    x, y = wide(0, 2000, 30, *parabolas)
+    one = column_pairs(x, y[:, :1], 4)  # the other side has few: all of it is kept
+    assert one.few(4)
+    assert [side.tolist() for side in one.columns(4)] == [[0], [0]]

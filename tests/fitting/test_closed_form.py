@@ -39,6 +39,27 @@ def test_gaussian_pairs_are_trusted_and_contradicted_correlations_are_not():
     assert not model.log_ratio_pairs(x[None].expand(2, -1, -1), y[None].expand(2, -1, -1))[1].any()
 
 
+def test_pairs_that_are_mixed_up_are_recognised_as_a_share():
+    """log r = log(e + (1 - e) r) of Gaussian pairs of which a share e = 0.3 has another row's y."""
+    x, y = gaussians(6000, dim=4)
+    y[::10], y[1::10], y[2::10] = y[1::10].clone(), y[2::10].clone(), y[::10].clone()
+    model = closed_form(x, y, [split_of(3000, 1000, 1000), split_of(3000, 1000, 1000, start=900)])
+    critic, wanted = model.critic, torch.full((2, 4), 0.8).double()
+    assert ((critic.unrelated > 0.2) & (critic.unrelated < 0.4)).all()
+    torch.testing.assert_close(critic.correlations, wanted, atol=0.05, rtol=0)
+    new = x[5000:], y[5000:]
+    told = model.log_ratio_pairs(*(side.expand(2, -1, -1) for side in new))
+    related = gaussian_log_ratio(*new, wanted[0])
+    truth = (0.3 + 0.7 * related.exp()).log().mean()
+    assert told.mean(1).tolist() == pytest.approx([float(truth)] * 2, abs=0.03)
+
+
+def test_no_share_of_gaussian_pairs_is_taken_for_unrelated():
+    for seed in range(4):
+        x, y = gaussians(1300, dim=3, rho=0.6, seed=seed)
+        assert not closed_form(x, y, [split_of(800, 400, 100)]).critic.unrelated.any()
+
+
 @pytest.mark.parametrize("label", ["x", "y"])
 def test_of_a_label_it_is_linear_discriminant_analysis(label):
     """Three Gaussian classes of unequal size with one covariance."""

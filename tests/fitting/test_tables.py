@@ -1,5 +1,7 @@
 """Tables of r for categories: against finite tables, and what no relabelling may change."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -115,3 +117,32 @@ def test_independent_categories_and_partners_of_each_are_found() -> None:
     y = np.where(random.random(3_000) < 0.5, x, random.integers(0, 60, 3_000))
     critic, codes = fitted(x, y, 60, 2)
     assert np.abs(critic.pairs(codes, codes).numpy() - np.log(0.5 + 0.5 * 60)).mean() < 0.4
+
+
+def _simulated(joint: NDArray[np.float64], count: int, names: NDArray[np.int64]) -> tuple[Any, ...]:
+    """Rows drawn from the exact table of a joint distribution, whose x are called names[x]."""
+    x, y = _rows(joint, count)
+    ratio = joint / np.outer(joint.sum(1), joint.sum(0))
+    critic = TableCritic(1, *joint.shape)
+    factors = torch.empty(*joint.shape)
+    factors[names] = torch.from_numpy(ratio).float()
+    no_cells = torch.empty(0, dtype=torch.int64), torch.empty(0)
+    critic.set_tables([Table(factors, torch.eye(joint.shape[1]), *no_cells)])
+    return tables.simulated(critic, names[x], y, 3)
+
+
+def test_simulated_rows_are_those_of_the_table_and_know_their_ratio() -> None:
+    joint = _rank_two()
+    x, y, log_ratio = _simulated(joint, 50_000, np.arange(6))
+    shares = np.zeros_like(joint)
+    np.add.at(shares, (x, y), 1 / len(x))
+    assert np.abs(shares - joint).max() < 4 * np.sqrt(joint.max() / len(x))
+    assert np.allclose(log_ratio, table_pmi(joint)[x, y], atol=1e-3)
+
+
+def test_simulated_rows_do_not_depend_on_names() -> None:
+    names = np.random.default_rng(2).permutation(6)
+    x, y, _ = _simulated(_rank_two(), 500, np.arange(6))
+    other_x, other_y, _ = _simulated(_rank_two(), 500, names)
+    assert (names[x] == other_x).all()
+    assert (y == other_y).all()

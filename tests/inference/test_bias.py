@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from pointdep.core.critics import build_critic, replica_generators
+from pointdep.core.critics.table import TableCritic
 from pointdep.core.methods import METHODS
 from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import Standardizer
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import make_splits
+from pointdep.fitting.tables import fit_tables
 from pointdep.inference.bias import FittingBias, fitting_bias
 
 from .models import model_of, rows
@@ -118,15 +121,53 @@ def test_a_plain_critic_is_all_network():
         assert found.network == pytest.approx(gap, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("rise", "error", "wanted"),
-    [(0.2, 0.05, np.sqrt(0.6 * 0.5 * 4 * 0.15)), (0.03, 0.05, 0.0), (-0.1, 0.01, 0.0)],
-    ids=["more rows find more", "within chance", "fewer rows find more"],
-)
-def test_towers_are_corrected_by_what_more_rows_have_added(rise, error, wanted):
-    found = FittingBias(0.0, 0.0, 0.01, mixed=0.5, rise=rise, rise_stderr=error)
+@pytest.mark.parametrize(("gain", "wanted"), [(1.0, 0.3), (0.1, 0.2), (-0.1, 0.0), (None, 0.3)])
+def test_towers_are_corrected_by_a_share_of_their_gap(gain, wanted):
+    """And by no more than twice what they show on unseen rows; the doubt is that of the share."""
+    found = FittingBias(0.0, 0.0, 0.01, gain=gain, mixed=0.5, rise=0.2, rise_stderr=0.1)
     assert found.correction == pytest.approx(wanted)
-    # The doubt reaches at least half-way from what the gap says to what the curve says.
-    assert found.stderr >= abs(0.3 - min(4 * max(rise - error, 0.0), 0.6)) / 2
-    without = FittingBias(mixed=0.5)
-    assert 0.0 < without.correction < 0.3 < without.correction + 2 * without.stderr
+    assert found.stderr == pytest.approx(math.hypot(0.3 * 0.3, 0.01))
+    assert found.judged().stderr_above == pytest.approx(math.hypot(0.8 * 0.2, 0.01))
+
+
+def test_a_curve_that_rises_adds_to_the_correction_of_a_network():
+    """0.85 of the gap, and a fifth of what the last two doublings have added on average."""
+
+    def found(gain=0.5, **curve):
+        return FittingBias(network=0.1, gain=gain, rise_stderr=0.01, **curve)
+
+    flat, risen = found(rise=0.0, earlier=0.0), found(rise=0.0, earlier=0.2)
+    assert flat.correction == pytest.approx(0.085)
+    assert risen.correction == pytest.approx(0.105)
+    assert found(rise=0.1).correction == pytest.approx(0.105)  # there is no earlier doubling
+    assert found(rise=-0.3, earlier=0.1).correction == flat.correction
+    assert flat.stderr == pytest.approx(0.4 * 0.085)
+    assert risen.judged().stderr_above == pytest.approx(math.hypot(0.08, 0.08))
+    noise = found(gain=0.0, rise=0.1, earlier=0.1)
+    assert (noise.correction, noise.stderr) == pytest.approx((0.05, 0.05))
+
+
+def test_a_table_is_corrected_by_fits_of_rows_drawn_from_it():
+    """Two blocks of 15 by 15 categories, 1,500 rows: the correction is what they miss."""
+    joint = np.kron(np.array([[0.45, 0.05], [0.05, 0.45]]), np.full((15, 15), 1 / 225))
+    splits, errors, by_gap = make_splits(1500, folds=3, seed=0), [], []
+    for seed in range(4):
+        cells = np.random.default_rng(seed).choice(900, 1500, p=joint.ravel())
+        codes = np.stack([cells // 30, cells % 30])
+        pmi = np.where((codes[0] < 15) == (codes[1] < 15), math.log(1.8), math.log(0.2))
+        x, y = torch.from_numpy(codes).float().unsqueeze(2)
+        maps = Standardizer(3, 1), Standardizer(3, 1)
+        model = RatioModel(TableCritic(3, 30, 30), *maps, [METHODS["pc"]] * 3, "log_ratio")
+        fit_tables(model.critic, SplitRows(x, y, splits))
+        found = fitting_bias(model, x, y, splits, proven=True)
+        missed = 0.0
+        for replica, split in enumerate(splits):
+            pairs = (side[None, split.report] for side in (x, y))
+            told = model.select([replica]).log_ratio_pairs(*pairs)
+            missed += (pmi[split.report].mean() - float(told.mean())) / 3
+        errors.append(found.correction - missed)
+        grouped = fitting_bias(model, x, y, splits, proven=True, groups=torch.arange(1500))
+        by_gap.append(grouped.correction)
+        assert grouped.simulated is None  # rows of one group are not drawn one by one
+        assert found.stderr >= abs(found.correction - grouped.correction)
+    assert abs(np.mean(errors)) < 0.015 < np.mean(by_gap)

@@ -122,9 +122,6 @@ class TestFit:
         assert curve.mean[-1] == pytest.approx(fitted.oof_pmi_.mean(dtype=float), rel=1e-6)
         assert curve.mean[0] < curve.mean[-1]
         assert all(0 < error < 0.3 for error in curve.stderr)
-        # New rows have neither a limit nor a curve.
-        found = fitted.mutual_information(*pairs(50, seed=1))
-        assert (found.lower, found.curve) == (None, None)
         fitted.save(tmp_path / "model")
         loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
         ours, others = (m.mutual_information(confidence=0.8) for m in (loaded, fitted))
@@ -156,6 +153,25 @@ class TestFit:
             assert found.curve is None
             assert 0.0 < found.lower < 2.0
         assert fit(method="smi").mutual_information().lower is None  # not of mutual information
+
+    def test_new_rows_have_a_limit_by_hand_and_no_curve(self, fitted, tmp_path):
+        x, y = pairs(90, seed=1)
+        single = fit(folds=1)
+        scores = single.pmi_matrix(x, y).astype(float)
+        bound = np.diag(scores) - np.log(np.exp(scores).mean(1))
+        found = single.mutual_information(x, y, confidence=0.5)
+        assert found.lower == pytest.approx(bound.mean(), abs=1e-4)
+        assert found.curve is None
+        single.save(tmp_path / "model")
+        loaded = PointwiseDependency.load(tmp_path / "model", device="cpu")
+        assert loaded.mutual_information(x, y, confidence=0.5) == found
+        more = pairs(1000, seed=2)  # each row by one of the models
+        assert 0 < fitted.mutual_information(*more).lower < fitted.mutual_information(*more).nats
+        copies = [np.repeat(side[:200], 5, axis=0) for side in more]
+        told = fitted.mutual_information(*copies, groups=np.arange(1000) // 5).lower
+        assert told < fitted.mutual_information(*copies).lower  # which takes copies for draws
+        assert fitted.mutual_information(x[:1], y[:1]).lower is None  # nothing to compare it with
+        assert fit(method="smi").mutual_information(x, y).lower is None
 
     def test_no_curve_within_audits_and_parts(self):
         x, y = pairs(300)

@@ -155,4 +155,6 @@ def test_rows_needed_follow_the_root_law_or_the_slower_curve():
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
     )
     assert unsure.rows_needed(0.05) == 4000
+    flat = LearningCurve((250, 500, 1000), (0.8, 0.84, 0.875), (0.01,) * 3)
+    assert dataclasses.replace(found, curve=flat).rows_needed(0.05) == 4000
     refused("precision", found.rows_needed, 0.0)

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import TimeSeriesSplit
 
-from pointdep import ClassicalDependency, mi_against_n
+from pointdep import ClassicalDependency, PointwiseDependency, mi_against_n
+from pointdep.workflow import comparison
 from refusals import refused
 
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
@@ -98,3 +99,34 @@ class TestParts:
         for part in rows:
             assert np.isin(codes, codes[part]).sum() == len(part)
         assert len(rows[-1]) == 800
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.filterwarnings("ignore::pointdep.FitWarning")
+def test_networks_of_all_parts_train_in_one_run(grouped, monkeypatch):
+    """As in fits of each part alone: to the network the rows of the others are not there."""
+    x, noise = np.random.default_rng(2).standard_normal((2, 640, 2))
+    y, groups = np.abs(x) + 0.3 * noise, np.arange(640) // 2 if grouped else None
+    how = {"critic": "concat", "hidden": (16,), "folds": 2, "max_epochs": 15, "random_state": 0}
+    model = PointwiseDependency(**how, learning_rate=0.01, progress=False)
+    fits, fit = [], PointwiseDependency.fit
+
+    def counted(self, *data, **groups):
+        fits.append(len(data[0]))
+        return fit(self, *data, **groups)
+
+    monkeypatch.setattr(PointwiseDependency, "fit", counted)
+    options = {"groups": groups, "sizes": [60, 320, 640], "confidence": 0.9}
+    found = mi_against_n(model, x, y, **options, progress=False)
+    assert fits == [640, 60]  # of 60 rows too few would train with the others
+    whole = PointwiseDependency(**model.get_params()).set_params(curve=False)
+    whole.fit(x, y, groups=groups)
+    last = whole.mutual_information(confidence=0.9)
+    assert found.estimates[-1].nats == pytest.approx(last.nats, abs=1e-4)
+    assert found.estimates[-1].ci == pytest.approx(last.ci, abs=1e-4)
+    assert [one.rows for one in found.estimates] == [60, 320, 640]
+    monkeypatch.setattr(comparison, "_rides", lambda *_: False)
+    apart = mi_against_n(model, x, y, **options, progress=False)
+    for one, other in zip(found.estimates[1:], apart.estimates[1:], strict=True):
+        assert one.nats == pytest.approx(other.nats, abs=one.stderr + other.stderr)
+        assert one.stderr == pytest.approx(other.stderr, rel=0.5)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.auditing.evidence import Mismatched
+from pointdep.auditing.evidence import Array32, Mismatched
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, InputError, warn_caller
 
@@ -172,9 +172,7 @@ def check_shares(fdr: float, contamination: float | None) -> None:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
 
 
-def decide(
-    pmi: NDArray[np.float32], beside: Mismatched, contamination: float | None, least: float
-) -> Decision:
+def decide(pmi: Array32, beside: Mismatched, contamination: float | None, least: float) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
     least: the lower end of the interval of the mutual information. Nobody is a suspect if neither

@@ -1,7 +1,5 @@
 """What an audit asks of the fitted rows, held in memory or read from where they are stored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

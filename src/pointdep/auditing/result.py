@@ -131,9 +131,8 @@ class Audit:
     def __str__(self) -> str:
         from pointdep.auditing.report.wording import finding
 
-        return (
-            f"{finding(self)}\nMutual information: {self.mutual_information.headline}\n{self.check}"
-        )
+        information = self.mutual_information.headline
+        return f"{finding(self)}\nMutual information: {information}\n{self.check}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the finding and the worst rows, numbers short."""

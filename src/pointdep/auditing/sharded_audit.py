@@ -92,9 +92,7 @@ def stand(model: RatioModel, x: Tensor, y: Tensor, first: int, pool: Pool) -> ND
     return found
 
 
-def draw_pool(
-    fitted: PointwiseDependency, work: Work, tasks: Sequence[Task], progress: Progress
-) -> Pool:
+def draw_pool(fitted: PointwiseDependency, work: Work, tasks: list[Task], shown: Progress) -> Pool:
     """4096 rows at random, from all shards, or from 8 to 64 of them where they are many."""
     random = np.random.default_rng(0)
     full = [task for task in tasks if task.rows]
@@ -115,7 +113,7 @@ def draw_pool(
                 sides.append(fitted._encode(*part)[:2])
             start += len(x)
         numbers.append(task.first + own)
-        progress.update(done, len(chosen), "shards sampled")
+        shown.update(done, len(chosen), "shards sampled")
     order = torch.from_numpy(random.permutation(len(picked)))
     x, y = (torch.cat(side)[order] for side in zip(*sides, strict=True))
     return Pool(x, y, np.concatenate(numbers)[order.numpy()])
@@ -170,7 +168,8 @@ def audit_shards(
     with show("looking at shards", enabled=progress, left="about") as shown:
         sides = open_sides(x, y, x_columns, y_columns, shown, saved.list_columns)
     if sides[0].rows < 2 * BLOCK:
-        raise InputError(f"{x} has {sides[0].rows} rows: an audit of shards needs {2 * BLOCK}")
+        few = f"{x} has {sides[0].rows} rows"
+        raise InputError(f"{few}: an audit of shards needs at least {2 * BLOCK}")
     fitted = saved.load("cpu")
     work = plan_work(saved, sides, Scores("suspects"), place, how)
     tasks = manifest.make_tasks(work, *sides)
@@ -197,12 +196,8 @@ def audit_shards(
             "rank": rank[rows],
         }
         write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
-    return AuditedShards(
-        **done.totals(),
-        suspects=int(suspect.sum()),
-        contamination=decision.contamination,
-        named=decision.named,
-    )
+    told: dict[str, Any] = {"contamination": decision.contamination, "named": decision.named}
+    return AuditedShards(**done.totals(), suspects=int(suspect.sum()), **told)
 
 
 def _read(work: Work, name: str, columns: Sequence[str]) -> dict[str, Any]:

@@ -70,8 +70,10 @@ def _require_sharing(command: str) -> None:
         return
     if os.environ.get("RANK", "0") != "0":
         raise typer.Exit(2)  # the first process tells it
-    alone = f"would each do all of pointdep {command}: start it without torchrun"
-    raise InputError(f"torchrun: its {process_count()} processes {alone}")
+    raise InputError(
+        f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
+        f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
+    )
 
 
 app = typer.Typer(
@@ -83,11 +85,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Each is in a module of its own name.
-_COMMANDS = (
-    *("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain"),
-    "bench",
-)
-for _name in _COMMANDS:
+_ALL = ("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain", "bench")
+for _name in _ALL:
     _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
     app.command(name=_name)(_guarded(_command))
 

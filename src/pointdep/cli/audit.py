@@ -64,11 +64,12 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     """The result for a person."""
     from pointdep.auditing.report.wording import finding, more_by_chance, percent, share_in_words
 
-    share = found.contamination
+    share, at_least = found.contamination, found.mutual_information.at_least()
     below = int(found.table["below_zero"].sum())
     rows = {
         "suspects": finding(found),
-        found.mutual_information.estimates: str(found.mutual_information),
+        found.mutual_information.estimates: found.mutual_information.headline,
+        **({"at least": at_least} if at_least else {}),
         "chance pairs": f"{percent(share.share)}: {share_in_words(share)}{more_by_chance(found)}",
         "below zero": f"{below} ({percent(below / len(found.table))})",
         **check_rows(found),
@@ -129,8 +130,7 @@ def _better(line: dict[str, Any]) -> str:
 
 def safe_text(text: str) -> str:
     """Short, and with nothing in it that a terminal would act on."""
-    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
-    safe = "".join(shown)
+    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 

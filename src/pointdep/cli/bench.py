@@ -55,14 +55,10 @@ def bench(
 
     sets = {"all": tuple(TASKS), "quick": QUICK}
     names = options.parse_names("--tasks", tasks)
-    asked = experiment.Bench(
-        tasks=tuple(task for name in names for task in sets.get(name, (name,))),
-        estimators=options.parse_names("--estimators", estimators),
-        rows=options.parse_numbers("--rows", rows),
-        seeds=seeds,
-        confidence=confidence,
-        device=device,
-    )
+    chosen = tuple(task for name in names for task in sets.get(name, (name,)))
+    compared = options.parse_names("--estimators", estimators)
+    counts = options.parse_numbers("--rows", rows)
+    asked = experiment.Bench(chosen, compared, counts, seeds, confidence, device)
     if output is not None:
         experiment.open_folder(output)
     with show("benchmark", enabled=not quiet) as progress:

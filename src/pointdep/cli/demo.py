@@ -1,19 +1,11 @@
 """``pointdep demo``."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pointdep.cli import options
 from pointdep.cli.audit import check_rows
 from pointdep.cli.show import flags_as_json, found_as_json, print_json, print_rows
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pointdep.data.images.datasets import DigitHalves
 
 _LOWEST = 10
 _SHADES = " .:-=+*#%@"
@@ -93,7 +85,7 @@ def _print_counts(counts: dict[str, int], rows: int) -> None:
     )
 
 
-def _print_lowest(data: DigitHalves, pmi: NDArray[np.float32], order: NDArray[np.int64]) -> None:
+def _print_lowest(data: Any, pmi: Any, order: Any) -> None:
     print(f"\nThe {_LOWEST} pairs of lowest PMI:\n\n     row      PMI  swapped on purpose")
     for row in order[:_LOWEST]:
         print(f"{row:>8} {pmi[row]:>8.2f}  {'yes' if data.swapped[row] else 'no'}")
@@ -104,7 +96,7 @@ def _print_lowest(data: DigitHalves, pmi: NDArray[np.float32], order: NDArray[np
     print("    ".join(f"PMI {pmi[row]:<12.2f}" for row in rows).rstrip())
 
 
-def _picture(upper: NDArray[np.float64], lower: NDArray[np.float64]) -> list[str]:
+def _picture(upper: Any, lower: Any) -> list[str]:
     """Two halves of 4 x 8 pixels as lines of characters, two wide to look square."""
     return [
         "".join(2 * _SHADES[min(int(p * len(_SHADES) / 17), 9)] for p in pixels)

@@ -107,6 +107,6 @@ def check_unit(method: str, bits: bool) -> None:
         measuring = [name for name, one in CLASSICAL.items() if one.estimates]
         raise unknown_name("method", method, [*METHODS, *measuring])
     if not known.estimates:
-        raise InputError(f"--method {method} gives no mutual information: its score has no unit")
+        raise InputError(f"--method {method} gives no mutual information: its score ranks pairs")
     if bits and known.estimates != "mutual information":
         raise InputError(f"--bits: --method {method} estimates {known.estimates}, which has none")

@@ -1,7 +1,5 @@
 """Options that several commands share, and how their texts are read."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, CallbackParam, Option
 
@@ -19,10 +17,6 @@ from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.data.files import FORMATS
 from pointdep.errors import InputError, require_whole
-
-if TYPE_CHECKING:
-    from pointdep.estimators.classical.estimator import ClassicalDependency
-    from pointdep.estimators.pointwise import PointwiseDependency
 
 _NETWORKS = " ".join(METHODS)
 _OWN = "One of yours: package.module:NAME."
@@ -345,9 +339,7 @@ class Settings:
         x, y = read_pairs(files, x_columns=self.x_columns, y_columns=self.y_columns)
         return x, y, read_groups(self.groups, self.group_column, files)
 
-    def networks(
-        self, method: str, *, quiet: bool, checkpoint: Path | None = None
-    ) -> PointwiseDependency:
+    def networks(self, method: str, *, quiet: bool, checkpoint: Path | None = None) -> Any:
         """The estimator with networks."""
         from pointdep.estimators.pointwise import PointwiseDependency
 
@@ -357,7 +349,7 @@ class Settings:
         common = self._common(method, quiet)
         return PointwiseDependency(device=self.device, checkpoint=checkpoint, **given, **common)
 
-    def classical(self, method: str, *, quiet: bool) -> ClassicalDependency:
+    def classical(self, method: str, *, quiet: bool) -> Any:
         """The estimator without networks; options that are about networks are refused."""
         from pointdep.estimators.classical.estimator import ClassicalDependency
 

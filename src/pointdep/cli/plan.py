@@ -1,20 +1,15 @@
 """``pointdep plan``."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
 from pointdep.errors import InputError
-
-if TYPE_CHECKING:
-    from pointdep.workflow.plan import Plan
 
 
 @options.explained
@@ -92,7 +87,7 @@ def parse_dims(text: str) -> tuple[int, int]:
     return sides[0], sides[-1]
 
 
-def print_plan(found: Plan) -> None:
+def print_plan(found: Any) -> None:
     """For a person."""
     from pointdep.workflow.plan import duration, size
 

@@ -70,19 +70,19 @@ def pretrain(given: options.Given) -> None:
     files = given["data"], given["download"], given["limit"]
     images = read_images(dataset, *files, given["quiet"])
     parts = "pretrain", dataset, settings.model, *settings.objectives
-    done = _train_all(
-        images,
-        settings,
-        given["output"] or Path("-".join(parts)),
-        device=given["device"],
-        compile_networks=given["compile_networks"],
-        checkpoint_every=60.0 * given["checkpoint_every"],
-        progress=not given["quiet"],
-    )
+    folder = given["output"] or Path("-".join(parts))
+    done = _train_all(images, settings, folder, **training_options(given))
     from pointdep.contrastive.distributed import world
 
     if world()[0] == 0:
         _tell(images, settings, done, given["json"])
+
+
+def training_options(given: options.Given) -> options.Given:
+    """How networks are trained, as `pointdep.contrastive.pretrain` takes it."""
+    how = {name: given[name] for name in ("device", "compile_networks")}
+    every, progress = 60.0 * given["checkpoint_every"], not given["quiet"]
+    return {**how, "checkpoint_every": every, "progress": progress}
 
 
 def read_images(

@@ -299,18 +299,10 @@ def _run_representations(command: str, part: str, given: Given) -> None:
         found = experiments.merge_experiment(settings, output, pd_rows=pd_rows)
     else:
         pick_device(given["device"])  # refuses one that is not there
-        found = experiments.run_experiment(
-            settings,
-            output,
-            load,
-            # Written after each job, so that a command that is ended leaves what it has.
-            after_each=lambda some: write_report(some, output),
-            device=given["device"],
-            compile_networks=given["compile_networks"],
-            checkpoint_every=60.0 * given["checkpoint_every"],
-            pd_rows=pd_rows,
-            progress=not given["quiet"],
-        )
+        how = {**pretrain.training_options(given), "pd_rows": pd_rows}
+        # Written after each job, so that a command that is ended leaves what it has.
+        how["after_each"] = lambda some: write_report(some, output)
+        found = experiments.run_experiment(settings, output, load, **how)
     claims = write_report(found, output)
     content = {"part": settings.part, **as_dict(found, claims)}
     _tell(command, given, text_report(found, claims), content)

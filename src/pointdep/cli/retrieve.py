@@ -134,22 +134,20 @@ def retrieve(
             print(f"{name}: {value}", file=sys.stderr)
 
 
-def _check_call(
-    queries: str, index: Path | None, others: options.Given, output: Path | None
-) -> None:
-    """Refuse impossible combinations before any work is done; others: what an index excludes."""
+def _check_call(queries: str, index: Path | None, more: options.Given, output: Path | None) -> None:
+    """Refuse impossible combinations before any work is done; more: what an index excludes."""
     from pointdep.data.writers import check_writable
     from pointdep.retrieval.candidate_index import check_index_target
     from pointdep.retrieval.search import SIDES
 
     require_known("--queries", queries, SIDES)
-    for name, value in others.items():
+    for name, value in more.items():
         if index is not None and value is not None:
             raise InputError(f"--candidates-index and {name} cannot be given together: choose one")
     if output is not None:
         check_writable(output, (".csv", ".parquet"))
-    if others["--save-index"] is not None:
-        check_index_target(others["--save-index"])
+    if more["--save-index"] is not None:
+        check_index_target(more["--save-index"])
 
 
 def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...]) -> None:
@@ -179,8 +177,7 @@ def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | Non
     if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)
-    missing = [column for column in encoder.names if column not in there]
-    if missing:
+    if missing := [column for column in encoder.names if column not in there]:
         exchanged = name == "query" and other.named and set(other.names) <= set(there)
         hint = f"; did you mean --queries {_other(side)}?" if exchanged else ""
         raise InputError(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
 
+    Model = PointwiseDependency | ClassicalDependency
+
 SCHEMA_VERSION = 1
 _WIDTH = 100
 
@@ -29,9 +31,7 @@ def print_json(command: str, content: dict[str, Any]) -> None:
     print(json.dumps({**head, **content}, allow_nan=False, default=os.fspath))
 
 
-def estimate_as_json(
-    model: PointwiseDependency | ClassicalDependency, found: MIEstimate
-) -> dict[str, Any]:
+def estimate_as_json(model: Model, found: MIEstimate) -> dict[str, Any]:
     """The part that `mi`, `fit` and `demo` share."""
     folds = int(getattr(model, "n_replicas_", 0))  # none are trained by a classical method
     return {**found_as_json(found), "folds": folds, "flags": flags_as_json(model.flags_)}
@@ -58,7 +58,7 @@ def check_as_json(check: RatioCheck, plot: Path | None) -> dict[str, Any]:
 
 
 def print_estimate(
-    model: PointwiseDependency | ClassicalDependency,
+    model: Model,
     found: MIEstimate,
     *,
     bits: bool = False,

@@ -128,8 +128,7 @@ def open_sides(
             )
         if x_columns is None or y_columns is None:
             raise InputError(f"{x} holds both sides: name their --x-columns and --y-columns")
-        shared = [name for name in x_columns if name in y_columns]
-        if shared:
+        if shared := [name for name in x_columns if name in y_columns]:
             raise InputError(f"column {shared[0]!r} is on both sides, which would trivially agree")
     asked = ((x, x_columns, "--x-columns", known[0]), (y or x, y_columns, "--y-columns", known[1]))
     first, second = (
@@ -173,8 +172,7 @@ def run_shards(
     work = plan_work(saved, sides, answer, output, how)
     tasks = manifest.make_tasks(work, *sides)
     done = manifest.finished(work, tasks)
-    missing = [task for task in tasks if task.number not in done]
-    if missing:
+    if missing := [task for task in tasks if task.number not in done]:
         _try_a_row(work, missing)
         work.output.make_folder()
         manifest.write_manifest(work, tasks)
@@ -185,8 +183,7 @@ def run_shards(
         finally:
             work.output.sweep()
         done = manifest.finished(work, tasks)
-    gone = [task for task in tasks if task.number not in done]
-    if gone:
+    if gone := [task for task in tasks if task.number not in done]:
         raise InputError(f"{work.output / gone[0].name} is gone or damaged: run it again")
     return Done(work, tasks, [done[task.number] for task in tasks], found=len(tasks) - len(missing))
 

@@ -141,8 +141,7 @@ class ResizedCrop(Operation):
         columns = torch.where(found, columns.gather(1, first), central_columns)
         place = torch.where(found, place, _CENTRE)
         top = (place[:, :1] * (height + 1 - rows)).floor()
-        left = (place[:, 1:] * (width + 1 - columns)).floor()
-        return torch.cat((top, left, rows, columns), 1)
+        return torch.cat((top, (place[:, 1:] * (width + 1 - columns)).floor(), rows, columns), 1)
 
     def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Rows first, then columns, each by two gathers and a blend.

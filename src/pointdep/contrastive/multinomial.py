@@ -143,8 +143,7 @@ class _MeanLoss:
             # For rows classified rightly a rounded 1 - p would be all error, and it decides W.
             logits = torch.baddbmm(bias[:, None], block, weights).double()
             logits -= logits.logsumexp(-1, keepdim=True)
-            right = labels[None, :, None].expand(len(logits), -1, 1)
-            value -= logits.gather(-1, right).sum((1, 2))
+            value -= logits.gather(-1, labels[None, :, None].expand(len(logits), -1, 1)).sum((1, 2))
             error = logits.exp_().sub_((labels[:, None] == self.every).double())
             gradient[:, :-1] += _transposed_product(block, error.to(block.dtype))
             gradient[:, -1] += error.sum(1)

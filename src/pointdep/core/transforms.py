@@ -90,9 +90,18 @@ class CanonicalMap(_ReplicaMap):
             self.phases: Tensor = nn.Buffer(torch.zeros(replicas, 1, waves))
 
     @classmethod
+    def kept(cls, dim: int) -> int:
+        """How many of `dim` columns are looked at."""
+        return dim
+
+    @classmethod
     def out_dim(cls, dim: int) -> int:
         """Columns that `dim` columns become."""
-        return dim + 2 + cls.extra
+        return cls.kept(dim) + 2 + cls.extra
+
+    def pick(self, x: Tensor) -> Tensor:
+        """The columns that are looked at: (R, n, dim) -> (R, n, kept)."""
+        return x
 
     def set_linear(self, replica: int, mean: Tensor, weight: Tensor) -> None:
         """mean: (dim,), weight: (dim, at most dim)."""
@@ -110,7 +119,7 @@ class CanonicalMap(_ReplicaMap):
         fill(self.modulated[replica], weight[:, : self.modulated.shape[2]])
 
     def features(self, x: Tensor) -> Tensor:
-        """[u, q, t, q u, w] of x: (R, n, dim) -> (R, n, 2 dim + 2 + waves)."""
+        """[u, q, t, q u, w] of x, as `pick` gives it: (R, n, dim) -> (R, n, 2 dim + 2 + waves)."""
         u = torch.bmm(x - self.mean.unsqueeze(1), self.weight)
         size = (u.square().mean(-1, keepdim=True) - 1.0) * (u.shape[-1] / 2.0) ** 0.5
         size = 3.0 * torch.tanh(size / 3.0)
@@ -123,9 +132,9 @@ class CanonicalMap(_ReplicaMap):
         return torch.cat(found, -1)
 
     def forward(self, x: Tensor) -> Tensor:
-        features = self.features(x.reshape(x.shape[0], -1, x.shape[-1]))
+        features = self.features(self.pick(x.reshape(x.shape[0], -1, x.shape[-1])))
         extra = torch.bmm(features - self.feature_mean.unsqueeze(1), self.modulated)
-        found = torch.cat([features[..., : x.shape[-1] + 2], extra], -1)
+        found = torch.cat([features[..., : self.mean.shape[1] + 2], extra], -1)
         return found.view(*x.shape[:-1], -1)
 
 
@@ -138,6 +147,31 @@ class WaveMap(CanonicalMap):
     """
 
     extra, waves = 8, 24
+
+
+class PickedMap(WaveMap):
+    """A `WaveMap` of a few of many columns, which each replica picks for itself.
+
+    picked: (R, dim, kept), indicators of the columns; places that are not needed are zeros.
+    """
+
+    most = 24
+
+    def __init__(self, replicas: int, dim: int) -> None:
+        super().__init__(replicas, self.kept(dim))
+        self.picked: Tensor = nn.Buffer(torch.zeros(replicas, dim, self.kept(dim)))
+
+    @classmethod
+    def kept(cls, dim: int) -> int:
+        return min(dim, cls.most)
+
+    def set_picked(self, replica: int, columns: Tensor) -> None:
+        """columns: (at most kept,), numbers of the columns."""
+        self.picked[replica].zero_()
+        self.picked[replica, columns, torch.arange(len(columns))] = 1.0
+
+    def pick(self, x: Tensor) -> Tensor:
+        return torch.bmm(x, self.picked)
 
 
 def fill(place: Tensor, values: Tensor) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
 import torch
+from numpy.polynomial import hermite_e
+from numpy.typing import NDArray
+from scipy import special, stats
 from torch import Tensor
 
 # Set on the tuning half of the further tasks (benchmarks/further.py), where more waves of a column,
@@ -107,3 +112,94 @@ def _scores(waves: Tensor, cross: Tensor) -> Tensor:
     variance = waves.square().mean(0)
     score = cross.square().amax(1) / variance.clamp(min=_LEAST_VARIANCE) * len(waves)
     return torch.where(variance < _LEAST_VARIANCE, 0.0, score)
+
+
+# In wide data: which pairs of single columns share more than Gaussian pairs of their correlation.
+
+_HIGH, _LOW = 8, 2  # frequencies of a column, and of the column of the other side they meet
+_MOST_ROWS, _MOST_PAIRS = 5_000, 1 << 20
+_DEGREE = 60  # of the Hermite series of a wave, which a correlation of 0.95 damps to 0.05
+_GRID = 4_000
+
+
+@dataclass(frozen=True)
+class ColumnPairs:
+    """How strongly column i of x and column j of y depend on each other: (dx, dy) each.
+
+    linear: by the correlation of their normal scores; other: by waves of their ranks, beyond what a
+    Gaussian pair of that correlation has. Above 1 is beyond chance among so many.
+    """
+
+    linear: NDArray[np.float64]
+    other: NDArray[np.float64]
+
+    def columns(self, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of the columns of x, and of y, that depend on any: the strongest first.
+
+        At most `most` of a side, and all columns of one that has no more.
+        """
+        x, y = (
+            np.array([c for c in np.argsort(-own)[:most] if len(own) <= most or own[c] > 1.0], int)
+            for own in self._strengths
+        )
+        return x, y
+
+    def few(self, most: int) -> bool:
+        """Whether waves show a dependence, and at most `most` columns of a wide side have any."""
+        return bool((self.other > 1.0).any()) and not self.many(most)
+
+    def many(self, most: int) -> bool:
+        """Whether more columns of a side than `most` depend on any of the other."""
+        wide = [own for own in self._strengths if len(own) > most]
+        return any(int((own > 1.0).sum()) > most for own in wide)
+
+    @property
+    def _strengths(self) -> list[NDArray[np.float64]]:
+        both = np.maximum(self.linear, self.other)
+        return [np.asarray(both.max(axis)) for axis in (1, 0)]
+
+
+def column_pairs(x: Tensor, y: Tensor, most: int) -> ColumnPairs:
+    """Of paired rows x: (n, dx), y: (n, dy), independent draws.
+
+    Waves are not looked at where correlations alone show more than `most` columns of a side, nor
+    of so many columns that their products would take long.
+    """
+    if len(x) > _MOST_ROWS:
+        some = torch.linspace(0, len(x) - 1, _MOST_ROWS, device=x.device).round().long()
+        x, y = x[some], y[some]
+    n = len(x)
+    ranks = [(stats.rankdata(side.cpu().numpy(), axis=0) - 0.5) / n for side in (x, y)]
+    scores = [_standard(torch.from_numpy(special.ndtri(side))).float() for side in ranks]
+    rho = (scores[0].T @ scores[1] / n).double().numpy()
+    bar = (2.0 * math.log((1 + 2 * _HIGH * _LOW) * rho.size) + _MARGIN) / n
+    found = ColumnPairs(rho**2 / bar, np.zeros_like(rho))
+    if rho.size > _MOST_PAIRS or found.many(most):
+        return found
+    waves = [
+        [_standard(torch.from_numpy(np.cos(math.pi * k * side))).float() for side in ranks]
+        for k in range(1, _HIGH + 1)
+    ]
+    series = _hermite_series()
+    for a, b in product(range(_HIGH), range(_HIGH)):
+        if min(a, b) >= _LOW:
+            continue
+        shared = (waves[a][0].T @ waves[b][1] / n).double().numpy()
+        at = np.nonzero(shared**2 > bar / 4)  # less is not far from any Gaussian pair
+        excess = np.zeros_like(rho)
+        excess[at] = shared[at] - np.polynomial.polynomial.polyval(rho[at], series[a] * series[b])
+        np.maximum(found.other, excess**2 / bar, out=found.other)
+    return found
+
+
+@cache
+def _hermite_series() -> NDArray[np.float64]:
+    """Of the standardised waves, (_HIGH, _DEGREE + 1): by it Mehler's formula gives correlations.
+
+    Waves a and b of a Gaussian pair have the correlation sum_m series[a, m] series[b, m] rho^m.
+    """
+    p = (np.arange(_GRID) + 0.5) / _GRID
+    powers = hermite_e.hermevander(special.ndtri(p), _DEGREE)
+    powers /= np.exp(0.5 * special.gammaln(np.arange(_DEGREE + 1) + 1))
+    waves = math.sqrt(2) * np.cos(math.pi * np.outer(np.arange(1, _HIGH + 1), p))
+    return np.asarray(waves @ powers / _GRID)

@@ -90,9 +90,7 @@ class CategoryColumn:
 
 def changed(label: str, expected: str, found: str) -> InputError:
     """The error for a column that holds something else than in training."""
-    return InputError(
-        f"{label} held {expected} in training but now holds {found}: give it as in training"
-    )
+    return InputError(f"{label} held {expected} in training but now holds {found}: give it as then")
 
 
 def _kind_name(values: Array) -> str:
@@ -201,8 +199,7 @@ class SideEncoder:
         """(rows, dim) float32: scaled numeric columns, then the one-hot blocks."""
         self.check(raw)
         encoded = np.zeros((raw.rows, self.dim), dtype=np.float32)
-        start = len(self.numeric_at)
-        if start:
+        if start := len(self.numeric_at):
             values, index = self._numeric(raw)
             for rows in row_chunks(values):
                 chunk = values[rows][:, index].astype(np.float64)
@@ -360,12 +357,13 @@ def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
     if count <= MOST_CATEGORIES and (count <= 50 or 2 * count <= rows):
         return
     if column.values.dtype.kind != "U":
-        raise InputError(f"{label} has {count} different numbers: leave discrete unset, or bin")
+        numbers = f"{count} different numbers in {rows} rows"
+        raise InputError(f"{label} has {numbers}, no categories: leave discrete unset, or bin them")
     odd = [value for value in column.values.tolist() if not is_number(value)]
     if 2 * len(odd) < count:
-        but = f", but for {odd[0]!r} and the like" if odd else ""
-        raise InputError(f"{label} holds numbers as text{but}: give numbers")
-    raise InputError(f"{label} has {count} categories in {rows} rows: merge them, or embed them")
+        what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
+        raise InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
+    raise InputError(f"{label} has {count} categories in {rows} rows, too many: merge rare ones")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.

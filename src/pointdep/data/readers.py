@@ -114,8 +114,7 @@ def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tup
         raise InputError(f"{path} is a table: give {columns}")
     x_names = split_columns(x_columns, "--x-columns")
     y_names = split_columns(y_columns, "--y-columns")
-    shared = [name for name in x_names if name in y_names]
-    if shared:
+    if shared := [name for name in x_names if name in y_names]:
         raise InputError(f"column {shared[0]!r} is on both sides: x and y would trivially agree")
     if kind is not None and not _has_embedding(path, [*x_names, *y_names]):
         table = files.read_table(path, [*x_names, *y_names])

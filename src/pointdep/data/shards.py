@@ -258,7 +258,8 @@ class NpyShard:
         self.path = path
         values = read_npy(path, empty=True)
         if values.ndim not in (1, 2) or values.dtype.kind not in "iuf":
-            raise InputError(f"{path} holds {values.shape} of {values.dtype}, no rows of numbers")
+            kind = f"{values.shape} of {values.dtype}"
+            raise InputError(f"{path} holds {kind}: shards are rows of numbers")
         self.values = values if values.ndim == 2 else values[:, None]
         self.rows = len(values)
         self.cuts = np.append(np.arange(0, self.rows, _NPY_CUT, dtype=np.int64), self.rows)

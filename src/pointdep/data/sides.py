@@ -52,7 +52,8 @@ def tabulate(values: Any, side: str) -> Table:
     if isinstance(values, RowSource):
         return Table(values.names, values.named, values.category_mask, values.load())
     if isinstance(values, str | os.PathLike):
-        raise InputError(f"{side} is {os.fspath(values)!r}, not rows: use pointdep.open_rows")
+        path = os.fspath(values)
+        raise InputError(f"{side} is {path!r}, not rows: give what pointdep.open_rows opens")
     libraries = {base.__module__.split(".")[0] for base in type(values).__mro__}
     if "scipy" in libraries and hasattr(values, "toarray"):
         raise _sparse(side, "toarray")
@@ -88,7 +89,7 @@ def _to_array(values: Any, side: str) -> Array:
         if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
             array = np.asarray(values, dtype=object)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{side} is no table of equally long rows ({error})") from error
+        raise InputError(f"{side} needs as many columns in every row ({error})") from error
     return array
 
 

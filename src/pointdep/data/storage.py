@@ -101,11 +101,11 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if version != FORMAT_VERSION:
         newer = version > FORMAT_VERSION
         age, remedy = ("a newer", "upgrade pointdep") if newer else ("an earlier", "fit again")
-        raise ModelFileError(f"{path} was written by {age} pointdep (format {version}): {remedy}")
+        reads = f"format {version}, this version reads {FORMAT_VERSION}"
+        raise ModelFileError(f"{path} was written by {age} pointdep ({reads}): {remedy}")
     if about.pop("about_sha256", None) != _digest(about):
         raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
-    weights = checked_part(path, _WEIGHTS, about.get("weights_sha256"), "model")
-    return about, read_tensors(weights)
+    return about, read_tensors(checked_part(path, _WEIGHTS, about.get("weights_sha256"), "model"))
 
 
 def _read_about(path: Path) -> dict[str, Any]:

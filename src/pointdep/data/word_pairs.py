@@ -49,7 +49,7 @@ def read_npz_pairs(path: Path) -> WordPairs:
     for key in _KEYS[1:]:
         side = arrays[key]
         if side.ndim != 2 or side.dtype.kind not in "fiu" or len(side) != len(words):
-            raise InputError(f"{path}: {key} must be numbers, a row per word, not {side.shape}")
+            raise InputError(f"{path}: {key} must be numbers, a row for each word: {side.shape}")
     with reading(path, "not UTF-8 text"):
         text = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8")
     return _checked(f"{path}", text.tolist(), {f"{path}, {key}": arrays[key] for key in _KEYS[1:]})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pointdep.core.critics.auto import PickedCritic
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.critics.table import TableCritic
@@ -22,7 +23,12 @@ from pointdep.data.encoder import SideEncoder
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
-from pointdep.fitting.closed_form import drop_unproven_network, fit_closed_form, fit_mixture
+from pointdep.fitting.closed_form import (
+    drop_unproven_network,
+    fit_closed_form,
+    fit_mixture,
+    has_few_pairs,
+)
 from pointdep.fitting.engine import Engine, Trained
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Silent
@@ -90,6 +96,24 @@ def is_table(
         and isinstance(hidden, str)
         and critic_class(critic, table=True).is_table
     )
+
+
+def for_few_pairs(
+    settings: CriticSettings, hidden: Sequence[int] | str, rows: PairedRows
+) -> CriticSettings:
+    """The default critic of a few of many columns, where these hold what a closed form cannot see.
+
+    hidden: as it was asked for; layers that were asked for are those of towers.
+    """
+    most = PickedCritic.side_map.most
+    sides = rows.encoder_x, rows.encoder_y
+    left_to_us = settings.kind.is_mixture and isinstance(hidden, str)
+    if not left_to_us or any(not side.numeric_at and side.dim > most for side in sides):
+        return settings
+    if not has_few_pairs(rows, most):
+        return settings
+    layers = choose_hidden(PickedCritic, hidden, len(rows.x))
+    return replace(settings, critic=PickedCritic, hidden=layers, wide=False)
 
 
 def label_side(encoder_x: SideEncoder, encoder_y: SideEncoder) -> str:

@@ -94,6 +94,8 @@ def make_parts(
             "the estimator has a critic of your own, which takes a y of one width, but it is "
             "fitted to (Y, Z) and to Z: name a critic, such as critic='auto'"
         )
+    if given.curve:
+        raise InputError("the estimator has curve=True, but a difference has no learning curve")
     state = given.random_state if random_state is None else random_state
     file = given.checkpoint
     if file is not None and state is None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pointdep.core.critics import CRITICS
-from pointdep.core.critics.auto import EarlyResidualCritic, ResidualCritic
+from pointdep.core.critics.auto import EarlyResidualCritic, PickedCritic, ResidualCritic
 from pointdep.core.methods import METHODS, get_method
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
@@ -112,6 +112,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     state = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     if settings.kind is ResidualCritic and "x_map.frequencies" not in state:
         settings = replace(settings, critic=EarlyResidualCritic)
+    if "x_map.picked" in state:
+        settings = replace(settings, critic=PickedCritic)
     if "critic.levels" in state:  # early models have none
         label = assembly.label_side(made.encoder_x_, made.encoder_y_)
         settings = replace(settings, label=label)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,12 +33,12 @@ from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
-from pointdep.fitting.splits import Split, require_product_rows
+from pointdep.fitting.splits import Rows, Split, part_splits, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
-from pointdep.inference import scoring
-from pointdep.inference.checks import RatioCheck, check_log_ratio
+from pointdep.inference import out_of_fold, scoring
+from pointdep.inference.checks import FEWEST_ROWS, RatioCheck, check_log_ratio
 from pointdep.inference.learning_curve import rise_flags
-from pointdep.inference.mutual_information import MIEstimate, RowValues
+from pointdep.inference.mutual_information import HeldOutBound, MIEstimate, RowValues
 from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
 from pointdep.inference.verdicts import MISSED, Origin
 
@@ -67,7 +68,8 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
-        it misses (two encoders with more than 25 columns on a side; of two columns of categories,
+        it misses (two encoders with more than 25 columns on a side, unless few of these depend on
+        the other side, and not by correlation alone; of two columns of categories,
         with more than 25 in one, a low-rank table and counts), together a softmax classifier if
         one side is a single column of categories and the other has numbers; "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
@@ -146,6 +148,8 @@ class PointwiseDependency(DependencyEstimator):
     checkpoint: str | Path | None = None
     curve: bool | None = None
 
+    _parts: ClassVar[Sequence[Rows]] = ()  # rows of models to fit in the same run: `fit_parts`
+
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> PointwiseDependency:
         """Fit on paired rows.
 
@@ -168,12 +172,7 @@ class PointwiseDependency(DependencyEstimator):
         if method.uses_product:
             require_product_rows(paired.splits, paired.codes, method.key)
         widths = paired.x.shape[1], paired.y.shape[1]
-        label = assembly.label_side(paired.encoder_x, paired.encoder_y)
-        settings = replace(self._critic_settings(rows.count, max(widths)), label=label)
-        if not isinstance(rows, fit_rows.StreamedFitRows):
-            sides = paired.encoder_x, paired.encoder_y
-            table = assembly.is_table(self.critic, self.hidden, method, sides)
-            settings = replace(settings, table=table, hidden="auto") if table else settings
+        settings = self._settings_for(rows, method)
         options = self._training_options(settings, rows)
         curve = self._curve_splits(rows, options, method)
         replicas = len(paired.splits) + sum(map(len, curve))
@@ -183,7 +182,8 @@ class PointwiseDependency(DependencyEstimator):
         copies = [] if groups is not None else rows.copies()
         checkpoint = self._open_checkpoint(model, rows, options)
         share = processes.share if isinstance(rows, fit_rows.StreamedFitRows) else ""
-        title = f"fitting {len(paired.splits)} model(s) of {method.key}{share}"
+        smaller = f" and {replicas - len(paired.splits)} of fewer rows" if any(curve) else ""
+        title = f"fitting {len(paired.splits)} model(s){smaller} of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             whole = assembly.train_model(
                 model,
@@ -197,7 +197,7 @@ class PointwiseDependency(DependencyEstimator):
             )
             model, trained = whole.model, whole.trained
             found = store_reference(model, paired, self.reference_size)
-            held = rows.out_of_fold(model, progress, whole.curve)
+            held = rows.out_of_fold(model, progress, () if self._parts else whole.curve)
         known = paired.values(held.pmi)
         numeric = paired.encoder_x.numeric_mask.any() and paired.encoder_y.numeric_mask.any()
         self._keep(model, rows, held)
@@ -214,6 +214,7 @@ class PointwiseDependency(DependencyEstimator):
             *reference_flags(model, torch.from_numpy(known[~np.isnan(known)])),
         )
         self.flags_ = (*self.flags_, *self._answer_flags())
+        self._points = self._of_parts(paired, curve, whole.curve)
         if not processes.is_first:
             return self
         if checkpoint is not None:
@@ -233,14 +234,18 @@ class PointwiseDependency(DependencyEstimator):
         """The mutual information: of the training rows out of fold, or of the given rows.
 
         Of the training rows it is corrected for the bias of fitting (`pointdep.inference.bias`).
-        Give rows that the model was not fitted on: on its own training rows it reads too high; of
-        given rows it is the plain mean, with the bias in the interval. `shuffles` asks for
-        the p-value of independence, from so many shuffled copies of the training rows.
+        Give rows that the model was not fitted on: on its own training rows it reads too high, and
+        `lower` does not hold. Of given rows it is the plain mean, with the bias in the interval.
+        `shuffles` asks for the p-value of independence, from so many shuffled copies of the
+        training rows.
         """
         check_is_fitted(self, "model_")
         errors.require_whole("shuffles", shuffles, least=0)
         given = X is not None or Y is not None
-        return row_values(self, X, Y, groups).estimate(
+        rows = row_values(self, X, Y, groups)
+        if given and self.model_.methods[0].estimates == "mutual information":
+            rows = replace(rows, bound=self._bound(X, Y, groups))
+        return rows.estimate(
             self.model_.methods[0],
             confidence=confidence,
             warnings=self._notes,
@@ -640,6 +645,15 @@ class PointwiseDependency(DependencyEstimator):
         codes = group_codes(groups, len(x))
         return HeldOut([(self.model_, np.arange(len(x)))], x, y, codes, ANSWER_SEED)
 
+    def _bound(self, X: Any, Y: Any, groups: Any) -> HeldOutBound | None:
+        """What the mutual information of given rows exceeds on average, each row by one replica."""
+        held = self._held_out(X, Y, groups, "")
+        rows = np.random.default_rng(ANSWER_SEED).permutation(len(held.x))
+        count = min(self.model_.replicas, max(1, len(rows) // FEWEST_ROWS))
+        parts = [(self.model_.select([r]), rows[r::count]) for r in range(count)]
+        codes = None if held.codes is None else torch.from_numpy(held.codes)
+        return out_of_fold.held_out_bound(parts, held.x, held.y, seed=held.seed, groups=codes)
+
     def _inferred(self, X: Any, Y: Any, groups: Any) -> NDArray[np.float64]:
         """The method's inference on given rows as pseudo-values, (n,)."""
         x, y, _, _ = self._encode(X, Y)
@@ -740,6 +754,18 @@ class PointwiseDependency(DependencyEstimator):
         with show(f"fitting {shuffles} shuffled copies", enabled=self.progress) as progress:
             return p_value(permutation_null(self._settings, rows.to(device), shuffles, progress))
 
+    def _settings_for(self, rows: FitRows, method: Method) -> assembly.CriticSettings:
+        """Which critic these rows call for."""
+        paired = rows.paired
+        sides = paired.encoder_x, paired.encoder_y
+        settings = self._critic_settings(rows.count, max(paired.x.shape[1], paired.y.shape[1]))
+        settings = replace(settings, label=assembly.label_side(*sides))
+        if isinstance(rows, fit_rows.StreamedFitRows):
+            return settings
+        if table := assembly.is_table(self.critic, self.hidden, method, sides):
+            settings = replace(settings, table=table, hidden="auto")
+        return assembly.for_few_pairs(settings, self.hidden, paired)
+
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""
         wide = assembly.is_wide(get_method(self.method, self.method_options), columns)
@@ -753,8 +779,9 @@ class PointwiseDependency(DependencyEstimator):
         alarm = self._alarm()
         estimate = self.mutual_information()
         rising = rise_flags(estimate)
-        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise.
-        if self.bias_.known is not None or "rises_with_rows" in {f.name for f in self.flags_}:
+        # The closed form's estimate from all rows is unbiased, however its held-out mean may rise,
+        # and so, nearly, is that of a table, which has a flag of its own.
+        if self.bias_.known is not None or self.model_.critic.is_table:
             rising = []
         return [*wide_flags(estimate), *rising, *alarm]
 
@@ -777,6 +804,10 @@ class PointwiseDependency(DependencyEstimator):
         self, rows: FitRows, options: TrainingOptions, method: Method
     ) -> list[list[Split]]:
         """Splits of the models of a learning curve, if one is wanted and possible."""
+        if self._parts:
+            how: dict[str, Any] = {"stop_fraction": self.stop_fraction, "seed": rows.paired.seed}
+            how |= {"folds": self.folds, "cv": self.cv, "least": options.batch_size}
+            return part_splits(self._parts, rows.codes, **how)
         if self.curve is not None and not isinstance(self.curve, bool | np.bool_):
             raise InputError(f"curve={self.curve!r} must be True, False or None")
         if self.curve is False:
@@ -788,10 +819,34 @@ class PointwiseDependency(DependencyEstimator):
             reason = (
                 "the rows are streamed"
                 if streamed
-                else f"{rows.count} rows are too few (about 120 do)"
+                else f"{rows.count} rows are too few (with five folds about 120 do)"
             )
         if self.curve and not any(found):
-            raise InputError(f"curve=True, but {reason}: leave it at None")
+            asked = "a learning curve is asked for (curve=True, --curve, --curve-plot)"
+            raise InputError(f"{asked}, but {reason}: leave that out")
+        return found
+
+    def _of_parts(
+        self, rows: PairedRows, splits: Sequence[Sequence[Split]], models: Sequence[Any]
+    ) -> list[PointwiseDependency | None]:
+        """For each of the parts a model of it alone; None if it was too small to be fitted."""
+        found: list[PointwiseDependency | None] = []
+        fitted = iter(models)
+        for part, own in zip(self._parts, splits, strict=False):
+            if not own:
+                found.append(None)
+                continue
+            local = [
+                Split(*(np.searchsorted(part, p) for p in (s.train, s.stop, s.report))) for s in own
+            ]
+            codes = None if rows.codes is None else rows.codes[part]
+            few = FitRows(replace(rows, x=rows.x[part], y=rows.y[part], splits=local, codes=codes))
+            model, one = next(fitted)[0], copy.copy(self)
+            held = few.out_of_fold(model, Silent())
+            one._keep(model, few, held)
+            one.flags_ = (*few_rows_flags(few.count), *held.flags)
+            one.flags_ = (*one.flags_, *one._answer_flags())
+            found.append(one)
         return found
 
     def _training_options(
@@ -865,6 +920,20 @@ def fitted_rows(model: PointwiseDependency, call: str, instead: str) -> PairedRo
 def encode_side(model: PointwiseDependency, rows: Any, side: str) -> Tensor:
     """Rows of one side, "x" or "y", as `model.model_` takes them, on the CPU."""
     return model._encode_side(rows, side)
+
+
+def fit_parts(
+    model: PointwiseDependency, X: Any, Y: Any, groups: Any, parts: Sequence[Rows]
+) -> list[PointwiseDependency | None]:
+    """Fit an unfitted model, and in the same run one of each part of the rows.
+
+    parts: numbers of the rows, ascending. A part that has too few rows to be fitted so has None.
+    """
+    model.__dict__["_parts"] = parts
+    try:
+        return model.fit(X, Y, groups=groups)._points
+    finally:
+        del model.__dict__["_parts"]
 
 
 def row_values(

@@ -232,8 +232,7 @@ def compare_pmi(found: Floats, true: Floats, reasons: list[str], *, nats: bool =
         return {}
     # Ranks need no finite numbers: -inf, for pairs never seen together, is the lowest.
     columns: dict[str, Any] = {"pmi_spearman": _correlation(rankdata(found), rankdata(true))}
-    infinite = int(np.isinf(found).sum())
-    if infinite:
+    if infinite := int(np.isinf(found).sum()):
         reasons.append(f"{infinite} of {len(found)} PMI are infinite")
         return columns
     if nats:
@@ -374,9 +373,8 @@ def outcome_as_dict(bench: Bench, results: Sequence[Result], resumed: int) -> Li
 
 def text_outcome(bench: Bench, results: Sequence[Result], resumed: int) -> str:
     """The outcome for a person: task by task, then over the tasks, then why there are gaps."""
-    lines = sorted(
-        summarise(results), key=lambda line: (bench.tasks.index(line["task"]), line["rows"])
-    )
+    place = {task: number for number, task in enumerate(bench.tasks)}
+    lines = sorted(summarise(results), key=lambda line: (place[line["task"]], line["rows"]))
     if len(bench.tasks) > 1:
         lines += summarise(results, over_tasks=True)
     for line in lines:

@@ -151,8 +151,7 @@ def judge_all(
     """Judge every sentence of a list in paper.json; because: findings summarised in one line."""
     claims = []
     for one in sentences:
-        answer = judges[one["key"]](evidence)
-        if answer is not None:
+        if (answer := judges[one["key"]](evidence)) is not None:
             about = one["key"], one["source"], one["quote"], one["rule"], one.get("quantity", "")
             findings, verdict = tuple(answer[0]), VERDICTS[answer[1]]
             claims.append(Claim(*about, verdict, because(findings), findings))

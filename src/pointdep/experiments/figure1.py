@@ -95,7 +95,7 @@ class Figure1:
         if min(self.levels) < 0 or not all(map(math.isfinite, self.levels)):
             raise InputError(f"levels={self.levels} must be finite and not negative")
         if self.iterations < _FEWEST * len(self.levels):
-            least = f"at least {_FEWEST} for each level, {_FEWEST * len(self.levels)}"
+            least = f"at least {_FEWEST * len(self.levels)}, {_FEWEST} for each level"
             raise InputError(f"iterations={self.iterations} must be {least}")
 
     def quick(self) -> Figure1:

@@ -416,11 +416,9 @@ def counted(findings: Sequence[Finding]) -> str:
     for reason in dict.fromkeys(finding.note for finding in unsaid if not finding.missing):
         abouts = (f.about for f in unsaid if f.note == reason and not f.missing)
         parts.append(f"open: {'; '.join(abouts)} ({reason})")
-    partial = [finding.about for finding in yes if finding.levels]
-    if partial:
+    if partial := [finding.about for finding in yes if finding.levels]:
         parts.append(f"not over all levels: {'; '.join(partial)}")
-    missing = dict.fromkeys(name for finding in unsaid for name in finding.missing)
-    if missing:
+    if missing := dict.fromkeys(name for finding in unsaid for name in finding.missing):
         parts.append(f"not run: {', '.join(missing)}")
     return "; ".join(parts)
 

@@ -331,8 +331,7 @@ def legend(found: Found) -> str:
     unfinished = "" if pixels.converged else ", which did not converge: its accuracy may be off"
     together = ", of all replicas that trained at once" * (experiment.part == "shallow")
     minutes = f"Minutes are of training{together}: evaluations and checkpoints are not in them"
-    known = [run.wall_seconds for run in found.runs if run.wall_seconds is not None]
-    if known:
+    if known := [run.wall_seconds for run in found.runs if run.wall_seconds is not None]:
         whole = len(found.runs)
         jobs = "all jobs" if len(known) == whole else f"{len(known)} of {whole} jobs"
         minutes += f"; with these and compiling, {jobs} took {sum(known) / 60:.1f} minutes"

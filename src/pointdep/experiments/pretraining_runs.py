@@ -163,8 +163,7 @@ def run_experiment(
             )
         return loaded
 
-    pixels = read_pixels(folder)
-    if pixels is not None:
+    if (pixels := read_pixels(folder)) is not None:
         data = before[0].data if before else about_images(images())
         if not pixels.fits(experiment, data):
             pixels = None
@@ -210,7 +209,7 @@ def merge_experiment(experiment: Experiment, folder: Path, *, pd_rows: int = 0) 
     pixels = read_pixels(folder)
     if pixels is None or not pixels.fits(experiment, runs[0].data):
         lacks = "is not there" if pixels is None else "is of other images or another part"
-        raise InputError(f"{folder / PIXELS} {lacks}: copy it, or measure it without --merge")
+        raise InputError(f"{folder / PIXELS} {lacks}: copy that of the runs, or leave out --merge")
     return _all_there_is(experiment, folder, pixels, pd_rows)
 
 
@@ -245,8 +244,8 @@ def _runs_before(experiment: Experiment, folder: Path) -> list[Run]:
     if runs and not _fits_limit(experiment.limit, runs[0].data, read_pixels(folder)):
         train, test = runs[0].data["train"], runs[0].data["test"]
         told = "all" if experiment.limit is None else f"those of --limit {experiment.limit}"
-        there = f"{train} training and {test} test images"
-        raise InputError(f"{folder / RUNS} has runs of {there}, not {told}: give the same --limit")
+        there = f"runs of {train} training and {test} test images"
+        raise InputError(f"{folder / RUNS} has {there}, not of {told}: give the same --limit")
     return runs
 
 
@@ -289,9 +288,7 @@ def _read(path: Path) -> Run:
         about = json.loads(path.read_text("utf-8"))
         settings, name = about["settings"], path.parent.name
         looks = [entry for entry in about["history"] if "linear" in entry]
-        steps, epochs, seconds = (
-            tuple(entry[k] for entry in looks) for k in ("step", "epoch", "seconds")
-        )
+        steps, epochs, seconds = (tuple(e[k] for e in looks) for k in ("step", "epoch", "seconds"))
         pairs = itertools.product(settings["objectives"], settings["seeds"])
         curves = []
         for replica, (objective, seed) in enumerate(pairs):

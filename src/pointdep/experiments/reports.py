@@ -124,7 +124,8 @@ def prepare_folder(folder: Path, command: str | None = None) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             before = "something else"
         if before != command:
-            raise InputError(f"{folder} holds results of {before}: choose another --output")
+            fault = f"{folder} holds the results of another run ({before})"
+            raise InputError(f"{fault}: choose another --output, or remove it")
 
 
 def command_line(*words: str, **options: Any) -> str:

@@ -165,7 +165,8 @@ class Experiment:
         given = {"iterations": iterations, "epochs": epochs}
         length = given.pop(self.unit)
         if any(other is not None for other in given.values()):
-            raise InputError(f"{self.part} is counted in {self.unit}: give --{self.unit}")
+            unit = f"the {self.part} experiment is counted in {self.unit}"
+            raise InputError(f"{unit}: give --{self.unit}")
         return self if length is None else replace(self, length=length)
 
 

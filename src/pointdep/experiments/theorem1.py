@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -77,8 +78,8 @@ class Theorem1:
         for name in self.methods:
             # The theorem speaks of the mean of log r over the rows, and of no other inference.
             if not get_method(name).is_mean_of_pmi:
-                able = [key for key, method in METHODS.items() if method.is_mean_of_pmi]
-                raise InputError(f"method {name!r} infers no mean of PMI: use {', '.join(able)}")
+                able = ", ".join(key for key, m in METHODS.items() if m.is_mean_of_pmi)
+                raise InputError(f"method {name!r} infers something else than mean PMI: use {able}")
         reports.check_settings(
             self,
             known={"critic": CRITICS, "activation": ACTIVATIONS},
@@ -172,13 +173,11 @@ def make_fits(settings: Theorem1, rows: int, device: torch.device) -> Fits:
     drawn = [settings.joint.sample(rows, np.random.default_rng([seed, rows])) for seed in names]
     x, y, pmi = (np.stack(side) for side in zip(*drawn, strict=True))
     splits, methods = [], []
-    for number, seed in enumerate(names):
+    for first, seed in zip(range(0, rows * len(names), rows), names, strict=True):
         own = make_splits(rows, folds=settings.folds, seed=seed)
         for method in settings.methods:
             methods += [get_method(method)] * len(own)
-            splits += [
-                Split(*(part + number * rows for part in (s.train, s.stop, s.report))) for s in own
-            ]
+            splits += [Split(*(part + first for part in (s.train, s.stop, s.report))) for s in own]
     flat_x, flat_y = (torch.from_numpy(side).float().flatten(0, 1).to(device) for side in (x, y))
     return Fits(flat_x, flat_y, pmi, splits, methods)
 
@@ -279,8 +278,6 @@ def summarise(outcome: Outcome) -> list[Line]:
     exact_rmse: of the mean of the exact PMI over the same rows; exact_sd: theory's value for it.
     at_limit, limit_error: mean over the runs (see `compare`). ended_early: networks in all.
     """
-    import pandas as pd
-
     settings, lines = outcome.settings, []
     runs = pd.DataFrame(outcome.runs).groupby(["method", "rows"])
     for method in settings.methods:
@@ -448,8 +445,7 @@ def _read(held: Line, seen: Line, lines: Sequence[Line]) -> str:
             f"of the read-out; they alone make {last['limit_error']:+.4f} nats of the bias of "
             f"{last['bias']:+.4f}."
         )
-    ended = sum(line["ended_early"] for line in lines)
-    if ended:
+    if ended := sum(line["ended_early"] for line in lines):
         said.append(f"{ended} network(s) did not train to their end.")
     return " ".join(said)
 
@@ -498,9 +494,7 @@ def _draw_method(
 ) -> None:
     """Left: held out with intervals and solid, in sample dotted. Right: the parts of the error."""
     names = "rows", "low", "rmse", "high", "in_sample_rmse", "bias", "sd"
-    rows, low, middle, high, in_sample, bias, sd = (
-        np.array([line[name] for line in lines]) for name in names
-    )
+    rows, low, middle, high, in_sample, bias, sd = pd.DataFrame(lines)[[*names]].to_numpy().T
     held, seen = (f"slope {s['value']:.2f} ({s['low']:.2f} to {s['high']:.2f})" for s in found)
     method, reach = lines[0]["method"], np.stack([middle - low, high - middle]).clip(min=0.0)
     label = f"{method}, held out: {held}"

@@ -100,7 +100,8 @@ class Training:
             raise InputError(f"{test} of {words} words would test, not {least}, or more words")
         if words - test < needed:
             fewer = " or --test-words" if enough else ""
-            few = f"{max(words - test, 0)} of {words} words would train, where {needed} must"
+            size, left = self.batch_size, f"{max(words - test, 0)} of {words} words"
+            few = f"{left} would train, where batches of {size} need {needed}"
             raise InputError(f"{few}: give a smaller --batch-size{fewer}, or more words")
         return words - test, test
 

@@ -20,8 +20,8 @@ from pointdep.core.linear import (
     screened_correlations,
 )
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CanonicalMap
-from pointdep.core.waves import find_waves
+from pointdep.core.transforms import CanonicalMap, PickedMap
+from pointdep.core.waves import column_pairs, find_waves
 from pointdep.fitting.batches import Cells, SplitRows
 from pointdep.fitting.splits import Rows
 
@@ -145,6 +145,9 @@ def _closed_form_answers(rows: SplitRows) -> tuple[Tensor, Tensor]:
 
 
 _SCALES = (0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
+_UNRELATED = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # shares of the rows
+_LARGEST = 0.999
+_WEIGHTED_STEPS = 3
 _SHRINK_BLOCK = 32
 _SMALLEST_GAIN = 1e-4
 _WIDEST = 64  # columns: with more, their features cost more than they give
@@ -167,6 +170,8 @@ def fit_closed_form(
     """
     critic, x_map, y_map = model.critic, model.x_map, model.y_map
     training = [rows.training(replica) for replica in range(model.replicas)]
+    if isinstance(x_map, PickedMap) and isinstance(y_map, PickedMap):
+        training = [_picked(x_map, y_map, *of_one) for of_one in enumerate(training)]
     analyses = [canonical] if canonical is not None else []
     if canonical is None:
         kinds = (canonical_correlations, screened_correlations)
@@ -193,17 +198,89 @@ def fit_closed_form(
             critic.load_state_dict(before[0])
             critic.shrunk = before[1]
         else:
-            least, critic.screened = loss, number == 1
+            least, critic.screened = loss, type(critic).screened or number == 1
+    if canonical is None and not critic.wide and bool(critic.unrelated.any()):
+        _fit_related(model, rows, training, least, judged)
 
 
-def _scale_down(model: RatioModel, rows: SplitRows, judged: int | None) -> float:
+def _picked(
+    x_map: PickedMap, y_map: PickedMap, replica: int, rows: tuple[Tensor, Tensor, Tensor | None]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Let a replica pick columns by its training rows; these rows as it sees them."""
+    x, y, groups = rows
+    columns = column_pairs(*_one_each(x, y, groups), x_map.most).columns(x_map.most)
+    for side_map, own in zip((x_map, y_map), columns, strict=True):
+        side_map.set_picked(replica, torch.from_numpy(own))
+    return x @ x_map.picked[replica], y @ y_map.picked[replica], groups
+
+
+def has_few_pairs(rows: SplitRows, most: int) -> bool:
+    """Whether few columns hold what a closed form cannot see, by the first replica's rows."""
+    return column_pairs(*_one_each(*rows.training(0)), most).few(most)
+
+
+def _one_each(x: Tensor, y: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
+    """One row of each group: rows of one group are one draw."""
+    if groups is None:
+        return x, y
+    first = np.unique(groups.cpu().numpy(), return_index=True)[1]
+    return x[first], y[first]
+
+
+def _fit_related(
+    model: RatioModel,
+    rows: SplitRows,
+    training: Sequence[tuple[Tensor, Tensor, Tensor | None]],
+    least: float,
+    judged: int | None,
+) -> None:
+    """Where a share of the pairs is taken for unrelated: the same analyses with less of these.
+
+    Each training row has the weight of its being related, as in expectation maximisation, as long
+    as the log-loss of the stopping rows falls below `least`. training: what was analysed before.
+    """
+    critic, x_map, y_map = model.critic, model.x_map, model.y_map
+    assert isinstance(x_map, CanonicalMap)
+    assert isinstance(y_map, CanonicalMap)
+    for _ in range(_WEIGHTED_STEPS):
+        before = copy.deepcopy(model.state_dict())
+        for replica, (x, y, groups) in enumerate(training):
+            means = x_map.mean[replica], y_map.mean[replica]
+            one = model.select([replica])
+            own = [side.unsqueeze(0) for side in rows.training(replica)[:2]]
+            log_ratio = one.critic.pairs(one.x_map(own[0]), one.y_map(own[1]))[0]
+            related = 1.0 - one.critic.unrelated * (-log_ratio).exp()
+            weight = (related / related.mean()).clamp(min=0.0).sqrt().T
+            a, b = (
+                (weight * (side - mean)).cpu() for side, mean in zip((x, y), means, strict=True)
+            )
+            found = canonical_correlations(a, b, groups)
+            x_map.set_linear(replica, means[0], found.x_weight)
+            y_map.set_linear(replica, means[1], found.y_weight)
+            critic.set_canonical(replica, found)
+        loss = _scale_down(model, rows, judged, shares=())
+        critic.shrunk = True
+        if loss >= least:
+            model.load_state_dict(before)
+            break
+        least = loss
+    for replica, (x, y, groups) in enumerate(training):
+        _fit_modulated(x_map, y_map, replica, (x, y), groups)
+
+
+def _scale_down(
+    model: RatioModel, rows: SplitRows, judged: int | None, shares: Sequence[float] | None = None
+) -> float:
     """Decide how far the correlations are to be trusted.
 
     They are all scaled down together as long as that makes the implied classifier better on the
-    stopping rows, to zero where the data are nothing like Gaussian. Returns the mean log-loss of
-    these rows, of the first `judged` replicas.
+    stopping rows, to zero where the data are nothing like Gaussian. Or they are those of a part of
+    the rows, if it helps beyond chance to take one of `shares` of all for unrelated. Returns the
+    mean log-loss of the stopping rows of the first `judged` replicas.
     """
     critic = model.critic
+    if shares is None:
+        shares = () if critic.label or critic.wide else _UNRELATED
     cells, index = rows.held_out([split.stop for split in rows.splits], _SHRINK_BLOCK)
     u, v = model.x_map(cells.x), model.y_map(cells.y)
 
@@ -219,18 +296,36 @@ def _scale_down(model: RatioModel, rows: SplitRows, judged: int | None) -> float
         weights = (part[:judged].flatten(0, 1) for part in (cells.joint, cells.product))
         return row_losses(scores, *weights)
 
-    best = full = critic.correlations.clone()
-    best_value = value_of(full)
-    for scale in _SCALES:
-        value = value_of(scale * full)
-        better = value > best_value + _SMALLEST_GAIN * best_value.abs()
-        best = torch.where(better.unsqueeze(1), critic.correlations, best)
-        best_value = torch.where(better, value, best_value)
+    def trusted(full: Tensor) -> Tensor:
+        best, best_value = full, value_of(full)
+        for scale in _SCALES:
+            value = value_of(scale * full)
+            better = value > best_value + _SMALLEST_GAIN * best_value.abs()
+            best = torch.where(better.unsqueeze(1), scale * full, best)
+            best_value = torch.where(better, value, best_value)
+        return best
+
+    full = critic.correlations.clone()
+    best = trusted(full)
     own = index[:judged]
     numbers = torch.from_numpy(own[own >= 0]).to(rows.x.device)
     before, after = losses_of(full), losses_of(best)
     critic.shrunk = proven(before - after, numbers, rows.groups)
-    critic.correlations = best
+    chosen = 0.0, best, after
+    for share in shares:
+        if float(full.max()) >= _LARGEST * (1.0 - share):
+            break
+        critic.unrelated.fill_(share)
+        other = trusted(full / (1.0 - share))
+        losses = losses_of(other)
+        if losses.mean() >= chosen[2].mean():
+            break  # more of them is no better
+        chosen = share, other, losses
+    helps = chosen[0] > 0 and proven(after - chosen[2], numbers, rows.groups)
+    share, critic.correlations, after = chosen if helps else (0.0, best, after)
+    critic.shrunk = critic.shrunk or helps
+    if shares:
+        critic.unrelated.fill_(share)
     return float(after.mean())
 
 
@@ -249,11 +344,8 @@ def _fit_modulated(
     if max(side.shape[1] for side in sides) > _WIDEST:
         return
     if x_map.waves:
-        one_each = sides
-        if groups is not None:  # rows of one group are one draw
-            first = np.unique(groups.cpu().numpy(), return_index=True)[1]
-            one_each = sides[0][first], sides[1][first]
-        for side_map, waves in zip((x_map, y_map), find_waves(*one_each, x_map.waves), strict=True):
+        draws = _one_each(*sides, groups)
+        for side_map, waves in zip((x_map, y_map), find_waves(*draws, x_map.waves), strict=True):
             side_map.set_waves(replica, *waves)
     a, b = (
         side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()

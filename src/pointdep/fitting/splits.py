@@ -83,6 +83,21 @@ def curve_splits(
     return found
 
 
+def part_splits(
+    parts: Sequence[Rows], codes: NDArray[np.int64] | None, *, least: int, **how: Any
+) -> list[list[Split]]:
+    """Splits of each part of the rows, by `make_splits(**how)`, in numbers of all rows.
+
+    codes: (n,) group of each row, or None. Empty where a replica would train on fewer than `least`.
+    """
+    found = []
+    for part in parts:
+        own = make_splits(len(part), groups=None if codes is None else codes[part], **how)
+        splits = [Split(part[s.train], part[s.stop], part[s.report]) for s in own]
+        found.append(splits if min(len(s.train) for s in splits) >= least else [])
+    return found
+
+
 def _part(
     rows: Rows, share: float, groups: NDArray[Any] | None, random: np.random.Generator
 ) -> Rows:

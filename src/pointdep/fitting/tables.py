@@ -32,6 +32,7 @@ _ERRORS = 2.0  # above what independence lets one expect, from which rows of a c
 _LEAST_SHARE = 0.01  # parts of less weight are left out
 _INDEPENDENT_ROWS = 3.0  # that speak for r = 1 before any row is seen
 _STACKING_STEPS = 300
+_CELLS = 1 << 22  # that are laid out at a time
 
 Codes = NDArray[np.int64]
 
@@ -118,6 +119,47 @@ def fitted_table(
         counts.cells,
         frequent * plain + excess * above,
     )
+
+
+@torch.no_grad()
+def simulated(critic: TableCritic, x: Codes, y: Codes, seed: int) -> tuple[Codes, Codes, Tensor]:
+    """As many rows as x and y, (n,), if r were the first table of the critic; and their log r.
+
+    x comes as often as it did, by chance; y given x as often as r and the frequency of y say.
+    """
+    one = critic.select([0]).cpu()
+    # In the order in which categories first came, so that their names do not matter.
+    orders, codes = zip(*(_by_appearance(side) for side in (x, y)), strict=True)
+    weights = [torch.from_numpy(np.bincount(side)).double() / len(x) for side in codes]
+    random = np.random.default_rng([seed, 12])
+    drawn_x = np.sort(random.choice(len(weights[0]), len(x), p=weights[0].numpy()))
+    level, drawn_y = torch.from_numpy(random.random(len(x))), np.empty(len(x), np.int64)
+    log_ratio, marginal = torch.empty(len(x)).double(), torch.zeros_like(weights[1])
+    y_codes = torch.from_numpy(orders[1]).view(1, -1, 1)
+    some = max(1, _CELLS // len(orders[1]))
+    for block in torch.split(torch.arange(len(orders[0])), some):
+        x_codes = torch.from_numpy(orders[0])[block].view(1, -1, 1)
+        given = one.matrix(x_codes, y_codes)[0].double().exp() * weights[1]
+        given /= given.sum(1, keepdim=True)
+        marginal += weights[0][block] @ given
+        rows = slice(*np.searchsorted(drawn_x, [int(block[0]), int(block[-1]) + 1]))
+        own = torch.from_numpy(drawn_x[rows]) - block[0]
+        ends = given.cumsum(1)[own]
+        found = torch.searchsorted(ends, level[rows, None] * ends[:, -1:])
+        found = found.clamp(max=len(marginal) - 1)
+        drawn_y[rows] = found[:, 0].numpy()
+        log_ratio[rows] = given[own].gather(1, found)[:, 0].log()
+    log_ratio -= marginal.log()[torch.from_numpy(drawn_y)]
+    mixed = random.permutation(len(x))
+    found_x, found_y = orders[0][drawn_x], orders[1][drawn_y]
+    return found_x[mixed], found_y[mixed], log_ratio[torch.from_numpy(mixed)]
+
+
+def _by_appearance(codes: Codes) -> tuple[Codes, Codes]:
+    """The categories that came, first come first; and codes: (n,) as places among them."""
+    names, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return names[order], np.argsort(order)[places]
 
 
 def low_rank(counts: _Counts, rank: int, starts: int, seed: int) -> tuple[Tensor, Tensor]:

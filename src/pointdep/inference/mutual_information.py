@@ -89,8 +89,9 @@ class MIEstimate:
         Returns
         -------
         int
-            At least the rows there are. Errors fall with the root of the rows, or more slowly where
-            the learning curve does; beyond the rows at hand that is an extrapolation.
+            At least the rows there are. Errors fall with the root of the rows, or more slowly if
+            the last doubling of them added more than `precision` and the learning curve flattens
+            slowly. Beyond the rows at hand that is an extrapolation.
 
         Examples
         --------
@@ -104,7 +105,7 @@ class MIEstimate:
         power = 0.5
         rise, error = (0.0, math.inf) if self.curve is None else self.curve.rise
         earlier = None if self.curve is None else self.curve.earlier
-        if earlier is not None and rise > 2 * error:
+        if earlier is not None and rise > max(2 * error, precision):
             slope = math.log2(max(earlier, 1e-9) / rise)
             power = min(max(slope, _SLOWEST), power)
         if not math.isfinite(reach):

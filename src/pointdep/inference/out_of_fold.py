@@ -45,6 +45,7 @@ _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
 _WIDE, _WIDE_SHARE = 0.5, 1 / 2  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
 _OF_CATEGORY = 5  # rows of each, on average, with fewer of which dependence may go unnoticed
+_LEAST = 0.03  # nats
 
 Kept = tuple[Tensor, Tensor, Sequence[Split], Tensor | None]
 """x, y, splits and groups of the rows in memory."""
@@ -317,13 +318,15 @@ def few_flags(values: Array) -> list[Flag]:
 def category_flags(
     critic: TableCritic, bias: FittingBias, mean: float, groups: Rows | None, rows: int
 ) -> list[Flag]:
-    """Whether each category came so rarely that dependence may be there and not be seen.
+    """Whether most of the estimate is a correction, so that the truth is likely above.
 
-    mean: of PMI out of fold, less than half of the estimate where most of it is a correction.
+    mean: of PMI out of fold. The correction is right up to that, however the mean rises.
     """
     most = max(critic.x_factors.shape[1], critic.y_factors.shape[1])
     draws = rows if groups is None else len(np.unique(groups))
-    if draws >= _OF_CATEGORY * most or mean > bias.correction + bias.resolution:
+    # With rows enough per category, a mean and a correction near zero are independence.
+    margin = bias.resolution if draws < _OF_CATEGORY * most else -_LEAST
+    if mean > bias.correction + margin:
         return []
     message = (
         f"{MEANINGS['rises_with_rows']} ({draws:,} rows of {most:,} categories show little of what "

@@ -46,7 +46,8 @@ _ADVICE = {
     "closed form": {
         "offset": _RANKS,
         "stretched": "{more} or fewer columns help; critic='concat' is a network alone.",
-        "compressed": "The closed form misses something: more rows, or critic='concat', may help.",
+        "compressed": "The rows are too few for so many columns, or the closed form misses "
+        "something: more rows, or critic='concat', may help.",
         "depends": "The closed form does not suit {side}: more rows, or critic='concat', may help.",
         "uneven": "Look at the plot; more rows, or critic='concat', a network alone, may help.",
     },

@@ -205,11 +205,9 @@ def _read_relevant(relevant: Any, queries: int, candidates: int) -> _Relevance:
 class _Matching:
     """1:m matching of one size m: does the right answer score above m - 1 wrong ones?"""
 
-    def __init__(
-        self, size: int, right: _Relevance, distractors: str, draws: int, seed: int
-    ) -> None:
+    def __init__(self, size: int, right: _Relevance, kind: str, draws: int, seed: int) -> None:
         self.wrong, self.right, self.seed = size - 1, right, seed
-        self.shifted = distractors == "shifted"
+        self.shifted = kind == "shifted"
         self.draws = 1 if self.shifted else draws
         what = f"matching={size} needs {self.wrong} wrong candidates for each query"
         if right.fewest_wrong < self.wrong:
@@ -230,8 +228,7 @@ class _Matching:
             chosen = answers[random.integers(len(answers), size=self.draws)]
             among = self._draw(random, self.right.candidates - len(answers))
             # The j-th wrong candidate has j + (right ones before it) as its number.
-            before = np.searchsorted(answers - np.arange(len(answers)), among, side="right")
-            wrong = among + before
+            wrong = among + np.searchsorted(answers - np.arange(len(answers)), among, side="right")
         mine, theirs = scores[chosen][:, None], scores[wrong]
         lost = (theirs > mine) | ((theirs == mine) & (wrong < chosen[:, None]))
         return float(1.0 - lost.any(1).mean())

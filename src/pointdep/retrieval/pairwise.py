@@ -15,6 +15,7 @@ from pointdep.core.ratio import RatioModel
 from pointdep.errors import InputError, require_known
 from pointdep.inference.scoring import spread
 
+Found = tuple[Tensor, Tensor]
 KINDS = ("flat", "hnsw", "ivf")
 """How an index searches: all vectors, a graph of neighbours, or the nearest of many cells."""
 
@@ -165,7 +166,7 @@ def require_inner(model: RatioModel, kind: str) -> None:
 
 def nearest(
     vectors: Vectors, queries: Tensor, own: Tensor, k: int, wanted: int, exhaustive: bool = False
-) -> tuple[Tensor, Tensor]:
+) -> Found:
     """PMI and numbers of the k best candidates, (n, k), best first.
 
     queries: (n, d); own: (n,), the queries' own term of PMI; wanted: how many to search for;
@@ -226,7 +227,7 @@ def _blocks(vectors: Vectors, device: torch.device) -> Iterator[Tensor]:
         yield vectors.block(first, min(first + _COLUMNS, vectors.count)).to(device)
 
 
-def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
+def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> Found:
     """Values and numbers of the k largest in each row, (n, k) each.
 
     blocks: (n, b) each, the values of the next b candidates.
@@ -244,7 +245,7 @@ def topk_of_blocks(blocks: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
     return best[0]
 
 
-def best_first(values: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def best_first(values: Tensor, numbers: Tensor, k: int) -> Found:
     """The k largest of each row in descending order, equal ones by their numbers.
 
     values, numbers: (n, m) -> (n, k) each.
@@ -283,9 +284,7 @@ def candidate_vectors(model: RatioModel, rows: Tensor, side: str) -> tuple[Tenso
     return joined, own is not None
 
 
-def query_vectors(
-    model: RatioModel, rows: Tensor, side: str, has_own: bool
-) -> tuple[Tensor, Tensor]:
+def query_vectors(model: RatioModel, rows: Tensor, side: str, has_own: bool) -> Found:
     """rows: (n, d) -> (n, e), to multiply `candidate_vectors` with, and their own term, (n,)."""
     vectors, own = _embedded(model, rows, side)
     if has_own:

@@ -18,12 +18,11 @@ from pointdep.inference.scoring import spread
 from pointdep.retrieval import pairwise
 from pointdep.retrieval.candidate_index import CandidateIndex, build_index, fingerprint
 from pointdep.retrieval.metrics import Relevant, RetrievalMetrics, retrieval_metrics
-from pointdep.retrieval.pairwise import MARGIN, Vectors, other, require_inner
+from pointdep.retrieval.pairwise import MARGIN, Found, Vectors, other, require_inner
 
 Encode = Callable[[Any, str], Tensor]
 """Rows as a user gives them and their side, "x" or "y" -> (n, d) as the model takes them."""
 
-Found = tuple[Tensor, Tensor]
 """PMI and numbers of candidates, (n, k) each."""
 
 SIDES = ("x", "y")

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,8 +19,10 @@ from pointdep.estimators import pointwise
 from pointdep.estimators.base import plain_copy
 from pointdep.estimators.classical import estimator as classical
 from pointdep.estimators.classical.estimator import ClassicalDependency
+from pointdep.estimators.fit_rows import streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
+from pointdep.fitting.splits import Rows
 from pointdep.inference import mutual_information as inference
 from pointdep.inference.mutual_information import MIEstimate, RowValues, decimals
 
@@ -195,7 +196,7 @@ def _require_same_rows(a: RowValues, b: RowValues, *, given: bool) -> None:
         warnings.warn(message, DataWarning, stacklevel=3)
 
 
-def _by_appearance(codes: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _by_appearance(codes: Rows | None) -> Rows:
     """Groups numbered as they first come, whatever they were called; (0,) without groups."""
     if codes is None:
         return np.empty(0, np.int64)
@@ -260,7 +261,9 @@ def mi_against_n(
 ) -> MIAgainstN:
     """Fit a copy of the model on growing parts of the rows, each holding the one before.
 
-    An estimate that still rises with the rows is too low; one that has settled needs no more.
+    An estimate that still rises with the rows is too low; one that has settled needs no more. The
+    models of a `PointwiseDependency` that holds its rows in memory are all trained in one run, as
+    those of its learning curve are.
 
     Parameters
     ----------
@@ -301,20 +304,36 @@ def mi_against_n(
             raise InputError(f"X has {len(X)} rows but {name} has {len(values)}")
     parts = _parts(codes, sizes, random_state)
     chosen = tuple(len(part) for part in parts)
-    estimates = []
+
+    def fitted(part: Rows, inner: Sequence[Rows] = ()) -> list[Any]:
+        """The model of a part, after those of parts of it that can be fitted in the same run."""
+        copy = plain_copy(model, progress=False)
+        x, y = (_safe_indexing(side, part) for side in (X, Y))
+        own = None if groups is None else codes[part]
+        if inner:
+            places = [np.searchsorted(part, p) for p in inner]
+            return [*pointwise.fit_parts(copy, x, y, own, places), copy]
+        return [copy.fit(x, y, groups=own)]
+
     with show("fitting parts of the rows", enabled=progress, left="about") as shown:
-        for part in parts:
-            copy = plain_copy(model, progress=False)
-            x, y = (_safe_indexing(side, part) for side in (X, Y))
-            copy.fit(x, y, groups=None if groups is None else codes[part])
-            estimates.append(copy.mutual_information(confidence=confidence))
+        together = _rides(model, X, Y)
+        models = fitted(parts[-1], parts[:-1]) if together else [None] * len(parts)
+        estimates = []
+        for part, one in zip(parts, models, strict=True):
+            answering = fitted(part)[0] if one is None else one
+            estimates.append(answering.mutual_information(confidence=confidence))
             shown.update(sum(chosen[: len(estimates)]), sum(chosen), "rows fitted")
     return MIAgainstN(chosen, tuple(estimates))
 
 
-def _parts(
-    codes: NDArray[np.int64], sizes: Sequence[int] | None, random_state: Any
-) -> list[NDArray[np.int64]]:
+def _rides(model: Any, X: Any, Y: Any) -> bool:
+    """Whether models of parts can be fitted in the run of the model of all, as its curve is."""
+    if type(model) is not PointwiseDependency or model.distributed or model.checkpoint is not None:
+        return False
+    return not streams(model.stream, model.cv, X, Y)
+
+
+def _parts(codes: Rows, sizes: Sequence[int] | None, random_state: Any) -> list[Rows]:
     """Numbers of the rows of each part, sorted; codes: (n,) group of each row, its own at least."""
     held = np.bincount(codes)
     draws = check_random_state(random_state).permutation(len(held))

@@ -112,15 +112,13 @@ class DryRun:
         rows = max(least, math.ceil(1.1 * batch / dry.train_share))
         many = rows * (_GROWTH_GPU if self.gpu else _GROWTH)
         # Small batches, so that the epoch that is subtracted below is little of the fit.
-        small = max(8, int(min(batch, dry.train_share * many / _STEPS)) // 8 * 8)
-        visits = {
-            n: replace(dry, rows=n).visits(b, steps) for n, b in ((rows, batch), (many, small))
-        }
+        few = max(8, int(min(batch, dry.train_share * many / _STEPS)) // 8 * 8)
+        visits = {n: replace(dry, rows=n).visits(b, steps) for n, b in ((rows, batch), (many, few))}
         trained = _STEPS * (1 if max(self.dims) > _WARM_COLUMNS else 3)  # they take little
         more = max(1, round(trained * batch * dry.folds / visits[rows]))
         self._fit("fit", rows, batch)
         self._fit("longer fit", rows, batch, epochs=1 + more)
-        fitted = self._fit("fit", many, small)
+        fitted = self._fit("fit", many, few)
         seen = round(more * visits[rows])
         points["training"][seen] = max(points["longer fit"][rows] - points["fit"][rows], 1e-6)
         for n, count in visits.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from pointdep.data.raw import SparseInputError
@@ -26,9 +27,6 @@ from pointdep.estimators.classical.estimator import ClassicalDependency
 from pointdep.estimators.pointwise import PointwiseDependency, encode_side, fitted_rows
 from pointdep.fitting.progress import show
 from pointdep.inference.scoring import score_matrix
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 
 def mutual_information_features(
@@ -82,7 +80,7 @@ def mutual_information_features(
     """
     given = PointwiseDependency() if estimator is None else estimator
     if not isinstance(given, PointwiseDependency | ClassicalDependency):
-        raise InputError(f"estimator={given!r}: give a PointwiseDependency or ClassicalDependency")
+        raise InputError(f"estimator={given!r} must be a PointwiseDependency, or a classical one")
     changed: dict[str, Any] = {"progress": False}
     if random_state is not None:
         changed["random_state"] = random_state

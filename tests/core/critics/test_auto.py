@@ -43,6 +43,27 @@ class TestResidual:
         wanted = loud.net.pairs(x, y[:, :4])
         torch.testing.assert_close(loud.pairs(x, y[:, :4]) - quiet.pairs(x, y[:, :4]), wanted)
 
+    def test_a_share_of_unrelated_pairs_mixes_their_ratio_of_one_with_the_others(self):
+        critic, (x, y) = silenced(), sides(kind="auto")
+        related = critic.matrix(x, y).exp()
+        assert critic.inner_is_all
+        critic.unrelated += 0.3
+        wanted = (0.3 + 0.7 * related).log()
+        torch.testing.assert_close(critic.matrix(x, y), wanted)
+        torch.testing.assert_close(critic.closed_form(x, y), wanted)
+        torch.testing.assert_close(critic.pairs(x, y), wanted.diagonal(dim1=-2, dim2=-1))
+        assert not critic.inner_is_all
+        loud = build("auto", R)
+        loud.unrelated += 0.3
+        torch.testing.assert_close(loud.matrix(x, y), wanted + loud.net.matrix(x, y))
+
+    def test_weights_without_a_share_of_unrelated_pairs_load(self):
+        critic = build("auto", R)
+        early = {name: t for name, t in critic.state_dict().items() if name != "unrelated"}
+        critic.unrelated += 0.3
+        critic.load_state_dict(early)
+        assert not critic.unrelated.any()
+
     def test_it_starts_from_the_closed_form(self):
         critic = ResidualCritic(2, X_DIM, Y_DIM, hidden=(8, 6)).double()
         critic.correlations += 0.5

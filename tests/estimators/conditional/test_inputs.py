@@ -161,6 +161,10 @@ def test_methods_that_are_refused(method):
     refused(f"'{method}' .* from variational, pc", fit, X, Y, Z, estimator=small(method=method))
 
 
+def test_a_learning_curve_is_refused():
+    refused("a difference has no learning curve", fit, X, Y, Z, estimator=small(curve=True))
+
+
 def test_pairs_unlike_the_fit_and_which_fit_flags_are_of():
     with pytest.warns(DataWarning, match=r"outside\(X, Y, Z\) says which"):
         base().pmi(X, Y, Z + 1000.0)

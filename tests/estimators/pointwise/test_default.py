@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+from scipy.special import logsumexp
 from scipy.stats import rankdata
 
 from pointdep import METHODS, FitWarning, PointwiseDependency
@@ -228,6 +230,50 @@ def test_saved_and_loaded(tmp_path, mixed):
     assert np.array_equal(again.pmi(*new), fitted.pmi(*new))
     assert np.array_equal(again.pmi_matrix(*new), fitted.pmi_matrix(*new))
     assert np.ptp(fitted.pmi(*new)) > 0
+
+
+MANY = {"critic": "auto", "hidden": "auto"}
+
+
+def hidden_parabola(rows, seed=0):
+    """Thirty columns a side, the last of y a parabola of the first of x, and its mean PMI."""
+    random = np.random.default_rng(seed)
+    x, y = random.normal(size=(2, rows, 30))
+    y[:, -1] = x[:, 0] ** 2 + 0.3 * y[:, -1]
+    given = stats.norm.logpdf(y[:, -1], x[:, 0] ** 2, 0.3)
+    draws = random.normal(size=4000) ** 2
+    apart = stats.norm.logpdf(y[:, -1:], draws, 0.3)
+    return x, y, float((given - logsumexp(apart, axis=1) + np.log(len(draws))).mean())
+
+
+def test_a_parabola_among_many_columns(tmp_path):
+    x, y, nats = hidden_parabola(1000)
+    fitted = fit(x, y, **MANY, folds=3, max_epochs=60)
+    assert kind_of(fitted) == "PickedCritic"
+    low, high = fitted.mutual_information().ci
+    assert low < nats < high
+    assert fitted.mutual_information().lower > 0.7 * nats
+    fitted.save(tmp_path / "model")
+    again = PointwiseDependency.load(tmp_path / "model", device="cpu")
+    assert np.array_equal(again.pmi(x[:50], y[:50]), fitted.pmi(x[:50], y[:50]))
+    elsewhere = hidden_parabola(50, seed=1)
+    other = x[:50].copy()
+    other[:, 1:] = elsewhere[0][:, 1:]  # what no replica has picked says nothing
+    assert np.allclose(fitted.pmi(other, y[:50]), fitted.pmi(x[:50], y[:50]), atol=1e-6)
+
+
+def test_rows_of_a_group_pick_columns_as_one_draw():
+    """Ten copies of each row make chance look strong, in many columns."""
+    x, y, _ = hidden_parabola(300)
+    copies, groups = [np.repeat(side, 10, axis=0) for side in (x, y)], np.repeat(np.arange(300), 10)
+    how = {**MANY, "folds": 2, "max_epochs": 1}
+    assert kind_of(fit(*copies, **how)) == "TowersCritic"
+    assert kind_of(fit(*copies, groups=groups, **how)) == "PickedCritic"
+
+
+def test_layers_that_were_asked_for_are_those_of_towers():
+    x, y, _ = hidden_parabola(300)
+    assert kind_of(fit(x, y, **WIDE, folds=2, max_epochs=1)) == "TowersCritic"
 
 
 def test_a_wide_side_of_categories():

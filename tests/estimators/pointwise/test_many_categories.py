@@ -115,3 +115,13 @@ def test_no_interval_exceeds_the_entropy_of_a_side() -> None:
         spread = np.sqrt(share @ np.log(share) ** 2 - (share @ np.log(share)) ** 2)
         limit = -share @ np.log(share) + 2 / 800 + 2 * spread / 20
         assert found.ci[0] <= found.nats <= found.ci[1] <= limit + 1e-9
+
+
+def test_a_rise_that_the_correction_holds_is_not_flagged() -> None:
+    joint = outcomes(_topics(200, 6, 3))
+    x, y, _ = joint.sample(3_000, np.random.default_rng(0))
+    model = _fit(_names(x, "x"), _names(y, "y"))
+    found = model.mutual_information()
+    assert found.curve.rise[0] > 3 * found.curve.rise[1]
+    assert found.ci[0] < joint.mutual_information < found.ci[1]
+    assert "rises_with_rows" not in {flag.name for flag in model.flags_}

@@ -179,8 +179,7 @@ def _file(path: Path, pixels: int) -> tuple[str, str]:
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:
-        size = path.stat().st_size
-        if size > SOUND_BYTES:
+        if (size := path.stat().st_size) > SOUND_BYTES:
             return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
         try:
             return "audio", _address(SOUNDS[path.suffix.lower()], path.read_bytes())
@@ -237,8 +236,8 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
     path, name = (Path(file), column) if split else (Path(given), None)
     known = sorted((*formats.FORMATS, ".txt"))
     if path.suffix.lower() not in known:
-        places = " or ".join(map(str, files))
-        raise InputError(f"{option} {given!r} is no column of {places} and no {', '.join(known)}")
+        columns = f"neither a column of {' or '.join(map(str, files))}"
+        raise InputError(f"{option} {given!r} is {columns} nor a file of {', '.join(known)}")
     return _read(path, name)
 
 

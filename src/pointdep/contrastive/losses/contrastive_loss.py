@@ -10,12 +10,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from pointdep.contrastive.losses.joined_batch import (
-    JoinedBatch,
-    Similarity,
-    dimensions,
-    loss_critic,
-)
+from pointdep.contrastive.losses import joined_batch
+from pointdep.contrastive.losses.joined_batch import JoinedBatch, Similarity, loss_critic
 from pointdep.core.methods import get_method
 from pointdep.core.precision import no_autocast, transformed
 from pointdep.errors import MEANINGS, Flag, InputError, require_known, require_whole
@@ -134,7 +130,7 @@ class ContrastiveLoss(nn.Module):
         given = temperature if self.multiplies == "temperature" else scale
         if given is None:
             given = self.default if plain and unit else 1.0
-        self.dims = None if dims is None else dimensions(str(critic), dims)
+        self.dims = None if dims is None else joined_batch.dimensions(str(critic), dims)
         multiplier = 1.0 / given if self.multiplies == "temperature" else given
         self.scores = Similarity(loss_critic(critic, dims), unit, multiplier, learn_scale, clip)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None

@@ -257,8 +257,8 @@ class Training:
         if self.settings.minutes:
             self.seconds = self.fabric.broadcast(self.seconds)
         if not finite:
-            where = f"step {self.step} (epoch {self._epoch})"
-            raise DivergedError(f"the loss is not finite at {where}: lower learning rate or scale")
+            lost = f"the loss is not finite at step {self.step} (epoch {self._epoch})"
+            raise DivergedError(f"{lost}: lower the learning rate, or the scale of the score")
         loss = f"loss {sum(finite) / len(finite):.3f}"
         total = self.steps
         if self.settings.minutes:

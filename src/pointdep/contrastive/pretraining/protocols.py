@@ -140,8 +140,7 @@ class Settings:
         for name, smallest in least.items():
             require_whole(name, getattr(self, name), smallest)
         for name in ("minutes", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 require_positive(name, value)
         if self.model == "simclr" and self.depth not in (18, 50):
             raise InputError(f"depth={self.depth} of simclr must be 18 or 50")

@@ -14,7 +14,7 @@ from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.critics.table import TableCritic
 from pointdep.core.linear import Canonical, gaussian_terms
-from pointdep.core.transforms import CanonicalMap, WaveMap, fill
+from pointdep.core.transforms import CanonicalMap, PickedMap, WaveMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
 _HIDDEN_WIDE = ((129, (512, 512)), (0, (256, 256)))  # from so many columns on
@@ -44,7 +44,12 @@ class _ClosedFormCritic(Critic):
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
         own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
-        return own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+        found = own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
+        return self._with_unrelated(found)
+
+    def _with_unrelated(self, log_ratio: Tensor) -> Tensor:
+        """log r of a mixture in which some pairs are not related, from that of the others."""
+        return log_ratio
 
     def _coordinates(self, rows: Tensor, side: str) -> Tensor:
         """Canonical coordinates of x or y: (R, ..., n, d) -> (R, ..., n, k)."""
@@ -55,7 +60,8 @@ class ResidualCritic(_ClosedFormCritic):
     """log r(x, y) = Gaussian closed form of canonical coordinates + a perceptron from zero.
 
     Both sides come as `CanonicalMap` gives them. The closed form is that of Gaussian pairs with the
-    canonical correlations (R, k), which are given and not trained.
+    canonical correlations (R, k), which are given and not trained. A share e of the pairs may be
+    unrelated, `unrelated`, (R, 1): then the closed form g becomes log(e + (1 - e) exp g).
 
     If one side is a label of L levels, say y, the sum s(x, y) of both is normalised exactly,
 
@@ -67,6 +73,7 @@ class ResidualCritic(_ClosedFormCritic):
     """
 
     side_map: type[CanonicalMap] = WaveMap
+    mixes = True  # the share of unrelated pairs is a part of its state
     informed = True
 
     def __init__(
@@ -79,12 +86,14 @@ class ResidualCritic(_ClosedFormCritic):
         activation: str = "silu",
         label: str = "",
     ) -> None:
+        x_dim, y_dim = self.side_map.kept(x_dim), self.side_map.kept(y_dim)
         super().__init__(replicas, x_dim, y_dim, label)
         widths = [self.side_map.out_dim(dim) for dim in (x_dim, y_dim)]
         self.net = ConcatCritic(replicas, *widths, hidden=hidden, activation=activation)
         self.net.x_half, self.net.y_half = (
             SideNet(replicas, width, hidden[0], sum(widths), activation) for width in widths
         )
+        self.unrelated: Tensor = nn.Buffer(torch.zeros(replicas, 1), persistent=self.mixes)
         if label:
             count, width = (x_dim, widths[0]) if label == "x" else (y_dim, widths[1])
             self.levels: Tensor = nn.Buffer(torch.zeros(replicas, count, width))
@@ -124,7 +133,7 @@ class ResidualCritic(_ClosedFormCritic):
 
     @property
     def inner_is_all(self) -> bool:
-        return self.silent
+        return self.silent and not bool(self.unrelated.any())
 
     def inner_x(self, x: Tensor) -> tuple[Tensor, Tensor]:
         u = self._coordinates(x, "x")
@@ -145,7 +154,8 @@ class ResidualCritic(_ClosedFormCritic):
             return (self._by_level(rows, self._sum) * self._indicators(label)).sum(-1)
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
         own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
-        return self.net.pairs(x, y) + (own_x + own_y + (cross * v).sum(-1))
+        found = self._with_unrelated(own_x + own_y + (cross * v).sum(-1))
+        return self.net.pairs(x, y) + found
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         return self._normalised(x, y, self._sum)
@@ -159,6 +169,16 @@ class ResidualCritic(_ClosedFormCritic):
     def _coordinates(self, rows: Tensor, side: str) -> Tensor:
         del side  # a `CanonicalMap` has been there
         return rows[..., : self.correlations.shape[1]]
+
+    def _with_unrelated(self, log_ratio: Tensor) -> Tensor:
+        share = self.unrelated.view(-1, *[1] * (log_ratio.ndim - 1))
+        return torch.logaddexp(share.log(), torch.log1p(-share) + log_ratio)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        # Models that were saved before it was known have no such share.
+        if self.mixes:
+            state_dict.setdefault(f"{prefix}unrelated", torch.zeros_like(self.unrelated))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _normalised(self, x: Tensor, y: Tensor, score: _Score) -> Tensor:
         """Scores of all pairs: log r, if a side is a label."""
@@ -194,9 +214,17 @@ class ResidualCritic(_ClosedFormCritic):
 
 
 class EarlyResidualCritic(ResidualCritic):
-    """The `ResidualCritic` of models that were saved before it knew waves."""
+    """The `ResidualCritic` of models that were saved before it knew waves and unrelated pairs."""
 
     side_map = CanonicalMap
+    mixes = False
+
+
+class PickedCritic(ResidualCritic):
+    """The `ResidualCritic` of a few of many columns, which hold what the closed form cannot see."""
+
+    side_map = PickedMap
+    screened = True
 
 
 class TowersCritic(_ClosedFormCritic):

@@ -84,6 +84,7 @@ class Critic(nn.Module):
     batch_part: tuple[int, slice] | None = None
     copies: nn.ModuleList  # one module per replica, if it is not stacked
     correlations: Tensor  # (R, k), the canonical correlations of a closed form
+    unrelated: Tensor  # (R, 1), the share of pairs that its closed form takes for unrelated
 
     def __init__(self, replicas: int) -> None:
         super().__init__()

@@ -161,7 +161,8 @@ def _read_picture(path: str, content: bytes) -> Pixels:
     """One picture, (32, 32, 3)."""
     with reading(path), Image.open(io.BytesIO(content), formats=["PNG", "JPEG"]) as picture:
         if picture.size != (_SIDE, _SIDE):
-            raise InputError(f"{path} is of {picture.size} pixels, not {_SIDE} x {_SIDE}")
+            size = f"{picture.width} x {picture.height}"
+            raise InputError(f"{path} is {size} pixels: those of CIFAR-10 are {_SIDE} x {_SIDE}")
         return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
 
 

@@ -114,7 +114,8 @@ def read_part(place: Path, part: str) -> Part:
     of_images, of_labels = (_idx_path(place, name) or place / name for name in names)
     images, labels = read_idx(of_images, 3), read_idx(of_labels, 1).astype(np.int64)
     if images.shape[1:] != (28, 28):
-        raise InputError(f"{of_images} holds images of {images.shape[1:]} pixels, not 28 x 28")
+        size = "{} x {}".format(*images.shape[1:])
+        raise InputError(f"{of_images} holds images of {size} pixels: those of MNIST are 28 x 28")
     return images, check_labels(str(of_labels), labels, len(images), 10)
 
 

@@ -1,7 +1,5 @@
 """Reference tasks whose mutual information and PMI are known exactly, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -127,7 +125,7 @@ _MAPPED = {
 _STUDENTS = {
     "student-1": _student(1, 1, "uncorrelated Student, 1 degree of freedom"),
     **{f"student-{dim}": _student(dim, 2, "uncorrelated Student, 2 degrees") for dim in (2, 3, 5)},
-    "student-dense-5": _student(5, 5, "Student, all c.correlated, 5 degrees", correlation=0.5),
+    "student-dense-5": _student(5, 5, "Student, all correlated, 5 degrees", correlation=0.5),
     "asinh-student-1": _both_sides("student-1", "through asinh, both sides", c.ASINH),
     "asinh-student-5": _both_sides("student-5", "through asinh, both sides", c.ASINH),
 }

@@ -171,7 +171,8 @@ def correlated(dim: int, mutual_information: float) -> Joint:
         raise InputError(f"mutual_information must be 0 or more nats, not {mutual_information}")
     most = -0.5 * math.log(_LEAST_UNEXPLAINED)
     if mutual_information > most * dim:
-        raise InputError(f"{mutual_information=} is more than {dim} x {most:.1f} nats: raise dim")
+        given = f"mutual_information={mutual_information:g}"
+        raise InputError(f"{given} is more than {dim} dimension(s) of {most:.1f} nats: raise dim")
     rho = math.sqrt(-math.expm1(-2 * mutual_information / dim))
 
     def log_ratio(x: Array, y: Array) -> Array:
@@ -264,10 +265,8 @@ def student(dispersion: Array, dim_x: int, freedom: float) -> Joint:
     precisions = [np.linalg.inv(block) for block in blocks]
 
     def log_ratio(x: Array, y: Array) -> Array:
-        both, only_x, only_y = map(
-            _log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3
-        )
-        return np.asarray(both - only_x - only_y)
+        both, of_x, of_y = map(_log_density, (np.hstack([x, y]), x, y), precisions, [freedom] * 3)
+        return np.asarray(both - of_x - of_y)
 
     factor = np.linalg.cholesky(dispersion)
 

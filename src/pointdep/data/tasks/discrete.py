@@ -1,7 +1,5 @@
 """Tasks with outcomes: a joint table, a label with a Gaussian, and pairs with many zeros."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
