@@ -250,8 +250,9 @@ def test_a_value_that_is_no_number_and_a_full_disk(folders, model, pairs, monkey
     refused(message, score_shards, model, "x", "z", x_columns=["e"], batch_size=6)
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(filesystem, "_to_disk", full)
-    refused("cannot be written: No space left on device", score_shards, model, "x", "y", **BOTH)
-    assert names("out") == []
+    said = "cannot be written: No space left on device"
+    refused(said, score_shards, model, "x", "y", output="full", **BOTH)
+    assert names("full") == []
 
 
 def test_lines_of_others_are_left_out(capfd):
