@@ -183,8 +183,7 @@ class CalibratedDependency(PointwiseDependency):
         if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
             shapes = f"logits {tuple(values.shape)} and reference {tuple(sample.shape)}"
             raise InputError(f"{shapes} must have the same queries in their rows")
-        found: Array32 = critic.read_out(values, sample).float().numpy()
-        return found
+        return critic.read_out(values, sample).float().numpy()
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; a function of yours is not in it, `load` takes it again."""

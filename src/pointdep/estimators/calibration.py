@@ -375,8 +375,7 @@ def calibrate(source: Source, rows: PairedRows, queries: str | None) -> Calibrat
     # Logits that say nothing give log r = 0; such as say the opposite are an error.
     mean = float(weights[:, 0].mean())
     if mean > 0:
-        gap = float(np.mean(gaps))
-        return Calibration(weights, *about, on_weights, reported, gap, spread)
+        return Calibration(weights, *about, on_weights, reported, float(np.mean(gaps)), spread)
     if mean < -_CLEAR * summed_stderr(on_weights.mean(0)[:, 0], names):
         raise InputError("pairs have lower logits than others: are these distances?")
     return Calibration(0 * weights, *about, 0 * on_weights, 0 * reported, 0.0, spread)
@@ -393,8 +392,7 @@ def _fit_folds(
     level = matrix.level(parts, temperature)
     cells = matrix.thinned(level, seed)
     design = matrix.design(cells, level)
-    start = torch.zeros(design.shape[1], dtype=torch.float64)
-    balanced = _fitted(design, cells, 0.0, start)
+    balanced = _fitted(design, cells, 0.0, torch.zeros(design.shape[1], dtype=torch.float64))
     # The fit is to look where most pairs are.
     odds = max(0.0, float((design[cells.joint > 0] @ balanced).median()))
     whole = _fitted(design, cells, odds, balanced)

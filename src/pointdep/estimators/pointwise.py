@@ -166,8 +166,7 @@ class PointwiseDependency(DependencyEstimator):
         if not isinstance(self.distributed, bool | np.bool_):
             raise InputError(f"distributed={self.distributed!r} must be True or False")
         processes = processes_of_group() if self.distributed else ALONE
-        seed = processes.first(self._seed)
-        rows = self._read(X, Y, groups, seed, processes)
+        rows = self._read(X, Y, groups, processes.first(self._seed), processes)
         paired = rows.paired
         if method.uses_product:
             require_product_rows(paired.splits, paired.codes, method.key)
@@ -360,11 +359,10 @@ class PointwiseDependency(DependencyEstimator):
         """
         if pmi is None:
             return self._answers(X, Y)["npmi"]
-        values = np.asarray(pmi, np.float64)
 
         def part(x: Any, y: Any, rows: slice) -> Array32:
             raw = self._read_sides(x, y)
-            own = values[rows]
+            own = np.asarray(pmi, np.float64)[rows]
             if own.shape != (raw[0].rows,):
                 raise InputError(f"pmi has shape {np.shape(pmi)} for {raw[0].rows} pairs")
             return scoring.normalised_pmi(own, self._rarity(*raw), self.n_rows_)

@@ -89,11 +89,9 @@ def _losses(model: RatioModel, cells: Cells) -> Tensor:
 
 def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
     """Of log r and weights of cells, all (N, b): the losses of the rows that are not padding."""
-    others = product.sum(1).clamp(min=1.0)
-    shift = others.log().unsqueeze(1)
+    shift = product.sum(1).clamp(min=1.0).log().unsqueeze(1)
     own = (F.softplus(shift - scores) * joint).sum(1)
-    loss = own + (F.softplus(scores - shift) * product).sum(1)
-    return loss[joint.sum(1) > 0]
+    return (own + (F.softplus(scores - shift) * product).sum(1))[joint.sum(1) > 0]
 
 
 # Whether ranks or the values themselves are nearer to Gaussian.

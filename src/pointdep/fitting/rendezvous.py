@@ -52,8 +52,7 @@ def meet(device: torch.device) -> None:
 
         backend = "nccl"
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    name = agree(store, rank, size)
-    own = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
+    own = dist.PrefixStore(agree(store, rank, size), store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=own, rank=rank, world_size=size)
 
     def leave() -> None:

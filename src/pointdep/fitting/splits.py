@@ -43,10 +43,9 @@ def make_splits(
     if cv is None:
         require_whole("folds", folds)
     require_rows(rows, folds if cv is None else 2, stop_fraction)
-    outer = _outer(rows, folds, cv, groups, seed)
     return [
         _inner(number, fit, report, groups, stop_fraction, seed)
-        for number, (fit, report) in enumerate(outer)
+        for number, (fit, report) in enumerate(_outer(rows, folds, cv, groups, seed))
     ]
 
 

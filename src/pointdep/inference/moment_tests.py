@@ -66,8 +66,7 @@ class Blocks:
 
     def _by_unit(self, rows: Tensor, unit: Tensor) -> Array:
         sums = torch.zeros(int(self.unit.max()) + 1, dtype=rows.dtype)
-        values: Array = sums.index_add_(0, unit.flatten(), rows.flatten()).numpy()
-        return values
+        return sums.index_add_(0, unit.flatten(), rows.flatten()).numpy()
 
 
 @dataclass(frozen=True)

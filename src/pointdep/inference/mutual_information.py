@@ -186,17 +186,15 @@ def pseudo_values(
         raise InputError(f"method {method.key!r} infers from pairs of different rows: give more")
     n = len(log_ratio)
     weight = torch.ones(n, dtype=torch.float64, requires_grad=True)
-    scores = method.inverse(log_ratio.double().cpu())
     value = method.inference(
-        scores,
+        method.inverse(log_ratio.double().cpu()),
         joint=joint.double().cpu() * weight[:, None],
         product=product.double().cpu() * weight[:, None] * weight[columns.cpu()],
     )
     (slope,) = torch.autograd.grad(value, weight)
     # For most methods the slopes sum to zero; for cpc, whose value grows with the number of rows,
     # only the relative weight of a row is its influence.
-    values: Array = (value.detach() + n * (slope - slope.mean())).numpy()
-    return values
+    return (value.detach() + n * (slope - slope.mean())).numpy()
 
 
 def estimate(

@@ -108,8 +108,7 @@ def _as_pixels(array: NDArray[Any], name: str) -> NDArray[np.uint8]:
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     if low >= 0.0 and high <= 1.0:
         high = 1.0
-    scaled: NDArray[np.uint8] = ((values - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
-    return scaled
+    return ((values - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
 
 
 # Pictures and sounds inside the page, as data addresses, up to a stated size.

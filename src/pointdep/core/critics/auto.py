@@ -128,8 +128,7 @@ class ResidualCritic(_ClosedFormCritic):
 
     @property
     def silent(self) -> bool:
-        last = self.net.rest.layers[-1]
-        return all(not bool(parameter.any()) for parameter in last.parameters())
+        return all(not bool(parameter.any()) for parameter in self.net.rest.layers[-1].parameters())
 
     @property
     def inner_is_all(self) -> bool:
