@@ -113,15 +113,9 @@ class CalibratedDependency(PointwiseDependency):
         device: str = "auto",
         progress: bool = True,
     ) -> None:
-        self.critic = critic
-        self.loss = loss
-        self.queries = queries
-        self.scale = scale
-        self.normalize = normalize
-        self.folds = folds
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        self.critic, self.loss, self.queries = critic, loss, queries
+        self.scale, self.normalize, self.folds = scale, normalize, folds
+        self.random_state, self.device, self.progress = random_state, device, progress
 
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> CalibratedDependency:
         """Calibrate on pairs that the outside model was not trained on.

@@ -161,13 +161,8 @@ class LogitMatrix:
             weight = torch.cat([weight[high], weight.new_full((_KEPT,), len(low) / _KEPT)])
             kept = torch.cat([high, drawn])
             row, column = row[kept], column[kept]
-        own = self.pairs()
-        return Cells(
-            torch.cat([own.row, row]),
-            torch.cat([own.column, column]),
-            torch.cat([own.joint, 0 * weight]),
-            torch.cat([own.product, weight]),
-        )
+        parts = zip(vars(self.pairs()).values(), (row, column, 0 * weight, weight), strict=True)
+        return Cells(*(torch.cat(both) for both in parts))
 
 
 # Logistic regression of belonging together on a few columns.
