@@ -282,7 +282,7 @@ def test_settings():
         ({"folds": 1}, "folds=1 must be at least 2"),
         ({"seed": 2**32 - 9}, f"seed={2**32 - 9} must be at most {2**32 - 10}"),
         ({"hidden": (8, 0)}, "hidden=0"),
-        ({"mi": 0.0}, "mi=0.0 must be a positive"),
+        ({"mi": 0.0}, "mi=0.0 must be positive"),
         ({"mi": 100.0, "dim": 1}, "more than 1 dimension"),
     ):
         refused(message, Theorem1, **change)
