@@ -168,9 +168,9 @@ class TestDamage:
     PARTS = ("encoder_x", "rows", "flags", "history", "bias", "jackknife", "hidden")
 
     def test_nothing_there_a_file_and_another_format(self, tmp_path, saved):
-        unreadable(tmp_path / "model", "there is no such folder")
-        (tmp_path / "model").write_text("{}")
-        unreadable(tmp_path / "model", "is a file; a model is a folder")
+        unreadable(tmp_path / "other", "there is no such folder")
+        (tmp_path / "other").write_text("{}")
+        unreadable(tmp_path / "other", "is a file; a model is a folder")
         path = saved / "model.json"
         about = json.loads(path.read_text("utf-8"))
         for version, said in (

@@ -11,7 +11,7 @@ from scipy import stats
 
 from pointdep.core.methods import METHODS
 from pointdep.inference.learning_curve import LearningCurve
-from pointdep.inference.mutual_information import MIEstimate, estimate, pseudo_values
+from pointdep.inference.mutual_information import MIEstimate, RowValues, pseudo_values
 from refusals import refused
 
 N = 60
@@ -20,6 +20,12 @@ JOINT = torch.eye(N, dtype=torch.float64)
 PRODUCT = 1.0 - JOINT
 LOG_RATIO = 0.6 * torch.randn(N, N, generator=RANDOM, dtype=torch.float64) + JOINT
 COLUMNS = torch.arange(N).expand(N, N)
+ROW_FIELDS = {"doubt_above", "inflation", "neighbours"}
+
+
+def estimate(values, method, correction=0.0, doubt=0.0, **how):
+    of_rows = {name: how.pop(name) for name in ROW_FIELDS & how.keys()}
+    return RowValues(values, None, correction, doubt, **of_rows).estimate(method, **how)
 
 
 def values_of(key):

@@ -185,17 +185,14 @@ def audit_shards(
     decision = decide(pmi, pool.mismatched(fitted.model_, standing), contamination, least)
     manifest.write_manifest(work, tasks)
     work.output.sweep()
-    suspect, rank = decision.q_value <= fdr, ranks(pmi)
+    suspect = decision.q_value <= fdr
+    judged = {"posterior": decision.posterior, "q_value": decision.q_value, "suspect": suspect}
+    judged |= {"below_zero": pmi < 0, "rank": ranks(pmi)}
     for task in tasks:
         rows = slice(task.first, task.first + task.rows)
-        judged = {
-            "posterior": decision.posterior[rows],
-            "q_value": decision.q_value[rows],
-            "suspect": suspect[rows],
-            "below_zero": pmi[rows] < 0,
-            "rank": rank[rows],
-        }
-        write_shard(work, task, {**_read(done.work, task.name, _KEPT), **judged}, {"fdr": fdr})
+        columns = _read(done.work, task.name, _KEPT)
+        columns |= {name: values[rows] for name, values in judged.items()}
+        write_shard(work, task, columns, {"fdr": fdr})
     told: dict[str, Any] = {"contamination": decision.contamination, "named": decision.named}
     return AuditedShards(**done.totals(), suspects=int(suspect.sum()), **told)
 

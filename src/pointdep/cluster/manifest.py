@@ -329,8 +329,8 @@ def write_manifest(work: Work, tasks: Sequence[Task]) -> None:
 def write_shard(work: Work, task: Task, columns: dict[str, Any], about: dict[str, Any]) -> None:
     """Write the output shard of a task, completely or not at all; about: for its footer."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    content = {"ticket": task.ticket, **about}
-    table = table.replace_schema_metadata({_KEY: json.dumps(content).encode()})
+    content = json.dumps({"ticket": task.ticket, **about}).encode()
+    table = table.replace_schema_metadata({_KEY: content})
     with (work.output / task.name).whole_file() as stream:
         pq.write_table(table, stream)
 

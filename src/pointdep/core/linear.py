@@ -41,6 +41,12 @@ def gaussian_terms(u: Tensor, v: Tensor, correlations: Tensor) -> tuple[Tensor, 
     return own_u, own_v, u * (correlations / (1 - square)).view(shape)
 
 
+def gaussian_matrix(u: Tensor, v: Tensor, correlations: Tensor) -> Tensor:
+    """`gaussian_log_ratio` of all pairs, shapes as of `gaussian_terms`: (R, ..., n, m)."""
+    own_u, own_v, cross = gaussian_terms(u, v, correlations)
+    return own_u.unsqueeze(-1) + own_v.unsqueeze(-2) + cross @ v.mT
+
+
 def gaussian_mutual_information(correlations: Tensor) -> Tensor:
     """MI in nats of Gaussian pairs with these canonical correlations: -1/2 sum log(1-rho^2)."""
     return -0.5 * torch.log1p(-correlations.square()).sum(-1)
@@ -67,6 +73,12 @@ class Canonical:
     x_weight: Tensor
     y_weight: Tensor
     correlations: Tensor
+
+    def coordinates(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of x: (..., n, dx) and y: (..., m, dy) that are correlated, float64."""
+        kept = len(self.correlations)
+        u = (x.double() - self.x_mean) @ self.x_weight[:, :kept]
+        return u, (y.double() - self.y_mean) @ self.y_weight[:, :kept]
 
 
 @torch.no_grad()
@@ -121,12 +133,8 @@ def held_to(found: Canonical, moments: Tensor, measured: Tensor, draws: int) -> 
     weights = found.x_weight.clone(), found.y_weight.clone()
     for weight, squares in zip(weights, (x_square, y_square), strict=True):
         weight[:, : len(squares)] /= squares.sqrt()
-    return Canonical(
-        found.x_mean,
-        found.y_mean,
-        *weights,
-        outer.minimum(found.correlations).clamp(0.0, _LARGEST),
-    )
+    correlations = outer.minimum(found.correlations).clamp(0.0, _LARGEST)
+    return Canonical(found.x_mean, found.y_mean, *weights, correlations)
 
 
 _FALSE_ALARM = 0.05  # probability that independent sides have a column that passes the screen
@@ -236,15 +244,9 @@ class GaussianSample:
         """By how much the mean of `values` over the rows of the fit is too large on average."""
         return wishart_excess(*self.ranks, self.draws)
 
-    def coordinates(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Canonical coordinates (n, k) of x: (n, dx) and y: (m, dy), float64."""
-        found, kept = self.found, len(self.found.correlations)
-        u = (x.double() - found.x_mean) @ found.x_weight[:, :kept]
-        return u, (y.double() - found.y_mean) @ found.y_weight[:, :kept]
-
     def values(self, x: Tensor, y: Tensor) -> Tensor:
         """(n,) log r of pairs; over the rows of the fit, its mean is -1/2 sum log(1-rho^2)."""
-        return gaussian_log_ratio(*self.coordinates(x, y), self.found.correlations)
+        return gaussian_log_ratio(*self.found.coordinates(x, y), self.found.correlations)
 
 
 @torch.no_grad()
@@ -364,13 +366,9 @@ def canonical_from_moments(parts: Sequence[CrossMoments], x_dim: int, draws: int
         around = held.around(torch.cat([one.x_mean, one.y_mean]))
         have = min(kept, one.x_weight.shape[1], one.y_weight.shape[1])
         u, v = one.x_weight[:, :have], one.y_weight[:, :have]
-        moments[:, :have] += torch.stack(
-            [
-                (u * (around[:x_dim, :x_dim] @ u)).sum(0),
-                (v * (around[x_dim:, x_dim:] @ v)).sum(0),
-                (u * (around[:x_dim, x_dim:] @ v)).sum(0),
-            ]
-        )
+        of_x, of_y = around[:x_dim, :x_dim] @ u, around[x_dim:, x_dim:] @ v
+        pairs = (u, of_x), (v, of_y), (u, around[:x_dim, x_dim:] @ v)
+        moments[:, :have] += torch.stack([(one * other).sum(0) for one, other in pairs])
         measured[:have] += held.count
     return held_to(found, moments, measured, draws)
 

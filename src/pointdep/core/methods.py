@@ -156,11 +156,9 @@ _BELOW_ONE = frozenset({"alpha", "floor", "momentum"})
 
 def _check_option(name: str, value: Any, default: Any) -> None:
     """Refuse a value of another kind than the default, or outside the range of a known option."""
-    if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise InputError(f"option {name}={value!r} must be true or false")
-        return
-    if not isinstance(default, int | float):
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise InputError(f"option {name}={value!r} must be true or false")
+    if isinstance(default, bool) or not isinstance(default, int | float):
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InputError(f"option {name}={value!r} must be a finite number")

@@ -188,11 +188,8 @@ class RatioModel(nn.Module):
         """
         x, y = self.x_map(x), self.y_map(y)
         offset = self._reference(x.flatten(1, 2)) if offset is None else offset
-        if offset.shape[1] > 1:
-            offset = offset.view(x.shape[:-1]).unsqueeze(-1)
-        else:
-            offset = offset[:, :, None, None]
-        return self._read_out(self.critic.matrix(x, y)) - offset
+        shape = x.shape[:-1] if offset.shape[1] > 1 else (len(offset), 1, 1)
+        return self._read_out(self.critic.matrix(x, y)) - offset.view(*shape, 1)
 
     @torch.no_grad()
     def outside(self, x: Tensor, y: Tensor, log_ratio: Tensor) -> Tensor:

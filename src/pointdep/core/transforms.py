@@ -263,16 +263,14 @@ class RankMap(nn.Module):
         # Past the ends the score grows with the logarithm of the distance in standard deviations.
         past = (columns - inside) / self.reach.unsqueeze(1)
         found = found + past.sign() * past.abs().log1p()
-        whole: Tensor = torch.where(mapped.unsqueeze(1), found, columns).T.contiguous()
-        return whole
+        return torch.where(mapped.unsqueeze(1), found, columns).T.contiguous()
 
     def beyond(self, mapped: Tensor, margin: float) -> Tensor:
         """Mapped rows (n, dim) -> (n,) boolean: a score `margin` or more past those of fitting."""
         last = (self.count - 1).clamp(min=0).unsqueeze(1)
         low, high = self.scores[:, 0], self.scores.gather(1, last).squeeze(1)
         far = (mapped < low - margin) | (mapped > high + margin)
-        found: Tensor = (far & (self.count > 0)).any(1)
-        return found
+        return (far & (self.count > 0)).any(1)
 
 
 def _spaced(share: Tensor, normal: Tensor, knots: int) -> Tensor:

@@ -235,17 +235,9 @@ def train_model(
     rows = replace(rows, splits=[*rows.splits, *(split for part in curve for split in part)])
     trained = Trained((), [], [])
     if not isinstance(model.critic, TableCritic):
-        trained = _train(
-            model,
-            rows,
-            options,
-            canonical,
-            progress=progress or Silent(),
-            checkpoint=checkpoint,
-            batches=batches,
-            processes=processes,
-            reported=own,
-        )
+        how: dict[str, Any] = {"checkpoint": checkpoint, "batches": batches, "processes": processes}
+        how |= {"progress": progress or Silent(), "reported": own}
+        trained = _train(model, rows, options, canonical, **how)
     model.to(device).eval()
     model.requires_grad_(False)
     parts, first = [], 0

@@ -113,15 +113,9 @@ class CalibratedDependency(PointwiseDependency):
         device: str = "auto",
         progress: bool = True,
     ) -> None:
-        self.critic = critic
-        self.loss = loss
-        self.queries = queries
-        self.scale = scale
-        self.normalize = normalize
-        self.folds = folds
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        self.critic, self.loss, self.queries = critic, loss, queries
+        self.scale, self.normalize, self.folds = scale, normalize, folds
+        self.random_state, self.device, self.progress = random_state, device, progress
 
     def fit(self, X: Any, Y: Any = None, groups: Any = None) -> CalibratedDependency:
         """Calibrate on pairs that the outside model was not trained on.
@@ -183,8 +177,7 @@ class CalibratedDependency(PointwiseDependency):
         if sample is not None and (values.ndim != 2 or sample.shape[:1] != values.shape[:1]):
             shapes = f"logits {tuple(values.shape)} and reference {tuple(sample.shape)}"
             raise InputError(f"{shapes} must have the same queries in their rows")
-        found: Array32 = critic.read_out(values, sample).float().numpy()
-        return found
+        return critic.read_out(values, sample).float().numpy()
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; a function of yours is not in it, `load` takes it again."""

@@ -57,8 +57,7 @@ class CalibratedCritic(Critic):
         self.register_buffer("temperature", torch.tensor(temperature))
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        logits = self.source.pairs(x[0], y[0])
-        return self.weights[:, :1] * logits + self._own(x[0], y[0])
+        return self.weights[:, :1] * self.source.pairs(x[0], y[0]) + self._own(x[0], y[0])
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         logits = self.source.matrix(x[0], y[0])
@@ -124,8 +123,7 @@ class CalibratedCritic(Critic):
 
     def _of_queries(self, rows: Tensor) -> Tensor:
         """The same of queries alone: (n, d) -> (R, n)."""
-        step = max(1, _CELLS // max(1, len(self.reference)))
-        parts = torch.split(rows, step)
+        parts = torch.split(rows, max(1, _CELLS // max(1, len(self.reference))))
         found = [self._from_levels(self._levels(*self._with_reference(part))) for part in parts]
         return torch.cat(found, 1).to(rows)
 

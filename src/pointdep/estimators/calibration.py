@@ -161,13 +161,8 @@ class LogitMatrix:
             weight = torch.cat([weight[high], weight.new_full((_KEPT,), len(low) / _KEPT)])
             kept = torch.cat([high, drawn])
             row, column = row[kept], column[kept]
-        own = self.pairs()
-        return Cells(
-            torch.cat([own.row, row]),
-            torch.cat([own.column, column]),
-            torch.cat([own.joint, 0 * weight]),
-            torch.cat([own.product, weight]),
-        )
+        parts = zip(vars(self.pairs()).values(), (row, column, 0 * weight, weight), strict=True)
+        return Cells(*(torch.cat(both) for both in parts))
 
 
 # Logistic regression of belonging together on a few columns.
@@ -375,8 +370,7 @@ def calibrate(source: Source, rows: PairedRows, queries: str | None) -> Calibrat
     # Logits that say nothing give log r = 0; such as say the opposite are an error.
     mean = float(weights[:, 0].mean())
     if mean > 0:
-        gap = float(np.mean(gaps))
-        return Calibration(weights, *about, on_weights, reported, gap, spread)
+        return Calibration(weights, *about, on_weights, reported, float(np.mean(gaps)), spread)
     if mean < -_CLEAR * summed_stderr(on_weights.mean(0)[:, 0], names):
         raise InputError("pairs have lower logits than others: are these distances?")
     return Calibration(0 * weights, *about, 0 * on_weights, 0 * reported, 0.0, spread)
@@ -393,8 +387,7 @@ def _fit_folds(
     level = matrix.level(parts, temperature)
     cells = matrix.thinned(level, seed)
     design = matrix.design(cells, level)
-    start = torch.zeros(design.shape[1], dtype=torch.float64)
-    balanced = _fitted(design, cells, 0.0, start)
+    balanced = _fitted(design, cells, 0.0, torch.zeros(design.shape[1], dtype=torch.float64))
     # The fit is to look where most pairs are.
     odds = max(0.0, float((design[cells.joint > 0] @ balanced).median()))
     whole = _fitted(design, cells, odds, balanced)

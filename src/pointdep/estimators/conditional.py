@@ -106,11 +106,8 @@ def make_parts(
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }
-    parts = {part: plain_copy(given, **shared) for part in FIT_OF}
-    if file is not None:
-        for part, model in parts.items():
-            model.set_params(checkpoint=Path(f"{file}.{part}"))
-    return parts
+    files = {part: None if file is None else Path(f"{file}.{part}") for part in FIT_OF}
+    return {part: plain_copy(given, **shared, checkpoint=own) for part, own in files.items()}
 
 
 class SplitOnce:

@@ -254,14 +254,9 @@ class StreamedFitRows(FitRows):
     def batches(
         self, model: RatioModel, options: TrainingOptions, progress: Progress
     ) -> StreamedBatches:
-        return StreamedBatches(
-            self.mapped,
-            self.plan,
-            options,
-            progress=progress,
-            lean=is_lean(model, options.batch_size, options.block),
-            sharing=Sharing(self.processes, model.critic) if self.processes.several else None,
-        )
+        how: dict[str, Any] = {"lean": is_lean(model, options.batch_size, options.block)}
+        how["sharing"] = Sharing(self.processes, model.critic) if self.processes.several else None
+        return StreamedBatches(self.mapped, self.plan, options, progress=progress, **how)
 
     def curve_splits(self, least: int) -> list[list[Split]]:
         """None: rows that are streamed are many, and each model reads them all."""
@@ -270,10 +265,8 @@ class StreamedFitRows(FitRows):
 
     def out_of_fold(self, model: RatioModel, progress: Progress, smaller: Any = ()) -> OutOfFold:
         del smaller  # there is no curve
-        rows = self.paired
-        return streamed_out_of_fold(
-            model, self.mapped, self.plan, rows.parts, seed=rows.seed, progress=progress
-        )
+        kept = self.paired.parts
+        return streamed_out_of_fold(model, self.mapped, self.plan, kept, progress=progress)
 
     def kept(self) -> StreamedFitRows:
         read = self.mapped
@@ -390,15 +383,10 @@ def stream_rows(
     pairs = PairSource(*sources)
     if codes is not None and len(codes) != pairs.rows:
         raise InputError(f"groups has {len(codes)} rows but X and Y have {pairs.rows}")
-    plan = make_plan(
-        pairs.rows,
-        folds=folds,
-        stop_fraction=stop_fraction,
-        most_stop=min(_STOP_ROWS, max(64, _STOP_NUMBERS // (pairs.width * max(1, folds)))),
-        most_kept=min(_KEPT_ROWS, max(1024, _KEPT_NUMBERS // pairs.width)),
-        codes=codes,
-        seed=seed,
-    )
+    how: dict[str, Any] = {"folds": folds, "stop_fraction": stop_fraction}
+    how["most_stop"] = min(_STOP_ROWS, max(64, _STOP_NUMBERS // (pairs.width * max(1, folds))))
+    how["most_kept"] = min(_KEPT_ROWS, max(1024, _KEPT_NUMBERS // pairs.width))
+    plan = make_plan(pairs.rows, codes=codes, seed=seed, **how)
     found = streamed_rows.survey(pairs, plan, progress, device, processes)
     both = (
         encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x),
@@ -409,7 +397,7 @@ def stream_rows(
         for source, encoder, values in zip(sources, both, (found.kept_x, found.kept_y), strict=True)
     )
     own = None if codes is None else codes[plan.kept]
-    how: dict[str, Any] = {"encoder_x": both[0], "encoder_y": both[1], "numbers": plan.kept}
+    how = {"encoder_x": both[0], "encoder_y": both[1], "numbers": plan.kept}
     kept = PairedRows(x, y, plan.splits(), own, seed, **how).to(device)
     moments = found.x, found.y
     return StreamedFitRows(

@@ -115,8 +115,7 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     if "x_map.picked" in state:
         settings = replace(settings, critic=PickedCritic)
     if "critic.levels" in state:  # early models have none
-        label = assembly.label_side(made.encoder_x_, made.encoder_y_)
-        settings = replace(settings, label=label)
+        settings = replace(settings, label=assembly.label_side(made.encoder_x_, made.encoder_y_))
     widths = made.encoder_x_.dim, made.encoder_y_.dim
     model = assembly.make_model(settings, method, replicas, *widths)
     if "reference" in state:

@@ -166,8 +166,7 @@ class PointwiseDependency(DependencyEstimator):
         if not isinstance(self.distributed, bool | np.bool_):
             raise InputError(f"distributed={self.distributed!r} must be True or False")
         processes = processes_of_group() if self.distributed else ALONE
-        seed = processes.first(self._seed)
-        rows = self._read(X, Y, groups, seed, processes)
+        rows = self._read(X, Y, groups, processes.first(self._seed), processes)
         paired = rows.paired
         if method.uses_product:
             require_product_rows(paired.splits, paired.codes, method.key)
@@ -185,16 +184,9 @@ class PointwiseDependency(DependencyEstimator):
         smaller = f" and {replicas - len(paired.splits)} of fewer rows" if any(curve) else ""
         title = f"fitting {len(paired.splits)} model(s){smaller} of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
-            whole = assembly.train_model(
-                model,
-                paired,
-                options,
-                progress=progress,
-                checkpoint=checkpoint,
-                processes=processes,
-                curve=curve,
-                **rows.training_sources(model, options, progress),
-            )
+            how: dict[str, Any] = {"checkpoint": checkpoint, "processes": processes, "curve": curve}
+            how |= rows.training_sources(model, options, progress)
+            whole = assembly.train_model(model, paired, options, progress=progress, **how)
             model, trained = whole.model, whole.trained
             found = store_reference(model, paired, self.reference_size)
             held = rows.out_of_fold(model, progress, () if self._parts else whole.curve)
@@ -245,13 +237,9 @@ class PointwiseDependency(DependencyEstimator):
         rows = row_values(self, X, Y, groups)
         if given and self.model_.methods[0].estimates == "mutual information":
             rows = replace(rows, bound=self._bound(X, Y, groups))
-        return rows.estimate(
-            self.model_.methods[0],
-            confidence=confidence,
-            warnings=self._notes,
-            null_p=self._null(shuffles, given) if shuffles else None,
-            shuffles=shuffles,
-        )
+        how: dict[str, Any] = {"confidence": confidence, "warnings": self._notes}
+        null_p = self._null(shuffles, given) if shuffles else None
+        return rows.estimate(self.model_.methods[0], null_p=null_p, shuffles=shuffles, **how)
 
     def check(
         self,
@@ -360,6 +348,7 @@ class PointwiseDependency(DependencyEstimator):
         """
         if pmi is None:
             return self._answers(X, Y)["npmi"]
+
         values = np.asarray(pmi, np.float64)
 
         def part(x: Any, y: Any, rows: slice) -> Array32:
@@ -708,14 +697,9 @@ class PointwiseDependency(DependencyEstimator):
         self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE
     ) -> FitRows:
         """Check, split and encode what the user gave."""
-        how: dict[str, Any] = {
-            "discrete": (self.discrete_x, self.discrete_y),
-            "folds": self.folds,
-            "stop_fraction": self.stop_fraction,
-            "seed": seed,
-            "device": pick_device(self.device),
-            "processes": processes,
-        }
+        how: dict[str, Any] = {"discrete": (self.discrete_x, self.discrete_y), "seed": seed}
+        how |= {"folds": self.folds, "stop_fraction": self.stop_fraction}
+        how |= {"device": pick_device(self.device), "processes": processes}
         if not fit_rows.streams(self.stream, self.cv, X, Y):
             return processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
         enabled = self.progress and processes.is_first
@@ -778,11 +762,10 @@ class PointwiseDependency(DependencyEstimator):
         """What speaks against the estimate: its width, its rise with the rows, and neighbours."""
         alarm = self._alarm()
         estimate = self.mutual_information()
-        rising = rise_flags(estimate)
         # The closed form's estimate from all rows is unbiased, however its held-out mean may rise,
         # and so, nearly, is that of a table, which has a flag of its own.
-        if self.bias_.known is not None or self.model_.critic.is_table:
-            rising = []
+        nearly_exact = self.bias_.known is not None or self.model_.critic.is_table
+        rising = [] if nearly_exact else rise_flags(estimate)
         return [*wide_flags(estimate), *rising, *alarm]
 
     def _alarm(self) -> list[Flag]:
@@ -815,12 +798,9 @@ class PointwiseDependency(DependencyEstimator):
         found, reason = [], f"method {method.key!r} does not average log r"
         if method.is_mean_of_pmi:
             found = rows.curve_splits(options.batch_size)
-            streamed = isinstance(rows, fit_rows.StreamedFitRows)
-            reason = (
-                "the rows are streamed"
-                if streamed
-                else f"{rows.count} rows are too few (with five folds about 120 do)"
-            )
+            reason = f"{rows.count} rows are too few (with five folds about 120 do)"
+            if isinstance(rows, fit_rows.StreamedFitRows):
+                reason = "the rows are streamed"
         if self.curve and not any(found):
             asked = "a learning curve is asked for (curve=True, --curve, --curve-plot)"
             raise InputError(f"{asked}, but {reason}: leave that out")
@@ -852,14 +832,9 @@ class PointwiseDependency(DependencyEstimator):
     def _training_options(
         self, settings: assembly.CriticSettings, rows: FitRows
     ) -> TrainingOptions:
-        batch, block = assembly.batch_shape(
-            settings,
-            get_method(self.method, self.method_options),
-            rows.smallest_training(),
-            self.batch_size,
-            self.negatives,
-            rows.largest_batch,
-        )
+        method, smallest = get_method(self.method, self.method_options), rows.smallest_training()
+        asked = self.batch_size, self.negatives, rows.largest_batch
+        batch, block = assembly.batch_shape(settings, method, smallest, *asked)
         own = {name: getattr(self, name) for name in _OF_TRAINING}
         return TrainingOptions(batch_size=batch, block=block, seed=rows.paired.seed, **own)
 
@@ -942,19 +917,10 @@ def row_values(
     """What the mutual information of the rows of the fit, or of given rows, is the mean of."""
     if X is None and Y is None:
         bias, digests = model.bias_, getattr(model, "digests_", None)
-        return RowValues(
-            model.oof_values_,
-            model.groups_,
-            bias.correction,
-            bias.stderr,
-            digests,
-            bound=model.bound_,
-            curve=model.curve_,
-            doubt_above=bias.stderr_above,
-            inflation=bias.inflation,
-            neighbours=bias.neighbours,
-            ceiling=_entropy_limit(model),
-        )
+        how: dict[str, Any] = {"digests": digests, "bound": model.bound_, "curve": model.curve_}
+        how |= {"doubt_above": bias.stderr_above, "inflation": bias.inflation}
+        how |= {"neighbours": bias.neighbours, "ceiling": _entropy_limit(model)}
+        return RowValues(model.oof_values_, model.groups_, bias.correction, bias.stderr, **how)
     if groups is not None:  # whose rows may lie in any part
         values = model._inferred(X, Y, groups)
     else:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import pointdep
 from pointdep.data.writers import whole_file, write_table
-from pointdep.errors import InputError, require_known, require_positive, require_whole
+from pointdep.errors import InputError, require_known, require_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,9 @@ def check_settings(
         for value in _values(settings, part):
             require_whole(part, value, least=fewest)
     for part in positive:
-        require_positive(part, getattr(settings, part))
+        value = getattr(settings, part)
+        if not 0 < value < math.inf:
+            raise InputError(f"{part}={value!r} must be positive and finite")
 
 
 def _values(settings: object, part: str) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """The replicas that still train, one step after another."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,13 +102,10 @@ class Crew:
         self.moving = state.moving[rows].clone()
         self.recorded = self._recorded_step()
         device = self.average.device
-        self.optimizer = torch.optim.AdamW(
-            [self.flat.values],
-            lr=options.learning_rate,
-            weight_decay=options.weight_decay,
-            fused=device.type in {"cpu", "cuda"} or None,
-            capturable=self.recorded is not None,
-        )
+        how: dict[str, Any] = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
+        how["fused"] = device.type in {"cpu", "cuda"} or None
+        how["capturable"] = self.recorded is not None
+        self.optimizer = torch.optim.AdamW([self.flat.values], **how)
         if state.step:
             at = device if device.type == "cuda" else "cpu"
             self.optimizer.state[self.flat.values] = {

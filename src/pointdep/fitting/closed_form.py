@@ -16,7 +16,7 @@ from pointdep.core import objectives
 from pointdep.core.linear import (
     Canonical,
     canonical_correlations,
-    gaussian_terms,
+    gaussian_matrix,
     screened_correlations,
 )
 from pointdep.core.ratio import RatioModel
@@ -89,11 +89,9 @@ def _losses(model: RatioModel, cells: Cells) -> Tensor:
 
 def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
     """Of log r and weights of cells, all (N, b): the losses of the rows that are not padding."""
-    others = product.sum(1).clamp(min=1.0)
-    shift = others.log().unsqueeze(1)
+    shift = product.sum(1).clamp(min=1.0).log().unsqueeze(1)
     own = (F.softplus(shift - scores) * joint).sum(1)
-    loss = own + (F.softplus(scores - shift) * product).sum(1)
-    return loss[joint.sum(1) > 0]
+    return (own + (F.softplus(scores - shift) * product).sum(1))[joint.sum(1) > 0]
 
 
 # Whether ranks or the values themselves are nearer to Gaussian.
@@ -132,17 +130,17 @@ def _closed_form_answers(rows: SplitRows) -> tuple[Tensor, Tensor]:
         x, y, groups = rows.training(replica)
         found = canonical_correlations(x.cpu(), y.cpu(), groups)
         cells, index = rows.held_out([split.stop], _SHRINK_BLOCK)
-        kept = len(found.correlations)
-        u = (cells.x.cpu().double() - found.x_mean) @ found.x_weight[:, :kept]
-        v = (cells.y.cpu().double() - found.y_mean) @ found.y_weight[:, :kept]
-        own_x, own_y, cross = gaussian_terms(u, v, found.correlations.unsqueeze(0))
-        scores = own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.mT
-        scores, joint = scores.flatten(0, 2), cells.joint[0].cpu()
+        u, v = found.coordinates(cells.x.cpu(), cells.y.cpu())
+        scores = gaussian_matrix(u, v, found.correlations.unsqueeze(0)).flatten(0, 2)
+        joint = cells.joint[0].cpu()
         own = (scores * joint).sum(1)[joint.sum(1) > 0]
         answers.append(torch.stack([own, -row_losses(scores, joint, cells.product[0].cpu())]))
         numbers.append(torch.from_numpy(index[index >= 0]))
     return torch.cat(answers, 1), torch.cat(numbers)
 
+
+Sides = tuple[Tensor, Tensor, Tensor | None]
+"""x, y and groups of a replica's training rows."""
 
 _SCALES = (0.97, 0.9, 0.75, 0.5, 0.25, 0.0)
 _UNRELATED = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # shares of the rows
@@ -181,8 +179,7 @@ def fit_closed_form(
         for replica, found in enumerate(analyses[0]):
             x_map.set_linear(replica, found.x_mean, found.x_weight)
             y_map.set_linear(replica, found.y_mean, found.y_weight)
-            x, y, groups = training[replica]
-            _fit_modulated(x_map, y_map, replica, (x, y), groups)
+            _fit_modulated(x_map, y_map, replica, training[replica])
     if critic.label:
         side, side_map = (rows.x, x_map) if critic.label == "x" else (rows.y, y_map)
         shares = torch.stack([side[torch.from_numpy(s.train)].mean(0) for s in rows.splits])
@@ -203,12 +200,10 @@ def fit_closed_form(
         _fit_related(model, rows, training, least, judged)
 
 
-def _picked(
-    x_map: PickedMap, y_map: PickedMap, replica: int, rows: tuple[Tensor, Tensor, Tensor | None]
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _picked(x_map: PickedMap, y_map: PickedMap, replica: int, rows: Sides) -> Sides:
     """Let a replica pick columns by its training rows; these rows as it sees them."""
     x, y, groups = rows
-    columns = column_pairs(*_one_each(x, y, groups), x_map.most).columns(x_map.most)
+    columns = column_pairs(*_one_each(*rows), x_map.most).columns(x_map.most)
     for side_map, own in zip((x_map, y_map), columns, strict=True):
         side_map.set_picked(replica, torch.from_numpy(own))
     return x @ x_map.picked[replica], y @ y_map.picked[replica], groups
@@ -228,11 +223,7 @@ def _one_each(x: Tensor, y: Tensor, groups: Tensor | None) -> tuple[Tensor, Tens
 
 
 def _fit_related(
-    model: RatioModel,
-    rows: SplitRows,
-    training: Sequence[tuple[Tensor, Tensor, Tensor | None]],
-    least: float,
-    judged: int | None,
+    model: RatioModel, rows: SplitRows, training: Sequence[Sides], least: float, judged: int | None
 ) -> None:
     """Where a share of the pairs is taken for unrelated: the same analyses with less of these.
 
@@ -264,8 +255,8 @@ def _fit_related(
             model.load_state_dict(before)
             break
         least = loss
-    for replica, (x, y, groups) in enumerate(training):
-        _fit_modulated(x_map, y_map, replica, (x, y), groups)
+    for replica, of_one in enumerate(training):
+        _fit_modulated(x_map, y_map, replica, of_one)
 
 
 def _scale_down(
@@ -329,29 +320,23 @@ def _scale_down(
     return float(after.mean())
 
 
-def _fit_modulated(
-    x_map: CanonicalMap,
-    y_map: CanonicalMap,
-    replica: int,
-    sides: tuple[Tensor, Tensor],
-    groups: Tensor | None,
-) -> None:
+def _fit_modulated(x_map: CanonicalMap, y_map: CanonicalMap, replica: int, rows: Sides) -> None:
     """Coordinates of the features [u, q, t, q u, w] that are correlated across the sides.
 
     They show the network what turns or grows with the size of the other coordinates, which it finds
-    late or never when there are many of them. sides: the replica's training rows.
+    late or never when there are many of them. rows: the replica's training rows.
     """
-    if max(side.shape[1] for side in sides) > _WIDEST:
+    if max(side.shape[1] for side in rows[:2]) > _WIDEST:
         return
     if x_map.waves:
-        draws = _one_each(*sides, groups)
+        draws = _one_each(*rows)
         for side_map, waves in zip((x_map, y_map), find_waves(*draws, x_map.waves), strict=True):
             side_map.set_waves(replica, *waves)
     a, b = (
         side_map.select([replica]).features(side.unsqueeze(0))[0].cpu()
-        for side_map, side in zip((x_map, y_map), sides, strict=True)
+        for side_map, side in zip((x_map, y_map), rows[:2], strict=True)
     )
-    found = canonical_correlations(a, b, groups)
+    found = canonical_correlations(a, b, rows[2])
     kept = (found.correlations > _WORTHWHILE).to(found.x_weight)
     x_map.set_modulated(replica, found.x_mean, found.x_weight[:, : len(kept)] * kept)
     y_map.set_modulated(replica, found.y_mean, found.y_weight[:, : len(kept)] * kept)

@@ -210,8 +210,7 @@ class CopyCount:
         self.rows += len(x)
         for sample, keys in ((self.x, x_keys), (self.y, y_keys), (self.pairs, both)):
             sample.add(keys)
-        places = np.arange(first, first + len(both), dtype=np.uint64)
-        places = scrambled(places)
+        places = scrambled(np.arange(first, first + len(both), dtype=np.uint64))
         self.digest = self.digest ^ np.bitwise_xor.reduce(scrambled(both ^ places))
         self._draw(np.stack([places, x_keys, y_keys]))
 

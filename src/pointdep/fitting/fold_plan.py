@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.splits import Rows, Split, require_fraction, require_groups, require_rows
 
+Folds = NDArray[np.int8]
 _REPORTED = 0.2  # by a single model
 _MOST_FOLDS = 127
 
@@ -22,7 +23,7 @@ class FoldPlan:
     group of each row, or None.
     """
 
-    fold: NDArray[np.int8]
+    fold: Folds
     held: NDArray[np.bool_]
     kept: Rows
     replicas: int
@@ -107,7 +108,7 @@ def scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return z ^ (z >> np.uint64(31))
 
 
-def _folds_of(units: int, folds: int, random: np.random.Generator) -> NDArray[np.int8]:
+def _folds_of(units: int, folds: int, random: np.random.Generator) -> Folds:
     if folds == 1:
         found = np.full(units, -1, np.int8)
         found[: max(1, round(_REPORTED * units))] = 0
@@ -118,11 +119,7 @@ def _folds_of(units: int, folds: int, random: np.random.Generator) -> NDArray[np
 
 
 def _held_groups(
-    sizes: NDArray[np.int64],
-    of_unit: NDArray[np.int8],
-    wanted: int,
-    folds: int,
-    random: np.random.Generator,
+    sizes: NDArray[np.int64], of_unit: Folds, wanted: int, folds: int, random: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Groups of about `wanted` rows together, at least two for each replica, which trains on two.
 
@@ -145,7 +142,7 @@ def _held_groups(
     return chosen
 
 
-def _enough(fold: NDArray[np.int8], wanted: int, folds: int) -> int:
+def _enough(fold: Folds, wanted: int, folds: int) -> int:
     """How many of these rows, (n,) in their order, are held back: `wanted`, or more until every
     replica has two that it does not report."""
     for replica in range(folds):

@@ -40,20 +40,16 @@ def meet(device: torch.device) -> None:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or dist.is_initialized():
         return  # Fabric does it
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store: Store = dist.TCPStore(  # type: ignore[attr-defined]
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        is_master=False,
-        timeout=timedelta(seconds=_TIMEOUT_S),
-    )
+    place, limit = os.environ["MASTER_ADDR"], timedelta(seconds=_TIMEOUT_S)
+    port = int(os.environ["MASTER_PORT"])
+    store: Store = dist.TCPStore(place, port, is_master=False, timeout=limit)  # type: ignore[attr-defined]
     backend = "gloo"
     if device.type == "cuda":
         import torch
 
         backend = "nccl"
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    name = agree(store, rank, size)
-    own = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
+    own = dist.PrefixStore(agree(store, rank, size), store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=own, rank=rank, world_size=size)
 
     def leave() -> None:

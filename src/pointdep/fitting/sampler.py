@@ -68,11 +68,9 @@ class StreamEngine:
         critic.pair_dtype = torch.bfloat16 if precision == "bf16" else wide
         self.flat = FlatParameters(critic)
         on_gpu = self.device.type == "cuda"
+        fused = self.device.type in {"cpu", "cuda"} or None
         self.optimizer = torch.optim.Adam(
-            [self.flat.values],
-            lr=learning_rate,
-            fused=self.device.type in {"cpu", "cuda"} or None,
-            capturable=on_gpu,
+            [self.flat.values], lr=learning_rate, fused=fused, capturable=on_gpu
         )
         self.groups, self.draw = MethodGroups(methods), draw
         self._judge = torch.compile(self._values, dynamic=False) if on_gpu else self._values

@@ -44,10 +44,7 @@ def make_splits(
         require_whole("folds", folds)
     require_rows(rows, folds if cv is None else 2, stop_fraction)
     outer = _outer(rows, folds, cv, groups, seed)
-    return [
-        _inner(number, fit, report, groups, stop_fraction, seed)
-        for number, (fit, report) in enumerate(outer)
-    ]
+    return [_inner(number, both, groups, stop_fraction, seed) for number, both in enumerate(outer)]
 
 
 CURVE_SHARES = (0.25, 0.5)
@@ -188,14 +185,10 @@ def require_product_rows(splits: Sequence[Split], groups: NDArray[Any] | None, m
 
 
 def _inner(
-    number: int,
-    fit: Rows,
-    report: Rows,
-    groups: NDArray[Any] | None,
-    stop_fraction: float,
-    seed: int,
+    number: int, outer: tuple[Rows, Rows], groups: NDArray[Any] | None, share: float, seed: int
 ) -> Split:
-    """Take the stopping rows out of the rows that the outer split left for fitting."""
+    """Take a share of stopping rows out of those that the outer split left for fitting."""
+    fit, report = outer
     if groups is not None:
         shared = np.intersect1d(groups[fit], groups[report])
         if len(shared):
@@ -210,13 +203,13 @@ def _inner(
             f"split {number} has {len(fit)} rows to fit and {len(report)} to report; it needs at "
             f"least {need} and 1"
         )
-    size = max(MIN_STOP, round(len(fit) * stop_fraction))
+    size = max(MIN_STOP, round(len(fit) * share))
     if groups is None:
         shuffled = np.random.default_rng([seed, number, 1]).permutation(fit)
         stop, train = shuffled[:size], shuffled[size:]
     else:
         distinct = len(np.unique(groups[fit]))
-        held_groups = max(2, round(distinct * stop_fraction))
+        held_groups = max(2, round(distinct * share))
         if distinct - held_groups < 2:
             raise InputError(
                 f"split {number} has {distinct} group(s) to fit, too few to train and to stop "

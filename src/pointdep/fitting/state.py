@@ -14,6 +14,7 @@ from torch import Tensor
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.processes import ALONE, Processes
 
+Entries = Mapping[str, Any]
 _FORMAT = "pointdep-checkpoint-2"
 _NO_OPTIONS = ("options", "stored", "groups", "processes")  # of a fit's settings
 
@@ -71,7 +72,7 @@ class Checkpoint:
 
     path: Path
     fingerprint: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Entries = field(default_factory=dict)
 
 
 def save_state(file: Checkpoint, state: TrainingState) -> None:
@@ -115,11 +116,7 @@ def load_state(
 
 
 def write_checkpoint(
-    path: Path,
-    kind: str,
-    fingerprint: str,
-    state: Mapping[str, Any],
-    settings: Mapping[str, Any] | None = None,
+    path: Path, kind: str, fingerprint: str, state: Entries, settings: Entries | None = None
 ) -> None:
     """Write a nest of dicts, lists, numbers, texts and tensors in one atomic move.
 
@@ -146,7 +143,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, kind: str, fingerprint: str, difference: Callable[[Mapping[str, Any]], str]
+    path: Path, kind: str, fingerprint: str, difference: Callable[[Entries], str]
 ) -> dict[str, Any]:
     """What `write_checkpoint` wrote, its tensors on the CPU; anything else is one clear error.
 
@@ -205,7 +202,7 @@ def remove_state(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def _difference(there: Entries, here: Entries) -> str:
     """Why a checkpoint is of another fit, as far as the settings of both tell."""
     now = json.loads(json.dumps(dict(here), default=repr))
     other = [name for name in there if name not in _NO_OPTIONS and there[name] != now.get(name)]

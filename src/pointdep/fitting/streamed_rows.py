@@ -235,11 +235,7 @@ class Survey:
 
 
 def survey(
-    pairs: PairSource,
-    plan: FoldPlan,
-    progress: Progress,
-    device: torch.device = _CPU,
-    processes: Processes = ALONE,
+    pairs: PairSource, plan: FoldPlan, shown: Progress, device: torch.device, processes: Processes
 ) -> Survey:
     """One pass in the order of storage: moments, extremes, copies, and the rows to keep.
 
@@ -252,7 +248,7 @@ def survey(
             "ones, which are then shared out"
         )
     own = processes.own(pairs.rows)
-    return _merged(processes.every(lambda: _surveyed(pairs, plan, progress, device, own)))
+    return _merged(processes.every(lambda: _surveyed(pairs, plan, shown, device, own)))
 
 
 def _merged(parts: list[Survey]) -> Survey:

@@ -113,12 +113,8 @@ def fitted_table(
     columns += [(ones_x, independent * ones_y), (new_x, by_count * ones_y)]
     columns += [(1 - new_x, by_count * new_y)]
     plain, above = _count_ratios(counts)
-    return Table(
-        torch.cat([a for a, _ in columns], 1),
-        torch.cat([b for _, b in columns], 1),
-        counts.cells,
-        frequent * plain + excess * above,
-    )
+    of_x, of_y = (torch.cat(factors, 1) for factors in zip(*columns, strict=True))
+    return Table(of_x, of_y, counts.cells, frequent * plain + excess * above)
 
 
 @torch.no_grad()

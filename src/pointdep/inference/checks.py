@@ -167,15 +167,12 @@ def check_log_ratio(
 
 
 def joined_p_value(
-    balances: Sequence[Balance],
-    bins: Sequence[Balance],
-    fit: Recalibration | None,
-    tolerance: float,
+    wide: Sequence[Balance], bins: Sequence[Balance], fit: Recalibration | None, tolerance: float
 ) -> float:
     """Of three tests, the smallest p-value, raised for having looked at several (Sidak)."""
-    if not balances:
+    if not wide:
         return 1.0
-    tests = [combined_p_value(balances, tolerance)]
+    tests = [combined_p_value(wide, tolerance)]
     if bins:
         # Soft steps average over wide ranges of log r, where a fault one way may cancel one the
         # other way. The bins of the reliability curve are narrow. Their covariance is that of

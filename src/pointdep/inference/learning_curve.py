@@ -142,6 +142,5 @@ def learning_curve(
 
 def _error(values: NDArray[np.float64], ids: NDArray[np.int64]) -> float:
     """The standard error of the mean of values, those of one id being one draw."""
-    codes = np.unique(ids, return_inverse=True)[1]
-    sums = np.bincount(codes, weights=values - values.mean())
+    sums = np.bincount(np.unique(ids, return_inverse=True)[1], weights=values - values.mean())
     return float(np.sqrt(np.square(sums).sum()) / len(values))

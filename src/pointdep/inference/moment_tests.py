@@ -66,8 +66,7 @@ class Blocks:
 
     def _by_unit(self, rows: Tensor, unit: Tensor) -> Array:
         sums = torch.zeros(int(self.unit.max()) + 1, dtype=rows.dtype)
-        values: Array = sums.index_add_(0, unit.flatten(), rows.flatten()).numpy()
-        return values
+        return sums.index_add_(0, unit.flatten(), rows.flatten()).numpy()
 
 
 @dataclass(frozen=True)
@@ -112,18 +111,11 @@ def arrange(
         unit = torch.unique(groups.detach().cpu(), return_inverse=True)[1]
     product = product / product.sum().clamp(min=torch.finfo(torch.float64).tiny)
     lowest, highest = scores.masked_fill(~pairs, math.inf), scores.masked_fill(~others, -math.inf)
-    return Blocks(
-        scores,
-        joint / joint.sum(),
-        product,
-        unit,
-        len(torch.unique(unit[rows])),
-        pairs,
-        others,
-        product.sum(2) + product.sum(1),
-        torch.stack([lowest.amin(2), lowest.amin(1)]),
-        torch.stack([highest.amax(2), highest.amax(1)]),
-    )
+    lowest = torch.stack([lowest.amin(2), lowest.amin(1)])
+    highest = torch.stack([highest.amax(2), highest.amax(1)])
+    units, share = len(torch.unique(unit[rows])), product.sum(2) + product.sum(1)
+    about = unit, units, pairs, others, share, lowest, highest
+    return Blocks(scores, joint / joint.sum(), product, *about)
 
 
 def step_balance(blocks: Blocks, threshold: float, part: Tensor | None = None) -> Balance | None:

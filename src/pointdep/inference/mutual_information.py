@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any
 
@@ -186,74 +186,28 @@ def pseudo_values(
         raise InputError(f"method {method.key!r} infers from pairs of different rows: give more")
     n = len(log_ratio)
     weight = torch.ones(n, dtype=torch.float64, requires_grad=True)
-    scores = method.inverse(log_ratio.double().cpu())
     value = method.inference(
-        scores,
+        method.inverse(log_ratio.double().cpu()),
         joint=joint.double().cpu() * weight[:, None],
         product=product.double().cpu() * weight[:, None] * weight[columns.cpu()],
     )
     (slope,) = torch.autograd.grad(value, weight)
     # For most methods the slopes sum to zero; for cpc, whose value grows with the number of rows,
     # only the relative weight of a row is its influence.
-    values: Array = (value.detach() + n * (slope - slope.mean())).numpy()
-    return values
-
-
-def estimate(
-    values: Array,
-    method: Any,
-    *,
-    confidence: float = 0.95,
-    groups: NDArray[np.int64] | None = None,
-    correction: float = 0.0,
-    doubt: float = 0.0,
-    doubt_above: float | None = None,
-    inflation: float = 1.0,
-    neighbours: tuple[float, float] | None = None,
-    ceiling: float = math.inf,
-    **about: Any,
-) -> MIEstimate:
-    """The estimate from the pseudo-values (n,) of the rows; rows of one group are not independent.
-
-    method: has a `key` and says what it `estimates`. groups: (n,), or None when every row is its
-    own. correction: what is added for the bias of fitting; doubt: its standard error; doubt_above:
-    the same for a truth above the estimate; inflation: of the error of the mean. neighbours:
-    another estimate and its standard error, up to which the interval reaches. ceiling: what the
-    mutual information cannot exceed. about: other fields of the estimate.
-    """
-    nats = float(values.mean()) + correction
-    error, quantile = inflation * standard_error(values, groups), normal_quantile(confidence)
-    stderr = math.hypot(error, doubt)
-    reach = quantile * math.hypot(error, doubt if doubt_above is None else doubt_above)
-    low, high = nats - quantile * stderr, nats + reach
-    if neighbours is not None:
-        high = max(high, neighbours[0] + quantile * neighbours[1])
-    if method.estimates == "mutual information":
-        # No dependence is below none: the lower end stops at zero, the upper one a reach above it.
-        # An estimate that chance has put below zero stays inside its interval.
-        low, high = min(max(low, 0.0), nats), max(high, reach)
-        nats, low, high = (min(value, ceiling) for value in (nats, low, high))
-    return MIEstimate(
-        nats=nats,
-        stderr=stderr,
-        ci=(low, high),
-        confidence=confidence,
-        rows=len(values),
-        method=method.key,
-        estimates=method.estimates,
-        correction=correction,
-        **about,
-    )
+    return (value.detach() + n * (slope - slope.mean())).numpy()
 
 
 @dataclass(frozen=True, eq=False)
 class RowValues:
     """What the mutual information of a model is the mean of.
 
-    values: (n,), NaN for rows without an answer; groups: (n,) codes, or None; correction: what is
-    added to the mean; doubt: the standard error of the fit, in addition to that of the rows;
-    digests: of X and Y, to recognise the rows of a fit by, or None. bound, curve: of the estimate,
-    where they are known. The rest: see `estimate`.
+    values: (n,), NaN for rows without an answer; groups: (n,) codes, or None when every row is its
+    own; correction: what is added to the mean for the bias of fitting; doubt: its standard error,
+    in addition to that of the rows; digests: of X and Y, to recognise the rows of a fit by, or
+    None. bound, curve: of the estimate, where they are known. doubt_above: the doubt for a truth
+    above the estimate; inflation: of the error of the mean. neighbours: another estimate and its
+    standard error, up to which the interval reaches. ceiling: what the mutual information cannot
+    exceed.
     """
 
     values: Array
@@ -268,28 +222,33 @@ class RowValues:
     neighbours: tuple[float, float] | None = None
     ceiling: float = math.inf
 
-    def estimate(self, method: Any, **options: Any) -> MIEstimate:
-        """Their mean, as `estimate` has it, which takes the options."""
+    def estimate(self, method: Any, *, confidence: float = 0.95, **about: Any) -> MIEstimate:
+        """The estimate from the pseudo-values; rows of one group are not independent.
+
+        method: has a `key` and says what it `estimates`. about: other fields of the estimate.
+        """
         known = ~np.isnan(self.values)
-        groups = None if self.groups is None else self.groups[known]
-        names = (
-            "correction",
-            "doubt",
-            "doubt_above",
-            "inflation",
-            "neighbours",
-            "ceiling",
-            "curve",
-        )
-        about = {name: getattr(self, name) for name in names} | options
-        found = estimate(self.values[known], method, groups=groups, **about)
-        if self.bound is None:
-            return found
-        lower = self.bound.at(found.confidence)
-        # What holds whatever the model is holds for the interval too.
-        return replace(
-            found, lower=lower, ci=(max(found.ci[0], min(lower, found.nats)), found.ci[1])
-        )
+        values, groups = self.values[known], None if self.groups is None else self.groups[known]
+        nats, quantile = float(values.mean()) + self.correction, normal_quantile(confidence)
+        error = self.inflation * standard_error(values, groups)
+        stderr = math.hypot(error, self.doubt)
+        above = self.doubt if self.doubt_above is None else self.doubt_above
+        reach = quantile * math.hypot(error, above)
+        low, high, lower = nats - quantile * stderr, nats + reach, None
+        if self.neighbours is not None:
+            high = max(high, self.neighbours[0] + quantile * self.neighbours[1])
+        if method.estimates == "mutual information":
+            # No dependence is below none: the lower end stops at zero, the upper one a reach above
+            # it. An estimate that chance has put below zero stays inside its interval.
+            low, high = min(max(low, 0.0), nats), max(high, reach)
+            nats, low, high = (min(value, self.ceiling) for value in (nats, low, high))
+        if self.bound is not None:
+            # What holds whatever the model is holds for the interval too.
+            lower = self.bound.at(confidence)
+            low = max(low, min(lower, nats))
+        about |= {"rows": len(values), "method": method.key, "estimates": method.estimates}
+        about |= {"correction": self.correction, "lower": lower, "curve": self.curve}
+        return MIEstimate(nats, stderr, (low, high), confidence, **about)
 
 
 def normal_quantile(confidence: float) -> float:

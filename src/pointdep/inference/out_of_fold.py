@@ -140,17 +140,11 @@ def out_of_fold(
         ranges.append(seen_range(one, x, y, split.report, seed=seed, replica=replica))
     with np.errstate(invalid="ignore"):
         pmi, values = sums / counts
-    found = _concluded(
-        model,
-        (x, y, splits, groups),
-        (pmi.astype(np.float32), values),
-        ranges,
-        at_limit=limited / counts.sum(),
-        codes=None if groups is None else groups.cpu().numpy(),
-        together=max(len(split.report) for split in splits),
-        seed=seed,
-        smaller=smaller,
-    )
+    how: dict[str, Any] = {"at_limit": limited / counts.sum(), "seed": seed, "smaller": smaller}
+    how["codes"] = None if groups is None else groups.cpu().numpy()
+    how["together"] = max(len(split.report) for split in splits)
+    kept, answers = (x, y, splits, groups), (pmi.astype(np.float32), values)
+    found = _concluded(model, kept, answers, ranges, **how)
     exact = None
     if model.methods[0].is_mean_of_pmi:
         exact = closed_form_estimate(model, x, y, groups, float(np.nanmean(values)))
@@ -237,14 +231,8 @@ def inference_values(
         column = log_ratio[:, None]
         ones = torch.ones_like(column)
         return pseudo_values(method, column, ones, 0 * ones, torch.arange(len(column))[:, None])
-    cells, index_array = held_out_cells(
-        x,
-        y,
-        [rows],
-        block=block or inference_block(method, len(rows)),
-        seed=seed,
-        groups=groups,
-    )
+    block = block or inference_block(method, len(rows))
+    cells, index_array = held_out_cells(x, y, [rows], block=block, seed=seed, groups=groups)
     blocks = score_blocks(model, cells.x[0], cells.y[0])
     valid = torch.from_numpy(index_array[0] >= 0)
     number = torch.cumsum(valid, 0) - 1  # position among the rows that are not padding
@@ -371,13 +359,7 @@ def limit_flags(method: Method, share: float, value: float, rows: int) -> list[F
 
 
 def streamed_out_of_fold(
-    model: RatioModel,
-    rows: StreamedRows,
-    plan: FoldPlan,
-    kept: Kept,
-    *,
-    seed: int,
-    progress: Progress,
+    model: RatioModel, rows: StreamedRows, plan: FoldPlan, kept: Kept, *, progress: Progress
 ) -> OutOfFold:
     """`out_of_fold` in one pass over the rows, of which each process scores a part.
 
@@ -387,7 +369,7 @@ def streamed_out_of_fold(
     a chunk, and leave out rows that have none there: all their chunk reports are of one group.
     """
     ones = [model.select([replica]) for replica in range(model.replicas)]
-    scored = rows.processes.every(lambda: _scored(ones, rows, plan, seed, progress))
+    scored = rows.processes.every(lambda: _scored(ones, rows, plan, progress))
 
     def conclude() -> OutOfFold:
         pmi, values = _in_order(scored)
@@ -398,21 +380,14 @@ def streamed_out_of_fold(
             )
         x, y, splits, _ = kept
         ranges = [
-            seen_range(one, x, y, split.report, seed=seed, replica=replica)
+            seen_range(one, x, y, split.report, seed=rows.seed, replica=replica)
             for replica, (one, split) in enumerate(zip(ones, splits, strict=True))
         ]
         ranges += [part.extremes for part in scored]
-        return _concluded(
-            model,
-            kept,
-            (pmi, values),
-            ranges,
-            at_limit=sum(part.limited for part in scored) / int((~np.isnan(pmi)).sum()),
-            codes=plan.codes,
-            together=rows.pairs.chunk_rows(),
-            seed=seed,
-            draws=rows.rows if plan.codes is None else int(plan.codes.max()) + 1,
-        )
+        how: dict[str, Any] = {"together": rows.pairs.chunk_rows(), "codes": plan.codes}
+        how["at_limit"] = sum(part.limited for part in scored) / int((~np.isnan(pmi)).sum())
+        how["draws"] = rows.rows if plan.codes is None else int(plan.codes.max()) + 1
+        return _concluded(model, kept, (pmi, values), ranges, seed=rows.seed, **how)
 
     return rows.processes.first(conclude)
 
@@ -432,7 +407,7 @@ class _Scored:
 
 
 def _scored(
-    ones: Sequence[RatioModel], rows: StreamedRows, plan: FoldPlan, seed: int, progress: Progress
+    ones: Sequence[RatioModel], rows: StreamedRows, plan: FoldPlan, progress: Progress
 ) -> _Scored:
     own = rows.processes.own(rows.rows)
     count = own.stop - own.start
@@ -453,7 +428,7 @@ def _scored(
             log_ratio = score_pairs(one, chunk.x[index], chunk.y[index])
             pmi[done + at] = log_ratio.numpy()
             if values is not None:
-                values[done + at] = _inferred(one, chunk, at, plan, seed, log_ratio)
+                values[done + at] = _inferred(one, chunk, at, plan, rows.seed, log_ratio)
             limited += int(one.at_limit(log_ratio.unsqueeze(0)).sum())
         done += len(chunk.numbers)
         progress.update(done, count, "rows scored")

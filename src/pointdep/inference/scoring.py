@@ -56,8 +56,7 @@ def score_matrix(model: RatioModel, x: Tensor, y: Tensor, progress: Progress = _
 @torch.no_grad()
 def score_blocks(model: RatioModel, x: Tensor, y: Tensor) -> Tensor:
     """log r within blocks, mean over the replicas. x: (G, b, dx), y: (G, b, dy) -> (G, b, b)."""
-    width = model.replicas * model.critic.cell_width() * x.shape[1] ** 2
-    blocks = max(1, _BUDGET // width)
+    blocks = max(1, _BUDGET // (model.replicas * model.critic.cell_width() * x.shape[1] ** 2))
     device = model.constant.device
     found = []
     for both in zip(torch.split(x, blocks), torch.split(y, blocks), strict=True):

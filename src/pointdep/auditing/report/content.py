@@ -41,13 +41,12 @@ def as_shown(values: Any, rows: int, name: str) -> Shown | None:
         pieces = values.read(0, values.rows, values.step())
         values = np.concatenate([piece[:, : _NUMBERS + 1] for piece in pieces])
     array = _as_array(values, name)
-    numeric = array.dtype.kind in "iuf"
     if array.ndim == 0 or len(array) != rows:
         count = "no rows" if array.ndim == 0 else f"{len(array)} rows"
         raise InputError(f"{name} has {count} where the audit has {rows}: give one value a row")
     if array.ndim > 2:
         return Shown([""] * rows, pictures=_as_pixels(array, name))
-    if numeric:
+    if array.dtype.kind in "iuf":
         return Shown(_number_texts(array.reshape(rows, -1)))
     if array.ndim == 2:
         return Shown([", ".join(map(_as_text, row)) for row in array])
@@ -108,8 +107,7 @@ def _as_pixels(array: NDArray[Any], name: str) -> NDArray[np.uint8]:
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
     if low >= 0.0 and high <= 1.0:
         high = 1.0
-    scaled: NDArray[np.uint8] = ((values - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
-    return scaled
+    return ((values - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
 
 
 # Pictures and sounds inside the page, as data addresses, up to a stated size.

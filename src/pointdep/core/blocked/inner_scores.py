@@ -254,8 +254,7 @@ class InnerScores:
 
     def _pair_mean(self, values: Tensor, rows: Tensor) -> Tensor:
         """The mean of values under weights, both (R, G, n), of each replica."""
-        means = (rows * values).flatten(1).sum(1) / rows.flatten(1).sum(1)
-        return means.view(self._lead)
+        return ((rows * values).flatten(1).sum(1) / rows.flatten(1).sum(1)).view(self._lead)
 
     def _total(self, weights: walk.CellWeights) -> Tensor:
         return self._together(weights.row_sums().sum(-1)).to(self.dtype)

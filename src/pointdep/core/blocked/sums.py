@@ -347,8 +347,7 @@ def _softmax_step(
     scores = _shifted(scores, shift)
     slopes = (scores - known[0].unsqueeze(-1)).exp() * known[1].unsqueeze(-1)
     if len(known) > 2:
-        down = (scores - known[2].unsqueeze(-2)).exp() * known[3].unsqueeze(-2)
-        slopes = slopes + down
+        slopes = slopes + (scores - known[2].unsqueeze(-2)).exp() * known[3].unsqueeze(-2)
     return _weighted(slopes, weights)
 
 

@@ -13,7 +13,7 @@ from pointdep.core.critics.base import Critic, Factors, SideNet
 from pointdep.core.critics.concat import ConcatCritic
 from pointdep.core.critics.inner import SeparableCritic
 from pointdep.core.critics.table import TableCritic
-from pointdep.core.linear import Canonical, gaussian_terms
+from pointdep.core.linear import Canonical, gaussian_matrix, gaussian_terms
 from pointdep.core.transforms import CanonicalMap, PickedMap, WaveMap, fill
 
 _HIDDEN = ((50_000, (256, 64)), (5_000, (128, 64)), (0, (128, 32)))  # from so many rows on
@@ -43,9 +43,7 @@ class _ClosedFormCritic(Critic):
 
     def closed_form(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = self._coordinates(x, "x"), self._coordinates(y, "y")
-        own_x, own_y, cross = gaussian_terms(u, v, self.correlations)
-        found = own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.transpose(-1, -2)
-        return self._with_unrelated(found)
+        return self._with_unrelated(gaussian_matrix(u, v, self.correlations))
 
     def _with_unrelated(self, log_ratio: Tensor) -> Tensor:
         """log r of a mixture in which some pairs are not related, from that of the others."""
@@ -128,8 +126,7 @@ class ResidualCritic(_ClosedFormCritic):
 
     @property
     def silent(self) -> bool:
-        last = self.net.rest.layers[-1]
-        return all(not bool(parameter.any()) for parameter in last.parameters())
+        return all(not bool(parameter.any()) for parameter in self.net.rest.layers[-1].parameters())
 
     @property
     def inner_is_all(self) -> bool:

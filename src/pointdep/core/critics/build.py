@@ -147,11 +147,10 @@ def critic_class(critic: Any, *, wide: bool = False, table: bool = False) -> typ
         if len(critic) != 2 or not all(isinstance(part, nn.Module) for part in critic):
             raise InputError("critic=(encoder_x, encoder_y) takes exactly two torch modules")
         return EncoderCritic
-    if isinstance(critic, type) and issubclass(critic, Critic):
-        return critic.for_table() if table else critic.for_data(wide=wide)
-    if callable(critic):
+    is_class = isinstance(critic, type) and issubclass(critic, Critic)
+    if callable(critic) and not is_class:
         raise InputError("your critic must be a torch.nn.Module or a subclass of pointdep.Critic")
-    found = CRITICS.find(critic)
+    found = critic if is_class else CRITICS.find(critic)
     return found.for_table() if table else found.for_data(wide=wide)
 
 

@@ -78,8 +78,7 @@ class ConcatCritic(Critic):
         return self._width
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
-        first = self.x_half(x) + self.y_half(y)
-        return self._finish(first)
+        return self._finish(self.x_half(x) + self.y_half(y))
 
     def matrix(self, x: Tensor, y: Tensor) -> Tensor:
         hx, hy = self.x_half(x), self.y_half(y)

@@ -16,8 +16,7 @@ _MEDIAN_ROWS = 1000  # distances between more rows change their median little
 
 def pick_rows(rows: int, count: int, random: np.random.Generator) -> Codes:
     """At most `count` of the row numbers, without repeats."""
-    chosen: Codes = np.sort(random.choice(rows, size=min(rows, count), replace=False))
-    return chosen
+    return np.sort(random.choice(rows, size=min(rows, count), replace=False))
 
 
 def median_distance(values: Array, random: np.random.Generator) -> float:

@@ -54,8 +54,7 @@ def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
 
     n, joint = len(x), np.hstack([x, y])
     tree_x, tree_y, tree = _tree(x), _tree(y), _tree(joint)
-    values = np.empty(n)
-    influence = np.ones(n)
+    values, influence = np.empty(n), np.ones(n)
     for first in range(0, n, _BLOCK):
         rows = slice(first, first + _BLOCK)
         reach, neighbours = _reach(tree, joint[rows], k)

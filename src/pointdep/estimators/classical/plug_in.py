@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pointdep.core.linear import GaussianSample, gaussian_sample, gaussian_terms
+from pointdep.core.linear import GaussianSample, gaussian_matrix, gaussian_sample
 from pointdep.errors import InputError
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side
 
@@ -105,8 +105,7 @@ def _jackknife(x: Codes, y: Codes, groups: Codes) -> Array:
         change = _n_log_n(totals[cell] - count) - _n_log_n(totals[cell])
         whole += sign * total / len(x)
         others += sign * (total + np.bincount(group, weights=change)) / left
-    values: Array = ((len(x) * whole - left * others) / sizes)[own]
-    return values
+    return ((len(x) * whole - left * others) / sizes)[own]
 
 
 def _n_log_n(counts: Array) -> Array:
@@ -135,15 +134,13 @@ class GaussianModel(PairModel):
 
     def pairs(self, x: Side, y: Side) -> Array:
         """(n,) log r of a Gaussian with these correlations."""
-        values: Array = self.sample.values(*_tensors(x, y)).numpy()
-        return values
+        return self.sample.values(*_tensors(x, y)).numpy()
 
     def matrix(self, x: Side, y: Side) -> Array:
         """(n, m) log r of every x with every y: only the cross term joins the two sides."""
-        u, v = (side.unsqueeze(0) for side in self.sample.coordinates(*_tensors(x, y)))
-        own_x, own_y, cross = gaussian_terms(u, v, self.sample.found.correlations.unsqueeze(0))
-        values: Array = (own_x.unsqueeze(-1) + own_y.unsqueeze(-2) + cross @ v.mT)[0].numpy()
-        return values
+        found = self.sample.found
+        u, v = (side.unsqueeze(0) for side in found.coordinates(*_tensors(x, y)))
+        return gaussian_matrix(u, v, found.correlations.unsqueeze(0))[0].numpy()
 
     def mi_values(self, x: Side, y: Side, groups: Codes | None = None) -> Array | None:
         """(n,) PMI of the fitted rows, its mean -1/2 sum log(1 - rho^2), less the bias.
