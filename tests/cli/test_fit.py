@@ -107,7 +107,7 @@ def test_ctrl_c_while_fitting(folder):
     command, pipe = [sys.executable, "-m", "pointdep", *FIT.split(), "--json"], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         # The first line of progress says that it is at work.
-        told = "fitting 5 model(s) and 4 of fewer rows of pc: "
+        told = "fitting 5 model(s) and 4 on parts of the rows of pc: "
         assert process.stderr.readline().startswith(told)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -161,6 +161,12 @@ def test_rows_needed_follow_the_root_law_or_the_slower_curve():
         found, curve=LearningCurve((250, 500, 1000), (0.5, 0.7, 0.85), (0.1,) * 3)
     )
     assert unsure.rows_needed(0.05) == 4000
-    flat = LearningCurve((250, 500, 1000), (0.8, 0.84, 0.875), (0.01,) * 3)
-    assert dataclasses.replace(found, curve=flat).rows_needed(0.05) == 4000
+    # The part of the reach that the curve explains falls as slowly as the curve, the rest by the
+    # root of the rows.
+    part = LearningCurve((250, 500, 1000), (0.76, 0.81, 0.85), (0.01,) * 3)
+    mixed = dataclasses.replace(found, curve=part)
+    for precision in (0.08, 0.05, 0.02, 0.01):
+        times = mixed.rows_needed(precision) / 1000
+        left = (0.1**2 - 0.04**2) / times + 0.04**2 * times ** (-2 * math.log2(0.05 / 0.04))
+        assert left == pytest.approx(precision**2, rel=1e-3)
     refused("precision", found.rows_needed, 0.0)

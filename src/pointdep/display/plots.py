@@ -211,16 +211,17 @@ def plot_mi_against_n(
     ci: Sequence[tuple[float, float]],
     *,
     name: str = "estimate, 95 % interval",
+    band: str = "interval of all rows",
     what: str = "mutual information in nats",
     ax: Axes | None = None,
 ) -> Axes:
     """Estimates with their intervals over a logarithmic axis; the last one as a band.
 
-    name: of the points, for the legend.
+    name, band: of the points and of the band, for the legend.
     """
     ax = axes(ax)
     values, ends = np.asarray(nats), np.asarray(ci).T
-    ax.axhspan(*ends[:, -1], color=BLUE, alpha=0.1, linewidth=0, label="interval of all rows")
+    ax.axhspan(*ends[:, -1], color=BLUE, alpha=0.1, linewidth=0, label=band)
     style: _Style = {"color": BLUE, "linewidth": 1.2, "markersize": 5, "capsize": 3}
     ax.errorbar(rows, values, yerr=np.abs(ends - values), fmt="o-", label=name, **style)
     ax.set_xscale("log")

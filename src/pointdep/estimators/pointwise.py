@@ -181,7 +181,7 @@ class PointwiseDependency(DependencyEstimator):
         copies = [] if groups is not None else rows.copies()
         checkpoint = self._open_checkpoint(model, rows, options)
         share = processes.share if isinstance(rows, fit_rows.StreamedFitRows) else ""
-        smaller = f" and {replicas - len(paired.splits)} of fewer rows" if any(curve) else ""
+        smaller = f" and {replicas - len(paired.splits)} on parts of the rows" if any(curve) else ""
         title = f"fitting {len(paired.splits)} model(s){smaller} of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             how: dict[str, Any] = {"checkpoint": checkpoint, "processes": processes, "curve": curve}

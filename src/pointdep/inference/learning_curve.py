@@ -81,6 +81,7 @@ class LearningCurve:
         both = zip(self.mean, self.stderr, strict=True)
         intervals = [(mean - 2 * error, mean + 2 * error) for mean, error in both]
         told = {"what": "held-out mean of log r in nats", "name": "mean, with two standard errors"}
+        told["band"] = "two standard errors of the last mean"
         return plot_mi_against_n(self.rows, self.mean, intervals, ax=ax, **told)
 
 

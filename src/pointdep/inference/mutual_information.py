@@ -89,9 +89,9 @@ class MIEstimate:
         Returns
         -------
         int
-            At least the rows there are. Errors fall with the root of the rows, or more slowly if
-            the last doubling of them added more than `precision` and the learning curve flattens
-            slowly. Beyond the rows at hand that is an extrapolation.
+            At least the rows there are. The error falls with the root of the rows; the part of it
+            that the last doubling of the rows has added falls as slowly as the learning curve
+            flattens. Beyond the rows at hand that is an extrapolation.
 
         Examples
         --------
@@ -102,16 +102,21 @@ class MIEstimate:
         if not isinstance(precision, numbers.Real) or not 0.0 < precision < math.inf:
             raise InputError(f"precision={precision!r} must be a number above 0")
         reach = max(self.ci[1] - self.nats, self.nats - self.ci[0], precision)
-        power = 0.5
-        rise, error = (0.0, math.inf) if self.curve is None else self.curve.rise
-        earlier = None if self.curve is None else self.curve.earlier
-        if earlier is not None and rise > max(2 * error, precision):
-            slope = math.log2(max(earlier, 1e-9) / rise)
-            power = min(max(slope, _SLOWEST), power)
         if not math.isfinite(reach):
             raise InputError("the interval has no finite end: no number of rows follows from it")
-        times = math.exp(math.log(reach / precision) / power)
-        return max(self.rows, math.ceil(self.rows * times - 1e-6))
+        trend, power = 0.0, 0.5
+        rise, error = (0.0, math.inf) if self.curve is None else self.curve.rise
+        earlier = None if self.curve is None else self.curve.earlier
+        if earlier is not None and rise > 2 * error:
+            slope = math.log2(max(earlier, 1e-9) / rise)
+            trend, power = min(rise, reach), min(max(slope, _SLOWEST), power)
+        rest = reach**2 - trend**2
+        low, high = 0.0, math.log(reach / precision) / power  # log of how many times the rows
+        while high - low > 1e-12:
+            middle = (low + high) / 2
+            left = rest * math.exp(-middle) + trend**2 * math.exp(-2 * power * middle)
+            low, high = (middle, high) if left > precision**2 else (low, middle)
+        return max(self.rows, math.ceil(self.rows * math.exp(high) * (1.0 - 1e-9)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
