@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import TimeSeriesSplit
 
 from pointdep import ClassicalDependency, PointwiseDependency, mi_against_n
+from pointdep.estimators.pointwise import fit_parts
 from pointdep.workflow import comparison
-from refusals import refused
+from refusals import quietly, refused
 
 KSG = ClassicalDependency("ksg", random_state=0, progress=False)
 CCA = ClassicalDependency("cca", random_state=0, progress=False)
@@ -113,6 +114,7 @@ def test_networks_of_all_parts_train_in_one_run(grouped, monkeypatch):
 
     def counted(self, *data, **groups):
         fits.append(len(data[0]))
+        assert self.curve is False
         return fit(self, *data, **groups)
 
     monkeypatch.setattr(PointwiseDependency, "fit", counted)
@@ -130,3 +132,39 @@ def test_networks_of_all_parts_train_in_one_run(grouped, monkeypatch):
     for one, other in zip(found.estimates[1:], apart.estimates[1:], strict=True):
         assert one.nats == pytest.approx(other.nats, abs=one.stderr + other.stderr)
         assert one.stderr == pytest.approx(other.stderr, rel=0.5)
+
+
+@pytest.mark.parametrize("method", ["pc", "cpc", "dv"])
+def test_a_part_has_the_flags_and_the_state_of_its_own_fit(method):
+    """The first half has copies, and x gives y; read-outs are finished with its own rows."""
+    x = np.random.default_rng(0).standard_normal((600, 1))
+    x[100:140] = x[60:100]
+    y = x**3 if method == "pc" else np.concatenate([x[:300] ** 3, X[:300]])
+    how = {"critic": "auto" if method == "pc" else "concat", "hidden": (16,), "batch_size": 64}
+    how |= {"folds": 2, "max_epochs": 2, "learning_rate": 0.01, "reference_size": 12}
+    how |= {"random_state": 0, "curve": False, "progress": False, "method": method}
+    whole, alone = PointwiseDependency(**how), PointwiseDependency(**how)
+    with quietly():
+        halves = fit_parts(whole, x, y, None, [np.arange(300), np.arange(300, 600)])
+        alone.fit(x[:300], y[:300])
+    first, second = halves
+    trains = {"still_improving", "not_converged"}  # which, the other rows may decide
+    names, wanted = ({f.name for f in one.flags_} for one in (first, alone))
+    assert names - trains == wanted - trains
+    assert names & trains
+    assert wanted > {"duplicated_rows", *(["determined"] if method == "pc" else [])}
+    assert {r for f in first.flags_ for r in f.replicas} <= {0, 1}
+    assert "duplicated_rows" not in {f.name for f in second.flags_}
+    stored = (first.model_.reference, first.model_.constant)
+    assert method == "pc" or any(bool(tensor.any()) for tensor in stored)
+    ranges = {tuple(one.model_.seen.tolist()) for one in (whole, *halves)}
+    assert len(ranges) == 3
+    assert len({len(one.history_) for one in (first, alone)}) == 1
+    assert first.history_ != whole.history_
+    assert (first.digests_, first._parts) == (None, ())
+
+
+def test_parts_whose_rows_cannot_be_set_against_each_other_are_refused():
+    model = PointwiseDependency(method="js", folds=6, batch_size=8, random_state=0, progress=False)
+    how = {"groups": np.arange(120) // 10, "sizes": [60, 120], "progress": False}
+    refused("split 0 reports only one", mi_against_n, model, X[:120], Y[:120], **how)

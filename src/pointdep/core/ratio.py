@@ -88,7 +88,7 @@ class RatioModel(nn.Module):
         methods, fronts = [self.methods[r] for r in keep], (self.x_front, self.y_front)
         chosen = RatioModel(self.critic.select(keep), *maps, methods, self.link, fronts)
         chosen.constant, chosen.reference = self.constant[keep], self.reference[keep]
-        chosen.seen = self.seen
+        chosen.seen = self.seen.clone()
         return chosen
 
     def per_method(self, function: Callable[[Method, Tensor], Tensor], values: Tensor) -> Tensor:

@@ -201,12 +201,14 @@ def batch_shape(
 class TrainedModel:
     """What `train_model` gives.
 
-    curve: models that were fitted on a share of the rows, with their splits, smallest share first.
+    curve: models that were fitted on a share of the rows, with their splits, smallest share first;
+    of_curve: what training found of each.
     """
 
     model: RatioModel
     trained: Trained
     curve: tuple[tuple[RatioModel, Sequence[Split]], ...] = ()
+    of_curve: tuple[Trained, ...] = ()
 
 
 def train_model(
@@ -233,11 +235,14 @@ def train_model(
     device = rows.x.device
     own = len(rows.splits)
     rows = replace(rows, splits=[*rows.splits, *(split for part in curve for split in part)])
-    trained = Trained((), [], [])
+    sizes = [own, *(len(part) for part in curve if part)]
+    trained = [Trained((), [], []) for _ in sizes]
     if not isinstance(model.critic, TableCritic):
         how: dict[str, Any] = {"checkpoint": checkpoint, "batches": batches, "processes": processes}
         how |= {"progress": progress or Silent(), "reported": own}
-        trained = _train(model, rows, options, canonical, **how)
+        engine = _train(model, rows, options, canonical, **how)
+        ends = np.cumsum(sizes).tolist()
+        trained = [engine.told(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     model.to(device).eval()
     model.requires_grad_(False)
     parts, first = [], 0
@@ -252,12 +257,13 @@ def train_model(
         processes.align_(one.state_dict().values())
         parts.append((one, splits))
         first += len(splits)
-    model = parts[0][0]
-    if model.answered == "closed form alone" and len(trained.history) >= options.patience:
-        # More epochs would have improved what is not used. After fewer nobody knows its use.
-        flags = tuple(flag for flag in trained.flags if flag.name != "still_improving")
-        trained = replace(trained, flags=flags)
-    return TrainedModel(model, trained, tuple(parts[1:]))
+    for number, (one, _) in enumerate(parts):
+        found = trained[number]
+        if one.answered == "closed form alone" and len(found.history) >= options.patience:
+            # More epochs would have improved what is not used. After fewer nobody knows its use.
+            flags = tuple(flag for flag in found.flags if flag.name != "still_improving")
+            trained[number] = replace(found, flags=flags)
+    return TrainedModel(parts[0][0], trained[0], tuple(parts[1:]), tuple(trained[1:]))
 
 
 def _train(
@@ -266,8 +272,8 @@ def _train(
     options: TrainingOptions,
     canonical: Sequence[Canonical] | None,
     **how: Any,
-) -> Trained:
-    """Fit what is not trained, and train the rest; how: of the `Engine`."""
+) -> Engine:
+    """Fit what is not trained, and train the rest; how: of the `Engine`, which has run."""
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
     if not model.critic.ranked:  # normal scores are left as they are
@@ -287,7 +293,9 @@ def _train(
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules
-        return Engine(model, rows, options, **how).run()
+        engine = Engine(model, rows, options, **how)
+        engine.run()
+    return engine
 
 
 def _weigh_parts(model: RatioModel, rows: PairedRows, *, keep_unproven: bool) -> None:

@@ -51,7 +51,7 @@ class Engine:
         """batches: where training rows come from, if not from the training parts of the splits.
 
         processes: that train together, each with the same arguments; given batches are its share.
-        reported: how many replicas, the first ones, the flags and the history are about.
+        reported: how many replicas, the first ones, what `run` gives is about; `told` is of others.
         """
         self.reported = model.replicas if reported is None else reported
         self.full, self.options, self.progress = model, options, progress
@@ -98,16 +98,21 @@ class Engine:
                 self._report(state)
             crew.recorded = None  # a recording holds memory of the device
         self._require_finite(state)
+        self._ended = state
         everything.load(state.best)
         for row, kept in zip(buffers, state.best_buffers, strict=True):
             for tensor, value in zip(row, kept, strict=True):
                 tensor.copy_(value)
-        first = self.reported
-        history = [{k: values[:first] for k, values in entry.items()} for entry in state.history]
-        # Replicas of a learning curve may train on after the others.
+        return self.told(0, self.reported)
+
+    def told(self, first: int, end: int) -> Trained:
+        """What the run has found of these replicas, as of a run that trained no others."""
+        own, state = slice(first, end), self._ended
+        history = [{k: values[own] for k, values in entry.items()} for entry in state.history]
+        # Other replicas may have trained on after these.
         while history and all(value is None for value in history[-1]["stop"]):
             history.pop()
-        return Trained(tuple(self._flags(state)), history, state.best_epoch[: self.reported])
+        return Trained(tuple(self._flags(state, own)), history, state.best_epoch[own])
 
     def _agreed(self, values: list[float]) -> list[float]:
         """Those of the first process: what is decided by them is decided alike in all."""
@@ -160,19 +165,17 @@ class Engine:
                 "method='pc', or a smaller learning_rate"
             )
 
-    def _flags(self, state: TrainingState) -> list[Flag]:
+    def _flags(self, state: TrainingState, own: slice) -> list[Flag]:
+        diverged = sorted(r - own.start for r in state.diverged if own.start <= r < own.stop)
         ended = [
             r
-            for r, bad in enumerate(state.bad[: self.reported])
-            if bad < self.options.patience and r not in state.diverged
+            for r, bad in enumerate(state.bad[own])
+            if bad < self.options.patience and r not in diverged
         ]
-        improving = [r for r in ended if state.best_epoch[r] == state.epoch]
+        improving = [r for r in ended if state.best_epoch[own][r] == state.epoch]
         limit = f"raise max_epochs (now {self.options.max_epochs})"
         found = {
-            "diverged": (
-                sorted(r for r in state.diverged if r < self.reported),
-                "try method='pc' or a smaller learning_rate",
-            ),
+            "diverged": (diverged, "try method='pc' or a smaller learning_rate"),
             "not_converged": ([r for r in ended if r not in improving], limit),
             "still_improving": (improving, limit),
         }

@@ -51,6 +51,7 @@ CURVE_SHARES = (0.25, 0.5)
 """Shares of the rows from which the earlier points of a learning curve are fitted."""
 
 _CURVE_SPLITS = 2  # replicas per share: with fewer, one unlucky draw bends the curve
+_FULL_CURVE = 4  # replicas in all, below which that would double the time, and one must do
 _CURVE_ROWS = 40  # to train on, below which there is no point
 
 
@@ -61,22 +62,21 @@ def curve_splits(
 
     Each takes its share of the training and of the stopping rows of one of the given splits, and
     reports all other rows. Empty where a replica would train on fewer rows than a batch, `least`,
-    or than tell anything.
+    or than tell anything, and then for smaller shares too: a curve has no gaps.
     """
-    found = []
-    for share in CURVE_SHARES:
+    found: list[list[Split]] = []
+    used = splits[: _CURVE_SPLITS if len(splits) >= _FULL_CURVE else 1]
+    for share in reversed(CURVE_SHARES):
         parts = []
-        for number, split in enumerate(splits[:_CURVE_SPLITS]):
+        for number, split in enumerate(used):
             random = np.random.default_rng([seed, number, round(100 * share), 9])
             train, stop = (_part(rows, share, groups, random) for rows in (split.train, split.stop))
             seen = np.concatenate([split.train, split.stop])
             left = np.setdiff1d(seen, np.concatenate([train, stop]))
             parts.append(Split(train, stop, np.union1d(split.report, left)))
         enough = min(len(part.train) for part in parts) >= max(least, _CURVE_ROWS)
-        found.append(parts if enough and min(len(part.stop) for part in parts) > 1 else [])
-    for number, parts in enumerate(found):  # a curve has no gaps: no point before one that fails
-        if not parts:
-            found[:number] = [[] for _ in range(number)]
+        enough = enough and min(len(part.stop) for part in parts) > 1 and all(found)
+        found.insert(0, parts if enough else [])
     return found
 
 

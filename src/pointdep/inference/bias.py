@@ -70,18 +70,36 @@ _UNPROVEN = 30.0  # nats times rows: the dependence a network must show to be le
 class FittingBias:
     """How much higher log r reads on the rows a model was fitted on than on others, in nats.
 
-    closed_form, network: the parts of it. resolution: what independent pairs would show by chance.
-    proven: whether the network has found something that unseen rows show beyond chance. gain: how
-    much it adds to log r of unseen rows; None for no less than the gap. rise, earlier: what the
-    last doubling of the rows has added, and the one before it, rise_stderr the error of the former,
-    where a learning curve tells. known: the correction, if the closed form alone answers: its
-    estimate from all rows is unbiased. neighbours: nats and standard error of a nearest-neighbour
-    estimate that lies clearly above. low_rank, counts: the parts of a table of categories; unseen:
-    what rows of categories that other folds lack would add; simulated: how much too low the same
-    fit reads rows drawn from the table. mixed: the whole gap of a mixture of closed form and
-    towers, which has no other parts. missed: how far the truth may lie above for what the network
-    has not learned; inflation: of the standard error over rows. Models that were saved before these
-    were known have neither.
+    Attributes
+    ----------
+    closed_form, network : float
+        The parts of it.
+    resolution : float
+        What independent pairs would show by chance.
+    proven : bool
+        Whether the network has found something that unseen rows show beyond chance.
+    gain : float or None
+        How much it adds to log r of unseen rows; None for no less than the gap.
+    rise, earlier, rise_stderr : float or None
+        What the last doubling of the rows has added, the one before it, and the standard error of
+        the former, where a learning curve tells.
+    known : float or None
+        The correction, if the closed form alone answers: its estimate from all rows is unbiased.
+    neighbours : tuple of float, or None
+        Nats and standard error of a nearest-neighbour estimate that lies clearly above.
+    low_rank, counts : float
+        The parts of a table of categories.
+    unseen : float
+        What rows of categories that other folds lack would add.
+    simulated : float or None
+        How much too low the same fit reads rows drawn from the table.
+    mixed : float or None
+        The whole gap of a mixture of closed form and towers, which has no other parts.
+    missed : float
+        How far the truth may lie above for what the network has not learned; 0 in models saved
+        before this was known.
+    inflation : float
+        Of the standard error over rows; 1 in such models.
     """
 
     closed_form: float = 0.0

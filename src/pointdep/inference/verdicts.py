@@ -14,8 +14,8 @@ class Origin:
     """Where log r comes from.
 
     method: key of `METHODS`, or "" where it is not known. learned_by: "network", "closed form"
-    where that alone answers, or "calibrated" of a model trained elsewhere. given: the rows of the
-    check are not those of the fit.
+    where that alone answers, "table" of a low-rank table and counts, or "calibrated" of a model
+    trained elsewhere. given: the rows of the check are not those of the fit.
     """
 
     method: str = ""

@@ -263,7 +263,9 @@ def mi_against_n(
 
     An estimate that still rises with the rows is too low; one that has settled needs no more. The
     models of a `PointwiseDependency` that holds its rows in memory are all trained in one run, as
-    those of its learning curve are.
+    those of its learning curve are: the ranks of the columns, the critic, its layers and the batch
+    size are then chosen from all rows. Parts too small for that batch are fitted alone. No part has
+    a learning curve, so that all have the same correction.
 
     Parameters
     ----------

@@ -115,9 +115,9 @@ def _reach(tree: Any, points: Array, k: int) -> tuple[Array, Codes]:
 
 
 def _nearer(tree: Any, points: Array, reach: Array) -> tuple[Codes, Array]:
-    """How many rows of the tree are nearer to each of points: (n, d) than reach: (n,), and
+    """How many rows of the tree are nearer to each of points: (n, d) than reach: (n,).
 
-    (rows of the tree,) what each row contributes: 1/count for every point that it is near to.
+    Also, (rows of the tree,), what each row contributes: 1/count for every point it is near to.
     """
     radius = np.nextafter(reach, 0)
     counts: Codes = tree.query_radius(points, radius, count_only=True)
