@@ -240,6 +240,19 @@ def test_pairs_that_may_all_be_chance_pairs(told):
     assert ("all pairs may have come together by chance" in said) != told
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rows_of_a_group_are_one_draw_of_the_mean(grouped):
+    """Ten groups of forty equal rows tell too little; four hundred draws tell enough."""
+    random = np.random.default_rng(0)
+    groups = np.repeat(np.arange(10), 40)
+    pmi = np.where(np.arange(400) < 260, 2.0, -2.5).astype(np.float32)
+    beside = Mismatched(random.normal(-2.5, 0.1, 5000), np.ones(400, np.float32), np.ones(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        found = decide(pmi, beside, None, 0.0, groups if grouped else None)
+    assert found.named != grouped
+
+
 def test_more_pairs_by_chance_than_suspects(found):
     suspects = int(found.table["suspect"].sum())
     many = replace(found, contamination=Contamination(0.2, given=False, stderr=0.01))

@@ -153,9 +153,11 @@ def default_model(
     return RatioModel(critic, *maps, [METHODS["pc"]] * replicas, "log_ratio").double()
 
 
-def closed_form(x: Tensor, y: Tensor, splits: Sequence[Split], label: str = "") -> RatioModel:
+def closed_form(
+    x: Tensor, y: Tensor, splits: Sequence[Split], label: str = "", *, judged: int | None = None
+) -> RatioModel:
     model = default_model(len(splits), x.shape[1], y.shape[1], label=label)
-    fit_closed_form(model, SplitRows(x, y, splits))
+    fit_closed_form(model, SplitRows(x, y, splits), judged=judged)
     return model
 
 

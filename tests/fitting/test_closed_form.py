@@ -60,6 +60,20 @@ def test_no_share_of_gaussian_pairs_is_taken_for_unrelated():
         assert not closed_form(x, y, [split_of(800, 400, 100)]).critic.unrelated.any()
 
 
+def test_replicas_of_a_learning_curve_change_nothing_about_the_others():
+    """Not even one whose rows hardly differ, of which no share can be unrelated."""
+    (x, y), random = gaussians(900, dim=1, rho=0.95), np.random.default_rng(0)
+    mixed = np.flatnonzero(random.random(600) < 0.4)
+    y[mixed] = torch.from_numpy(random.standard_normal((len(mixed), 1)))
+    y[600:] = x[600:] + 1e-3 * y[600:]
+    splits = [split_of(340, 160, 100), split_of(100, 50, 150, start=600)]
+    alone = closed_form(x, y, splits[:1]).critic
+    both = closed_form(x, y, splits, judged=1).critic
+    assert float(both.unrelated[0]) == float(alone.unrelated[0]) > 0.2
+    torch.testing.assert_close(both.correlations[0], alone.correlations[0])
+    assert both.correlations.max() < 1.0
+
+
 @pytest.mark.parametrize("label", ["x", "y"])
 def test_of_a_label_it_is_linear_discriminant_analysis(label):
     """Three Gaussian classes of unequal size with one covariance."""

@@ -87,7 +87,8 @@ def judged(
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
-    decision = decide(fitted.oof_pmi_, beside, contamination, information.ci[0])
+    least, groups = information.ci[0], fitted.groups_
+    decision = decide(fitted.oof_pmi_, beside, contamination, least, groups)
     # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
     ordered = np.sort(beside.pmi)
     kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pointdep.auditing.evidence import Array32, Mismatched
 from pointdep.auditing.result import Contamination
 from pointdep.errors import DataWarning, InputError, warn_caller
+from pointdep.inference.mutual_information import standard_error
 
 # Which pairs came together by chance: functions of PMI, of pairs and of mismatched pairs.
 #
@@ -172,10 +173,17 @@ def check_shares(fdr: float, contamination: float | None) -> None:
             raise InputError(f"{name}={value!r} must lie between 0 and 1, as 0.05")
 
 
-def decide(pmi: Array32, beside: Mismatched, contamination: float | None, least: float) -> Decision:
+def decide(
+    pmi: Array32,
+    beside: Mismatched,
+    contamination: float | None,
+    least: float,
+    groups: NDArray[np.int64] | None = None,
+) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
-    least: the lower end of the interval of the mutual information. Nobody is a suspect if neither
+    groups: (n,) codes of rows that are not independent draws. least: the lower end of the interval
+    of the mutual information. Nobody is a suspect if neither
     it nor that of the mean PMI, with wrong pairs held at -3 nats, is above 0, or if by their PMI
     all pairs may have come together by chance, unless contamination is given. Warns there, and
     where the share is large.
@@ -191,8 +199,10 @@ def decide(pmi: Array32, beside: Mismatched, contamination: float | None, least:
         most = most_by_chance(shares)
     posterior = posteriors(pmi, shares, most.share, standings)
     # Wrong pairs far below zero must not hide that the others depend.
-    held = np.maximum(pmi[~np.isnan(pmi)], _FAR_BELOW)
-    least = max(least, float(held.mean() - 2.0 * held.std() / np.sqrt(len(held))))
+    known = ~np.isnan(pmi)
+    held = np.maximum(pmi[known].astype(np.float64), _FAR_BELOW)
+    error = standard_error(held, None if groups is None else groups[known])
+    least = max(least, float(held.mean()) - 2.0 * error)
     doubt = "" if found.given else _doubt(found, least)
     if doubt:
         warn_caller(doubt, DataWarning)

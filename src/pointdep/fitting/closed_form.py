@@ -72,7 +72,7 @@ def proven(gain: Tensor, rows: Tensor, groups: Tensor | None, errors: float = _P
 
 def _error_of_mean(gain: Tensor, groups: Tensor) -> float:
     """The standard error of the mean of gain (n,); rows of one group, (n,), are one draw."""
-    codes = torch.unique(groups, return_inverse=True)[1]
+    codes = torch.unique(groups, return_inverse=True)[1].to(gain.device)
     count = int(codes.max()) + 1
     sums = gain.new_zeros(count).index_add(0, codes, gain - gain.mean())
     if count < 2:
@@ -95,6 +95,8 @@ def row_losses(scores: Tensor, joint: Tensor, product: Tensor) -> Tensor:
 
 
 # Whether ranks or the values themselves are nearer to Gaussian.
+
+_ROWS_TO_CHOOSE = 20_000  # per replica: more would take long, and the choice is clear by then
 
 
 @torch.no_grad()
@@ -128,7 +130,9 @@ def _closed_form_answers(rows: SplitRows) -> tuple[Tensor, Tensor]:
     answers, numbers = [], []
     for replica, split in enumerate(rows.splits):
         x, y, groups = rows.training(replica)
-        found = canonical_correlations(x.cpu(), y.cpu(), groups)
+        step = 1 + len(x) // _ROWS_TO_CHOOSE
+        groups = None if groups is None else groups[::step]
+        found = canonical_correlations(x[::step].cpu(), y[::step].cpu(), groups)
         cells, index = rows.held_out([split.stop], _SHRINK_BLOCK)
         u, v = found.coordinates(cells.x.cpu(), cells.y.cpu())
         scores = gaussian_matrix(u, v, found.correlations.unsqueeze(0)).flatten(0, 2)
@@ -304,10 +308,10 @@ def _scale_down(
     critic.shrunk = proven(before - after, numbers, rows.groups)
     chosen = 0.0, best, after
     for share in shares:
-        if float(full.max()) >= _LARGEST * (1.0 - share):
+        if float(full[:judged].max()) >= _LARGEST * (1.0 - share):
             break
         critic.unrelated.fill_(share)
-        other = trusted(full / (1.0 - share))
+        other = trusted((full / (1.0 - share)).clamp(max=_LARGEST))
         losses = losses_of(other)
         if losses.mean() >= chosen[2].mean():
             break  # more of them is no better

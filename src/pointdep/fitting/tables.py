@@ -140,11 +140,12 @@ def simulated(critic: TableCritic, x: Codes, y: Codes, seed: int) -> tuple[Codes
         marginal += weights[0][block] @ given
         rows = slice(*np.searchsorted(drawn_x, [int(block[0]), int(block[-1]) + 1]))
         own = torch.from_numpy(drawn_x[rows]) - block[0]
-        ends = given.cumsum(1)[own]
-        found = torch.searchsorted(ends, level[rows, None] * ends[:, -1:])
+        # One ascending line of all categories' quantiles, each above the ones before it.
+        ends = given.cumsum(1).clamp(max=1.0) + torch.arange(len(given)).unsqueeze(1)
+        found = torch.searchsorted(ends.flatten(), own + level[rows]) - own * len(marginal)
         found = found.clamp(max=len(marginal) - 1)
-        drawn_y[rows] = found[:, 0].numpy()
-        log_ratio[rows] = given[own].gather(1, found)[:, 0].log()
+        drawn_y[rows] = found.numpy()
+        log_ratio[rows] = given[own, found].log()
     log_ratio -= marginal.log()[torch.from_numpy(drawn_y)]
     mixed = random.permutation(len(x))
     found_x, found_y = orders[0][drawn_x], orders[1][drawn_y]

@@ -259,16 +259,19 @@ def held_out_bound(
     normalised on the very rows they are tested on, so that no fault of the model lets it exceed the
     truth on average. Its error includes that of the normaliser (the infinitesimal jackknife).
     """
-    share = min(1.0, _BOUND_ROWS / sum(len(rows) for _, rows in parts))
     method, random = get_method("cpc"), np.random.default_rng([seed, 10])
-    chosen = [(m, random.permutation(r)[: max(2, math.ceil(share * len(r)))]) for m, r in parts]
-    codes = None if groups is None else groups.cpu().numpy()
-    # Rows of one group are not set against each other: a part of one group has nothing to say.
-    chosen = [(m, r) for m, r in chosen if len(np.unique(r if codes is None else codes[r])) > 1]
+    chosen = [(m, random.permutation(rows)) for m, rows in parts]
+    if groups is not None:  # the pairs must be independent: one of each group
+        codes = groups.cpu().numpy()
+        firsts = (np.unique(codes[rows], return_index=True)[1] for _, rows in chosen)
+        chosen = [(m, rows[np.sort(at)]) for (m, rows), at in zip(chosen, firsts, strict=True)]
+    share = min(1.0, _BOUND_ROWS / sum(len(rows) for _, rows in chosen))
+    chosen = [(m, rows[: max(2, math.ceil(share * len(rows)))]) for m, rows in chosen]
+    chosen = [(m, rows) for m, rows in chosen if len(rows) > 1]
     if not chosen:
         return None
     block = min(_BLOCK, *(len(rows) for _, rows in chosen))
-    how: dict[str, Any] = {"seed": seed, "groups": groups, "method": method}
+    how: dict[str, Any] = {"seed": seed, "method": method}
 
     def values_of(block: int) -> Array:
         found = [inference_values(m, x, y, rows, block=block, **how) for m, rows in chosen]
@@ -279,9 +282,9 @@ def held_out_bound(
     if float(values.mean()) > math.log(block) - _NEAR_LOG and longest > block:
         block = min(_BLOCK_LARGE, longest)  # costs more, and the smaller one is near its ceiling
         values = values_of(block)
-    if codes is not None:
-        codes = codes[np.concatenate([rows for _, rows in chosen])]
-    return HeldOutBound(float(values.mean()), standard_error(values, codes), block)
+    draws = np.concatenate([rows for _, rows in chosen])  # a row may be reported more than once
+    draws = draws if groups is None else codes[draws]
+    return HeldOutBound(float(values.mean()), standard_error(values, draws), block)
 
 
 def inference_block(method: Method, rows: int) -> int:

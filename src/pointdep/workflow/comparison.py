@@ -146,10 +146,11 @@ def compare(
         raise InputError(f"only {len(differences)} row(s) are answered by both models")
     if not np.isfinite(differences).all():
         raise InputError("PMI of some rows is infinite: set smoothing above 0 in method_options")
-    first, second = (float(one.values[known].mean()) + one.correction for one in (a, b))
+    means = (float(one.values[known].mean()) + one.correction for one in (a, b))
+    first, second = (min(mean, one.ceiling) for mean, one in zip(means, (a, b), strict=True))
     nats = float(differences.mean()) + a.correction - b.correction
     of_rows = inference.standard_error(differences, None if a.groups is None else a.groups[known])
-    stderr = math.hypot(of_rows, a.doubt, b.doubt)
+    stderr = math.hypot(max(a.inflation, b.inflation) * of_rows, a.doubt, b.doubt)
     p_value = math.erfc(abs(nats) / stderr / math.sqrt(2)) if stderr > 0 else float(nats == 0)
     ci = nats - width * stderr, nats + width * stderr
     rows, level = len(differences), float(confidence)
