@@ -188,10 +188,13 @@ def test_what_is_no_category():
     for values, message in (
         ([f"id{i}" for i in range(200)], "categories in 200 rows, too many"),
         ([f"w{i // 3}" for i in range(90_000)], "categories in 90000 rows, too many"),
+        ([f"w{i % 400}" for i in range(500)], "400 categories in 500 rows, too many"),
         ([*text, "N/A?"], r"all but 'N/A\?'"),
         ([*text, "7.5"], "all are num"),
     ):
         refused(message, fit, values, "Y")
+    kept = fit([f"w{i % 370}" for i in range(500)], "Y").to_dict()["categories"][0]
+    assert len(kept["values"]) == 370
     for numbers in (np.linspace(0, 1, 600), np.arange(600)):
         refused("600 different numbers in 600 rows", fit, numbers, "Y", discrete=True)
 

@@ -352,9 +352,9 @@ def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
 
 
 def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
-    """Refuse names and ids: a category that comes once says nothing about any other row."""
+    """Refuse names and ids: what comes once says nothing about any other row."""
     count, label = column.values.size, column_label(side, column.name)
-    if count <= MOST_CATEGORIES and (count <= 50 or 2 * count <= rows):
+    if count <= MOST_CATEGORIES and (count <= 50 or 4 * count <= 3 * rows):
         return
     if column.values.dtype.kind != "U":
         numbers = f"{count} different numbers in {rows} rows"
