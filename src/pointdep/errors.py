@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+_LISTED, _COMPARED = 50, 10_000  # names in a message, and those looked through for a near one
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _Self = TypeVar("_Self")
 _Options = ParamSpec("_Options")
@@ -59,9 +60,16 @@ def warn_caller(message: str, category: type[PointdepWarning]) -> None:
 def unknown_name(what: str, name: object, allowed: Iterable[str]) -> InputError:
     """The error for a misspelt name: names the nearest right one, and all of them."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).lower(), names[:_COMPARED], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return InputError(f"unknown {what} {name!r}: {hint}choose from {', '.join(names)}")
+    return InputError(f"unknown {what} {name!r}: {hint}choose from {listed(names)}")
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names for a message, of which very many are not all said."""
+    known = [str(name) for name in names]
+    more = f" and {len(known) - _LISTED:,} more" if len(known) > _LISTED else ""
+    return ", ".join(known[:_LISTED]) + more
 
 
 def require_known(what: str, name: object, known: Collection[str]) -> None:

@@ -1,17 +1,24 @@
 """Files of pairs and of words, read and written: every format, and what is wrong with a file."""
 
+import json
 import os
 import pickle
+import zipfile
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from numpy.lib import format as numpy_format
+from pyarrow import feather
 from safetensors.torch import save_file
 
 from pointdep.data.readers import read_column, read_pairs
+from pointdep.data.shards import open_rows
 from pointdep.data.sides import as_side
 from pointdep.data.word_pairs import read_word_pairs
 from pointdep.data.writers import check_writable, write_table
@@ -366,3 +373,131 @@ def test_archives_and_files_that_are_refused(tmp_path):
         refused("--audio FILE.vec and --text FILE.vec, or --data", read_word_pairs, **files)
     refused("--data stands alone", read_word_pairs, data=data, text=tmp_path / "t.vec")
     refused("no.npz does not exist", read_word_pairs, data=tmp_path / "no.npz")
+
+
+# Files that promise more than they hold, or other things than they seem to.
+
+
+def test_longer_rows_are_refused_by_their_line(tmp_path, good):
+    """However they are read: pandas cuts such rows, or moves every column by one."""
+    path = tmp_path / "t.csv"
+    for text, line in (
+        ("a,b\n1,2,3\n4,5,6\n", 2),
+        ('a,b\n1,2\n"3\n,,,",4\n\n5,6\n7,8,9\n', 7),
+        ("a,b\n1,2,\n", 2),
+    ):
+        path.write_text(text)
+        for columns in ({}, {"x_columns": "a"}, {"x_columns": "b,a"}):
+            bad(rf"t\.csv line {line}: 3 fields where the header has 2", path, good, **columns)
+    path.write_text('\n"a,1",b,b,\n1,"2",3,4\n')
+    assert read_column(path, "b.1") == [3]
+    x, _ = read_pairs([path], x_columns="b", y_columns="Unnamed: 3")
+    assert x.to_numpy().tolist() == [[2]]
+
+
+def test_a_carriage_return_in_a_text_is_no_new_row(tmp_path):
+    texts = np.array(["one\rtwo", 'a "b", c', "three\r\nfour", "five\nsix"])
+    write_table(tmp_path / "t.csv", {"row": np.arange(4), "text": texts, "ok": texts == "a"})
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert table["text"].tolist() == texts.tolist()
+    assert table["row"].tolist() == [0, 1, 2, 3]
+    assert table["ok"].dtype == bool
+
+
+def npy_bytes(header, body=b""):
+    packed = repr(header).encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(packed).to_bytes(2, "little") + packed + body
+
+
+def test_declared_sizes_come_first(tmp_path, good, monkeypatch):
+    path = tmp_path / "a.npy"
+    for header, message in (
+        ({"descr": "<U0", "fortran_order": False, "shape": (10**9,)}, "values of no size"),
+        ({"descr": "<f8", "fortran_order": False, "shape": (10**9, 0)}, "is empty"),
+        ({"descr": "<f8", "fortran_order": False, "shape": (10**9,)}, "promises 8000000128 bytes"),
+        ({"descr": "<f8", "fortran_order": False, "shape": (-1,)}, "truncated or damaged"),
+    ):
+        path.write_bytes(npy_bytes(header))
+        bad(message, path, good)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        head = {"descr": "|u1", "fortran_order": False, "shape": (3 << 27,)}
+        with archive.open("x.npy", "w") as member:
+            member.write(npy_bytes(head))
+            for _ in range(3 << 7):
+                member.write(bytes(1 << 20))
+        archive.writestr("y.npy", npy_bytes({**head, "shape": (5,)}, bytes(5)))
+    monkeypatch.setattr(numpy_format, "read_array", Mock(side_effect=AssertionError))
+    bomb = tmp_path / "bomb.npz"
+    refused("X has 402653184 rows, Y has 5", pairs, bomb)
+    refused("X has 402653184 rows, Y has 6", pairs, bomb, good)
+    bad(r"promises 0.8 GB from \d{3},\d{3} bytes: it is damaged", bomb, y_columns="x")
+
+
+def test_very_wide_tables(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(",".join(f"c{k}" for k in range(200_000)) + "\n" + "1," * 199_999 + "1\n")
+    refused("has 200,000 columns: a table may have 100,000", pairs, path, path)
+    x, y = read_pairs([path], x_columns="c3", y_columns="c199999,c7")
+    assert (x.shape, y.shape) == ((1, 1), (1, 2))
+    message = refused("unknown column 'none'", pairs, path, x_columns="none", y_columns="c1")
+    assert len(message) < 1000
+
+
+def test_what_pandas_says_of_its_index_is_not_needed(tmp_path):
+    """Columns that pandas would make the index are columns, but not unless they are named."""
+    path, table = tmp_path / "t.parquet", pd.DataFrame({"id": [3, 1, 2], "a": X[:3, 0]})
+    table.set_index("id").to_parquet(path)
+    assert read_column(path, "id").tolist() == [3, 1, 2]
+    assert read_column(path, None).tolist() == X[:3, 0].tolist()
+    x, y = read_pairs([path], x_columns="id", y_columns="a")
+    assert (x["id"].tolist(), y["a"].tolist()) == ([3, 1, 2], X[:3, 0].tolist())
+    (tmp_path / "shards").mkdir()
+    table.set_index("id").to_parquet(tmp_path / "shards" / "0.parquet")
+    assert open_rows(tmp_path / "shards").names == ("a",)
+    damaged = pa.table({"a": X[:3, 0]}).replace_schema_metadata({"pandas": "{damaged"})
+    pq.write_table(damaged, path)
+    assert read_column(path, "a").tolist() == X[:3, 0].tolist()
+    pq.write_table(pa.Table.from_arrays([damaged["a"], damaged["a"]], ["a", "a"]), path)
+    refused("more than one column 'a'", read_column, path, "a")
+
+
+def test_other_members_types_and_characters(tmp_path, good):
+    np.savez(tmp_path / "a.npz", x=X)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("README.txt", "about these data")
+    np.testing.assert_array_equal(pairs(tmp_path / "a.npz", good)[0], X)
+    bad("holds no array 'README.txt': it holds x", tmp_path / "a.npz", good, x_columns="README.txt")
+    text = np.array(["one", "two", "six"] * 2)
+    text.view("u4")[4] ^= 1 << 24
+    np.save(tmp_path / "t.npy", text)
+    np.savez(tmp_path / "t.npz", text)
+    for path in (tmp_path / "t.npy", tmp_path / "t.npz"):
+        refused(r"t\.np. holds characters that do not exist", read_column, path, None)
+    for kind in ("F4", "F8_E8M0"):
+        head = json.dumps({"x": {"dtype": kind, "shape": [6, 2], "data_offsets": [0, 12]}})
+        size = 6 if kind == "F4" else 12
+        head = head.replace("12]}", f"{size}]}}").encode()
+        path = tmp_path / "a.safetensors"
+        path.write_bytes(len(head).to_bytes(8, "little") + head + bytes(size))
+        bad("'x' is of type F|cannot be read", path, good)
+
+
+def test_damaged_arrow_files(tmp_path, good):
+    """Offsets and texts that Arrow believes until it is asked."""
+    path = tmp_path / "t.arrow"
+    texts = pa.array(["one", "two", "three"] * 2)
+    for buffer, at in ((1, 9), (2, 3)):
+        content = [texts.buffers()[0], *map(bytearray, texts.buffers()[1:])]
+        content[buffer][at] = 0xFF
+        broken = pa.Array.from_buffers(pa.string(), 6, [None, *map(pa.py_buffer, content[1:])])
+        with pa.ipc.new_file(path, pa.schema({"t": pa.string()})) as file:
+            file.write(pa.record_batch([broken], ["t"]))
+        refused(r"t\.arrow cannot be read", read_column, path, "t")
+    days = pa.array([2**31 - 1] * 6, pa.int32()).cast(pa.date32())
+    feather.write_feather(pa.table({"t": days}), path)
+    refused(r"cannot be read|dates", pairs, path, good)
+
+
+def test_memory_that_is_not_there_is_told(tmp_path, good, monkeypatch):
+    monkeypatch.setattr(np, "load", Mock(side_effect=MemoryError))
+    bad("it takes more memory than there is", good, good)

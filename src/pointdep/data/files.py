@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import sys
+import zipfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from pointdep.errors import DataWarning, InputError, unknown_name, warn_caller
+from pointdep.errors import DataWarning, InputError, listed, unknown_name, warn_caller
 
 if TYPE_CHECKING:
     from pointdep.data.raw import Array
+
+
+_QUOTED = 300  # characters of another library's message
+
+# What a file promises is believed up to this size, or this many times its own. Data that compress
+# better are rare; without a limit 6 MB can become 6 GB before anything is compared.
+_SURELY = 1 << 28
+_EXPANDS = 100
+
+
+def require_plausible(path: object, promised: int, stored: int) -> None:
+    """InputError when what a file of `stored` bytes promises to hold cannot be meant."""
+    if promised < 0 or promised > max(_SURELY, _EXPANDS * stored):
+        size = f"{promised / 1e9:.1f} GB from {stored:,} bytes"
+        raise InputError(f"{path} promises {size}: it is damaged, or write it without compression")
 
 
 @contextmanager
@@ -26,13 +45,16 @@ def reading(
     """
     try:
         yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
+    except MemoryError as fault:
+        raise error(f"{what} cannot be read: it takes more memory than there is") from fault
     except PermissionError as fault:
         raise error(f"{what} may not be read (permission denied)") from fault
     except Exception as fault:
         # Damaged files raise errors of many unrelated classes in the libraries that parse them.
-        lines = str(fault).strip().splitlines() or [type(fault).__name__]
+        # They may quote the whole file.
+        lines = str(fault)[:_QUOTED].strip().splitlines() or [type(fault).__name__]
         what_is = f"it is truncated, damaged or {otherwise}: {lines[0]}"
         raise error(f"{what} cannot be read, {what_is}") from fault
 
@@ -72,49 +94,133 @@ def _loading_numpy(path: Path) -> Iterator[None]:
             raise
 
 
+def _numpy_header(path: Path, file: IO[bytes], size: int) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of the array in an open .npy file of `size` bytes, which must hold it."""
+    from numpy.lib import format as numpy_format
+
+    version = numpy_format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise InputError(f"{path} is of version {version[0]}.{version[1]}, not 1.0 or 2.0")
+    old = version == (1, 0)
+    header = numpy_format.read_array_header_1_0 if old else numpy_format.read_array_header_2_0
+    shape, _, dtype = header(file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded")
+    if dtype.itemsize == 0:
+        raise InputError(f"{path} holds values of no size ({dtype}): it is damaged or of no use")
+    promised = file.tell() + math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or promised > size:
+        held = f"{promised} bytes where it has {size}"
+        raise InputError(f"{path} is truncated or damaged: its header promises {held}")
+    return shape, dtype
+
+
+def _require_text(path: Path, values: Array) -> None:
+    """InputError for text whose characters do not exist, as after a flipped bit."""
+    import numpy as np
+
+    if values.dtype.kind == "U" and values.size:
+        codes = np.ascontiguousarray(values).view(values.dtype.byteorder + "u4")
+        if codes.max() > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any():
+            raise InputError(f"{path} holds characters that do not exist: it is damaged")
+
+
 def read_npy(path: Path, *, empty: bool = False) -> Array:
     """The array of a .npy file, memory-mapped; empty: it may be without rows."""
     import numpy as np
 
     with _loading_numpy(path):
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(values, np.ndarray):
-            raise InputError(f"{path} is a .npz archive: rename it to end in .npz")
-    if not empty:
-        _require_rows(path, [values])
+        with path.open("rb") as file:
+            if file.read(2) == b"PK":
+                raise InputError(f"{path} is a .npz archive: rename it to end in .npz")
+            file.seek(0)
+            shape, _ = _numpy_header(path, file, path.stat().st_size)
+        values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        _require_text(path, values)
+    _require_rows(path, [shape[1:] if empty else shape])
     return values
+
+
+def _npz_members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The arrays of an archive; it may hold other files too."""
+    listed = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    return {info.filename.removesuffix(".npy"): info for info in listed}
+
+
+@contextmanager
+def _opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
+    with _loading_numpy(path), path.open("rb") as file:
+        if file.read(2) != b"PK":
+            raise InputError(f"{path} is a single array: rename it to end in .npy")
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+
+
+def _npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    with _opened_npz(path) as archive:
+        shapes = {}
+        for key, info in _npz_members(archive).items():
+            with archive.open(info) as member:
+                shapes[key] = _numpy_header(path, member, info.file_size)[0]
+        return shapes
 
 
 def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     """The named arrays of a .npz file, or all of them."""
-    import numpy as np
+    from numpy.lib import format as numpy_format
 
-    with _loading_numpy(path):
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise InputError(f"{path} is a single array: rename it to end in .npy")
-        with archive:
-            arrays = {key: archive[key] for key in _known_keys(path, keys, archive.files)}
-    _require_rows(path, arrays.values())
+    arrays: dict[str, Array] = {}
+    with _opened_npz(path) as archive:
+        members = _npz_members(archive)
+        known = _known_keys(path, keys, list(members))
+        promised = sum(members[key].file_size for key in known)
+        require_plausible(path, promised, path.stat().st_size)
+        for key in known:
+            with archive.open(members[key]) as member:
+                _numpy_header(path, member, members[key].file_size)
+            with archive.open(members[key]) as member:
+                arrays[key] = numpy_format.read_array(member, allow_pickle=False)
+            _require_text(path, arrays[key])
+    _require_rows(path, [array.shape for array in arrays.values()])
     return arrays
 
 
-def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
-    """The named tensors of a .safetensors file, or all of them."""
+_TENSORS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "BOOL"}
+_TENSORS |= {f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)}
+
+
+@contextmanager
+def _opened_tensors(path: Path) -> Iterator[Any]:
     from safetensors import safe_open
 
     # As torch tensors, because NumPy has no bfloat16.
     with loading(path), safe_open(path, framework="pt") as archive:
-        known = _known_keys(path, keys, list(archive.keys()))
-        tensors = {key: archive.get_tensor(key) for key in known}
-    _require_rows(path, tensors.values())
+        yield archive
+
+
+def _tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    with _opened_tensors(path) as archive:
+        found = {key: archive.get_slice(key).get_shape() for key in archive.keys()}  # noqa: SIM118
+    return {key: tuple(shape) for key, shape in found.items()}
+
+
+def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
+    """The named tensors of a .safetensors file, or all of them."""
+    tensors = {}
+    with _opened_tensors(path) as archive:
+        for key in _known_keys(path, keys, list(archive.keys())):
+            kind = archive.get_slice(key).get_dtype()
+            if kind not in _TENSORS:
+                raise InputError(f"{path}: {key!r} is of type {kind}: save it as F32 or F16")
+            tensors[key] = archive.get_tensor(key)
+    _require_rows(path, [tuple(tensor.shape) for tensor in tensors.values()])
     return tensors
 
 
 def table_columns(path: Path) -> list[str]:
     """The names of the columns of a table."""
     with loading(path):
-        return [str(name) for name in _table_format(path).names(path)]
+        return list(_table_format(path).names(path))
 
 
 def read_table(path: Path, columns: Sequence[str] | None) -> Any:
@@ -129,6 +235,9 @@ def read_table(path: Path, columns: Sequence[str] | None) -> Any:
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
     chosen = None if columns is None else list(columns)
+    if (count := len(known if chosen is None else chosen)) > _MOST_COLUMNS:
+        most = f"a table may have {_MOST_COLUMNS:,}"
+        raise InputError(f"{path} has {count:,} columns: {most}; save an array, as .npy")
     with loading(path):
         table = _table_format(path).load(path, chosen)
         if len(table) == 0:
@@ -205,12 +314,12 @@ def _known_keys(path: Path, keys: Sequence[str] | None, found: Sequence[str]) ->
         raise InputError(f"{path} is empty: it holds no arrays")
     for key in keys or ():
         if key not in found:
-            raise InputError(f"{path} holds no array {key!r}: it holds {', '.join(sorted(found))}")
+            raise InputError(f"{path} holds no array {key!r}: it holds {listed(sorted(found))}")
     return found if keys is None else keys
 
 
-def _require_rows(path: Path, arrays: Iterable[Any]) -> None:
-    if any(len(values.shape) > 0 and values.shape[0] == 0 for values in arrays):
+def _require_rows(path: Path, shapes: Iterable[Sequence[int]]) -> None:
+    if any(0 in shape for shape in shapes):
         raise InputError(f"{path} is empty: it holds an array without rows")
 
 
@@ -223,9 +332,13 @@ class ArrayFormat:
 
 @dataclass(frozen=True)
 class KeyedFormat:
-    """A file that holds arrays by name. load: (path, names or None for all) -> the arrays."""
+    """A file that holds arrays by name. load: (path, names or None for all) -> the arrays.
+
+    shapes: of all of them, by name, without reading them.
+    """
 
     load: Callable[[Path, Sequence[str] | None], dict[str, Any]]
+    shapes: Callable[[Path], dict[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -236,30 +349,87 @@ class TableFormat:
     load: Callable[[Path, list[str] | None], Any]
 
 
-def _csv(path: Path, columns: list[str] | None = None, rows: int | None = None) -> Any:
+# With more columns pandas takes longer than anyone waits.
+_MOST_COLUMNS = 100_000
+
+
+def _csv_names(path: Path) -> list[str]:
+    """The names in the header line, each once, as pandas makes them."""
+    header: list[str] = []
+    with _csv_records(path) as records:
+        header = next((cells for cells in records if len(cells) > 1 or "".join(cells).strip()), [])
+    if not header:
+        raise ValueError("it has no header line")
+    names: dict[str, None] = {}
+    count: dict[str, int] = {}
+    for position, cell in enumerate(header):
+        name = first = cell or f"Unnamed: {position}"
+        while name in names:
+            count[first] = count.get(first, 0) + 1
+            name = f"{first}.{count[first]}"
+        names[name] = None
+    return list(names)
+
+
+@contextmanager
+def _csv_records(path: Path) -> Iterator[Any]:
+    """The records of a .csv file, as lists of texts."""
+    most = csv.field_size_limit(sys.maxsize)
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            yield csv.reader(file)
+    finally:
+        csv.field_size_limit(most)
+
+
+def _csv(path: Path, columns: list[str] | None) -> Any:
     import pandas as pd
 
-    return pd.read_csv(path, usecols=columns, nrows=rows)
+    names = _csv_names(path)
+    _require_fields(path, len(names))
+    at = list(range(len(names)))
+    if columns is not None:
+        wanted = set(columns)
+        at = [position for position, name in enumerate(names) if name in wanted]
+    table = pd.read_csv(path, usecols=at, index_col=False)
+    table.columns = [names[position] for position in at]
+    return table
+
+
+def _require_fields(path: Path, width: int) -> None:
+    """InputError naming the first line that has more fields than the header.
+
+    pandas does not tell: it cuts such rows, or takes the first column for an index.
+    """
+    with path.open("rb") as file:
+        if all(line.count(b",") < width for line in file):
+            return
+    # Some of the commas may stand in quotes.
+    with _csv_records(path) as records:
+        for cells in records:
+            if len(cells) > width:
+                found = f"{len(cells)} fields where the header has {width}"
+                raise InputError(f"{path} line {records.line_num}: {found}")
 
 
 def _parquet(path: Path, columns: list[str] | None) -> Any:
-    import pandas as pd
+    from pointdep.data.shards import read_tables
 
-    return pd.read_parquet(path, columns=columns)
+    return read_tables(path, columns)
 
 
 def _parquet_names(path: Path) -> Sequence[Any]:
-    import pyarrow.parquet as pq
+    from pointdep.data.shards import first_schema
 
-    return list(pq.read_schema(path).names)
+    return list(first_schema(path).names)
 
 
 FORMATS: dict[str, ArrayFormat | KeyedFormat | TableFormat] = {
-    ".csv": TableFormat(lambda path: _csv(path, rows=0).columns, _csv),
+    ".csv": TableFormat(_csv_names, _csv),
     ".npy": ArrayFormat(read_npy),
-    ".npz": KeyedFormat(read_npz),
+    ".npz": KeyedFormat(read_npz, _npz_shapes),
     ".parquet": TableFormat(_parquet_names, _parquet),
-    ".safetensors": KeyedFormat(read_safetensors),
+    ".safetensors": KeyedFormat(read_safetensors, _tensor_shapes),
     ".vec": ArrayFormat(lambda path: read_vec(path)[1]),
 }
 """How files are read, by suffix. A new format is an entry here; `data.shards.SHARDS` has those
@@ -274,6 +444,13 @@ def is_table(path: Path) -> bool:
 def is_keyed(path: Path) -> bool:
     """Whether a file holds arrays by name, by its suffix."""
     return isinstance(FORMATS.get(path.suffix.lower()), KeyedFormat)
+
+
+def array_names(path: Path) -> list[str]:
+    """The names of the arrays in a file that holds several."""
+    found = FORMATS[path.suffix.lower()]
+    assert isinstance(found, KeyedFormat)
+    return list(found.shapes(path))
 
 
 def keyed_arrays(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:

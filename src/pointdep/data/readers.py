@@ -8,8 +8,8 @@ import numpy as np
 
 from pointdep.data import files, shards
 from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
-from pointdep.data.raw import Array
-from pointdep.errors import InputError
+from pointdep.data.raw import Array, require_same_length
+from pointdep.errors import InputError, listed
 
 
 def read_pairs(
@@ -31,10 +31,31 @@ def read_pairs(
             raise InputError(f"{path} does not exist")
     if all(path.suffix.lower() == ".vec" for path in paths) and x_columns is y_columns is None:
         return files.read_vec_pair(*paths)[1:]
+    _require_same_rows(_promised(paths[0], x_columns, "x"), _promised(paths[1], y_columns, "y"))
     x = read_side(paths[0], columns=x_columns, key="x", name="x")
     y = read_side(paths[1], columns=y_columns, key="y", name="y")
     shards.require_partners(x, y)
     return x, y
+
+
+def _promised(path: Path, columns: str | None, name: str) -> int | None:
+    """The rows that a file promises without being read; None if it does not tell."""
+    kind = _kind(path)
+    if isinstance(kind, KeyedFormat):
+        shapes = kind.shapes(path)
+        shape = shapes[_key(path, list(shapes), columns, name)]
+        return shape[0] if shape else None
+    if isinstance(kind, ArrayFormat):
+        shape = np.shape(kind.load(path)) if path.suffix.lower() == ".npy" else ()
+        return shape[0] if shape else None
+    if kind is not None and path.suffix.lower() not in shards.SHARDS:
+        return None
+    return sum(shards.SHARDS[file.suffix.lower()](file).rows for file in shards.shard_files(path))
+
+
+def _require_same_rows(x: int | None, y: int | None) -> None:
+    if x and y:  # a file without rows is refused by its reader
+        require_same_length(range(x), range(y))
 
 
 _OfBoth = tuple[str | None, str | None]
@@ -71,7 +92,7 @@ def read_column(path: Path, column: str | None) -> Array:
     if isinstance(_kind(path), TableFormat | None):
         table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
-            names = _listed(table.columns)
+            names = listed(table.columns)
             raise InputError(f"{path} has {table.shape[1]} columns: name one of {names}")
         values = table.iloc[:, 0]
         if str(values.dtype) in ("category", "str", "string"):
@@ -95,7 +116,7 @@ def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
     if suffix not in FORMATS:
         if not suffix and not path.exists():
             raise InputError(f"{path} does not exist")
-        known = _listed(dict.fromkeys((*sorted(FORMATS), *shards.TABLE_SHARDS)))
+        known = listed(dict.fromkeys((*sorted(FORMATS), *shards.TABLE_SHARDS)))
         raise InputError(f"{path} has the unknown suffix {path.suffix!r}: known are {known}")
     return FORMATS[suffix]
 
@@ -105,12 +126,14 @@ def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tup
     if isinstance(kind, ArrayFormat):
         raise InputError(f"{path} holds one side only: give two files, for X and then for Y")
     if isinstance(kind, KeyedFormat):
-        keys = (x_columns or "x", y_columns or "y")
+        shapes, keys = kind.shapes(path), (x_columns or "x", y_columns or "y")
+        if all(shapes.get(key) for key in keys):
+            _require_same_rows(*(shapes[key][0] for key in keys))
         arrays = kind.load(path, keys)
         return arrays[keys[0]], arrays[keys[1]]
     if x_columns is None or y_columns is None:
         known = files.table_columns(path) if kind is not None else _stored_names(path)
-        columns = f"--x-columns and --y-columns, from its columns {_listed(known)}"
+        columns = f"--x-columns and --y-columns, from its columns {listed(known)}"
         raise InputError(f"{path} is a table: give {columns}")
     x_names = split_columns(x_columns, "--x-columns")
     y_names = split_columns(y_columns, "--y-columns")
@@ -132,18 +155,25 @@ def read_side(path: Path, *, columns: str | None, key: str | None, name: str) ->
         names = None if columns is None else split_columns(columns, f"--{name}-columns")
         return _table_side(path, names, name)
     if isinstance(kind, KeyedFormat):
-        if columns is not None:
-            return kind.load(path, [columns])[columns]
-        arrays = kind.load(path, None)
-        if len(arrays) == 1:
-            return next(iter(arrays.values()))
-        if key in arrays:
-            return arrays[key]
-        wanted = "" if key is None else f" and none called {key!r}"
-        raise InputError(f"{path} holds many arrays{wanted}: name one of {_listed(arrays)}")
+        chosen = columns if columns is not None else _key(path, list(kind.shapes(path)), None, key)
+        return kind.load(path, [chosen])[chosen]
     if columns is not None:
         raise InputError(f"{path} has no named columns: leave out the column {columns!r}")
     return kind.load(path)
+
+
+def _key(path: Path, known: Sequence[str], given: str | None, preferred: str | None) -> str:
+    """Which array of a file that holds several is meant."""
+    if not known:
+        raise InputError(f"{path} is empty: it holds no arrays")
+    if given is not None and given not in known:
+        raise InputError(f"{path} holds no array {given!r}: it holds {listed(sorted(known))}")
+    if given is not None or len(known) == 1:
+        return given or known[0]
+    if preferred in known:
+        return str(preferred)
+    wanted = "" if preferred is None else f" and none called {preferred!r}"
+    raise InputError(f"{path} holds many arrays{wanted}: name one of {listed(known)}")
 
 
 def _table_side(path: Path, names: list[str] | None, side: str) -> object:
@@ -178,7 +208,3 @@ def split_columns(columns: str, option: str) -> list[str]:
     if len(set(names)) < len(names):
         raise InputError(f"{option} {columns!r} names a column twice")
     return names
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(str(name) for name in names)

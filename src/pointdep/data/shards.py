@@ -1,8 +1,9 @@
 """Files of rows that are read in parts: Parquet by row groups, Arrow by record batches, .npy."""
 
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -11,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pointdep.data.files import loading, read_npy
+from pointdep.data.files import loading, read_npy, reading, require_plausible
 from pointdep.data.raw import MEND, Array
 from pointdep.data.row_source import ArrayRows, Rows, RowSource
-from pointdep.errors import InputError, unknown_name
+from pointdep.errors import InputError, listed, unknown_name
 
 Names = Sequence[str] | None
 """Columns; None for all there are."""
@@ -47,6 +48,30 @@ class Layout:
         return f"the columns {', '.join(self.columns)} ({self.dtype})"
 
 
+def _checked_schema(path: Path, schema: Any) -> Any:
+    """The schema of an Arrow or Parquet file, if all its names and types can be read."""
+    names = [str(field.name) for field in schema if str(field.type)]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path} has more than one column {twice!r}: give each a name of its own")
+    return schema
+
+
+def row_index(schema: Any) -> set[str]:
+    """The columns that pandas keeps the row numbers or names of a table in."""
+    try:
+        kept = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["index_columns"]
+        return {name for name in kept if isinstance(name, str)}
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return set()  # what pandas says of itself is not needed to read the columns
+
+
+def _data_columns(schema: Any) -> list[str]:
+    """All columns but the row index, if that leaves some."""
+    names, index = [str(name) for name in schema.names], row_index(schema)
+    return [name for name in names if name not in index] or names
+
+
 def has_lists(schema: Any, columns: Names) -> bool:
     """Whether one of the named columns, or of all, is of lists."""
     return any(_is_list(field.type) for field in schema if columns is None or field.name in columns)
@@ -67,18 +92,18 @@ def find_layout(path: Path | str, schema: Any, columns: Names, first: Any, optio
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
-    chosen = tuple(known if columns is None else columns)
+    chosen = tuple(_data_columns(schema) if columns is None else columns)
     types = {name: schema.field(name).type for name in chosen}
-    listed = [name for name, kind in types.items() if _is_list(kind)]
-    if listed and len(chosen) > 1:
-        what = f"{path} has the column {listed[0]!r} of lists beside others"
-        raise InputError(f"{what}: name one column with {option}, from {', '.join(known)}")
+    lists = [name for name, kind in types.items() if _is_list(kind)]
+    if lists and len(chosen) > 1:
+        what = f"{path} has the column {lists[0]!r} of lists beside others"
+        raise InputError(f"{what}: name one column with {option}, from {listed(known)}")
     dtypes = []
     for name, kind in types.items():
         if (dtype := _dtype(kind)) is None:
             raise InputError(f"{path}: column {name!r} is of type {kind}, which holds no numbers")
         dtypes.append(dtype)
-    if not listed:
+    if not lists:
         return Layout(chosen, len(chosen), np.result_type(*dtypes), False)
     width = getattr(types[chosen[0]], "list_size", -1)
     if width <= 0:
@@ -175,7 +200,8 @@ class ParquetShard(TableShard):
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._opened() as file:
-            self.cuts, self.schema = _group_cuts(file), file.schema_arrow
+            self.schema = _checked_schema(path, file.schema_arrow)
+            self.cuts = _plausible_cuts(path, _group_sizes(file))
 
     def batches(self, start: int, stop: int, step: int, columns: Names) -> Batches:
         with self._opened() as file:
@@ -190,11 +216,17 @@ class ParquetShard(TableShard):
             yield file
 
 
-def _group_cuts(file: Any) -> Rows:
-    """Where the row groups of an open `ParquetFile` begin and end."""
-    about = file.metadata
-    sizes = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+def _plausible_cuts(path: Path, sizes: Sequence[int]) -> Rows:
+    """Where parts of these numbers of rows end; InputError for more than the file's size allows."""
+    promised = -1 if min(sizes, default=0) < 0 else 4 * sum(sizes)
+    require_plausible(path, promised, path.stat().st_size)
     return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _group_sizes(file: Any) -> list[int]:
+    """Rows of the row groups of an open `ParquetFile`."""
+    about = file.metadata
+    return [about.row_group(k).num_rows for k in range(about.num_row_groups)]
 
 
 def _between(cuts: Rows, start: int, stop: int) -> range:
@@ -207,7 +239,7 @@ def parquet_batches(file: Any, start: int, stop: int, step: int, columns: Names)
 
     Only row groups that hold some of these rows are read, in pieces of at most `step` rows.
     """
-    cuts = _group_cuts(file)
+    cuts = np.cumsum([0, *_group_sizes(file)], dtype=np.int64)
     groups, chosen = _between(cuts, start, stop), None if columns is None else list(columns)
     row = int(cuts[groups.start])
     for batch in file.iter_batches(step, list(groups), columns=chosen, use_threads=False):
@@ -223,7 +255,8 @@ class ArrowShard(TableShard):
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
 
-        self.path = path
+        self.path, self._sound = path, set[int]()
+        self._get: Callable[[int], Any]
         with loading(path):
             file = pa.memory_map(str(path))
             try:
@@ -232,17 +265,26 @@ class ArrowShard(TableShard):
                 file.seek(0)
                 reader = pa.ipc.open_stream(file)
                 kept = list(reader)
-                self._batch, count = kept.__getitem__, len(kept)
+                self._get, count = kept.__getitem__, len(kept)
             else:
-                self._batch, count = reader.get_batch, reader.num_record_batches
-            sizes = [self._batch(k).num_rows for k in range(count)]
-        self.schema, self.cuts = reader.schema, np.cumsum([0, *sizes], dtype=np.int64)
+                self._get, count = reader.get_batch, reader.num_record_batches
+            sizes = [self._get(k).num_rows for k in range(count)]
+            self.schema = _checked_schema(path, reader.schema)
+            self.cuts = _plausible_cuts(path, sizes)
+
+    def _batch(self, number: int) -> Any:
+        """One record batch. Arrow believes what a file says of its buffers, until it is asked."""
+        with loading(self.path):
+            batch = self._get(number)
+            if number not in self._sound:
+                batch.validate(full=True)
+                self._sound.add(number)
+        return batch
 
     def batches(self, start: int, stop: int, step: int, columns: Names) -> Batches:
         del columns  # all are mapped
         for number in _between(self.cuts, start, stop):
-            with loading(self.path):
-                batch = self._batch(number)
+            batch = self._batch(number)
             begin, end = self.cuts[number : number + 2].tolist()
             last = min(stop, end)
             for row in range(max(start, begin), last, step):
@@ -400,26 +442,44 @@ def first_schema(path: Path) -> Any:
 def read_tables(path: Path, columns: Names) -> Any:
     """Columns of any kind, of all files together, as a pandas DataFrame in memory."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow import feather
 
     tables: list[Any] = []
-    chosen = None if columns is None else list(columns)
     for file in shard_files(path):
-        with loading(file):
-            known = first_schema(file).names
-            for name in chosen or ():
-                if name not in known:
-                    raise InputError(f"{file} has no column {name!r}")
-            read = pq.read_table if file.suffix.lower() == ".parquet" else feather.read_table
-            table = read(file, columns=chosen)
-            names = tables[0].schema.names if tables else table.schema.names
-            if sorted(table.schema.names) == sorted(names):
-                table = table.select(names)
-            if tables and not table.schema.equals(tables[0].schema):
-                raise InputError(f"{file} has other columns than {shard_files(path)[0]}")
-            tables.append(table)
-    return pa.concat_tables(tables).to_pandas()
+        table = _read_table(file, columns)
+        names = tables[0].schema.names if tables else table.schema.names
+        if sorted(table.schema.names) == sorted(names):
+            table = table.select(names)
+        if tables and not table.schema.equals(tables[0].schema):
+            raise InputError(f"{file} has other columns than {shard_files(path)[0]}")
+        tables.append(table)
+    with reading(path):
+        # What pandas has written of its index could move a wanted column there.
+        return pa.concat_tables(tables).replace_schema_metadata(None).to_pandas()
+
+
+def _read_table(file: Path, columns: Names) -> Any:
+    """The named columns of one file, or all but the row index, as an Arrow table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    shard = SHARDS[file.suffix.lower()](file)
+    assert isinstance(shard, TableShard)
+    known = [str(name) for name in shard.schema.names]
+    for name in columns or ():
+        if name not in known:
+            raise InputError(f"{file} has no column {name!r}")
+    chosen = _data_columns(shard.schema) if columns is None else list(columns)
+    with loading(file):
+        if isinstance(shard, ArrowShard):
+            batches = [batch for _, batch in shard.batches(0, shard.rows, shard.rows or 1, None)]
+            return pa.Table.from_batches(batches, shard.schema).select(chosen)
+        kinds = [shard.schema.field(name).type for name in chosen]
+        bits = sum(kind.bit_width if pa.types.is_primitive(kind) else 64 for kind in kinds)
+        require_plausible(file, shard.rows * bits // 8, file.stat().st_size)
+        with pq.ParquetFile(file) as opened:
+            table = opened.read(columns=chosen).select(chosen)
+        table.validate(full=True)
+        return table
 
 
 def by_numbers(name: str) -> tuple[list[tuple[int, str]], str]:

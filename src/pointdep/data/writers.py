@@ -47,14 +47,28 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
         if suffix == ".npy":
             np.save(file, np.asarray(columns["pmi"]), allow_pickle=False)
         elif suffix == ".csv":
+            import csv
+
             import pandas as pd
 
-            pd.DataFrame(dict(columns)).to_csv(file, index=False, mode="wb")
+            table = pd.DataFrame(dict(columns))
+            # Before Python 3.13 a bare carriage return is not quoted, and reads as a new row.
+            returns = any("\r" in text for v in columns.values() for text in _texts(v))
+            if returns:
+                table.to_csv(file, index=False, mode="wb", quoting=csv.QUOTE_NONNUMERIC)
+            else:
+                table.to_csv(file, index=False, mode="wb")
         else:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
             pq.write_table(pa.table({name: pa.array(v) for name, v in columns.items()}), file)
+
+
+def _texts(values: Array) -> Iterator[str]:
+    """The texts among values: (rows,) of any type."""
+    if np.asarray(values).dtype.kind in "OUT":
+        yield from (value for value in values if isinstance(value, str))
 
 
 @contextmanager

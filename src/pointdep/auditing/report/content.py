@@ -242,7 +242,7 @@ def read_shown(option: str, given: str | None, side: int, files: list[Path], val
 def _names(path: Path) -> Sequence[str]:
     if formats.is_table(path):
         return formats.table_columns(path)
-    return list(formats.keyed_arrays(path, None)) if formats.is_keyed(path) else []
+    return formats.array_names(path) if formats.is_keyed(path) else []
 
 
 def _read(path: Path, name: str | None) -> Any:
