@@ -131,3 +131,35 @@ def test_refused_before_the_fit_and_texts(refused, folder):
     assert safe_text("a\nb\x1b]0;title\x07") == r"a\nb\x1b]0;title\x07"
     assert safe_text("word " * 20) == "word word word word word word…"
     assert (safe_text("\u202egnp.exe"), safe_text("é犬")) == (r"\u202egnp.exe", "é犬")
+
+
+def test_another_rate_without_a_fit_and_the_kept_rows(quick, pointdep, refused, folder, pairs):
+    table = pd.DataFrame(
+        {"a": pairs[0][:, 0], "b": pairs[1][:, 0], "n": [f"0{i}" for i in range(200)]}
+    )
+    table.to_csv("pairs.csv", index=False)
+    table.to_parquet("pairs.parquet")
+    columns = "--x-columns a --y-columns b --show-x n"
+    assert quick("audit pairs.csv", columns, "-o r.html --table r.csv --kept kept.csv").code == 0
+    lines = Path("pairs.csv").read_text().splitlines()
+    suspect = pd.read_csv("r.csv")["suspect"]
+    kept = [line for line, out in zip(lines[1:], suspect, strict=True) if not out]
+    assert Path("kept.csv").read_text().splitlines() == [lines[0], *kept]
+    again = pointdep("audit --from r.html pairs.parquet --fdr 0.9 --kept k.parquet --json").json()
+    q = pd.read_csv("r.csv")["q_value"]
+    assert again["suspects"] == (q <= np.float32(0.9)).sum()
+    expected = table[(q > np.float32(0.9)).to_numpy()].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pd.read_parquet("k.parquet"), expected)
+    outcome = pointdep("audit --from r.csv --fdr 0.9 -o other.csv --kept rows.csv")
+    assert outcome.code == 0, outcome.err
+    assert again["kept"] == len(pd.read_csv("rows.csv")["row"]) == len(expected)
+    assert list(pd.read_csv("other.csv")["shown_x"]) == list(range(200))
+    Path("one.csv").write_text("a\n1\n")
+    for message, arguments in (
+        ("fits nothing: leave out --folds, --contamination", "--folds 3 --contamination 0.1"),
+        ("one.csv has 1 rows where the audit has 200", "one.csv --kept k.csv"),
+        ("none.csv does not exist", "none.csv --kept k.csv"),
+        ("give the files that were audited", "--show-x n"),
+    ):
+        refused(message, "audit --from r.html", arguments)
+    refused("give the files to audit, or --from", "audit")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ class Audit:
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     sides: X and Y as they were given, for the page to show, or None.
     named: whether suspects could be named; not where pairs cannot be told from chance pairs.
+    page: what the page that it was read from shows of x and y, or None.
     """
 
     table: pd.DataFrame
@@ -72,11 +74,45 @@ class Audit:
     mismatched: NDArray[np.float32] | None = None
     sides: tuple[Any, Any] | None = field(default=None, repr=False)
     named: bool = True
+    page: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def suspects(self) -> pd.DataFrame:
         """The lines of the table that are suspects, worst first."""
         return self.table[self.table["suspect"]].sort_values("rank")
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Numbers of the rows that are left if the suspects are dropped, as for `x[found.kept]`."""
+        return (~self.table["suspect"].to_numpy(bool)).nonzero()[0]
+
+    def at(self, fdr: float) -> Audit:
+        """The same audit decided at another false-discovery rate; nothing is fitted.
+
+        Parameters
+        ----------
+        fdr : float
+            The share of good pairs that is accepted among the suspects.
+
+        Returns
+        -------
+        Audit
+            With the column `suspect` of its table decided anew.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pointdep import audit
+        >>> x = np.random.default_rng(0).normal(size=(200, 1))
+        >>> found = audit(x, x + 0.1 * np.random.default_rng(1).normal(size=x.shape))
+        >>> found.at(fdr=0.2).fdr
+        0.2
+        """
+        from pointdep.auditing.decision import check_shares
+
+        check_shares(fdr, None)
+        suspect = (self.table["q_value"] <= fdr).to_numpy(bool)
+        return replace(self, fdr=fdr, table=self.table.assign(suspect=suspect))
 
     def to_html(
         self,
@@ -84,7 +120,7 @@ class Audit:
         show_x: Any = None,
         show_y: Any = None,
         title: str | None = None,
-        media: int = 200,
+        media: int | None = None,
         media_size: int = 96,
         progress: bool = True,
     ) -> None:
@@ -93,8 +129,8 @@ class Audit:
         show_x, show_y: what a person knows the rows by, one value a row: texts, numbers (n,) or
         (n, d), pictures (n, h, w) or (n, h, w, 3), or names of picture and sound files; the first
         columns of X and Y where nothing is given. media: how many rows, worst first, have their
-        pictures and sounds in the page; media_size: the most pixels a picture is wide or high
-        there.
+        pictures and sounds in the page, all that fit into its 30 MB if it is None; media_size: the
+        most pixels a picture is wide or high there.
         """
         from pointdep.auditing.report.page import write_page
 
@@ -158,5 +194,7 @@ class Audit:
         from pointdep.data.writers import check_writable, write_table
 
         check_writable(path, (suffix,))
+        from pointdep.auditing.saved import KEY, summary
+
         columns: dict[str, Any] = {str(name): self.table[name] for name in self.table}
-        write_table(path, columns)
+        write_table(path, columns, {KEY: json.dumps(summary(self))})

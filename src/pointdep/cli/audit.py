@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+import math
+from copy import copy
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from typer import Option
 
@@ -28,18 +30,26 @@ _TABLES = (".csv", ".parquet")
 
 def as_json(found: Audit) -> dict[str, Any]:
     """The result for a program."""
-    table = found.table
+    table, known = found.table, not math.isnan(found.mutual_information.nats)
+    return {
+        "kept": len(found.kept),
+        "fdr": found.fdr,
+        "suspects": int(table["suspect"].sum()),
+        "below_zero": int(table["below_zero"].sum()),
+        "worst": worst_rows(found),
+        **(_of_fit(found) if known else {}),
+    }
+
+
+def _of_fit(found: Audit) -> dict[str, Any]:
+    """What a .csv table does not hold."""
     return {
         **found_as_json(found.mutual_information),
         "folds": found.folds,
         "answered": found.answered,
         "flags": flags_as_json(found.flags),
         "check": {k: v for k, v in check_as_json(found.check, None).items() if k != "plot"},
-        "fdr": found.fdr,
         "contamination": asdict(found.contamination),
-        "suspects": int(table["suspect"].sum()),
-        "below_zero": int(table["below_zero"].sum()),
-        "worst": worst_rows(found),
     }
 
 
@@ -64,16 +74,14 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     """The result for a person."""
     from pointdep.auditing.report.wording import finding, more_by_chance, percent, share_in_words
 
-    share, at_least = found.contamination, found.mutual_information.at_least()
-    below = int(found.table["below_zero"].sum())
-    rows = {
-        "suspects": finding(found),
-        found.mutual_information.estimates: found.mutual_information.headline,
-        **({"at least": at_least} if at_least else {}),
-        "chance pairs": f"{percent(share.share)}: {share_in_words(share)}{more_by_chance(found)}",
-        "below zero": f"{below} ({percent(below / len(found.table))})",
-        **check_rows(found),
-    }
+    rows, below = {"suspects": finding(found)}, int(found.table["below_zero"].sum())
+    if not math.isnan(found.mutual_information.nats):
+        share, at_least = found.contamination, found.mutual_information.at_least()
+        rows[found.mutual_information.estimates] = found.mutual_information.headline
+        rows |= {"at least": at_least} if at_least else {}
+        told = f"{percent(share.share)}: {share_in_words(share)}{more_by_chance(found)}"
+        rows |= {"chance pairs": told, **check_rows(found)}
+    rows["below zero"] = f"{below} ({percent(below / len(found.table))})"
     if found.answered:
         rows["method"] = f"{found.method}: {found.answered}"
     print_rows(rows)
@@ -134,19 +142,26 @@ def safe_text(text: str) -> str:
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 
+_OPTIONAL = copy(get_args(options.Files)[1])
+_OPTIONAL.help += " With --from, those that were audited, for --kept."
+_OF_FILES = ("x_columns", "y_columns")
+
+
 @partial(takes_settings, without=("confidence", "curve"))
 @options.explained
 def audit(
-    files: options.Files,
+    files: Annotated[list[Path] | None, _OPTIONAL] = None,
     *,
     output: Path | None = None,
     table: Path | None = None,
-    fdr: float = 0.1,
+    kept: Path | None = None,
+    from_: Annotated[Path | None, Option("--from")] = None,
+    fdr: float | None = None,
     contamination: float | None = None,
     show_x: str | None = None,
     show_y: str | None = None,
     title: str | None = None,
-    media: Annotated[int, Option(min=0)] = 200,
+    media: Annotated[int | None, Option(min=0)] = None,
     method: options.MethodName = "pc",
     settings: Settings,
     json: options.Json = False,
@@ -163,46 +178,110 @@ def audit(
     -------
     output: The report page, .html; or the table, .csv or .parquet.
     table: The table of all rows, .csv or .parquet, with what --show-x and --show-y name.
-    fdr: Share of the suspects that may be right pairs: 0.1 is a tenth.
+    kept: The cleaned list, .csv or .parquet: rows that are no suspects, with all columns of the
+        files if these are tables, else their numbers.
+    from_: Page or table of an earlier audit: decide it at another --fdr, without a fit.
+    fdr: Share of the suspects that may be right pairs: 0.1 is a tenth. [0.1, or as --from has it]
     contamination: Share of pairs that came together by chance; else estimated.
     show_x: What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt has a
         row a line, .npy may hold pictures). Names of picture and sound files show these.
     show_y: The same for y.
     title: Title of the page.
-    media: Rows whose pictures and sounds are in the page.
+    media: Rows whose pictures and sounds are in the page. [as many as 30 MB hold]
     """
-    from pointdep.auditing.report.content import as_shown, read_shown
     from pointdep.auditing.report.page import SUFFIXES
     from pointdep.data.writers import check_writable
 
-    if settings.folds < 2:
-        raise InputError("--folds must be at least 2: every row needs a model that did not see it")
-    if output is not None:
-        check_writable(output, (*SUFFIXES, *_TABLES))
-    if table is not None:
-        check_writable(table, _TABLES)
-    places = [path for path in (output, table) if path is not None]
-    x, y, groups = settings.read(files)
-    given = ("--show-x", show_x, x), ("--show-y", show_y, y)
-    sides = [
-        as_shown(read_shown(option, value, side, files, values), len(values), option)
-        for side, (option, value, values) in enumerate(given)
-    ]
-    from pointdep.auditing.audit import audit as audit_pairs
+    for path, suffixes in ((output, (*SUFFIXES, *_TABLES)), (table, _TABLES), (kept, _TABLES)):
+        if path is not None:
+            check_writable(path, suffixes)
+    files = files or []
+    sides: list[Shown | None]
+    if from_ is not None:
+        _require_no_fit(settings, {"--contamination": contamination, "--method": method != "pc"})
+        found, sides = _again(from_, fdr, files, settings, (show_x, show_y))
+    else:
+        if not files:
+            raise InputError("give the files to audit, or --from with an audit's page or table")
+        if settings.folds < 2:
+            raise InputError("--folds must be at least 2: a row needs a model that did not see it")
+        x, y, groups = settings.read(files)
+        sides = _shown(files, (x, y), (show_x, show_y))
+        from pointdep.auditing.audit import audit as audit_pairs
 
-    model = settings.networks(method, quiet=quiet)
-    found = audit_pairs(x, y, groups, fdr=fdr, contamination=contamination, model=model)
+        model = settings.networks(method, quiet=quiet)
+        how: dict[str, Any] = {"contamination": contamination, "model": model}
+        found = audit_pairs(x, y, groups, fdr=0.1 if fdr is None else fdr, **how)
+        title = title or f"Audit of {' and '.join(file.name for file in files)}"
+    places = [path for path in (output, table) if path is not None]
     # The table has a column more for the texts of each side that the user named.
     named = zip(("shown_x", "shown_y"), sides, (show_x, show_y), strict=True)
     texts = {k: list(one.texts) for k, one, v in named if one and v and one.pictures is None}
     for path in places:
         if path.suffix.lower() in SUFFIXES:
-            title = title or f"Audit of {' and '.join(file.name for file in files)}"
-            found.to_html(path, sides[0], sides[1], title, media, progress=not quiet)
+            again = from_ is not None and not show_x and not show_y
+            x_shown, y_shown = (None, None) if again else sides
+            found.to_html(path, x_shown, y_shown, title, media, progress=not quiet)
         else:
             more = replace(found, table=found.table.assign(**texts))
             (more.to_csv if path.suffix.lower() == ".csv" else more.to_parquet)(path)
+    if kept is not None:
+        _write_kept(found, files, kept)
+        places.append(kept)
     if json:
         print_json("audit", {**as_json(found), "written": places})
     else:
         print_audit(found, sides, list(map(str, places)))
+
+
+_Sides = tuple[Any, Any]
+
+
+def _shown(files: list[Path], values: _Sides, named: _Sides) -> list[Shown | None]:
+    """What --show-x and --show-y name, or the values themselves."""
+    from pointdep.auditing.report.content import as_shown, read_shown
+
+    given = zip(("--show-x", "--show-y"), named, values, strict=True)
+    return [
+        as_shown(read_shown(option, name, side, files, own), len(own), option)
+        for side, (option, name, own) in enumerate(given)
+    ]
+
+
+def _require_no_fit(settings: Settings, more: dict[str, Any]) -> None:
+    """Refuse options that mean nothing where nothing is fitted."""
+    changed = {
+        f"--{one.name.replace('_', '-')}": getattr(settings, one.name) != one.default
+        for one in fields(settings)
+        if one.name not in _OF_FILES
+    }
+    if refused := [name for name, given in {**changed, **more}.items() if given]:
+        raise InputError(f"--from fits nothing: leave out {', '.join(refused)}")
+
+
+def _again(
+    path: Path, fdr: float | None, files: list[Path], settings: Settings, named: _Sides
+) -> tuple[Audit, list[Shown | None]]:
+    """An earlier audit at another rate, and what its rows are shown as."""
+    from pointdep.auditing.report.content import Shown
+    from pointdep.auditing.saved import read_audit
+
+    found = read_audit(path)
+    found = found if fdr is None else found.at(fdr)
+    if named != (None, None):
+        if not files:
+            raise InputError("--show-x and --show-y: give the files that were audited as well")
+        return found, _shown(files, settings.read(files)[:2], named)
+    if found.page is None:
+        return found, list(found.sides or (None, None))
+    texts = (found.page["x"], found.page["y"])
+    return found, [None if side is None else Shown(side) for side in texts]
+
+
+def _write_kept(found: Audit, files: list[Path], path: Path) -> None:
+    from pointdep.auditing.saved import kept_table
+    from pointdep.data.writers import write_table
+
+    kept = kept_table(found, files, as_text=path.suffix.lower() == ".csv")
+    columns: dict[str, Any] = {str(name): kept[name] for name in kept}
+    write_table(path, columns)

@@ -30,8 +30,12 @@ def check_writable(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
         raise InputError(f"{path} cannot be written: the file is read-only")
 
 
-def write_table(path: Path, columns: Mapping[str, Array]) -> None:
+def write_table(
+    path: Path, columns: Mapping[str, Array], about: Mapping[str, str] | None = None
+) -> None:
     """Write equally long columns: (rows,) each; a .npy file takes the column "pmi" alone.
+
+    about: texts that a .parquet file keeps as its metadata.
 
     The file appears whole or not at all, and an interrupted run leaves an older one as it was.
     """
@@ -62,7 +66,8 @@ def write_table(path: Path, columns: Mapping[str, Array]) -> None:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            pq.write_table(pa.table({name: pa.array(v) for name, v in columns.items()}), file)
+            table = pa.table({name: pa.array(v) for name, v in columns.items()})
+            pq.write_table(table.replace_schema_metadata(about), file)
 
 
 def _texts(values: Array) -> Iterator[str]:

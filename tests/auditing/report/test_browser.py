@@ -79,7 +79,7 @@ def test_sorting_and_search(page, pmi):
     page.sort("Row")
     assert page.rows == list(range(ROWS - 1, ROWS - 51, -1))
     sorts = page.js("return [...document.querySelectorAll('#head th')].map(h => h.ariaSort)")
-    assert sorts == ["none", "descending"] + ["none"] * 6
+    assert sorts == ["none", "descending"] + ["none"] * 7
     page.sort("PMI")
     page.sort("PMI")
     assert page.rows == lowest(pmi)[::-1][:50]
@@ -196,7 +196,7 @@ def test_by_keyboard_alone(page):
     assert page.js("return getComputedStyle(arguments[0]).outlineStyle", focused) == "solid"
     focused.send_keys(Keys.ENTER)
     assert page.rows == sorted(page.rows)
-    page.at("input[value=suspects]").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.at("input[value=suspects]").send_keys(*[Keys.ARROW_RIGHT] * 4)
     assert page.count == ROWS
     page.at("[data-go=next]").send_keys(Keys.ENTER)
     assert page.rows == list(range(50, 100))

@@ -112,7 +112,8 @@ def _as_pixels(array: NDArray[Any], name: str) -> NDArray[np.uint8]:
 
 # Pictures and sounds inside the page, as data addresses, up to a stated size.
 
-TOTAL_BYTES = 12_000_000
+PAGE_BYTES = 30_000_000
+TOTAL_BYTES = 25_000_000  # a page that is opened for a look need not wait for more
 SOUND_BYTES = 1_000_000
 _SMALL = 64  # pixels below which PNG is both exact and short
 
@@ -121,15 +122,18 @@ _SMALL = 64  # pixels below which PNG is both exact and short
 class Media:
     """Of both sides: row -> (kind, number), kind "image", "audio" or, of a failure, "said".
 
-    contents: each distinct content once -> its number.
+    contents: each distinct content once -> its number. size: their bytes, at most `room`.
+    rows: how many rows, worst first, have all of theirs.
     """
 
     x: dict[int, tuple[str, int]] = field(default_factory=dict)
     y: dict[int, tuple[str, int]] = field(default_factory=dict)
     contents: dict[str, int] = field(default_factory=dict)
     files: dict[Path, tuple[str, str]] = field(default_factory=dict)
+    room: int = TOTAL_BYTES
     size: int = 0
     left_out: int = 0
+    rows: int = 0
 
     def add(self, place: dict[int, tuple[str, int]], shown: Shown, row: int, pixels: int) -> None:
         """Embed one row of a side, unless it is there or the page would grow too large."""
@@ -145,12 +149,15 @@ class Media:
                 self.files[path] = _file(path, pixels)
             kind, content = self.files[path]
         if content not in self.contents:
-            if self.size + len(content) > TOTAL_BYTES:
+            if self.size + len(content) > self.room:
                 self.left_out += 1
                 return
             self.size += len(content)
             self.contents[content] = len(self.contents)
         place[row] = kind, self.contents[content]
+
+
+_PATIENCE = 20  # pictures that do not fit, one after the other: the page is full
 
 
 def embed(
@@ -159,9 +166,16 @@ def embed(
     rows: Iterable[tuple[int, int | None]],
     pixels: int,
     progress: Progress,
+    room: int | None = None,
 ) -> Media:
-    """Media of the rows, worst first, each with the row of its better partner or None."""
-    media = Media()
+    """Media of the rows, worst first, each with the row of its better partner or None.
+
+    room: bytes that they may take, TOTAL_BYTES at the most.
+    """
+    media = Media(room=TOTAL_BYTES if room is None else min(room, TOTAL_BYTES))
+    sides = [side for side in (shown_x, shown_y) if side is not None]
+    if all(side.files is None and side.pictures is None for side in sides):
+        return media
     wanted = list(rows)
     for done, (row, partner) in enumerate(wanted, start=1):
         if shown_x is not None:
@@ -170,6 +184,9 @@ def embed(
             if shown_y is not None and one is not None:
                 media.add(media.y, shown_y, one, pixels)
         progress.update(done, len(wanted), "rows")
+        media.rows = media.rows if media.left_out else done
+        if media.left_out >= _PATIENCE:
+            break
     return media
 
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ from pointdep.auditing.report import content as embedding
 from pointdep.auditing.report import wording
 from pointdep.auditing.report.content import Shown, as_shown, embed
 from pointdep.auditing.result import Audit
+from pointdep.auditing.saved import summary
 from pointdep.data.writers import check_writable, whole_file
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
@@ -43,6 +45,9 @@ def pack(values: Any, kind: str) -> dict[str, str]:
     return {"type": kind, "base64": base64.b64encode(content).decode("ascii")}
 
 
+TEXTS = ("why", "decision")  # columns of text, empty in most rows
+
+
 def pack_table(table: pd.DataFrame) -> dict[str, Any]:
     """The columns of `Audit.table`: whole ones as numbers, those with gaps as rows and values."""
     numbers = {
@@ -52,18 +57,24 @@ def pack_table(table: pd.DataFrame) -> dict[str, Any]:
     suspects = np.flatnonzero(table["suspect"].to_numpy(dtype=bool))
     kinds = {"better_partner_pmi": "f4", "better_partner": "i4"}
     kinds |= {"swapped_with": "i4", "duplicate_of": "i4"}
+    kinds |= {"out_of_step": "i4"} if "out_of_step" in table else {}
     gaps: dict[str, Any] = {}
     for name, kind in kinds.items():
         found = np.flatnonzero(table[name].notna().to_numpy())
         values = table[name].iloc[found].to_numpy(dtype=np.float64)
         gaps[name] = {"rows": pack(found, "i4"), "values": pack(values, kind)}
     known = table["better_label"].dropna() if "better_label" in table else table["rank"][:0]
+    texts = {name: table[name].dropna() for name in TEXTS if name in table}
     return {
         "rows": len(table),
         "columns": {**numbers, "rank": pack(table["rank"], "i4")},
         "suspects": pack(suspects, "i4"),
         "gaps": gaps,
         "better_label": {str(row): str(label) for row, label in known.items()},
+        "texts": {
+            name: {str(row): str(text) for row, text in column.items()}
+            for name, column in texts.items()
+        },
     }
 
 
@@ -97,7 +108,11 @@ def _bytes(sides: Sequence[Sequence[str] | None]) -> int:
 
 
 SUFFIXES = (".html", ".htm")
-_SCRIPTS = ("data", "rows", "table", "download", "controls", "figure", "charts", "start")
+_REST_BYTES = 1_000_000  # style, scripts and words
+_SCRIPTS = (
+    *("data", "rows", "table", "download", "controls", "estimate", "review", "figure", "charts"),
+    "start",
+)
 
 
 def write_page(audit: Audit, path: str | Path, **how: Any) -> None:
@@ -116,38 +131,69 @@ def render(
     show_x: Any = None,
     show_y: Any = None,
     title: str | None = None,
-    media: int = 200,
+    media: int | None = None,
     media_size: int = 96,
     progress: bool = False,
 ) -> str:
     """The text of the page."""
-    require_whole("media", media, least=0)
+    if media is not None:
+        require_whole("media", media, least=0)
     require_whole("media_size", media_size, least=8)
-    rows = len(audit.table)
-    named = ("show_x", show_x), ("show_y", show_y)
-    sides = [
-        as_shown(values, rows, name) or _as_given(given, rows)
-        for (name, values), given in zip(named, audit.sides or (None, None), strict=True)
-    ]
-    with show("pictures and sounds", enabled=progress) as shown:
-        embedded = embed(sides[0], sides[1], _worst(audit, media), media_size, shown)
-    first = {int(row) for row in audit.suspects["row"].head(LONG_ROWS)}
-    texts, length = shorten([side.texts if side else None for side in sides], first)
+    if math.isnan(audit.mutual_information.nats):
+        raise InputError("a page needs more than a .csv table holds: read the page or the .parquet")
+    rows, packed = len(audit.table), pack_table(audit.table)
+    shown: dict[str, Any] = {name: audit.page[name] for name in _SHOWN} if audit.page else {}
+    if not shown or show_x is not None or show_y is not None:
+        named = ("show_x", show_x), ("show_y", show_y)
+        sides = [
+            as_shown(values, rows, name) or _as_given(given, rows)
+            for (name, values), given in zip(named, audit.sides or (None, None), strict=True)
+        ]
+        used = len(json.dumps(packed))
+        shown = _contents(
+            audit, sides, used, rows if media is None else media, media_size, progress
+        )
     data = {
-        **pack_table(audit.table),
-        "x": texts[0],
-        "y": texts[1],
-        "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
-        "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
+        **packed,
+        **shown,
+        "audit": summary(audit),
+        "fdr": audit.fdr,
+        # Decisions are kept in the browser under this name, those of another rate as well.
+        "key": hashlib.sha256(packed["columns"]["pmi"]["base64"].encode()).hexdigest()[:16],
+        "title": title or (audit.page or {}).get("title") or f"Audit of {rows:,} pairs",
         "histogram": wording.histogram(audit.table["pmi"]),
         "reliability": [
             {name: getattr(one, name) for name in ("predicted", "observed", "stderr")}
             for one in audit.check.reliability
         ],
     }
-    shown_rows, title = min(media, rows), title or f"Audit of {rows:,} pairs"
-    more = {"media": shown_rows, "left_out": embedded.left_out, "length": length}
-    return _fill(audit, data, title=title, **more)
+    return _fill(audit, data)
+
+
+_SHOWN = ("x", "y", "media", "has_media", "cut")
+
+
+def _contents(
+    audit: Audit, sides: list[Shown | None], used: int, media: int, pixels: int, progress: bool
+) -> dict[str, Any]:
+    """What is shown of x and y: texts, and the pictures and sounds for which there is room.
+
+    used: bytes of the page that other things take; media: rows that may have pictures and sounds.
+    """
+    first = {int(row) for row in audit.suspects["row"].head(LONG_ROWS)}
+    texts, length = shorten([side.texts if side else None for side in sides], first)
+    room = embedding.PAGE_BYTES - used - _bytes(texts) - _REST_BYTES
+    with show("pictures and sounds", enabled=progress) as shown:
+        worst = list(_worst(audit, media))
+        embedded = embed(sides[0], sides[1], worst, pixels, shown, room)
+    cut = {"rows": embedded.rows, "left_out": embedded.left_out, "length": length}
+    return {
+        "x": texts[0],
+        "y": texts[1],
+        "media": {"x": embedded.x, "y": embedded.y, "contents": list(embedded.contents)},
+        "has_media": {"x": _has_media(sides[0]), "y": _has_media(sides[1])},
+        "cut": cut,
+    }
 
 
 def _as_given(values: Any, rows: int) -> Shown | None:
@@ -170,7 +216,7 @@ def _has_media(side: Shown | None) -> bool:
     return side is not None and (side.pictures is not None or side.files is not None)
 
 
-def _fill(audit: Audit, data: dict[str, Any], **more: Any) -> str:
+def _fill(audit: Audit, data: dict[str, Any]) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -198,7 +244,10 @@ def _fill(audit: Audit, data: dict[str, Any], **more: Any) -> str:
         content=Markup(to_script(data)),
         longest=LONGEST,
         long_rows=LONG_ROWS,
-        **more,
+        title=data["title"],
+        media=data["cut"]["rows"],
+        left_out=data["cut"]["left_out"],
+        length=data["cut"]["length"],
     )
 
 

@@ -23,7 +23,7 @@ function attachControls(table, data) {
     table.goTo(places[event.target.dataset.go]);
     document.querySelector(".box").scrollIntoView({ block: "nearest" });
   });
-  at("download").addEventListener("click", () => download(data, table.rows));
+  at("download").addEventListener("click", () => save(shownLines(data, table.rows), "rows.csv"));
   attachRange(table);
 }
 

@@ -53,7 +53,10 @@ function shownAs(data, side, row) {
   if (kind === "audio") made.append(sound(content, description));
   const text = data[side] ? data[side][row] : "";
   if (text) {
-    const shown = element("span", "text", text);
+    // Of a file its name in one line; where it lies, on pointing at it.
+    const file = data.has_media[side];
+    const shown = element("span", file ? "text file" : "text", file ? text.split(/[\\/]/).at(-1) : text);
+    if (file) shown.title = text;
     shown.dir = "auto";
     made.append(shown);
   }
@@ -76,6 +79,11 @@ function notesOf(data, row) {
   const { swapped_with, duplicate_of, better_partner } = data.gaps;
   if (swapped_with.has(row)) say(`may be swapped with row ${swapped_with.get(row)}`);
   if (duplicate_of.has(row)) say(`near-duplicate of row ${duplicate_of.get(row)}`);
+  if (data.gaps.out_of_step?.has(row)) say(`out of step: belongs to y of row ${data.gaps.out_of_step.get(row)}`);
+  if (data.texts.why?.[row]) {
+    say("against it: ");
+    notes.at(-1).append(element("span", "why", data.texts.why[row]));
+  }
   const how = partnerPmi(data, row);
   if (data.better_label.has(String(row))) {
     say("better label: ");
@@ -91,6 +99,7 @@ function notesOf(data, row) {
 function rowElement(data, row) {
   const made = element("tr");
   made.setAttribute("role", "row");
+  made.dataset.row = row;
   const pmi = numberCell("PMI", Number.isNaN(data.pmi[row]) ? "–" : data.pmi[row].toFixed(2));
   if (data.pmi[row] < 0) pmi.classList.add("below");
   if (!Number.isNaN(data.stderr[row])) {
@@ -116,6 +125,7 @@ function rowElement(data, row) {
     numberCell("Chance", probability(data.posterior[row])),
     numberCell("q", probability(data.q_value[row])),
     notes,
+    reviewCell(data, row),
   );
   return made;
 }

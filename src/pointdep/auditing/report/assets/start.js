@@ -14,11 +14,15 @@ document.getElementById("theme").addEventListener("click", () => {
 
 const data = readData();
 let bars = null;
+const review = new Review(data);
 const table = new Table(data, (low, high) => {
   writeRange(low, high);
   bars?.showRange();
 });
 attachControls(table, data);
+attachReview(table, data, review);
+attachRate(data, table);
+review.tell();
 performance.mark("pointdep-table");
 bars = makeHistogram(data, () => table.state, (low, high) => table.setRange(low, high));
 drawReliability(data);

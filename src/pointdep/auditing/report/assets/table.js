@@ -1,17 +1,28 @@
 const PAGE_ROWS = 50;
-const IN_WORDS = { suspects: "suspects", below: "rows below zero", all: "rows" };
+const IN_WORDS = {
+  suspects: "suspects", below: "rows below zero", sample: "rows to review", reviewed: "reviewed rows", all: "rows",
+};
 
-// key: the values to sort by, NaN or "" last whichever way.
+// key: the values to sort by, NaN or "" last whichever way. hint: what the column says.
 const COLUMNS = [
-  { name: "Rank", key: (data) => data.rank },
-  { name: "Row", key: (data) => Int32Array.from(data.rank, (_, row) => row) },
-  { name: "x", key: (data) => data.lower.x() ?? data.rank },
-  { name: "y", key: (data) => data.lower.y() ?? data.rank },
-  { name: "PMI", key: (data) => data.pmi },
-  { name: "Chance", key: (data) => data.posterior, descending: true },
-  { name: "q", key: (data) => data.q_value },
-  { name: "Note", key: kindOfNote },
+  { name: "Rank", key: (data) => data.rank, hint: "1 has the lowest PMI" },
+  { name: "Row", key: (data) => Int32Array.from(data.rank, (_, row) => row), hint: "row of the data, from 0" },
+  { name: "x", key: (data) => data.lower.x() ?? data.rank, hint: "x of the pair" },
+  { name: "y", key: (data) => data.lower.y() ?? data.rank, hint: "y of the pair" },
+  {
+    name: "PMI", key: (data) => data.pmi,
+    hint: "log r in nats by models that did not see the row ± standard error; below 0: together less often than chance",
+  },
+  { name: "Chance", key: (data) => data.posterior, descending: true, hint: "probability that the pair is wrong" },
+  { name: "q", key: (data) => data.q_value, hint: "expected share of right pairs among this one and all more likely wrong" },
+  { name: "Note", key: kindOfNote, hint: "what may be right instead, and what speaks against the pair" },
+  { name: "Review", key: verdictOf, hint: "your decision: keys r, w and u" },
 ];
+
+function verdictOf(data) {
+  const order = Object.keys(VERDICTS);
+  return Float32Array.from(data.rank, (_, row) => (data.decisions.has(row) ? order.indexOf(data.decisions.get(row)) : NaN));
+}
 
 function kindOfNote(data) {
   const { swapped_with, duplicate_of, better_partner } = data.gaps;
@@ -45,10 +56,12 @@ function matching(data, state) {
     sides.some((texts) => texts[row].includes(words)) ||
     (labels.get(String(row)) ?? "").toLowerCase().includes(words);
   const any = state.low === -Infinity && state.high === Infinity;
-  return state.order.filter(
+  const order = state.show === "sample" ? data.sample : state.order; // which has an order of its own
+  return order.filter(
     (row) =>
       (state.show !== "suspects" || data.suspect[row]) &&
       (state.show !== "below" || data.pmi[row] < 0) &&
+      (state.show !== "reviewed" || data.decisions.has(row)) &&
       (any || (data.pmi[row] >= state.low && data.pmi[row] <= state.high)) &&
       (!words || found(row)),
   );
@@ -59,9 +72,9 @@ class Table {
   constructor(data, onRange) {
     this.data = data;
     this.onRange = onRange;
-    this.state = { show: "all", query: "", low: -Infinity, high: Infinity, page: 0, column: -1 };
+    this.state = { show: "all", query: "", low: -Infinity, high: Infinity, page: 0, column: -1, current: -1 };
     this.head = document.getElementById("head");
-    this.head.append(...COLUMNS.map((column, index) => headerCell(column.name, () => this.sortBy(index))));
+    this.head.append(...COLUMNS.map((column, index) => headerCell(column, () => this.sortBy(index))));
     this.state.order = new Int32Array(0);
     this.sortBy(0);
     this.setShow(data.suspect.includes(1) ? "suspects" : "all");
@@ -76,12 +89,34 @@ class Table {
     const first = this.state.page * PAGE_ROWS;
     const shown = Array.from(this.rows.subarray(first, first + PAGE_ROWS));
     document.getElementById("body").replaceChildren(...shown.map((row) => rowElement(this.data, row)));
+    this.setCurrent(shown.includes(this.state.current) ? this.state.current : -1, false);
     const place = `Page ${this.state.page + 1} of ${this.pages.toLocaleString("en")}`;
     document.getElementById("page").textContent = place;
     for (const button of document.querySelectorAll("#pages button")) {
       const back = ["first", "previous"].includes(button.dataset.go);
       button.disabled = this.state.page === (back ? 0 : this.pages - 1);
     }
+  }
+
+  // The row that keys are about.
+  setCurrent(row, scroll) {
+    this.state.current = row;
+    for (const line of document.getElementById("body").children) {
+      const own = Number(line.dataset.row) === row;
+      if (own) line.setAttribute("aria-current", "true");
+      else line.removeAttribute("aria-current");
+      if (own && scroll) line.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  // To the next row or the one before, on other pages too.
+  move(step) {
+    const { current, page } = this.state;
+    const place = current < 0 ? page * PAGE_ROWS : this.rows.indexOf(current) + step;
+    if (place < 0 || place >= this.rows.length) return;
+    const row = this.rows[place];
+    if (Math.floor(place / PAGE_ROWS) !== page) this.goTo(Math.floor(place / PAGE_ROWS));
+    this.setCurrent(row, true);
   }
 
   refresh() {
@@ -125,12 +160,13 @@ class Table {
   }
 }
 
-function headerCell(name, onClick) {
+function headerCell({ name, hint }, onClick) {
   const header = element("th");
   header.scope = "col";
   header.setAttribute("role", "columnheader");
   const button = element("button", "", name);
   button.type = "button";
+  button.title = hint;
   button.addEventListener("click", onClick);
   header.append(button);
   return header;
