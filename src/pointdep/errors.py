@@ -10,7 +10,7 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -18,6 +18,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 _LISTED, _COMPARED = 50, 10_000  # names in a message, and those looked through for a near one
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _Self = TypeVar("_Self")
+_Made = TypeVar("_Made")
 _Options = ParamSpec("_Options")
 
 
@@ -27,6 +28,8 @@ class PointdepError(Exception):
 
 class InputError(PointdepError, ValueError):
     """The data or an argument cannot be used; the message says which and how to mend it."""
+
+    problems: tuple[InputError, ...] = ()  # of which it is made, if there are several
 
 
 class ModelFileError(PointdepError):
@@ -70,6 +73,36 @@ def listed(names: Iterable[object]) -> str:
     known = [str(name) for name in names]
     more = f" and {len(known) - _LISTED:,} more" if len(known) > _LISTED else ""
     return ", ".join(known[:_LISTED]) + more
+
+
+def all_at_once(problems: Sequence[InputError], most: int = 8) -> InputError:
+    """One error that says all of these, so that a user need not mend them one by one."""
+    if len(problems) == 1:
+        return problems[0]
+    told = "; ".join(f"({n}) {problem}" for n, problem in enumerate(problems[:most], 1))
+    more = f"; and {len(problems) - most} more" if len(problems) > most else ""
+    error = InputError(f"{len(problems)} problems: {told}{more}")
+    error.problems = tuple(problems)
+    return error
+
+
+def all_of(readers: Iterable[Callable[[], _Made]]) -> tuple[_Made, ...]:
+    """What all readers give, or one error that says what is wrong with each."""
+    found: list[_Made] = []
+    problems: list[InputError] = []
+    for read in readers:
+        try:
+            found.append(read())
+        except InputError as error:
+            problems += getattr(error, "problems", None) or [error]
+    if problems:
+        raise all_at_once(problems)
+    return tuple(found)
+
+
+def require_missing(missing: object) -> None:
+    """Refuse an option `missing` that is none."""
+    require_known("missing", missing, ("indicator", "drop", "error"))
 
 
 def require_known(what: str, name: object, known: Collection[str]) -> None:

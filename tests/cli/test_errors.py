@@ -83,11 +83,14 @@ def test_values(refused, pairs):
         ("cube", np.ones((200, 2, 2)), r"X has 3 dimensions \(shape=\(200, 2, 2\)\)"),
     ):
         np.save(f"{name}.npy", values)
-        refused(message, "mi", f"{name}.npy", "y.npy")
+        refused(message, "mi", f"{name}.npy", "y.npy --missing error")
     table = pd.DataFrame({"a": pairs[0][:, 0], "b": pairs[1][:, 0]})
     table.loc[3, "a"] = None
     table.to_csv("t.csv", index=False)
-    refused("X column 'a' holds 1 NaN value.*row 3", "mi t.csv --x-columns a --y-columns b")
+    refused(
+        "X column 'a' holds 1 NaN value.*row 3",
+        "mi t.csv --missing error --x-columns a --y-columns b",
+    )
     for name, values in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", values[:5])
     refused("5 sample.*more are required.*fewer folds", "mi", "x.npy", "y.npy")

@@ -82,6 +82,8 @@ def judged(
 ) -> Audit:
     """The audit of the rows that a model was fitted on."""
     rows: Any = fitted.training_rows_
+    if not isinstance(rows, StreamedFitRows) and rows.paired.numbers is not None:
+        raise InputError("missing='drop' leaves rows without an answer: audit with 'indicator'")
     stored = isinstance(rows, StreamedFitRows)
     evidence = StoredRows(fitted.model_, rows) if stored else HeldRows(fitted.model_, rows.paired)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
@@ -131,7 +133,9 @@ def _require_each_once(fitted: PointwiseDependency, X: Any, Y: Any, groups: Any)
         raise InputError(f"folds={fitted.folds}: an audit needs at least 2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says the same again
-        x, _, codes = read_pairs(X, Y, groups, (fitted.discrete_x, fitted.discrete_y))
+        x, _, codes = read_pairs(
+            X, Y, groups, (fitted.discrete_x, fitted.discrete_y), fitted.missing
+        )
         how = {"cv": fitted.cv, "groups": codes, "stop_fraction": fitted.stop_fraction}
         # Which rows report does not depend on the seed.
         splits = make_splits(x.rows, folds=fitted.folds, seed=0, **how)
@@ -190,7 +194,7 @@ def _labels(Y: Any, fitted: PointwiseDependency) -> NDArray[Any] | None:
     """The labels (n,) where y is one column of categories."""
     if fitted.encoder_y_.numeric_at:
         return None
-    raw = as_side(Y, "Y", discrete=fitted.encoder_y_.discrete)
+    raw = as_side(Y, "Y", known=fitted.encoder_y_)
     if raw.numeric is not None or len(raw.categorical) != 1:
         return None
     return raw.categorical[0][1]

@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
@@ -19,6 +20,7 @@ from pointdep.data.files import FORMATS
 from pointdep.errors import InputError, require_whole
 
 _NETWORKS = " ".join(METHODS)
+_MOST_SHOWN = 100  # columns of a side
 _OWN = "One of yours: package.module:NAME."
 
 
@@ -302,6 +304,9 @@ class Settings:
     Options
     -------
     discrete: Sides that are categories: x, y, both or none; by default, by type.
+    missing: What missing values are: indicator, a state of their own; drop leaves such rows out;
+        error refuses them.
+    show_columns: Print on standard error how each column was read.
     method_option: Option of the method as NAME=VALUE, e.g. eta=2.
     hidden: Widths of the layers, as 256,64, or auto.
     max_epochs: Limit on the epochs.
@@ -318,6 +323,8 @@ class Settings:
     groups: Groups = None
     group_column: GroupColumn = None
     discrete: str | None = None
+    missing: str = "indicator"
+    show_columns: bool = False
     method_option: list[str] | None = None
     critic: CriticName = "auto"
     hidden: str = "auto"
@@ -337,7 +344,23 @@ class Settings:
         from pointdep.data.readers import read_pairs
 
         x, y = read_pairs(files, x_columns=self.x_columns, y_columns=self.y_columns)
+        if self.show_columns:
+            self._tell(x, y)
         return x, y, read_groups(self.groups, self.group_column, files)
+
+    def _tell(self, x: Any, y: Any) -> None:
+        from pointdep.data.row_source import RowSource
+        from pointdep.data.sides import SideEncoder, as_source
+
+        for name, values, discrete in zip("XY", (x, y), parse_sides(self.discrete), strict=True):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit says the same again
+                side = as_source(values, name, discrete=discrete, missing=self.missing)
+                if isinstance(side, RowSource):
+                    told = [(column, "number") for column in side.names]
+                else:
+                    told = SideEncoder.fit(side, name, self.missing).described()
+            print_columns(name, told)
 
     def networks(self, method: str, *, quiet: bool, checkpoint: Path | None = None) -> Any:
         """The estimator with networks."""
@@ -369,8 +392,17 @@ class Settings:
             "random_state": self.seed,
             "discrete_x": discrete_x,
             "discrete_y": discrete_y,
+            "missing": self.missing,
             "progress": not quiet,
         }
+
+
+def print_columns(side: str, told: Sequence[tuple[str, str]]) -> None:
+    """Say on standard error how each column of a side was read; told: names, and how."""
+    for name, how in told[:_MOST_SHOWN]:
+        print(f"{side} {name}: {how}", file=sys.stderr)
+    if len(told) > _MOST_SHOWN:
+        print(f"{side}: {len(told) - _MOST_SHOWN} more columns", file=sys.stderr)
 
 
 def refuse_for_classical(method: str, names: list[str]) -> None:

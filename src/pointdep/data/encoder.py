@@ -10,10 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from pointdep.data.columns import PARTS, part_name
 from pointdep.data.files import is_number
-from pointdep.data.raw import Array, RawSide, column_label, row_chunks
+from pointdep.data.raw import (
+    MISSING,
+    Array,
+    Fault,
+    RawSide,
+    column_label,
+    missing_category,
+    not_finite,
+    row_chunks,
+)
 from pointdep.data.row_source import ColumnMoments, RowSource
-from pointdep.errors import DataWarning, InputError, warn_caller
+from pointdep.errors import DataWarning, InputError, all_at_once, warn_caller
 
 # One category column: its values in training, how often each came, and where a value stands.
 
@@ -35,19 +45,38 @@ class CategoryColumn:
         values, counts = np.unique(column, return_counts=True)
         return cls(name, values, counts)
 
-    def codes(self, column: Array, side: str) -> Array:
-        """(rows,) index into values of each entry of column: (rows,)."""
+    def find(self, column: Array, side: str) -> tuple[Array, Array]:
+        """(rows,) index into values of each entry of column: (rows,), and which are not there."""
         label = column_label(side, self.name)
         if (column.dtype.kind == "U") != (self.values.dtype.kind == "U"):
             expected = f"categories of type {_kind_name(self.values)}"
             raise changed(label, expected, _kind_name(column))
         codes: Array = np.minimum(np.searchsorted(self.values, column), self.values.size - 1)
-        unseen = self.values[codes] != column
+        return codes, self.values[codes] != column
+
+    def codes(self, column: Array, side: str) -> Array:
+        """The same of rows all of whose entries are there."""
+        codes, unseen = self.find(column, side)
         if unseen.any():
-            row = int(unseen.argmax())
-            found = f"{column[row].item()!r} in row {row}, a category unseen in training"
-            raise InputError(f"{label} holds {found} ({unseen.sum()} such row(s)): drop these rows")
+            raise InputError(self.unseen(column, unseen, side).message)
         return codes
+
+    def unseen(self, column: Array, rows: Array, side: str) -> Fault:
+        """The fault of rows (rows,) bool of a column: a category unseen in training."""
+        label, row = column_label(side, self.name), int(rows.argmax())
+        if column.dtype.kind == "U" and (column[rows] == MISSING).all():
+            text = missing_category(int(rows.sum()), row, self.name, side)
+            return Fault(rows, f"{label}: a missing value", str(text))
+        found = f"{column[row].item()!r} in row {row}, a category unseen in training"
+        message = f"{label} holds {found} ({rows.sum()} such row(s)): drop these rows"
+        return Fault(rows, f"{label}: a category unseen in training", message)
+
+    @property
+    def missing(self) -> int:
+        """In how many rows of training it was missing."""
+        return (
+            int(self.counts[self.values == MISSING].sum()) if self.values.dtype.kind == "U" else 0
+        )
 
     def entropy_limit(self, draws: int | None = None) -> float:
         """An upper estimate of the entropy in nats; draws: independent ones, all rows by default.
@@ -106,12 +135,17 @@ MOST_CATEGORIES = 10_000
 class SideEncoder:
     """Centres and scales the numeric columns, then appends one one-hot block per category column.
 
+    A missing number is the mean, and a last column for each set of columns that were missing
+    together in training says in which rows they are.
+
     Centre and scale, mean and standard deviation in float64, only keep float32 accurate.
 
     side: "X" or "Y"; names, named, category_mask: the columns seen in fit (see RawSide).
     numeric_at, category_at: positions, in the order given, of the columns that were not constant.
     center, scale: (len(numeric_at),) float64. categories: one per entry of category_at.
-    list_column: see RawSide.
+    list_column, dates, left_out: see RawSide.
+    missing: what missing values mean: "indicator", "drop" or "error".
+    indicators: the sets of columns that were missing together; gaps: in how many rows.
     """
 
     side: str
@@ -124,17 +158,50 @@ class SideEncoder:
     category_at: tuple[int, ...]
     categories: tuple[CategoryColumn, ...]
     list_column: str | None = None
+    dates: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    missing: str = "error"
+    indicators: tuple[tuple[int, ...], ...] = ()
+    gaps: tuple[int, ...] = ()
 
     @classmethod
-    def fit(cls, raw: RawSide, name: str) -> SideEncoder:
+    def fit(cls, raw: RawSide, name: str, missing: str = "error") -> SideEncoder:
         """Learn the encoding of the side name from its training rows."""
         center = scale = np.empty(0)
+        together: dict[bytes, list[int]] = {}
         if raw.numeric is not None:
             center, scale = _center_and_scale(raw.numeric)
+            at = [i for i, is_category in enumerate(raw.category_mask) if not is_category]
+            for column in np.flatnonzero(~np.isfinite(_totals(raw.numeric))).tolist():
+                empty = np.isnan(raw.numeric[:, column])
+                if not empty.all():
+                    together.setdefault(np.packbits(empty).tobytes(), []).append(at[column])
         columns = [CategoryColumn.count(*column) for column in raw.categorical]
-        for column in columns:
-            _require_repeats(column, raw.rows, name)
-        return cls._varying(raw, name, center, scale, columns)
+        if problems := [
+            error for column in columns if (error := _no_repeats(column, raw.rows, name))
+        ]:
+            raise all_at_once(problems)
+        gaps = tuple(np.unpackbits(np.frombuffer(bits, np.uint8)).sum().item() for bits in together)
+        how: dict[str, Any] = {"dates": raw.dates, "left_out": raw.left_out, "missing": missing}
+        how |= {"indicators": tuple(map(tuple, together.values())), "gaps": gaps}
+        found = cls._varying(raw, name, center, scale, columns, **how)
+        found._warn_of_gaps()
+        return found
+
+    def _warn_of_gaps(self) -> None:
+        """Say how many values are missing."""
+        if self.missing != "indicator":
+            return
+        of_numbers = zip(self.indicators, self.gaps, strict=True)
+        count = {self.names[at]: gap for own, gap in of_numbers for at in own}
+        count |= {c.name: n for c in self.categories if (n := c.missing)}
+        count = {name: count[name] for name in self.given_names if name in count}
+        if count:
+            shown = ", ".join(f"{name!r} ({gap})" for name, gap in list(count.items())[:5])
+            shown += ", ..." if len(count) > 5 else ""
+            said = f"{self.side}: {sum(count.values())} value(s) are missing, in {shown}: each such"
+            said += " column says by an indicator where (missing= chooses)"
+            warn_caller(said, DataWarning)
 
     @classmethod
     def of_numbers(cls, source: RowSource, name: str, moments: ColumnMoments) -> SideEncoder:
@@ -143,7 +210,13 @@ class SideEncoder:
 
     @classmethod
     def _varying(
-        cls, given: _Side, side: str, center: Array, scale: Array, categories: list[CategoryColumn]
+        cls,
+        given: _Side,
+        side: str,
+        center: Array,
+        scale: Array,
+        categories: list[CategoryColumn],
+        **how: Any,
     ) -> SideEncoder:
         """The encoding by the columns that have more than one value.
 
@@ -158,7 +231,7 @@ class SideEncoder:
         varies = np.array([*(scale > 0), *(column.values.size > 1 for column in categories)])
         order = (*numeric_at, *category_at)
         constant = [given.names[i] for i, keep in zip(order, varies, strict=True) if not keep]
-        if len(constant) == len(mask):
+        if len(constant) == len(mask) and not how.get("indicators"):
             raise InputError(f"every column of {side} is constant (n_samples={given.rows})")
         if constant:
             shown = ", ".join(map(repr, constant[:5])) + (", ..." if len(constant) > 5 else "")
@@ -176,12 +249,47 @@ class SideEncoder:
             category_at=tuple(i for i in category_at if i in kept),
             categories=tuple(column for column in categories if column.values.size > 1),
             list_column=given.list_column,
+            **how,
         )
 
     @property
     def dim(self) -> int:
         """Number of columns that encode gives."""
-        return len(self.numeric_at) + sum(c.values.size for c in self.categories)
+        blocks = sum(c.values.size for c in self.categories)
+        return len(self.numeric_at) + blocks + len(self.indicators)
+
+    @property
+    def given(self) -> list[tuple[int, list[str] | None]]:
+        """The columns as the user counts them: the position of each, and for dates their parts."""
+        parts = {part_name(date, part): part for date in self.dates for part in PARTS}
+        found: list[tuple[int, list[str] | None]] = []
+        for at, name in enumerate(self.names):
+            if found and (own := found[-1][1]) is not None and name in parts:
+                own.append(parts[name])
+            else:
+                found.append((at, [] if name in self.dates else None))
+        return found
+
+    @property
+    def given_names(self) -> tuple[str, ...]:
+        """Names of the columns as the user counts them."""
+        return tuple(self.names[at] for at, _ in self.given)
+
+    def described(self) -> list[tuple[str, str]]:
+        """How each column was read, in words."""
+        categories = dict(zip(self.category_at, self.categories, strict=True))
+        gaps = {at: gap for own, gap in zip(self.indicators, self.gaps, strict=True) for at in own}
+        told = []
+        for at, parts in self.given:
+            how, missing = "number", gaps.get(at, 0)
+            if at in categories:
+                how, missing = f"{categories[at].values.size} categories", categories[at].missing
+            elif parts is not None:
+                how = ", ".join(["date", *parts])
+            elif at not in self.numeric_at:
+                how = "constant, left out"
+            told.append((self.names[at], f"{how}, {missing} missing" if missing else how))
+        return [*told, *((name, "id, left out") for name in self.left_out)]
 
     @property
     def discrete(self) -> bool | None:
@@ -196,25 +304,65 @@ class SideEncoder:
         return np.arange(self.dim) < len(self.numeric_at)
 
     def encode(self, raw: RawSide) -> Array:
-        """(rows, dim) float32: scaled numeric columns, then the one-hot blocks."""
+        """(rows, dim) float32: scaled numeric columns, the one-hot blocks, and the indicators."""
+        encoded, faults = self.encode_some(raw)
+        if faults:
+            raise all_at_once([InputError(fault.message) for fault in faults])
+        return encoded
+
+    def encode_some(self, raw: RawSide) -> tuple[Array, list[Fault]]:
+        """The same, and what keeps some of the rows from being encoded, whose values are void."""
         self.check(raw)
+        faults = list(raw.faults)
         encoded = np.zeros((raw.rows, self.dim), dtype=np.float32)
         if start := len(self.numeric_at):
             values, index = self._numeric(raw)
             for rows in row_chunks(values):
                 chunk = values[rows][:, index].astype(np.float64)
-                with np.errstate(over="ignore"):
+                with np.errstate(over="ignore", invalid="ignore"):
                     encoded[rows, :start] = (chunk - self.center) / self.scale
-            wrong = ~np.isfinite(encoded).all(1)
+            wrong = np.logical_not(np.isfinite(encoded[:, :start]).all(1))
             if wrong.any():
-                where = f"{self.side} holds a number in row {int(wrong.argmax())}"
-                raise InputError(f"{where} that is too far from training: is its unit right?")
+                faults += self._fill_gaps(encoded, raw, wrong)
         every_row = np.arange(raw.rows)
         for position, column in zip(self.category_at, self.categories, strict=True):
-            codes = column.codes(self._category(raw, position, column), self.side)
+            given = self._category(raw, position, column)
+            codes, unseen = column.find(given, self.side)
+            if self.missing != "indicator" and given.dtype.kind == "U":
+                unseen |= given == MISSING
+            if unseen.any():
+                faults.append(column.unseen(given, unseen, self.side))
             encoded[every_row, start + codes] = 1
             start += column.values.size
-        return encoded
+        for own in self.indicators:
+            encoded[:, start] = np.any([np.isnan(raw.column(at)) for at in own], axis=0)
+            start += 1
+        return encoded, faults
+
+    def _fill_gaps(self, encoded: Array, raw: RawSide, rows: Array) -> list[Fault]:
+        """Put zero in place of missing numbers; what keeps rows from that. rows: (n,) bool."""
+        faults, seen = [], {at for own in self.indicators for at in own}
+        far, told = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+        for fault in raw.faults:
+            told |= fault.rows
+        for number, at in enumerate(self.numeric_at):
+            odd = rows & ~np.isfinite(encoded[:, number])
+            if not odd.any():
+                continue
+            values = raw.column(at)
+            encoded[odd, number] = 0
+            far |= odd & np.isfinite(values)
+            odd &= ~np.isfinite(values) & ~told
+            if self.missing == "indicator" and at in seen:
+                odd &= ~np.isnan(values)
+            if odd.any():
+                shown = np.where(odd, values, 0)
+                faults.append(not_finite(shown, self.names[at], self.side, raw.whereabouts))
+        if far.any():
+            where = f"{self.side} holds a number in row {int(far.argmax())}"
+            message = f"{where} that is too far from training: is its unit right?"
+            faults.append(Fault(far, f"{self.side}: a number too far from training", message))
+        return faults
 
     def log_frequency(self, raw: RawSide) -> Array | None:
         """(rows,) float64 log p(outcome) by the training counts when the side is one category.
@@ -222,7 +370,7 @@ class SideEncoder:
         None for every other side, where an outcome has no frequency of its own.
         """
         self.check(raw)
-        if self.numeric_at or len(self.categories) != 1:
+        if self.numeric_at or self.indicators or len(self.categories) != 1:
             return None
         column = self.categories[0]
         codes = column.codes(self._category(raw, self.category_at[0], column), self.side)
@@ -234,7 +382,7 @@ class SideEncoder:
 
         draws: see `CategoryColumn.entropy_limit`. Several columns have at most the sum of theirs.
         """
-        if self.numeric_at:
+        if self.numeric_at or self.indicators:
             return math.inf
         return sum(column.entropy_limit(draws) for column in self.categories)
 
@@ -255,6 +403,8 @@ class SideEncoder:
             known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
             for name, value in known.items():
                 known[name] = tuple(value) if isinstance(value, list) else value
+            if "indicators" in known:  # early models have none
+                known["indicators"] = tuple(map(tuple, known["indicators"]))
             for name in ("center", "scale"):
                 known[name] = np.array(known[name], dtype=np.float64)
             known["categories"] = tuple(map(CategoryColumn.from_dict, known["categories"]))
@@ -274,7 +424,14 @@ class SideEncoder:
             and all(isinstance(flag, bool) for flag in (*self.category_mask, self.named))
             and len(self.category_mask) == len(self.names)
             and all(type(i) is int and 0 <= i < len(self.names) for i in kept)
-            and 0 < len(kept) == len(set(kept))
+            and len(kept) + len(self.indicators) > 0
+            and len(kept) == len(set(kept))
+            and len(self.indicators) == len(self.gaps)
+            and all(
+                type(i) is int and 0 <= i < len(self.names) for own in self.indicators for i in own
+            )
+            and not any(self.category_mask[i] for own in self.indicators for i in own)
+            and all(isinstance(text, str) for text in (*self.dates, *self.left_out, self.missing))
             and [self.category_mask[i] for i in kept] == [k >= numbers for k in range(len(kept))]
             and len(self.categories) == len(self.category_at)
             and self.center.shape == self.scale.shape == (numbers,)
@@ -331,9 +488,10 @@ def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
     """
     low = np.full(numeric.shape[1], np.inf)
     high = -low
-    for rows in row_chunks(numeric):
-        low = np.minimum(low, numeric[rows].min(axis=0).astype(np.float64))
-        high = np.maximum(high, numeric[rows].max(axis=0).astype(np.float64))
+    for rows in row_chunks(numeric):  # fmin and fmax leave missing numbers out
+        low = np.fmin(low, np.fmin.reduce(numeric[rows], axis=0).astype(np.float64))
+        high = np.fmax(high, np.fmax.reduce(numeric[rows], axis=0).astype(np.float64))
+    low, high = (np.where(low > high, 0.0, ends) for ends in (low, high))  # of nothing but gaps
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
@@ -342,28 +500,48 @@ def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
     # at least 1 / (2 rows) the one-pass formula is accurate.
     divisor = np.where(span > 0, span, 1.0)
     total, squares = np.zeros_like(span), np.zeros_like(span)
+    count = np.zeros_like(span)
     for rows in row_chunks(numeric):
         unit = (numeric[rows].astype(np.float64) - low) / divisor
-        total += unit.sum(axis=0)
-        squares += np.square(unit).sum(axis=0)
-    mean = total / numeric.shape[0]
-    deviation = np.sqrt(np.maximum(squares / numeric.shape[0] - np.square(mean), 0))
+        given = np.isfinite(unit)
+        count += given.sum(axis=0)
+        total += unit.sum(axis=0, where=given)
+        squares += np.square(unit).sum(axis=0, where=given)
+    count = np.maximum(count, 1)
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
     return low + span * mean, np.where(span > 0, span * deviation, 0.0)
 
 
-def _require_repeats(column: CategoryColumn, rows: int, side: str) -> None:
-    """Refuse names and ids: what comes once says nothing about any other row."""
+def _totals(numeric: Array) -> Array:
+    """(k,) sums of (rows, k): not finite where a column holds what is not."""
+    total = np.zeros(numeric.shape[1])
+    for rows in row_chunks(numeric) if numeric.dtype.kind == "f" else ():
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += numeric[rows].sum(axis=0) * 0.0
+    return total
+
+
+def too_many(count: int, rows: int) -> bool:
+    """Whether so many different values are no categories: what comes once says nothing else."""
+    return count > MOST_CATEGORIES or (count > 50 and 4 * count > 3 * rows)
+
+
+def _no_repeats(column: CategoryColumn, rows: int, side: str) -> InputError | None:
+    """Refuse names and ids."""
     count, label = column.values.size, column_label(side, column.name)
-    if count <= MOST_CATEGORIES and (count <= 50 or 4 * count <= 3 * rows):
-        return
+    if not too_many(count, rows):
+        return None
     if column.values.dtype.kind != "U":
         numbers = f"{count} different numbers in {rows} rows"
-        raise InputError(f"{label} has {numbers}, no categories: leave discrete unset, or bin them")
+        return InputError(
+            f"{label} has {numbers}, no categories: leave discrete unset, or bin them"
+        )
     odd = [value for value in column.values.tolist() if not is_number(value)]
     if 2 * len(odd) < count:
         what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
-        raise InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
-    raise InputError(f"{label} has {count} categories in {rows} rows, too many: merge rare ones")
+        return InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
+    return InputError(f"{label} has {count} categories in {rows} rows, too many: merge rare ones")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.
@@ -380,12 +558,14 @@ class EncodedRows(RowSource):
 
     def read(self, start: int, stop: int, step: int) -> Iterator[Array]:
         for first in range(start, stop, step):
-            yield self.encoder.encode(_part(self.raw, slice(first, min(first + step, stop))))
+            yield self.encoder.encode(part_of(self.raw, slice(first, min(first + step, stop))))
 
 
-def _part(raw: RawSide, rows: slice) -> RawSide:
+def part_of(raw: RawSide, rows: slice | Array) -> RawSide:
     """The same side with these rows alone."""
     categorical = tuple((name, values[rows]) for name, values in raw.categorical)
-    count = len(range(*rows.indices(raw.rows)))
     numeric = None if raw.numeric is None else raw.numeric[rows]
-    return replace(raw, numeric=numeric, categorical=categorical, rows=count)
+    count = len(range(*rows.indices(raw.rows))) if isinstance(rows, slice) else len(rows)
+    faults = [replace(fault, rows=fault.rows[rows]) for fault in raw.faults]
+    left = tuple(fault for fault in faults if fault.rows.any())
+    return replace(raw, numeric=numeric, categorical=categorical, rows=count, faults=left)

@@ -9,17 +9,32 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from pointdep.errors import InputError
+from pointdep.errors import InputError, all_at_once
 
 Array = npt.NDArray[Any]
 
 # Row chunks of about this many numbers keep float64 copies of a memory-mapped side near 16 MB.
 _CHUNK_NUMBERS = 1 << 21
+MISSING = "(missing)"
+"""The category of rows whose cell is empty."""
+
+ASKED = "pointdep_columns_were_named"
+"""Entry of a data frame's `attrs`: its columns were asked for by name, so that ids are kept."""
+
 MEND = "drop such rows from both sides or fill the values in"
 
 
 class SparseInputError(InputError, TypeError):
     """A sparse matrix was given; also a TypeError, which is what scikit-learn's users expect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """Why some rows cannot be used: rows (n,) bool, and the reason for one row and for all."""
+
+    rows: Array
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +47,10 @@ class RawSide:
     named: the names come from a table and must be the same ones later.
     category_mask: which columns are categories, in the order they were given.
     list_column: the column of lists whose numbers these are, where they come from such a table.
+    dates: the columns that were dates, of which these are the numbers, by `columns.part_name`.
+    left_out: columns of the table that are not read, as they are ids.
+    faults: rows that cannot be read as those of the fit. whereabouts: where a row is, in words.
+    Missing values are NaN among the numbers and "(missing)" among the categories.
     """
 
     numeric: Array | None
@@ -41,6 +60,10 @@ class RawSide:
     named: bool
     category_mask: tuple[bool, ...]
     list_column: str | None = None
+    dates: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    whereabouts: Callable[[int], str] | None = None
 
     def __len__(self) -> int:
         return self.rows
@@ -56,6 +79,16 @@ class RawSide:
         numeric = iter(self.numeric_names)
         categorical = iter(name for name, _ in self.categorical)
         return tuple(next(categorical if is_cat else numeric) for is_cat in self.category_mask)
+
+    def gaps(self) -> Array:
+        """(rows,) bool: which rows have a missing value."""
+        found = np.zeros(self.rows, dtype=bool)
+        if self.numeric is not None and self.numeric.dtype.kind == "f":
+            for rows in row_chunks(self.numeric):
+                found[rows] = np.isnan(self.numeric[rows]).any(axis=1)
+        for _, values in self.categorical:
+            found |= values == MISSING if values.dtype.kind == "U" else False
+        return found
 
     def index_within_kind(self, position: int) -> int:
         """Where the column at this position stands among the columns of its own kind."""
@@ -110,22 +143,41 @@ def side_digest(raw: RawSide) -> str:
 
 
 def require_finite(
-    values: Array, names: Sequence[str], side: str, whereabouts: Callable[[int], str] | None = None
+    values: Array,
+    names: Sequence[str],
+    side: str,
+    whereabouts: Callable[[int], str] | None = None,
+    *,
+    missing: str | None = None,
 ) -> None:
-    """InputError naming the first column of values: (rows, columns) with NaN or infinity.
+    """InputError naming the columns of values: (rows, columns) with NaN or infinity.
 
-    whereabouts: where the row of a number is, in words.
+    whereabouts: where the row of a number is, in words. missing: NaN is taken, where it is given.
     """
+    bad = np.zeros(values.shape[1], dtype=bool)
     for rows in row_chunks(values) if values.dtype.kind == "f" else ():
-        bad = ~np.isfinite(values[rows]).all(axis=0)
-        if bad.any():
-            # Another column may start going bad in a later row; one column is enough to report.
-            first = int(bad.argmax())
-            masks = {"NaN": np.isnan(values[:, first]), "infinity": np.isinf(values[:, first])}
-            row = int((masks["NaN"] | masks["infinity"]).argmax())
-            found = " and ".join(f"{m.sum()} {what}" for what, m in masks.items() if m.any())
-            found += f" value(s), the first in {whereabouts(row) if whereabouts else f'row {row}'}"
-            raise InputError(f"{column_label(side, names[first])} holds {found}: {MEND}")
+        part = values[rows]
+        bad |= ~np.isfinite(part).all(axis=0) if missing is None else np.isinf(part).any(axis=0)
+    if bad.any():
+        kept = [
+            not_finite(values[:, at], names[at], side, whereabouts)
+            for at in bad.nonzero()[0].tolist()
+        ]
+        raise all_at_once([InputError(fault.message) for fault in kept])
+
+
+def not_finite(
+    values: Array, name: str, side: str, whereabouts: Callable[[int], str] | None = None
+) -> Fault:
+    """The fault of a column (rows,) that holds NaN or infinity."""
+    masks = {"NaN": np.isnan(values), "infinity": np.isinf(values)}
+    bad = masks["NaN"] | masks["infinity"]
+    row = int(bad.argmax())
+    found = " and ".join(f"{m.sum()} {what}" for what, m in masks.items() if m.any())
+    found += f" value(s), the first in {whereabouts(row) if whereabouts else f'row {row}'}"
+    label = column_label(side, name)
+    what = "a missing value" if masks["NaN"].any() else "infinity"
+    return Fault(bad, f"{label}: {what}", f"{label} holds {found}: {MEND}")
 
 
 def missing_category(count: int, row: int, name: str, side: str) -> InputError:

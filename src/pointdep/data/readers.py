@@ -8,7 +8,7 @@ import numpy as np
 
 from pointdep.data import files, shards
 from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
-from pointdep.data.raw import Array, require_same_length
+from pointdep.data.raw import ASKED, Array, require_same_length
 from pointdep.errors import InputError, listed
 
 
@@ -141,6 +141,7 @@ def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tup
         raise InputError(f"column {shared[0]!r} is on both sides: x and y would trivially agree")
     if kind is not None and not _has_embedding(path, [*x_names, *y_names]):
         table = files.read_table(path, [*x_names, *y_names])
+        table.attrs[ASKED] = True  # ids too, as they are named
         return table[x_names], table[y_names]
     return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
 

@@ -1,15 +1,31 @@
 """What a user passes as X or Y, turned into columns of numbers and columns of categories."""
 
-import math
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pointdep.data.encoder import SideEncoder
+from pointdep.data.columns import (
+    as_dates,
+    as_numbers,
+    as_text,
+    date_numbers,
+    date_parts,
+    from_objects,
+    guessed,
+    looks_like_id,
+    looks_like_text,
+    part_name,
+)
+from pointdep.data.encoder import SideEncoder, too_many
 from pointdep.data.raw import (
+    ASKED,
+    MISSING,
     Array,
+    Fault,
     RawSide,
     SparseInputError,
     column_label,
@@ -20,7 +36,7 @@ from pointdep.data.raw import (
     side_digest,
 )
 from pointdep.data.row_source import ArrayRows, RowSource
-from pointdep.errors import DataWarning, InputError, warn_caller
+from pointdep.errors import DataWarning, InputError, all_at_once, all_of, warn_caller
 
 # Arrays, tensors, data frames and lists as plain NumPy columns.
 #
@@ -30,7 +46,7 @@ from pointdep.errors import DataWarning, InputError, warn_caller
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns as plain NumPy arrays of kind b, i, u, f or U.
+    """Columns as plain NumPy arrays of kind b, i, u, f, U or M.
 
     block: (rows, columns) when all columns share one numeric dtype (no copy is made), or else
     columns: one (rows,) array each. declared: which columns the user's table calls categories.
@@ -48,7 +64,10 @@ class Table:
 
 
 def tabulate(values: Any, side: str) -> Table:
-    """Read any accepted container; side ("X" or "Y") is for the messages."""
+    """Read any accepted container; side ("X" or "Y") is for the messages.
+
+    Missing values are NaN, NaT, or the category "(missing)".
+    """
     if isinstance(values, RowSource):
         return Table(values.names, values.named, values.category_mask, values.load())
     if isinstance(values, str | os.PathLike):
@@ -103,8 +122,8 @@ def _from_array(array: Array, side: str) -> Table:
     declared = (False,) * len(names)
     if block.dtype.kind in "biuf":
         return Table(names, False, declared, block)
-    columns = tuple(plain_column(block[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, False, declared, None, columns)
+    how = (partial(plain_column, block[:, j], name, side) for j, name in enumerate(names))
+    return Table(names, False, declared, None, all_of(how))
 
 
 def _require_some(shape: tuple[int, ...], side: str) -> None:
@@ -128,29 +147,33 @@ def _from_pandas(values: Any, side: str) -> Table:
     shared = dtypes.pop()
     if not dtypes and isinstance(shared, np.dtype) and shared.kind in "biuf":
         return Table(names, named, declared, frame.to_numpy())
-    columns = tuple(_pandas_column(frame.iloc[:, j], name, side) for j, name in enumerate(names))
-    return Table(names, named, declared, None, columns)
+    how = (partial(_pandas_column, frame.iloc[:, j], name, side) for j, name in enumerate(names))
+    return Table(names, named, declared, None, all_of(how))
 
 
 def _pandas_column(series: Any, name: str, side: str) -> Array:
     """(rows,) plain values of one Series of any dtype, nullable and Arrow ones included."""
     dtype = series.dtype
+    if "pyarrow" in str(dtype) and str(dtype).startswith(("date", "timestamp", "duration")):
+        series = series.astype("m8[us]" if str(dtype).startswith("duration") else "M8[us]")
+        dtype = series.dtype
     if isinstance(dtype, np.dtype):
         return plain_column(series.to_numpy(), name, side)
-    missing = series.isna().to_numpy(dtype=bool)
     kind = getattr(dtype, "kind", "O")
+    if kind == "M":  # with a time zone
+        return plain_column(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), name, side)
+    missing = series.isna().to_numpy(dtype=bool)
     if kind in "iuf":
-        if missing.any():  # NaN, which is then reported as in any float column
-            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-        return np.asarray(series.to_numpy(dtype=getattr(dtype, "numpy_dtype", np.float64)))
-    if kind in "mM":
-        raise _holds_times(column_label(side, name), dtype)
-    if missing.any():
-        raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
+        plain = np.float64 if missing.any() else getattr(dtype, "numpy_dtype", np.float64)
+        how = {"na_value": np.nan} if missing.any() else {}
+        return np.asarray(series.to_numpy(dtype=plain, **how))
     if str(dtype) == "category":
-        categories = plain_column(np.asarray(series.cat.categories), name, side)
-        return np.asarray(categories[series.cat.codes.to_numpy()])
-    if kind == "b":
+        values = plain_column(np.asarray(series.cat.categories), name, side)
+        codes = series.cat.codes.to_numpy()
+        return (
+            np.where(missing, MISSING, as_text(values)[codes]) if missing.any() else values[codes]
+        )
+    if kind == "b" and not missing.any():
         return np.asarray(series.to_numpy(dtype=bool))
     return plain_column(series.astype(object).to_numpy(), name, side)
 
@@ -171,7 +194,7 @@ def _from_polars(values: Any, side: str) -> Table:
 
 
 def plain_column(values: Array, name: str, side: str) -> Array:
-    """values: (rows,) of any dtype as kind b, i, u, f or U, or the error that says why not."""
+    """values: (rows,) of any dtype as kind b, i, u, f, U or M, or the error that says why not."""
     label, kind = column_label(side, name), values.dtype.kind
     if kind in "biufU":
         return values
@@ -179,48 +202,14 @@ def plain_column(values: Array, name: str, side: str) -> Array:
         return np.char.decode(values, "utf-8", "replace")
     if kind == "c":
         raise InputError(f"Complex data not supported: give {label} as two columns of real numbers")
-    if kind in "mM":
-        raise _holds_times(label, values.dtype)
+    if kind == "M":
+        return values.astype("M8[us]")
+    if kind == "m":  # seconds
+        spans = values.astype("m8[us]")
+        return np.where(np.isnat(spans), np.nan, spans.astype(np.int64) / 1e6)
     if kind in "OT":
-        return _from_objects(values.astype(object), name, side)
+        return from_objects(values.astype(object), name, side)
     raise InputError(f"{label} has the dtype {values.dtype}: give one number or string per cell")
-
-
-def _holds_times(label: str, dtype: object) -> InputError:
-    return InputError(f"{label} holds dates or time spans ({dtype}): turn them into numbers")
-
-
-def _from_objects(values: Array, name: str, side: str) -> Array:
-    """(rows,) of Python objects, all strings or all numbers, as an array of these; else an error.
-
-    A table of mixed columns turned into one array holds numbers as objects, so they are taken.
-    """
-    count = len(values)
-    is_string = np.fromiter((isinstance(v, str) for v in values), dtype=bool, count=count)
-    if is_string.all():
-        return values.astype(str)
-    is_number = np.fromiter((_is_number(v) for v in values), dtype=bool, count=count)
-    if is_number.all():
-        numbers = np.array(values.tolist())
-        return numbers if numbers.dtype.kind in "iuf" else values.astype(np.float64)
-    missing = np.fromiter((_is_missing(v) for v in values), dtype=bool, count=count)
-    labels = is_string | np.fromiter((isinstance(v, bool) for v in values), bool, count=count)
-    if labels.any() and missing.any() and (labels | missing).all():
-        raise missing_category(int(missing.sum()), int(missing.argmax()), name, side)
-    # Among numbers it is the odd one out that offends, not the first number.
-    row = int((is_string if is_string.any() else is_number).argmin())
-    found = f"Python objects, a {type(values[row]).__name__} in row {row}"
-    raise InputError(f"{column_label(side, name)} holds {found}: use astype(float) or astype(str)")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isnan(value)
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 __all__ = ["RawSide", "SideEncoder", "as_side", "as_source", "require_same_length"]
@@ -232,17 +221,34 @@ MOST_LABELS = 100
 MOST_FLOAT_CATEGORIES = 1000
 
 
-def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
+def as_side(
+    values: Any,
+    name: str,
+    *,
+    discrete: bool | None = None,
+    missing: str = "error",
+    known: SideEncoder | None = None,
+) -> RawSide:
     """Read values, any accepted container of (rows,) or (rows, columns), as the side name.
 
     discrete=None takes strings, booleans, declared categoricals, and a lone integer column with few
     values as categories; True takes every column as a category, False every column as numbers.
+    Dates become numbers, and columns of a table that look like ids are left out.
+    missing: "error" refuses missing values, which other words take.
+    known: reads the columns as they were read in the fit; rows that cannot be are `faults`.
     """
     if discrete is not None and not isinstance(discrete, bool | np.bool_):
         raise InputError(f"discrete_{name.lower()}={discrete!r} must be True, False or None")
     discrete = None if discrete is None else bool(discrete)
     table = tabulate(values, name)
-    mask = _category_mask(table, name, discrete)
+    if known is None:
+        asked = discrete is not None or bool(getattr(values, "attrs", {}).get(ASKED))
+        found = _as_guessed(table, name, asked=asked)
+    else:
+        found = _as_known(table, known)
+    table, mask = found.table, found.mask
+    if mask is None:
+        mask = _category_mask(table, name, discrete)
     whereabouts = list_column = None
     if isinstance(values, RowSource):
         whereabouts, list_column = values.whereabouts, values.list_column
@@ -252,27 +258,163 @@ def as_side(values: Any, name: str, *, discrete: bool | None = None) -> RawSide:
         parts = [table.column(i) for i in numeric_at]
         numeric = np.column_stack(parts) if parts else None
     names = tuple(table.names[i] for i in numeric_at)
-    if numeric is not None:
-        require_finite(numeric, names, name, whereabouts)
-    categorical = tuple(
-        (column, _category_values(table.column(i), column, name))
+    takes = None if missing == "error" else missing
+    readers: list[Callable[[], Any]] = [
+        partial(_category_values, table.column(i), column, name, missing, known is None)
         for i, column in enumerate(table.names)
         if mask[i]
-    )
+    ]
+    if numeric is not None and known is None:
+        readers.append(partial(require_finite, numeric, names, name, whereabouts, missing=takes))
+    read = all_of(readers)[: sum(mask)]
+    labels = (column for column, is_category in zip(table.names, mask, strict=True) if is_category)
+    categorical = tuple(zip(labels, read, strict=True))
     rows = len(table.column(0))
-    return RawSide(numeric, names, categorical, rows, table.named, mask, list_column)
+    return RawSide(
+        numeric,
+        names,
+        categorical,
+        rows,
+        table.named,
+        mask,
+        list_column,
+        found.dates,
+        found.left_out,
+        found.faults,
+        whereabouts,
+    )
 
 
-def as_source(values: Any, name: str, *, discrete: bool | None = None) -> RowSource | RawSide:
+class _Read(NamedTuple):
+    """A table whose dates are numbers; mask: which columns are categories, where that is known."""
+
+    table: Table
+    mask: tuple[bool, ...] | None = None
+    dates: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def _as_guessed(table: Table, side: str, *, asked: bool) -> _Read:
+    """The columns as what they look like; asked: ids are kept."""
+    if table.block is not None and not table.named:
+        return _Read(table)
+    width = len(table.names)
+    read = [
+        guessed(table.column(i)) if table.column(i).dtype.kind == "U" else table.column(i)
+        for i in range(width)
+    ]
+    ids: list[int] = []
+    if table.named and width > 1 and not asked:
+        ids = [i for i in range(width) if looks_like_id(table.names[i], read[i])]
+    ids = ids if len(ids) < width else []
+    if ids:
+        shown = ", ".join(repr(table.names[i]) for i in ids)
+        said = f"{side}: left out {shown}, which looks like an id: its values are all different"
+        warn_caller(said, DataWarning)
+    changed = any(read[i] is not table.column(i) for i in range(width)) or bool(ids)
+    if table.block is not None and not changed:
+        return _Read(table)
+    texts = [
+        InputError(
+            f"{column_label(side, table.names[i])} holds texts, "
+            f"{len(np.unique(read[i]))} different ones in {len(read[i])} rows, no categories: "
+            "leave the column out, or give an embedding of each text (columns of numbers)"
+        )
+        for i in range(width)
+        if i not in ids and read[i].dtype.kind == "U" and _is_text(read[i])
+    ]
+    if texts:
+        raise all_at_once(texts)
+    kept = [i for i in range(width) if i not in ids]
+    parts = {i: date_parts(read[i]) for i in kept if read[i].dtype.kind == "M"}
+    found = _expanded(table, kept, read, parts)
+    dates = tuple(table.names[i] for i in parts)
+    return _Read(found, None, dates, tuple(table.names[i] for i in ids))
+
+
+def _is_text(values: Array) -> bool:
+    """Whether strings (rows,) are sentences, and not a few of them again and again."""
+    return too_many(len(np.unique(values)), len(values)) and looks_like_text(values)
+
+
+def _expanded(
+    table: Table, kept: Sequence[int], read: Sequence[Array], parts: Mapping[int, Sequence[str]]
+) -> Table:
+    """The kept columns as they were read, dates as numbers; parts: of each column of dates."""
+    names, declared, columns = [], [], []
+    for i in kept:
+        if i not in parts:
+            names.append(table.names[i])
+            declared.append(table.declared[i])
+            columns.append(read[i])
+            continue
+        names += [table.names[i], *(part_name(table.names[i], part) for part in parts[i])]
+        declared += [False] * (1 + len(parts[i]))
+        columns += date_numbers(read[i], parts[i])
+    return Table(tuple(names), table.named, tuple(declared), None, tuple(columns))
+
+
+def _as_known(table: Table, known: SideEncoder) -> _Read:
+    """The columns as they were read in the fit, as far as they can be."""
+    both_named = table.named and known.named
+    kept = [i for i, n in enumerate(table.names) if not (both_named and n in known.left_out)]
+    given = known.given
+    if len(kept) != len(given):
+        return _Read(table)  # which the encoder refuses
+    categories = dict(zip(known.category_at, known.categories, strict=True))
+    read: list[Array] = []
+    parts: dict[int, Sequence[str]] = {}
+    faults, mask = [], []
+    for i, (at, own) in zip(kept, given, strict=True):
+        values, odd, is_category = table.column(i), None, known.category_mask[at]
+        if own is not None:
+            if values.dtype.kind == "U":
+                values, odd = as_dates(values)
+            if values.dtype.kind == "M":
+                parts[i] = own
+            mask += [False] * len(parts.get(i, ()))
+        elif not is_category and values.dtype.kind == "U":
+            numbers, wrong = as_numbers(values)
+            # A column without any number is another one, which the encoder refuses.
+            if not wrong.all():
+                values, odd = numbers, wrong
+        elif at in categories and categories[at].values.dtype.kind == "U":
+            values = as_text(values) if values.dtype.kind in "biuf" else values
+        if odd is not None and odd.any():
+            faults.append(_unreadable(table, i, known, odd))
+        mask.append(is_category or values.dtype.kind == "U")
+        read.append(values)
+    as_given = table.block is not None and len(kept) == len(table.names) and not parts
+    if as_given and all(values.dtype.kind != "U" for values in read):
+        return _Read(table, tuple(mask))
+    whole: list[Array] = [np.empty(0)] * len(table.names)
+    for i, values in zip(kept, read, strict=True):
+        whole[i] = values
+    found = _expanded(table, kept, whole, parts)
+    return _Read(found, tuple(mask), known.dates, known.left_out, tuple(faults))
+
+
+def _unreadable(table: Table, position: int, known: SideEncoder, odd: Array) -> Fault:
+    label, row = column_label(known.side, table.names[position]), int(odd.argmax())
+    what = "date" if table.names[position] in known.dates else "number"
+    found = f"{str(table.column(position)[row])!r} in row {row}, which is no {what}"
+    message = f"{label} holds {found} ({int(odd.sum())} such row(s)): mend or drop these rows"
+    return Fault(odd, f"{label}: no {what}", message)
+
+
+def as_source(
+    values: Any, name: str, *, discrete: bool | None = None, missing: str = "error"
+) -> RowSource | RawSide:
     """The same without looking at the rows: where they are, if all columns are numbers.
 
-    Sides with categories are read as by `as_side`.
+    Sides with categories or dates are read as by `as_side`.
     """
     if isinstance(values, RowSource) and values.width > 1 and discrete is not True:
         return values
     table = tabulate(values, name)
     if table.block is None or any(_category_mask(table, name, discrete)):
-        return as_side(values, name, discrete=discrete)
+        return as_side(values, name, discrete=discrete, missing=missing)
     return ArrayRows(table.block, table.names, table.named)
 
 
@@ -301,8 +443,12 @@ def _category_mask(table: Table, side: str, discrete: bool | None) -> tuple[bool
                 label = column_label(side, column)
                 raise InputError(f"{label} holds strings, not numbers: leave discrete unset")
         return (False,) * width
+    lone = table.column(0)
+    gaps = np.isnan(lone) if kinds[0] == "f" and width == 1 else np.zeros(0, dtype=bool)
+    if gaps.any() and not gaps.all():  # whole numbers with gaps come as floats
+        lone = lone[~gaps]
+        kinds[0] = "i" if (lone == np.rint(lone)).all() else "f"
     if width == 1 and kinds[0] in "iu":
-        lone = table.column(0)
         distinct = _count_distinct(lone, stop_after=MOST_LABELS)
         is_label = distinct <= MOST_LABELS and distinct < len(lone) / 2
         return (is_label or table.declared[0],)
@@ -319,11 +465,20 @@ def _count_distinct(values: Array, stop_after: int) -> int:
     return int(seen.size)
 
 
-def _category_values(values: Array, column: str, side: str) -> Array:
+def _category_values(values: Array, column: str, side: str, missing: str, checked: bool) -> Array:
+    """(rows,) the categories of a column; checked: whether it is that of a fit."""
+    if values.dtype.kind == "U":
+        gaps = values == MISSING
+        if checked and missing == "error" and gaps.any():
+            raise missing_category(int(gaps.sum()), int(gaps.argmax()), column, side)
+        return values
     if values.dtype.kind != "f":
         return values
-    require_finite(values.reshape(-1, 1), (column,), side)
-    if _count_distinct(values, stop_after=MOST_FLOAT_CATEGORIES) > MOST_FLOAT_CATEGORIES:
+    gaps = np.isnan(values)
+    takes = None if missing == "error" else missing
+    if checked:
+        require_finite(values.reshape(-1, 1), (column,), side, missing=takes)
+    if _count_distinct(values[~gaps], MOST_FLOAT_CATEGORIES) > MOST_FLOAT_CATEGORIES:
         many = f"more than {MOST_FLOAT_CATEGORIES} distinct values, no categories"
         raise InputError(f"{column_label(side, column)} holds {many}: leave discrete unset, or bin")
-    return values.astype(np.float64)
+    return as_text(values) if gaps.any() else values.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,25 +10,69 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from pointdep.data import sides
+from pointdep.data.encoder import part_of
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.display.html_repr import card
-from pointdep.errors import FitWarning, Flag, InputError, warn_caller
+from pointdep.errors import (
+    DataWarning,
+    FitWarning,
+    Flag,
+    InputError,
+    all_of,
+    require_missing,
+    warn_caller,
+)
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 
 def read_pairs(
-    X: Any, Y: Any, groups: Any, discrete: tuple[bool | None, bool | None]
+    X: Any,
+    Y: Any,
+    groups: Any,
+    discrete: tuple[bool | None, bool | None],
+    missing: str = "error",
 ) -> tuple[RawSide, RawSide, NDArray[np.int64] | None]:
     """Rows to fit on: both sides, as many of each, and their groups as numbers."""
-    raw_x = sides.as_side(X, "X", discrete=discrete[0])
-    raw_y = sides.as_side(Y, "Y", discrete=discrete[1])
+    require_missing(missing)
+    raw_x, raw_y = all_of(
+        partial(sides.as_side, values, name, discrete=own, missing=missing)
+        for values, name, own in zip((X, Y), "XY", discrete, strict=True)
+    )
     sides.warn_of_other_order(X, Y)
     codes = group_codes(groups)
     sides.require_same_length(raw_x, raw_y, codes)
     return raw_x, raw_y, codes
+
+
+def fit_encoders(
+    raw_x: RawSide, raw_y: RawSide, missing: str = "error"
+) -> tuple[SideEncoder, SideEncoder]:
+    """The encoders of both sides."""
+    of_x, of_y = all_of(
+        partial(SideEncoder.fit, raw, name, missing)
+        for raw, name in zip((raw_x, raw_y), "XY", strict=True)
+    )
+    return of_x, of_y
+
+
+def without_gaps(
+    raw_x: RawSide, raw_y: RawSide, codes: NDArray[np.int64] | None, missing: str
+) -> tuple[RawSide, RawSide, NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    """The pairs without missing values, and which these are; all of them unless missing="drop"."""
+    if missing != "drop":
+        return raw_x, raw_y, codes, None
+    gaps = raw_x.gaps() | raw_y.gaps()
+    if not gaps.any():
+        return raw_x, raw_y, codes, None
+    kept = np.flatnonzero(~gaps)
+    warn_caller(f"dropped {gaps.sum()} of {len(gaps)} row(s) with missing values", DataWarning)
+    if not len(kept):
+        raise InputError("every row has a missing value: use missing='indicator'")
+    own = None if codes is None else codes[kept]
+    return part_of(raw_x, kept), part_of(raw_y, kept), own, kept
 
 
 def plain_copy(model: Any, **changed: Any) -> Any:
@@ -52,6 +97,7 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
 
@@ -70,9 +116,10 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _set_features(self, encoder: SideEncoder) -> None:
         """scikit-learn's attributes of X."""
-        self.n_features_in_ = len(encoder.names)
+        names = encoder.given_names
+        self.n_features_in_ = len(names)
         if encoder.named:
-            self.feature_names_in_ = np.asarray(encoder.names, dtype=object)
+            self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
 

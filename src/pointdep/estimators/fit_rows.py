@@ -32,7 +32,7 @@ from pointdep.data.row_source import ColumnMoments, RowSource
 from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.data.stored_pairs import PairSource
 from pointdep.errors import Flag, InputError
-from pointdep.estimators.base import read_pairs
+from pointdep.estimators.base import fit_encoders, read_pairs, without_gaps
 from pointdep.fitting import streamed_rows
 from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.closed_form import plain_sides
@@ -128,11 +128,12 @@ class FitRows:
 
     This class is of rows that are all in memory; `StreamedFitRows` answers the same calls for rows
     that are read as they are needed. paired: the rows in memory, all of them here, a sample there.
-    processes: that fit together.
+    processes: that fit together. given: rows of the data, if some of them were dropped.
     """
 
     paired: PairedRows
     processes: Processes = ALONE
+    given: int = 0
     largest_batch: ClassVar[int] = 256
     """Rows per step, where they are left to the estimator."""
 
@@ -179,11 +180,16 @@ class FitRows:
         del progress  # seconds
         rows = self.paired
         how: dict[str, Any] = {"seed": rows.seed, "groups": rows.groups, "smaller": smaller}
-        return self.processes.first(lambda: out_of_fold(model, *rows.parts[:3], **how))
+        found = self.processes.first(lambda: out_of_fold(model, *rows.parts[:3], **how))
+        if rows.numbers is None:
+            return found
+        pmi = np.full(self.given, np.nan, dtype=found.pmi.dtype)  # of dropped rows too
+        pmi[rows.numbers] = found.pmi
+        return replace(found, pmi=pmi)
 
     def kept(self) -> FitRows:
         """The same after the fit: for one process, without memory of a device."""
-        return FitRows(self.paired.to(torch.device("cpu")))
+        return FitRows(self.paired.to(torch.device("cpu")), given=self.given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,17 +344,20 @@ def hold_rows(
     groups: Any,
     *,
     discrete: tuple[bool | None, bool | None],
+    missing: str,
     seed: int,
     device: torch.device,
     processes: Processes = ALONE,
     **how: Any,
 ) -> FitRows:
     """Check, split and encode rows that are all held in memory; how: `make_splits` splits them."""
-    raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete)
+    raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete, missing)
+    given = raw_x.rows
+    raw_x, raw_y, codes, kept = without_gaps(raw_x, raw_y, codes, missing)
     splits = make_splits(raw_x.rows, groups=codes, seed=seed, **how)
-    encoders = SideEncoder.fit(raw_x, "X"), SideEncoder.fit(raw_y, "Y")
-    rows = encode_rows((raw_x, raw_y), encoders, splits, codes=codes, seed=seed, device=device)
-    return FitRows(rows, processes)
+    of_x, of_y = fit_encoders(raw_x, raw_y, missing)
+    rows = encode_rows((raw_x, raw_y), (of_x, of_y), splits, codes=codes, seed=seed, device=device)
+    return FitRows(replace(rows, numbers=kept), processes, given)
 
 
 def stream_rows(
@@ -357,6 +366,7 @@ def stream_rows(
     groups: Any,
     *,
     discrete: tuple[bool | None, bool | None],
+    missing: str,
     folds: int,
     stop_fraction: float,
     seed: int,
@@ -373,10 +383,15 @@ def stream_rows(
     sources: list[RowSource] = []
     encoders: list[SideEncoder | None] = []
     for values, name, flag in zip((X, Y), "XY", discrete, strict=True):
-        side = sides.as_source(values, name, discrete=flag)
+        side = sides.as_source(values, name, discrete=flag, missing=missing)
         encoder = None
         if isinstance(side, RawSide):
-            encoder = SideEncoder.fit(side, name)
+            if missing == "drop" and side.gaps().any():
+                raise InputError(
+                    f"{name} has missing values, and rows that are streamed are all "
+                    "used: missing='indicator', or drop these rows first"
+                )
+            encoder = SideEncoder.fit(side, name, missing)
             side = EncodedRows(side, encoder)
         sources.append(side)
         encoders.append(encoder)

@@ -86,6 +86,9 @@ class PointwiseDependency(DependencyEstimator):
         score, and log r with the critic "auto", which takes no other.
     method_options : options of the method, such as ``{"eta": 2.0}`` for `dm2`.
     discrete_x, discrete_y : whether a side is categories; None decides by its type.
+    missing : what missing values are: "indicator", a state of their own, which a further column
+        tells for numbers, and a category for categories; "drop" leaves such pairs out of the fit;
+        "error" refuses them.
     folds : replicas trained, each on all but one part of the rows; 1 trains a single model with a
         part of the rows to train, one to stop and one to report.
     cv : a scikit-learn splitter instead of `folds`.
@@ -130,6 +133,7 @@ class PointwiseDependency(DependencyEstimator):
     method_options: Mapping[str, Any] | None = None
     discrete_x: bool | None = None
     discrete_y: bool | None = None
+    missing: str = "indicator"
     folds: int = 5
     cv: Any = None
     stop_fraction: float = 0.15
@@ -547,7 +551,7 @@ class PointwiseDependency(DependencyEstimator):
         return self.model_.prepare_side(torch.from_numpy(encoded), side)
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
-        return as_side(rows, side.upper(), discrete=self._encoder(side).discrete)
+        return as_side(rows, side.upper(), known=self._encoder(side))
 
     def _encoder(self, side: str) -> SideEncoder:
         return self.encoder_x_ if side == "x" else self.encoder_y_
@@ -704,11 +708,16 @@ class PointwiseDependency(DependencyEstimator):
         self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE
     ) -> FitRows:
         """Check, split and encode what the user gave."""
+        errors.require_missing(self.missing)
         how: dict[str, Any] = {"discrete": (self.discrete_x, self.discrete_y), "seed": seed}
+        how["missing"] = self.missing
         how |= {"folds": self.folds, "stop_fraction": self.stop_fraction}
         how |= {"device": pick_device(self.device), "processes": processes}
         if not fit_rows.streams(self.stream, self.cv, X, Y):
-            return processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
+            rows = processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
+            if self._parts and rows.paired.numbers is not None:
+                raise InputError("missing='drop' changes which rows the parts are: drop them first")
+            return rows
         enabled = self.progress and processes.is_first
         with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
             return fit_rows.stream_rows(X, Y, groups, progress=progress, **how)
@@ -779,10 +788,11 @@ class PointwiseDependency(DependencyEstimator):
         """The flag of an estimate clearly below that of nearest neighbours, of few columns."""
         rows = self.training_rows_.paired
         numbers = all(e.numeric_mask.all() for e in (rows.encoder_x, rows.encoder_y))
-        if rows.numbers is not None or self.groups_ is not None or not numbers:
+        streamed = isinstance(self.training_rows_, fit_rows.StreamedFitRows)
+        if streamed or self.groups_ is not None or not numbers:
             return []  # rows that are streamed, or not independent draws, or categories
         estimate = self.mutual_information(confidence=0.9)
-        pmi = self.oof_pmi_.astype(np.float64)
+        pmi = rows.values(self.oof_pmi_).astype(np.float64)
         found = ksg_alarm(rows.x.numpy(), rows.y.numpy(), pmi, estimate, rows.seed)
         if found is None:
             return []

@@ -104,7 +104,7 @@ def test_discrete_overrides_and_a_constant_column():
         (X, None, "requires y to be passed"),
         (None, Y, "X has 0 dimensions"),
         (X[:50], Y, "X has 50 rows, Y has 120 rows"),
-        (np.where(X > 2, np.nan, X), Y, "X column . holds . NaN"),
+        (np.where(X > 2, np.inf, X), Y, "X column . holds . infinity"),
         (X.reshape(120, 2, 1), Y, "X has 3 dimensions"),
         (X[:5], Y[:5], r"5 sample\(s\)"),
         (X[:0], Y[:0], r"0 sample\(s\)"),

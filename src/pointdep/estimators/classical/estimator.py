@@ -15,7 +15,12 @@ from pointdep import errors
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import as_side, require_same_length, side_digest
 from pointdep.errors import MEANINGS, Flag, InputError
-from pointdep.estimators.base import DependencyEstimator, read_pairs
+from pointdep.estimators.base import (
+    DependencyEstimator,
+    fit_encoders,
+    read_pairs,
+    without_gaps,
+)
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
@@ -73,6 +78,7 @@ class ClassicalDependency(DependencyEstimator):
         `ksg`, which fits nothing, makes no use of it.
     method_options : options of the method, such as ``{"k": 3}`` for `ksg`.
     discrete_x, discrete_y : whether a side is categories; None decides by its type.
+    missing : "indicator", "drop" or "error", as of `PointwiseDependency`.
     random_state : int for the same numbers on the same machine.
     progress : show progress on standard error when something takes over two seconds.
 
@@ -95,6 +101,7 @@ class ClassicalDependency(DependencyEstimator):
     method_options: Mapping[str, Any] | None = None
     discrete_x: bool | None = None
     discrete_y: bool | None = None
+    missing: str = "indicator"
     random_state: Any = None
     progress: bool = True
 
@@ -107,14 +114,23 @@ class ClassicalDependency(DependencyEstimator):
         """
         self._require_y(Y)
         method = get_classical(self.method, self.method_options)
-        raw_x, raw_y, codes = read_pairs(X, Y, groups, (self.discrete_x, self.discrete_y))
+        discrete = self.discrete_x, self.discrete_y
+        raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete, self.missing)
+        given = raw_x.rows
+        raw_x, raw_y, codes, kept = without_gaps(raw_x, raw_y, codes, self.missing)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        readers = SideReader.fit(raw_x, "X"), SideReader.fit(raw_y, "Y")
+        of_x, of_y = fit_encoders(raw_x, raw_y, self.missing)
+        readers = SideReader.fit(raw_x, of_x), SideReader.fit(raw_y, of_y)
         dense = method.dense
         x, y = readers[0].read(raw_x, dense=dense), readers[1].read(raw_y, dense=dense)
         method.check_sides(x, y)
+        self._oof: Array32 | None = None
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, progress)
+        if kept is not None and self._oof is not None:
+            whole = np.full(given, np.nan, dtype=np.float32)
+            whole[kept] = self._oof
+            self._oof = whole
         self.method_, self.groups_, self.n_rows_ = method, codes, len(x)
         self.reader_x_, self.reader_y_ = readers
         self.digests_ = side_digest(raw_x), side_digest(raw_y)
@@ -196,7 +212,6 @@ class ClassicalDependency(DependencyEstimator):
         """Set the model, what it says out of fold, and what MI is the mean of."""
         self.flags_ = ()
         self.model_: Any = None
-        self._oof: Array32 | None = None
         if method.fit is None:
             self.mi_values_: Array | None = self._local(method, x, y, codes, progress)
             return
@@ -235,8 +250,8 @@ class ClassicalDependency(DependencyEstimator):
         if X is None or Y is None:
             raise InputError("both X and Y are needed: a pair has two sides")
         readers = self.reader_x_, self.reader_y_
-        raw_x = as_side(X, "X", discrete=readers[0].encoder.discrete)
-        raw_y = as_side(Y, "Y", discrete=readers[1].encoder.discrete)
+        raw_x = as_side(X, "X", known=readers[0].encoder)
+        raw_y = as_side(Y, "Y", known=readers[1].encoder)
         if paired:
             require_same_length(raw_x, raw_y)
         dense = self.method_.dense

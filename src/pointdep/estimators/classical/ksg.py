@@ -13,8 +13,6 @@ from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.inference.mutual_information import MIEstimate, decimals, standard_error
 
-_NOISE = 1e-10  # breaks ties among columns of variance 1
-_MOST_TIES = 0.5
 _FAR = 1e6  # between different labels, where columns have variance 1
 _BLOCK = 2048  # rows between two reports of progress
 _LISTED = 1 << 22  # row numbers of neighbours alive at a time
@@ -34,13 +32,12 @@ def local_values(x: Side, y: Side, *, seed: int, progress: Progress, k: int) -> 
         fault = f"Found {len(x)} sample(s) while more are required"
         raise InputError(f"{fault}: method 'ksg' with k={k} needs n_samples of at least {k + 2}")
     if x.mixed or y.mixed:
-        return _neighbours(_spread(x), _spread(y), k, progress)
+        return _neighbours(_spread(x, seed), _spread(y, seed + 1), k, progress)
     if x.codes is not None:
-        return _within_labels(x.codes, _without_ties(y.values, "Y", seed + 1), k, progress)
+        return _within_labels(x.codes, without_ties(y.values, seed + 1), k, progress)
     if y.codes is not None:
-        return _within_labels(y.codes, _without_ties(x.values, "X", seed), k, progress)
-    a, b = _without_ties(x.values, "X", seed), _without_ties(y.values, "Y", seed + 1)
-    return _neighbours(a, b, k, progress)
+        return _within_labels(y.codes, without_ties(x.values, seed), k, progress)
+    return _neighbours(without_ties(x.values, seed), without_ties(y.values, seed + 1), k, progress)
 
 
 def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
@@ -53,7 +50,7 @@ def _neighbours(x: Array, y: Array, k: int, progress: Progress) -> Array:
     from scipy.special import digamma
 
     n, joint = len(x), np.hstack([x, y])
-    tree_x, tree_y, tree = _tree(x), _tree(y), _tree(joint)
+    tree_x, tree_y, tree = _counter(x), _counter(y), _tree(joint)
     values, influence = np.empty(n), np.ones(n)
     for first in range(0, n, _BLOCK):
         rows = slice(first, first + _BLOCK)
@@ -82,7 +79,7 @@ def _within_labels(labels: Codes, values: Array, k: int, progress: Progress) -> 
     if kept.size == 0:
         raise InputError("method 'ksg' needs labels that come more than once")
     labels, points, n = labels[kept], values[kept], len(kept)
-    everyone = _tree(points)
+    everyone = _counter(points)
     terms, influence = np.empty(n), np.zeros(n)
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order]) > 0) + 1
@@ -99,6 +96,32 @@ def _within_labels(labels: Codes, values: Array, k: int, progress: Progress) -> 
     found = np.full(len(values), np.nan)
     found[kept] = terms + influence
     return found
+
+
+class _Line:
+    """The rows of one column, for counts alone: those near to a point stand side by side."""
+
+    def __init__(self, values: Array) -> None:
+        self.order = np.argsort(values, kind="stable")
+        self.values = values[self.order]
+
+    def nearer(self, points: Array, reach: Array) -> tuple[Codes, Array]:
+        """As `_nearer`; points: (n,)."""
+        # A neighbour at the reach itself must not be counted for the rounding of a difference.
+        radius = reach - 4 * np.finfo(np.float64).eps * (np.abs(points) + reach)
+        first = np.searchsorted(self.values, points - radius, side="left")
+        last = np.searchsorted(self.values, points + radius, side="right")
+        counts = np.maximum(last - first, 1)
+        steps = np.bincount(first, weights=1 / counts, minlength=len(self.values) + 1)
+        steps -= np.bincount(last, weights=1 / counts, minlength=len(self.values) + 1)
+        shares = np.empty(len(self.values))
+        shares[self.order] = np.cumsum(steps)[:-1]
+        return counts, shares
+
+
+def _counter(values: Array) -> Any:
+    """What counts the rows of values: (n, d) near to a point."""
+    return _Line(values[:, 0]) if values.shape[1] == 1 else _tree(values)
 
 
 def _tree(values: Array) -> Any:
@@ -119,6 +142,8 @@ def _nearer(tree: Any, points: Array, reach: Array) -> tuple[Codes, Array]:
 
     Also, (rows of the tree,), what each row contributes: 1/count for every point it is near to.
     """
+    if isinstance(tree, _Line):
+        return tree.nearer(points[:, 0], reach)
     radius = np.nextafter(reach, 0)
     counts: Codes = tree.query_radius(points, radius, count_only=True)
     shares = np.zeros(tree.get_arrays()[0].shape[0])
@@ -132,24 +157,34 @@ def _nearer(tree: Any, points: Array, reach: Array) -> tuple[Codes, Array]:
     return counts, shares
 
 
-def _without_ties(values: Array, name: str, seed: int) -> Array:
-    """values: (n, d), with a little noise where rows coincide; refused where most of them do."""
-    _, place, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
-    tied = counts[place.ravel()] > 1
-    share = float(tied.mean())
-    if share > _MOST_TIES:
-        raise InputError(
-            f"{share:.0%} of the rows of {name} equal another one, and method 'ksg' is for "
-            f"continuous columns: say discrete_{name.lower()}=True if they are categories"
-        )
-    if not tied.any():
-        return values
-    return values + _NOISE * np.random.default_rng(seed).standard_normal(values.shape)
+def without_ties(values: Array, seed: int) -> Array:
+    """values: (n, d), equal ones of a column spread at random over the gap around them.
+
+    Neighbours that tie would count too few rows as nearer, and read dependence into columns of few
+    values, such as weekdays. A value follows from the place that it was put to, and the rest of
+    that is chance: the mutual information stays what it was.
+    """
+    random = np.random.default_rng(seed)
+    spread = values.copy()
+    for at in range(values.shape[1]):
+        distinct, place, counts = np.unique(values[:, at], return_inverse=True, return_counts=True)
+        if not 1 < len(distinct) < len(values):
+            continue
+        middles = (distinct[1:] + distinct[:-1]) / 2
+        low = np.concatenate([[2 * distinct[0] - middles[0]], middles])
+        high = np.concatenate([middles, [2 * distinct[-1] - middles[-1]]])
+        tied = counts[place] > 1
+        own = place[tied]
+        spread[tied, at] = low[own] + (high - low)[own] * random.random(len(own))
+    return spread
 
 
-def _spread(side: Side) -> Array:
+def _spread(side: Side, seed: int) -> Array:
     """(n, d) coordinates of a side, any two labels of which lie far apart."""
-    return side.values if side.codes is None else _FAR * side.codes[:, None].astype(np.float64)
+    if side.codes is not None:
+        return _FAR * side.codes[:, None].astype(np.float64)
+    labels = _FAR * side.values[:, side.numbers :]
+    return np.hstack([without_ties(side.values[:, : side.numbers], seed), labels])
 
 
 # An alarm: nearest neighbours find dependence of any shape among few columns, if too little of it

@@ -23,13 +23,15 @@ class Side:
         where the method works on outcomes alone.
     codes: (n,) which outcome each row is, where every column is a category; None otherwise.
     outcomes: how many outcomes there are, 0 without codes.
-    mixed: whether numbers and categories stand beside each other.
+    mixed: whether numbers and categories, or indicators of missing numbers, are in one side.
+    numbers: how many of the columns, the first ones, are numbers.
     """
 
     values: Array
     codes: Codes | None = None
     outcomes: int = 0
     mixed: bool = False
+    numbers: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -72,9 +74,8 @@ class SideReader:
     seen: tuple[Codes, ...]
 
     @classmethod
-    def fit(cls, raw: RawSide, name: str) -> SideReader:
-        """Learn the encoding of the side name from its training rows."""
-        encoder = SideEncoder.fit(raw, name)
+    def fit(cls, raw: RawSide, encoder: SideEncoder) -> SideReader:
+        """Learn which combinations of categories come, from the rows of the encoder's fit."""
         seen: list[Codes] = []
         if encoder.discrete is True:
             before = np.zeros(raw.rows, dtype=np.int64)
@@ -94,7 +95,8 @@ class SideReader:
         if dense or not self.seen:
             values = self.encoder.encode(raw).astype(np.float64)
         if not self.seen:
-            return Side(values, mixed=bool(self.encoder.categories))
+            numbers = len(self.encoder.numeric_at)
+            return Side(values, mixed=numbers < values.shape[1], numbers=numbers)
         return Side(values, self._outcomes(raw), outcomes=self.seen[-1].size)
 
     def _outcomes(self, raw: RawSide) -> Codes:
