@@ -214,7 +214,7 @@ def test_y_is_x(critic):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_shared_column_is_named(stream):
     x, y = (pd.DataFrame(side).add_prefix("c") for side in pairs(300))
-    x.insert(1, "id", np.arange(300))
-    y["id"] = np.arange(300)
+    x.insert(1, "count", np.arange(300))
+    y["count"] = np.arange(300)
     found = {flag.name: flag.message for flag in auto(x, y, stream=stream).flags_}
-    assert "X column 'id' and Y column 'id' have the same values" in found["determined"]
+    assert "X column 'count' and Y column 'count' have the same values" in found["determined"]
