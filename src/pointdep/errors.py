@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+_LONGEST = 1000  # characters of a message
 _LISTED, _COMPARED = 50, 10_000  # names in a message, and those looked through for a near one
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _Self = TypeVar("_Self")
@@ -22,8 +23,25 @@ _Made = TypeVar("_Made")
 _Options = ParamSpec("_Options")
 
 
+def printable(text: str) -> str:
+    """The text with nothing in it that a terminal would act on."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """A message without line breaks and control characters, cut where it is very long."""
+    line = printable(" ".join(text[: 4 * _LONGEST].split()))
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
 class PointdepError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose: one line, safe to print.
+
+    Messages quote names and values of files, which may be of any length and kind.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(one_line(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(PointdepError, ValueError):

@@ -155,3 +155,54 @@ def test_warnings_name_options_and_the_process_has_an_exit_code(quick, folder):
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=strict)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "pointdep: missing.npy does not exist\n"
+
+
+class TestOutputsApart:
+    """What is read is never written over, whatever name it has there."""
+
+    def test_the_same_file(self, refused, folder, pairs):
+        Path("link.npy").symlink_to("x.npy")
+        Path("hard.npy").hardlink_to("x.npy")
+        Path("part").mkdir()
+        np.savetxt("g.csv", np.arange(200), header="g", comments="")
+        for message, line in (
+            ("-o x.npy would overwrite x.npy", "score model x.npy y.npy -o x.npy"),
+            ("-o link.npy would overwrite x.npy", "score model x.npy y.npy -o link.npy"),
+            ("-o hard.npy would overwrite x.npy", "score model x.npy y.npy -o hard.npy"),
+            ("-o part/../y.npy would", "score model x.npy y.npy -o part/../y.npy"),
+            ("-o part would overwrite part", "score model part y.npy -o part"),
+            ("--oof y.npy would overwrite", "fit x.npy y.npy -o m --oof y.npy"),
+            ("--checkpoint hard.npy would", "fit x.npy y.npy -o m --checkpoint hard.npy"),
+            ("--oof g.csv would overwrite", "fit x.npy y.npy -o m --groups g.csv --oof g.csv"),
+            ("--table g.csv would overwrite", "audit x.npy y.npy --show-x g.csv:g --table g.csv"),
+            ("-o and --table are one file", "audit x.npy y.npy -o t.csv --table part/../t.csv"),
+            ("-o g.csv would overwrite", "retrieve model g.csv y.npy -o g.csv"),
+            ("--save-index part would", "retrieve model part y.npy --save-index part"),
+        ):
+            refused(message, line)
+        Path("x.npy").rename("part/0.npy")
+        refused("-o part/0.npy would overwrite part", "score model part y.npy -o part/0.npy")
+        assert np.array_equal(np.load("part/0.npy"), pairs[0])
+        refused("no model at model", "score model part y.npy -o new.npy")  # as it goes on otherwise
+
+
+def test_memory_and_control_characters(refused, folder, monkeypatch):
+    for error in (MemoryError("Unable to allocate 8 GiB"), RuntimeError("can't allocate memory")):
+        monkeypatch.setitem(files.FORMATS, ".npy", files.ArrayFormat(Mock(side_effect=error)))
+        refused("not enough memory: .*allocate.*large.md", "mi", "x.npy", "y.npy")
+    name = "a\x1b]0;owned\x07\u202e"
+    pd.DataFrame({name: [1.0, 2.0], "b": 1.0}).to_csv("t.csv", index=False)
+    refused(r"\\x1b\]0;owned\\x07\\u202e", "mi t.csv --x-columns c --y-columns b")
+    outcome = run(["mi", "\x1b[31m.npy", "t.csv"])
+    assert outcome == 2
+
+
+def test_control_characters_of_warnings_and_answers(quick, folder, pairs):
+    table = pd.DataFrame({"a\x1b[2J": 1.0, "b": pairs[0][:, 0], "c": pairs[1][:, 0]})
+    table.to_csv("t\x07.csv", index=False)
+    table[["c"]].to_csv("y.csv", index=False)
+    outcome = quick("audit", "t\x07.csv", "y.csv", "--table", "o\x07.csv")
+    assert outcome.code == 0
+    assert "\\x1b[2J" in outcome.err
+    assert "o\\x07.csv" in outcome.out
+    assert not {"\x1b", "\x07"} & set(outcome.out + outcome.err)

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,8 @@ from typer import Option
 
 import pointdep
 from pointdep.cli import options, reproduce
-from pointdep.errors import InputError, PointdepError, PointdepWarning
+from pointdep.data.files import SHARD_SUFFIXES
+from pointdep.errors import InputError, PointdepError, PointdepWarning, one_line
 from pointdep.fitting.rendezvous import process_count
 
 _RUNS_KEPT = "finished runs are kept, and the same command goes on from where training was"
@@ -47,6 +48,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: object, **kwargs: object) -> None:
         try:
             _require_sharing(command.__name__)
+            _require_apart(kwargs)
             command(*args, **kwargs)
             sys.stdout.flush()
         except (KeyboardInterrupt, BrokenPipeError) as error:
@@ -74,6 +76,40 @@ def _require_sharing(command: str) -> None:
         f"torchrun: its {process_count()} processes would each do all of pointdep {command}: "
         f"start it without torchrun (only {' and '.join(_SHARING)} share their work)"
     )
+
+
+# The other arguments name what is read.
+_OUTPUTS = ("output", "oof", "table", "check_plot", "curve_plot", "checkpoint", "save_index")
+
+
+def _require_apart(given: Mapping[str, object]) -> None:
+    """Refuse an output that is an input or another output, under whatever name it is given."""
+    places = {
+        "-o" if name == "output" else "--" + name.replace("_", "-"): Path(value)
+        for name in _OUTPUTS
+        if isinstance(value := given.get(name), str | Path) and "://" not in str(value)
+    }
+    for option, place in places.items():
+        for other, second in places.items():
+            if other != option and second.resolve() == place.resolve():
+                raise InputError(f"{option} and {other} are one file, {place}: give each its own")
+        for name, value in given.items():
+            for read in value if isinstance(value, list) else [value]:
+                if name not in _OUTPUTS and isinstance(read, str | Path) and _is_read(read, place):
+                    overwritten = f"would overwrite {read}, which the command reads"
+                    raise InputError(f"{option} {place} {overwritten}: give another name")
+
+
+def _is_read(read: str | Path, place: Path) -> bool:
+    """Whether a place is a file or folder that is read, or a shard of such a folder."""
+    for path in (Path(read), Path(str(read).rpartition(":")[0] or read)):  # FILE:COLUMN too
+        try:
+            inside = place.is_file() and path.is_dir() and place.suffix.lower() in SHARD_SUFFIXES
+            if path.samefile(place) or (inside and path.samefile(place.resolve().parent)):
+                return True
+        except (OSError, ValueError):
+            continue  # one of them is not there, or is no path but another argument
+    return False
 
 
 app = typer.Typer(
@@ -159,15 +195,23 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         # The parser's own complaints; which class they are depends on the version of typer.
         message = getattr(error, "format_message", None)
-        if message is None:
-            raise
         command = getattr(getattr(error, "ctx", None), "command_path", "pointdep")
-        return _fail(f"{message()} (see {command} --help)")
+        told = f"{message()} (see {command} --help)" if message else _no_memory(error)
+        return _fail(told)
+
+
+def _no_memory(error: Exception) -> str:
+    """That there is no more memory; any other error is ours, and goes on as a traceback."""
+    said = str(error).partition("\n")[0]
+    of_torch = isinstance(error, RuntimeError) and "alloc" in said and "memory" in said
+    if not isinstance(error, MemoryError) and not of_torch:
+        raise error
+    return f"there is not enough memory{': ' if said else ''}{said} (see docs/large.md)"
 
 
 def _fail(message: str, code: int = 2) -> int:
     if _speaks():
-        print("pointdep: " + " ".join(message.split()), file=sys.stderr)
+        print("pointdep: " + one_line(message), file=sys.stderr)
     return code
 
 
@@ -179,5 +223,5 @@ def _speaks() -> bool:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     if _speaks():
-        text = options.as_written(" ".join(str(message).split()), _WRITTEN)
+        text = options.as_written(one_line(str(message)), _WRITTEN)
         print(f"warning: {text}", file=sys.stderr)

@@ -14,7 +14,7 @@ from typer import Option
 from pointdep.cli import options
 from pointdep.cli.options import Settings, takes_settings
 from pointdep.cli.show import check_as_json, flags_as_json, found_as_json, print_json, print_rows
-from pointdep.errors import InputError
+from pointdep.errors import InputError, printable
 
 if TYPE_CHECKING:
     from pointdep.auditing.report.content import Shown
@@ -87,7 +87,7 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     print_rows(rows)
     print_worst(found, sides)
     if written:
-        print(f"\nwritten: {', '.join(written)}")
+        print(f"\nwritten: {printable(', '.join(written))}")
     else:
         print("\nSee all of them:  pointdep audit ... -o report.html")
 
@@ -138,7 +138,7 @@ def _better(line: dict[str, Any]) -> str:
 
 def safe_text(text: str) -> str:
     """Short, and with nothing in it that a terminal would act on."""
-    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * _SHOWN])
+    safe = printable(text[: 2 * _SHOWN])
     return safe if len(safe) <= _SHOWN else safe[: _SHOWN - 1] + "…"
 
 

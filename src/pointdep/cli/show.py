@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pointdep
+from pointdep.errors import printable
 
 if TYPE_CHECKING:
     from pointdep.errors import Flag
@@ -108,4 +109,8 @@ def print_rows(rows: dict[str, str]) -> None:
     width = max(len(name) for name in rows)
     for name, value in rows.items():
         head = f"{name:<{width}}  "
-        print(textwrap.fill(value, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)))
+        print(
+            textwrap.fill(
+                printable(value), _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
+            )
+        )

@@ -185,7 +185,8 @@ def read_npz(path: Path, keys: Sequence[str] | None) -> dict[str, Array]:
     return arrays
 
 
-_TENSORS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "BOOL"}
+_OF_TORCH = {"BF16", "F8_E4M3", "F8_E5M2"}  # float32 holds their values exactly, for NumPy
+_TENSORS = {"F64", "F32", "F16", "BOOL"} | _OF_TORCH
 _TENSORS |= {f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64)}
 
 
@@ -212,7 +213,8 @@ def read_safetensors(path: Path, keys: Sequence[str] | None) -> dict[str, Any]:
             kind = archive.get_slice(key).get_dtype()
             if kind not in _TENSORS:
                 raise InputError(f"{path}: {key!r} is of type {kind}: save it as F32 or F16")
-            tensors[key] = archive.get_tensor(key)
+            tensor = archive.get_tensor(key)
+            tensors[key] = tensor.float() if kind in _OF_TORCH else tensor
     _require_rows(path, [tuple(tensor.shape) for tensor in tensors.values()])
     return tensors
 
@@ -226,11 +228,12 @@ def table_columns(path: Path) -> list[str]:
 def read_table(path: Path, columns: Sequence[str] | None) -> Any:
     """The named columns of a table, or all of them, as a pandas DataFrame."""
     known = table_columns(path)
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".tsv"):
         if all(is_number(name) for name in known):
             raise InputError(f"{path} has numbers in its first line: add one with the names")
-        if len(known) == 1 and set(";\t|") & set(known[0]):
-            raise InputError(f"{path} has one column, {known[0]!r}: separate columns by commas")
+        if len(known) == 1 and set(";\t|,") & set(known[0]):
+            wanted = "tabs" if _separator(path) == "\t" else "commas"
+            raise InputError(f"{path} has one column, {known[0]!r}: separate columns by {wanted}")
     for name in columns or ():
         if name not in known:
             raise InputError(f"{path}: {unknown_name('column', name, known)}")
@@ -353,6 +356,10 @@ class TableFormat:
 _MOST_COLUMNS = 100_000
 
 
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
 def _csv_names(path: Path) -> list[str]:
     """The names in the header line, each once, as pandas makes them."""
     header: list[str] = []
@@ -377,7 +384,7 @@ def _csv_records(path: Path) -> Iterator[Any]:
     most = csv.field_size_limit(sys.maxsize)
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            yield csv.reader(file)
+            yield csv.reader(file, delimiter=_separator(path))
     finally:
         csv.field_size_limit(most)
 
@@ -385,13 +392,13 @@ def _csv_records(path: Path) -> Iterator[Any]:
 def _csv(path: Path, columns: list[str] | None) -> Any:
     import pandas as pd
 
-    names = _csv_names(path)
+    names, separator = _csv_names(path), _separator(path)
     _require_fields(path, len(names))
     at = list(range(len(names)))
     if columns is not None:
         wanted = set(columns)
         at = [position for position, name in enumerate(names) if name in wanted]
-    table = pd.read_csv(path, usecols=at, index_col=False)
+    table = pd.read_csv(path, sep=separator, usecols=at, index_col=False)
     table.columns = [names[position] for position in at]
     return table
 
@@ -401,10 +408,11 @@ def _require_fields(path: Path, width: int) -> None:
 
     pandas does not tell: it cuts such rows, or takes the first column for an index.
     """
+    separator = _separator(path).encode()
     with path.open("rb") as file:
-        if all(line.count(b",") < width for line in file):
+        if all(line.count(separator) < width for line in file):
             return
-    # Some of the commas may stand in quotes.
+    # Some of the separators may stand in quotes.
     with _csv_records(path) as records:
         for cells in records:
             if len(cells) > width:
@@ -430,10 +438,15 @@ FORMATS: dict[str, ArrayFormat | KeyedFormat | TableFormat] = {
     ".npz": KeyedFormat(read_npz, _npz_shapes),
     ".parquet": TableFormat(_parquet_names, _parquet),
     ".safetensors": KeyedFormat(read_safetensors, _tensor_shapes),
+    ".tsv": TableFormat(_csv_names, _csv),
     ".vec": ArrayFormat(lambda path: read_vec(path)[1]),
 }
 """How files are read, by suffix. A new format is an entry here; `data.shards.SHARDS` has those
 whose rows can be read in parts."""
+
+
+# Those that a folder of shards may have: `data.shards.SHARDS` reads them.
+SHARD_SUFFIXES = (".parquet", ".arrow", ".feather", ".ipc", ".npy")
 
 
 def is_table(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pointdep.data.files import loading, read_npy, reading, require_plausible
+from pointdep.data.files import SHARD_SUFFIXES, loading, read_npy, reading, require_plausible
 from pointdep.data.raw import MEND, Array
 from pointdep.data.row_source import ArrayRows, Rows, RowSource
 from pointdep.errors import InputError, listed, unknown_name
@@ -318,10 +318,8 @@ class NpyShard:
 
 Shard = ParquetShard | ArrowShard | NpyShard
 SHARDS: dict[str, type[Shard]] = {
+    **dict.fromkeys(SHARD_SUFFIXES, ArrowShard),
     ".parquet": ParquetShard,
-    ".arrow": ArrowShard,
-    ".feather": ArrowShard,
-    ".ipc": ArrowShard,
     ".npy": NpyShard,
 }
 

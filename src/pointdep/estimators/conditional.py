@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep import errors
@@ -25,6 +24,7 @@ from pointdep.estimators.base import DependencyEstimator, plain_copy
 from pointdep.estimators.persistence import plain_seed, reading
 from pointdep.estimators.pointwise import MANY_OUTSIDE, PointwiseDependency, pair_columns
 from pointdep.fitting.progress import show
+from pointdep.fitting.splits import random_of
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.mutual_information import Array, MIEstimate, RowValues, standard_error
 from pointdep.inference.out_of_fold import wide_flags
@@ -102,7 +102,7 @@ def make_parts(
         raise InputError("checkpoint needs a fixed random_state, to find what to resume")
     shared = {
         # One whole number for both: a generator would go on between the fits.
-        "random_state": int(check_random_state(state).randint(2**31 - 1)),
+        "random_state": int(random_of(state).randint(2**31 - 1)),
         "cv": SplitOnce(given.cv) if hasattr(given.cv, "split") else given.cv,
         "progress": bool(progress and given.progress),
     }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -34,7 +33,7 @@ from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
-from pointdep.fitting.splits import Rows, Split, part_splits, require_product_rows
+from pointdep.fitting.splits import Rows, Split, part_splits, random_of, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
 from pointdep.inference import out_of_fold, scoring
 from pointdep.inference.checks import FEWEST_ROWS, RatioCheck, check_log_ratio
@@ -702,7 +701,7 @@ class PointwiseDependency(DependencyEstimator):
         self._set_features(self.encoder_x_)
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return int(random_of(self.random_state).randint(2**31 - 1))
 
     def _read(
         self, X: Any, Y: Any, groups: Any, seed: int, processes: Processes = ALONE

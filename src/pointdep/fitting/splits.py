@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
+from sklearn.utils import check_random_state
 
 from pointdep.errors import InputError, require_whole
 
@@ -23,6 +24,16 @@ class Split:
     train: Rows
     stop: Rows
     report: Rows
+
+
+def random_of(state: Any) -> np.random.RandomState:
+    """The generator that `random_state` means; InputError for what is no seed."""
+    try:
+        made: np.random.RandomState = check_random_state(state)
+    except (ValueError, TypeError):
+        wanted = "a whole number from 0 to 2**32 - 1, a RandomState or None"
+        raise InputError(f"random_state={state!r} must be {wanted}") from None
+    return made
 
 
 def make_splits(

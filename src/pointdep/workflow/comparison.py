@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep.data.raw import group_codes
@@ -22,7 +22,7 @@ from pointdep.estimators.classical.estimator import ClassicalDependency
 from pointdep.estimators.fit_rows import streams
 from pointdep.estimators.pointwise import PointwiseDependency
 from pointdep.fitting.progress import show
-from pointdep.fitting.splits import Rows
+from pointdep.fitting.splits import Rows, random_of
 from pointdep.inference import mutual_information as inference
 from pointdep.inference.mutual_information import MIEstimate, RowValues, decimals
 
@@ -339,7 +339,7 @@ def _rides(model: Any, X: Any, Y: Any) -> bool:
 def _parts(codes: Rows, sizes: Sequence[int] | None, random_state: Any) -> list[Rows]:
     """Numbers of the rows of each part, sorted; codes: (n,) group of each row, its own at least."""
     held = np.bincount(codes)
-    draws = check_random_state(random_state).permutation(len(held))
+    draws = random_of(random_state).permutation(len(held))
     place = np.argsort(draws)[codes]
     if sizes is None:
         halves = [len(held) >> k for k in range(_HALVINGS, -1, -1)]

@@ -205,7 +205,7 @@ def test_each_distinct_picture_is_there_once(tmp_path, monkeypatch):
     (tmp_path / "copy.png").write_bytes((tmp_path / "a.png").read_bytes())
     Image.new("RGB", (90, 90), (30, 30, 200)).save(tmp_path / "b.png")
     opened, really = [], Image.open
-    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or really(path))
+    monkeypatch.setattr(Image, "open", lambda path, **_: opened.append(path) or really(path))
     side = files(tmp_path, "a.png", "b.png", "a.png", "copy.png", "a.png")
     found = embed(side, side, [(row, None) for row in range(5)], 96, Silent())
     assert (len(opened), len(found.contents)) == (3, 2)
@@ -235,3 +235,29 @@ def test_in_the_browser(open_page, tmp_path):
     assert notes[1] == "may be swapped with row 2"
     assert page.js("return document.querySelectorAll('.notes audio').length") == 1
     assert "for the 2 worst rows" in page.at("main").text
+
+
+def test_only_pictures_and_sounds_of_the_folder_are_embedded(tmp_path):
+    """Not what a name that ends in .wav, a link or a path with .. leads to."""
+    inside, secret = tmp_path / "in", tmp_path / "secret.wav"
+    inside.mkdir()
+    for path in (secret, inside / "right.wav"):
+        with wave.open(str(path), "wb") as file:
+            file.setparams((1, 1, 8000, 0, "NONE", ""))
+            file.writeframes(bytes(100))
+    (inside / "passwords.wav").write_text("root:x:0:0")
+    (inside / "link.wav").symlink_to(secret)
+    (inside / "within.wav").symlink_to("right.wav")
+    Image.new("RGB", (2, 2)).save(tmp_path / "page.eps")
+    (tmp_path / "page.eps").rename(inside / "page.png")
+    names = ["right.wav", "within.wav", "passwords.wav", "link.wav", "../secret.wav", str(secret)]
+    (inside / "names.txt").write_text("\n".join([*names, "page.png"]))
+    given = read_shown("--show-x", str(inside / "names.txt"), 0, [inside / "x.npy"], None)
+    media = embed(as_shown(given, 7, "x"), None, [(k, None) for k in range(7)], 8, Silent())
+    contents = list(media.contents)
+    said = [contents[number] for kind, number in media.x.values() if kind == "said"]
+    kinds = [kind for kind, _ in media.x.values()]
+    assert kinds == ["audio", "audio", *["said"] * 5]
+    assert said[0] == "file is no .wav sound"
+    assert said[1:4] == ["file is outside the folder of the names"] * 3
+    assert said[4] == "file is no picture that can be read"

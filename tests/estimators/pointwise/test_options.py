@@ -98,6 +98,7 @@ class WrongShape(PairNet):
         ({"critic": nn.Linear(99, 1)}, r"critic, called with float32 of shape .* failed"),
         ({"device": "abacus"}, "unknown device 'abacus'"),
         ({"checkpoint": "fit.ckpt", "random_state": None}, "needs a fixed random_state"),
+        ({"random_state": -1}, r"random_state=-1 must be a whole number from 0 to 2\*\*32 - 1"),
         ({"cv": GroupKFold(2)}, "cannot split these rows"),
         ({"cv": StratifiedKFold(2)}, "cannot split these rows"),
     ],

@@ -19,18 +19,37 @@ from pointdep.errors import InputError
 from pointdep.fitting.progress import Progress
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")  # of Pillow, which knows others that run programs
 SOUNDS = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg"}
 SOUNDS |= {".flac": "audio/flac", ".m4a": "audio/mp4"}
+# How the content of such a file begins, from its byte 0, 4 or 8.
+_BEGINNINGS: dict[str, tuple[int, tuple[bytes, ...]]] = {
+    ".wav": (8, (b"WAVE",)),
+    ".ogg": (0, (b"OggS",)),
+    ".flac": (0, (b"fLaC",)),
+}
+_BEGINNINGS |= {".m4a": (4, (b"ftyp",))}
+_BEGINNINGS |= {".mp3": (0, (b"ID3", *(bytes([0xFF, low]) for low in range(0xE0, 0x100))))}
 _NUMBERS = 4  # of a row that are shown
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One side of n rows: texts, n of them, and pictures (n, h, w[, 1, 3 or 4]) uint8, or files."""
+    """One side of n rows: texts, n of them, and pictures (n, h, w[, 1, 3 or 4]) uint8, or files.
+
+    folder: where these files must be, links followed; None for anywhere.
+    """
 
     texts: Sequence[str]
     pictures: NDArray[np.uint8] | None = None
     files: Sequence[Path | None] | None = None
+    folder: Path | None = None
+
+
+class Names(list[Any]):
+    """Values read from a file, which may name pictures and sounds of its folder and no others."""
+
+    folder: Path
 
 
 def as_shown(values: Any, rows: int, name: str) -> Shown | None:
@@ -40,6 +59,7 @@ def as_shown(values: Any, rows: int, name: str) -> Shown | None:
     if isinstance(values, RowSource):
         pieces = values.read(0, values.rows, values.step())
         values = np.concatenate([piece[:, : _NUMBERS + 1] for piece in pieces])
+    folder = values.folder if isinstance(values, Names) else None
     array = _as_array(values, name)
     if array.ndim == 0 or len(array) != rows:
         count = "no rows" if array.ndim == 0 else f"{len(array)} rows"
@@ -54,7 +74,7 @@ def as_shown(values: Any, rows: int, name: str) -> Shown | None:
     files = [_as_file(text) for text in texts]
     # One caption that happens to end in ".png" does not make a column of files.
     if 2 * sum(file is not None for file in files) > sum(text != "" for text in texts):
-        return Shown(texts, files=files)
+        return Shown(texts, files=files, folder=folder)
     return Shown(texts)
 
 
@@ -146,7 +166,7 @@ class Media:
             kind, content = "image", _picture(Image.fromarray(grey), pixels)
         elif path is not None:  # a file that many rows name is read once
             if path not in self.files:
-                self.files[path] = _file(path, pixels)
+                self.files[path] = _file(path, pixels, shown.folder)
             kind, content = self.files[path]
         if content not in self.contents:
             if self.size + len(content) > self.room:
@@ -190,25 +210,36 @@ def embed(
     return media
 
 
-def _file(path: Path, pixels: int) -> tuple[str, str]:
+def _file(path: Path, pixels: int, folder: Path | None) -> tuple[str, str]:
+    if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
+        return "said", "file is outside the folder of the names"
     if not path.is_file():
         return "said", "file not found"
     if path.suffix.lower() in SOUNDS:
-        if (size := path.stat().st_size) > SOUND_BYTES:
-            return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
-        try:
-            return "audio", _address(SOUNDS[path.suffix.lower()], path.read_bytes())
-        except OSError:
-            return "said", "file cannot be read"
+        return _sound(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with Image.open(path, formats=_FORMATS) as image:
                 image.draft(None, (2 * pixels, 2 * pixels))
                 return "image", _picture(image, pixels)
     except Exception:
         # Damaged pictures raise errors of many unrelated classes.
         return "said", "file is no picture that can be read"
+
+
+def _sound(path: Path) -> tuple[str, str]:
+    suffix = path.suffix.lower()
+    if (size := path.stat().st_size) > SOUND_BYTES:
+        return "said", f"sound of {size / 1e6:.1f} MB, too long for this page"
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return "said", "file cannot be read"
+    start, beginnings = _BEGINNINGS[suffix]
+    if not content[start:].startswith(beginnings):
+        return "said", f"file is no {suffix} sound"
+    return "audio", _address(SOUNDS[suffix], content)
 
 
 def _picture(image: Image.Image, pixels: int) -> str:
@@ -284,9 +315,11 @@ def _read(path: Path, name: str | None) -> Any:
     if getattr(values, "ndim", 1) != 1 or kind in "biuf":
         return values
     # Names of pictures and sounds count from the folder of the file that holds them.
-    return [
+    names = Names(
         str(path.parent / value)
         if isinstance(value, str) and Path(value[-300:]).suffix.lower() in (*IMAGES, *SOUNDS)
         else value
         for value in values
-    ]
+    )
+    names.folder = path.parent
+    return names

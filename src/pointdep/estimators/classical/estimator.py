@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep import errors
@@ -24,7 +23,7 @@ from pointdep.estimators.base import (
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
 from pointdep.fitting.progress import Progress, Silent, show
-from pointdep.fitting.splits import make_splits
+from pointdep.fitting.splits import make_splits, random_of
 from pointdep.inference.mutual_information import MIEstimate, RowValues, normal_quantile
 from pointdep.inference.scoring import shuffled_log_likelihood
 
@@ -118,7 +117,7 @@ class ClassicalDependency(DependencyEstimator):
         raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete, self.missing)
         given = raw_x.rows
         raw_x, raw_y, codes, kept = without_gaps(raw_x, raw_y, codes, self.missing)
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.seed_ = int(random_of(self.random_state).randint(2**31 - 1))
         of_x, of_y = fit_encoders(raw_x, raw_y, self.missing)
         readers = SideReader.fit(raw_x, of_x), SideReader.fit(raw_y, of_y)
         dense = method.dense
