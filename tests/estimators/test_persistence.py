@@ -20,7 +20,7 @@ from torch import nn
 from estimators.pointwise.helpers import small
 from pointdep import METHODS, PointwiseDependency, from_embeddings, from_logits
 from pointdep.core.critics import CRITICS
-from pointdep.data import storage
+from pointdep.data import atomic, storage
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
 from refusals import refused
@@ -230,7 +230,7 @@ class TestDamage:
         about = json.loads((saved / "model.json").read_text("utf-8"))
         del about["about_sha256"]
         about["weights_sha256"] = hashlib.sha256(trap).hexdigest()
-        about["about_sha256"] = storage._digest(about)
+        about["about_sha256"] = storage.digest_of(about)
         (saved / "model.json").write_text(json.dumps(about), "utf-8")
         unreadable(saved, r"weights\.safetensors cannot be read")
         assert not (tmp_path / "executed").exists()
@@ -244,6 +244,48 @@ class TestDamage:
         shutil.rmtree(saved)
         storage.write_model(saved, about, tensors)
         unreadable(saved, lost.removeprefix("model."))
+
+
+class TestForeign:
+    """Models that someone made up, with digests that say all is well."""
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"params.checkpoint": "/tmp/mine"}, "checkpoint='/tmp/mine'"),
+            ({"params.device": "cuda"}, "device="),
+            ({"params.folds": "many"}, "folds='many'"),
+            ({"params.method_options": 3}, "method_options=3"),
+            ({"params.hidden": [8, "8"]}, "hidden="),
+            ({"hidden": [10**12]}, "needs the shape"),
+            ({"hidden": [1] * 2000}, "other weights"),
+            ({"replicas": 10**9}, "other weights"),
+            ({"replicas": True}, "replicas=True"),
+            ({"rows": "120"}, "rows='120'"),
+            ({"rows": 121}, "is not one number for each of 121 rows"),
+            ({"bias.network": "0"}, "network='0'"),
+            ({"history": [7]}, "history"),
+            ({"flags": [["few_rows"]]}, "expected 3"),
+            ({"encoder_x.center": [0.0]}, "not a saved encoder"),
+        ],
+    )
+    def test_what_no_fit_writes_is_refused_before_it_takes_memory(self, saved, change, said):
+        about, tensors = storage.read_model(saved)
+        for name, value in change.items():
+            part, _, entry = name.rpartition(".")
+            (about[part] if part else about)[entry] = value
+        shutil.rmtree(saved)
+        storage.write_model(saved, about, tensors)
+        unreadable(saved, said)
+
+    @pytest.mark.parametrize("value", [torch.nan, torch.inf])
+    def test_weights_that_are_not_finite(self, saved, value):
+        about, tensors = storage.read_model(saved)
+        name = next(name for name in tensors if name.endswith("weight"))
+        tensors[name].view(-1)[3] = value
+        shutil.rmtree(saved)
+        storage.write_model(saved, about, tensors)
+        unreadable(saved, f"holds numbers that are not finite in {name}")
 
 
 class TestPlaces:
@@ -291,7 +333,7 @@ def test_an_interruption_leaves_things_as_they_were(
     actual = getattr(Path, step)
 
     def fail(path, *args):
-        # The first move, of the old model aside, goes well: it is the second that counts.
+        # Without an exchange, the first move, of the old model aside, goes well.
         if step == "replace" and path.name != "new":
             return actual(path, *args)
         raise error
@@ -300,6 +342,7 @@ def test_an_interruption_leaves_things_as_they_were(
     raised = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else InputError
     with monkeypatch.context() as patch:
         patch.setattr(Path, step, fail)
+        patch.setattr(atomic, "_exchanged", lambda one, other: False)
         with pytest.raises(raised) as caught:
             other.save(place)
     if raised is InputError:

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,6 +16,7 @@ from sklearn.model_selection import KFold
 
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting import engine
+from pointdep.fitting.state import sole_writer
 from refusals import refused
 
 from . import interrupted
@@ -119,3 +121,31 @@ def test_nothing_is_left_behind_and_other_splits(tmp_path, monkeypatch):
     for cv in (KFold(3), KFold(3, shuffle=True, random_state=1)):
         with pytest.raises(KeyboardInterrupt if cv.random_state is None else InputError):
             fit("pc", path, cv=cv)
+
+
+def test_two_fits_with_one_checkpoint(checkpoint):
+    path = checkpoint("pc")
+    with sole_writer(path):
+        refused("is being written by another fit", fit, "pc", path)
+    assert len(fit("pc", path).history_) > SAVES
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_full_disk_takes_the_checkpoint_and_not_the_fit(tmp_path, monkeypatch):
+    """With files of 4 kB at most, as on a disk that is nearly full."""
+    import resource
+
+    monkeypatch.setattr(engine, "_CHECKPOINT_EVERY_S", 0.0)
+    path, kept = tmp_path / "fit.checkpoint", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, kept[1]))
+            model = estimator("pc", path).fit(*data())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    said = [str(w.message) for w in warned if "training goes on" in str(w.message)]
+    assert len(said) == 1
+    assert "File too large" in said[0]
+    assert np.array_equal(model.oof_pmi_, fit("pc", None).oof_pmi_)
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.state import Checkpoint, TrainingState, load_state, save_state
 from refusals import refused
 
@@ -60,7 +61,7 @@ def test_an_interrupted_write_leaves_the_old_checkpoint(error, tmp_path, monkeyp
     monkeypatch.setattr(safetensors.torch, "save_file", half)
     later = some_state()
     later.epoch = 5
-    with pytest.raises(type(error)):
+    with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else InputError):
         save_state(Checkpoint(path, "this fit"), later)
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
@@ -74,3 +75,29 @@ def test_why_it_is_of_another_fit(tmp_path):
         ({"stored": [7, 1]}, "of other data or other settings"),
     ):
         refused(message, load_state, Checkpoint(path, "that fit", {**settings, **changed}), like())
+
+
+def test_no_flipped_bit_is_gone_on_from(tmp_path):
+    """One bit anywhere in the file: refused, as its digest is of all that it says."""
+    path = tmp_path / "state"
+    save_state(Checkpoint(path, "this fit"), some_state())
+    content = path.read_bytes()
+    for bit in range(1, 8 * len(content), 8 * len(content) // 150):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises((ModelFileError, InputError)) as caught:
+            load_state(Checkpoint(path, "this fit"), like())
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("values", torch.zeros(3, 5)), ("active", [2]), ("bad", [0]), ("epoch", "4"), ("best", None)],
+)
+def test_a_checkpoint_of_other_weights(name, value, tmp_path):
+    state, path = some_state(), tmp_path / "state"
+    setattr(state, name, value)
+    save_state(Checkpoint(path, "this fit"), state)
+    with pytest.raises(ModelFileError, match=r"holds something else .*: delete it to start over"):
+        load_state(Checkpoint(path, "this fit"), like())

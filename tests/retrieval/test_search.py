@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from estimators.pointwise.helpers import CRITICS, fit, fitted, new_pairs, pairs
 from pointdep import PointwiseDependency, Retrieved
+from pointdep.data import storage
 from pointdep.errors import ModelFileError
 from pointdep.estimators.pointwise import encode_side
 from pointdep.retrieval import pairwise
@@ -328,10 +329,22 @@ def test_another_model_side_or_kind_and_an_edited_description(place, tmp_path):
     for change, cause in (
         ({"format": "other"}, "is not a pointdep index"),
         ({"format_version": 99}, "has format 99"),
-        ({"count": "many"}, "missing or wrong"),
-        ({"sha256": {}}, "of another index"),
+        ({"count": about["count"] - 1}, "was edited or damaged"),
+        ({"has_own": not about["has_own"]}, "was edited or damaged"),
+        ({"format_version": 1}, "was edited or damaged"),
     ):
         (place / "index.json").write_text(json.dumps(about | change))
+        unreadable(cause, place)
+    del about["about_sha256"]
+    for change, cause in (  # by someone who knows of the digest
+        ({"count": "many"}, "missing or wrong"),
+        ({"side": "z"}, "missing or wrong"),
+        ({"count": about["count"] - 1}, "holds .* candidates where"),
+        ({"sha256": {}}, "of another index"),
+    ):
+        made = about | change
+        made["about_sha256"] = storage.digest_of(made)
+        (place / "index.json").write_text(json.dumps(made))
         unreadable(cause, place)
     unreadable("no such folder", tmp_path / "nowhere")
     index = fitted("pc", "separable").index(new_pairs()[1])
@@ -341,6 +354,20 @@ def test_another_model_side_or_kind_and_an_edited_description(place, tmp_path):
     for name, cause in (("file", "is a file"), ("full", "thesis.tex"), ("no/where", "not exist")):
         refused(cause, index.save, tmp_path / name)
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_a_full_disk(kind, tmp_path):
+    import resource
+
+    index = fitted("pc", "separable").index(new_pairs()[1], kind=kind)
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, kept[1]))
+        refused("cannot write .*index", index.save, tmp_path / "index")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])

@@ -2,56 +2,36 @@
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import Tensor
+from torch import Tensor, nn
 
+from pointdep.data.atomic import replaced_folder, steady, try_folder
 from pointdep.errors import InputError, ModelFileError
 
 FORMAT, FORMAT_VERSION = "pointdep-model", 2
 MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
+_OF_ROWS = ("oof_pmi", "oof_values")  # NaN for rows that none reports
+_UNLIMITED = ("values", "far", "seen")
 
 
 def write_model(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write the folder beside its place and move it there: a half-written one never shows."""
+    """Write the folder next to its place and move it there: a half-written one never shows."""
     check_target(path)
     weights = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
     digest = hashlib.sha256(weights).hexdigest()
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "weights_sha256": digest}
     about = head | about | head  # first in the file, and not to be overruled
-    about["about_sha256"] = _digest(about)
+    about["about_sha256"] = digest_of(about)
     with replaced_folder(path) as new:
         (new / _WEIGHTS).write_bytes(weights)
         (new / _ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False), "utf-8")
-
-
-@contextmanager
-def replaced_folder(path: Path) -> Iterator[Path]:
-    """A folder to write in, which takes the place of `path` at the end if nothing went wrong."""
-    path = path.resolve()  # through a link to the folder it names, rather than replacing the link
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-            new = Path(scratch, "new")
-            new.mkdir()
-            yield new
-            # Folders cannot be exchanged in one move: the old one comes back if the second fails.
-            aside = Path(scratch, "old")
-            try:
-                if path.exists():
-                    path.replace(aside)
-                new.replace(path)
-            except BaseException:
-                if aside.exists() and not path.exists():
-                    aside.replace(path)
-                raise
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def check_target(path: Path, parts: Collection[str] = ()) -> None:
@@ -85,8 +65,7 @@ def require_target(path: Path, own: set[str], read: Callable[[Path], object], wh
         raise InputError(f"cannot write {path}: {parent} {what}")
     try:
         # Trying is surer than asking: permission bits do not bind every user or file system.
-        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{path.name}."):
-            pass
+        try_folder(path)
     except OSError as error:
         reason = f"nothing can be written in {parent} ({error.strerror or error})"
         raise InputError(f"{reason}: choose another place") from None
@@ -94,6 +73,10 @@ def require_target(path: Path, own: set[str], read: Callable[[Path], object], wh
 
 def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read the folder back; anything that is not what `write_model` wrote is one clear error."""
+    return steady(path, lambda: _read_model(path))
+
+
+def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     about = _read_about(path)
     version = about.get("format_version")
     if not isinstance(version, int):
@@ -103,9 +86,10 @@ def read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         age, remedy = ("a newer", "upgrade pointdep") if newer else ("an earlier", "fit again")
         reads = f"format {version}, this version reads {FORMAT_VERSION}"
         raise ModelFileError(f"{path} was written by {age} pointdep ({reads}): {remedy}")
-    if about.pop("about_sha256", None) != _digest(about):
+    if about.pop("about_sha256", None) != digest_of(about):
         raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
-    return about, read_tensors(checked_part(path, _WEIGHTS, about.get("weights_sha256"), "model"))
+    weights = checked_part(path, _WEIGHTS, about.get("weights_sha256"), "model")
+    return about, read_tensors(weights, _OF_ROWS)
 
 
 def _read_about(path: Path) -> dict[str, Any]:
@@ -135,12 +119,56 @@ def read_description(path: Path, name: str, kind: str, what: str) -> dict[str, A
     return about
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that `checked_part` let pass."""
+def read_tensors(path: Path, may_be_nan: Collection[str] = ()) -> dict[str, Tensor]:
+    """The tensors of a file that `checked_part` let pass; may_be_nan: those that may hold NaN."""
     try:
-        return load_file(path)
-    except SafetensorError as error:
+        found = load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(f"{path} cannot be read: {error}") from None
+    for name, tensor in found.items():
+        # Infinity stands for "no limit" in the maps of a column, and is nowhere else.
+        odd = tensor.isnan() if name.rpartition(".")[2] in _UNLIMITED else ~tensor.isfinite()
+        if name not in may_be_nan and bool(odd.any()):
+            raise ModelFileError(f"{path} holds numbers that are not finite in {name}: fit again")
+    return found
+
+
+def require_kinds(told: Mapping[str, Any], kind: Any, refused: Collection[str] = ()) -> None:
+    """TypeError unless the entries are what the annotations of a class say of its fields.
+
+    refused: fields that are never saved, such as the place of a checkpoint.
+    """
+    hints = get_type_hints(kind)
+    for name, value in told.items():
+        if name in refused or not _conforms(value, hints.get(name, Any)):
+            raise TypeError(f"{name}={value!r:.60}")
+
+
+def _conforms(value: Any, hint: Any) -> bool:
+    """Whether a value that was read from JSON is of a type, as far as JSON knows it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_conforms(value, part) for part in parts)
+    if origin in (list, tuple, Sequence):
+        return isinstance(value, list) and all(_conforms(part, parts[0]) for part in value)
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else origin or hint)
+
+
+def require_shapes(like: Callable[[], nn.Module], tensors: Mapping[str, Tensor]) -> None:
+    """ValueError unless these tensors fill the module, which is made without its memory.
+
+    A file may ask for layers of any size: this is known before any is allocated.
+    """
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in like().state_dict().items()}
+    for name, shape in wanted.items():
+        found = tuple(tensors[name].shape) if name in tensors else "nothing"
+        if found != shape:
+            raise ValueError(f"{name} needs the shape {shape}, but there is {found}")
 
 
 def file_digest(path: Path) -> str:
@@ -163,5 +191,6 @@ def checked_part(path: Path, name: str, claimed: object, noun: str) -> Path:
     return path / name
 
 
-def _digest(about: dict[str, Any]) -> str:
+def digest_of(about: dict[str, Any]) -> str:
+    """The SHA-256 of a description, whatever the order and the layout of its entries."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

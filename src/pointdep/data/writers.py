@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
+from pointdep.data.atomic import whole_file
 from pointdep.data.raw import Array
 from pointdep.errors import InputError
 
@@ -74,20 +73,3 @@ def _texts(values: Array) -> Iterator[str]:
     """The texts among values: (rows,) of any type."""
     if np.asarray(values).dtype.kind in "OUT":
         yield from (value for value in values if isinstance(value, str))
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write in, which takes the place of path when all went well."""
-    target = path.resolve()  # through a link to the file it names, rather than replacing the link
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -282,7 +282,10 @@ def load(
         own = critic
         if about["source"] != "function":
             own = tensors["logits"].numpy() if about["source"] == "table" else "inner"
-        made = CalibratedDependency(own, **about["params"], device=device)
+        params = {name: about["params"][name] for name in about["params"]}
+        if not set(params) <= {*_PARAMS, "random_state"}:
+            raise TypeError(f"params={params!r:.60}")
+        made = CalibratedDependency(own, **params, device=device)
         of_x, of_y = (RowKind(tuple(shape), whole) for shape, whole in about["rows_are"])
         made._kinds = of_x, of_y
         persistence.set_fitted_parts(made, about, tensors)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from pointdep import errors
 from pointdep.core.methods import METHODS, get_method
 from pointdep.data import sides, storage
+from pointdep.data.atomic import replaced_folder, steady
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side
 from pointdep.errors import DataWarning, Flag, InputError, ModelFileError
@@ -294,7 +295,7 @@ class ConditionalDependency(DependencyEstimator):
             "params": params | {"random_state": plain_seed(seed)},
             "sides": {s: e.to_dict() for s, e in zip("yz", self.encoders_, strict=True)},
         }
-        with storage.replaced_folder(path) as new:
+        with replaced_folder(path) as new:
             parts = {part: new.with_name(part) for part in FIT_OF}
             self.joint_.save(parts[JOINT])
             self.marginal_.save(parts[MARGINAL])
@@ -306,7 +307,10 @@ class ConditionalDependency(DependencyEstimator):
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> ConditionalDependency:
         """Read what `save` wrote."""
-        path = Path(path)
+        return steady(Path(path), lambda: cls._load(Path(path), device))
+
+    @classmethod
+    def _load(cls, path: Path, device: str) -> ConditionalDependency:
         about, _ = storage.read_model(path)
         if _KIND not in about:
             raise ModelFileError(f"{path} is a model of pairs: use PointwiseDependency.load")
@@ -314,6 +318,7 @@ class ConditionalDependency(DependencyEstimator):
             saved = about[_KIND]
             params, digests = dict(saved["params"]), {p: saved["sha256"][p] for p in FIT_OF}
             discrete_y = params.pop("discrete_y")
+            storage.require_kinds(params, cls, set(params) - {"discrete_z", "random_state"})
             of_y, of_z = (SideEncoder.from_dict(saved["sides"][side]) for side in "yz")
         models = {part: PointwiseDependency.load(path / part, device=device) for part in FIT_OF}
         for part, digest in digests.items():

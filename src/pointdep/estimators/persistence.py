@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pointdep.core.critics import CRITICS
 from pointdep.core.critics.auto import EarlyResidualCritic, PickedCritic, ResidualCritic
 from pointdep.core.methods import METHODS, get_method
+from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import Flag, InputError, ModelFileError
@@ -23,6 +24,9 @@ from pointdep.fitting.rendezvous import pick_device
 from pointdep.inference.bias import FittingBias
 from pointdep.inference.learning_curve import LearningCurve
 from pointdep.inference.mutual_information import HeldOutBound
+
+NOT_SAVED = ("cv", "checkpoint", "device", "distributed", "progress")
+"""Options that are of the place of a fit."""
 
 
 def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -45,19 +49,43 @@ def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Give an estimator what `fitted_parts` took of another, but for its model."""
+    storage.require_kinds(about, _Fitted)
     made.encoder_x_, made.encoder_y_ = (
         SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy"
     )
-    made.n_rows_ = int(about["rows"])
+    made.n_rows_ = about["rows"]
     made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
     kinds = {"bias": FittingBias, "bound": HeldOutBound, "curve": LearningCurve}
     for name, kind in kinds.items():  # early models have neither bound nor curve
         saved = about[name] if name == "bias" else about.get(name)
+        storage.require_kinds(saved or {}, kind)
         told = {k: tuple(v) if isinstance(v, list) else v for k, v in (saved or {}).items()}
         setattr(made, f"{name}_", None if saved is None else kind(**told))
     made.jackknife_ = float(about["jackknife"])
     made.oof_pmi_, made.oof_values_ = tensors["oof_pmi"].numpy(), tensors["oof_values"].numpy()
     made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
+    for name, of_kind in (("oof_pmi", "f"), ("oof_values", "f"), ("groups", "i")):
+        rows = getattr(made, f"{name}_")
+        if rows is not None and (rows.shape != (made.n_rows_,) or rows.dtype.kind != of_kind):
+            raise ValueError(f"{name} is not one number for each of {made.n_rows_} rows")
+
+
+class _Fitted:
+    """The types of what is in model.json beside the parts that check themselves."""
+
+    rows: int
+    replicas: int
+    jackknife: float
+    hidden: Sequence[int] | str
+    wide: bool
+    table: bool
+    flags: Sequence[Sequence[Any]]
+    history: Sequence[dict[str, Any]]
+    digests: Sequence[str] | None
+    params: dict[str, Any]
+    bias: dict[str, Any]
+    bound: dict[str, Any] | None
+    curve: dict[str, Any] | None
 
 
 @contextmanager
@@ -65,8 +93,9 @@ def reading(path: Path) -> Iterator[None]:
     """Say of a folder that lacks something which one it is."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
+    except (LookupError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as e:
+        reason = (str(e).splitlines() or [type(e).__name__])[-1].strip()
+        raise ModelFileError(f"{path} lacks a part or holds a wrong one: {reason}") from None
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -96,11 +125,14 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         return calibrated.load(about, tensors, path, critic=critic, device=device)
     with reading(path):
         params = dict(about["params"])
+        storage.require_kinds(params, kind, NOT_SAVED)
         METHODS.require_here(params["method"], path)
         get_method(params["method"], params["method_options"])
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
         set_fitted_parts(made, about, tensors)
-        made.hidden_, replicas = _hidden(about["hidden"]), int(about["replicas"])
+        made.hidden_, replicas = _hidden(about["hidden"]), about["replicas"]
+        if tensors["model.constant"].shape != (replicas,) or len(made.hidden_) > len(tensors):
+            raise ValueError("there are other weights than those of its replicas and layers")
         # Early models have no such entries.
         shape = {name: bool(about.get(name, False)) for name in ("wide", "table")}
         made.history_, made.fit_params_ = about["history"], about["params"]
@@ -117,9 +149,18 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     if "critic.levels" in state:  # early models have none
         settings = replace(settings, label=assembly.label_side(made.encoder_x_, made.encoder_y_))
     widths = made.encoder_x_.dim, made.encoder_y_.dim
-    model = assembly.make_model(settings, method, replicas, *widths)
-    if "reference" in state:
-        model.reference = torch.zeros_like(state["reference"])
+
+    def empty() -> RatioModel:
+        model = assembly.make_model(settings, method, replicas, *widths)
+        kept = state.get("reference", model.reference)
+        if kept.ndim == 3 and kept.shape[::2] == model.reference.shape[::2]:
+            model.reference = torch.zeros_like(kept)
+        return model
+
+    with reading(path):
+        if critic is None and settings.kind.__module__.startswith("pointdep."):
+            storage.require_shapes(empty, state)
+        model = empty()
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
@@ -138,7 +179,7 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     options = estimator.method_options
     kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
     kept["random_state"] = plain_seed(estimator.random_state)
-    for name in ("cv", "checkpoint", "device", "distributed", "progress"):
+    for name in NOT_SAVED:
         kept.pop(name)
     return {name: _plain(value) for name, value in kept.items()}
 

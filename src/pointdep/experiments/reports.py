@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pointdep
-from pointdep.data.writers import whole_file, write_table
+from pointdep.data.atomic import whole_file
+from pointdep.data.writers import write_table
 from pointdep.errors import InputError, require_known, require_whole
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 import math
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -13,7 +15,14 @@ from pointdep.fitting.batches import Batches, RowBatches, SplitRows, TrainingOpt
 from pointdep.fitting.processes import ALONE, Processes
 from pointdep.fitting.progress import Progress, Shown
 from pointdep.fitting.sharing import Sharing
-from pointdep.fitting.state import Checkpoint, TrainingState, load_state, save_state
+from pointdep.fitting.state import (
+    Checkpoint,
+    TrainingState,
+    load_state,
+    save_state,
+    sole_writer,
+    try_to_keep,
+)
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 16
@@ -75,10 +84,17 @@ class Engine:
                 "the rows that decide when to stop hold no pair of different groups in some split: "
                 "give more groups, or a larger stop_fraction"
             )
-        self._saved = time.monotonic()
+        self._saved, self._unwritten = -math.inf, False  # the first epoch is kept at once
 
     def run(self) -> Trained:
         """Train to the end, leave the best weights in the model, and say what went wrong."""
+        with ExitStack() as stack:
+            if self.checkpoint is not None:
+                writer = sole_writer(self.checkpoint.path)
+                self.processes.first(lambda: stack.enter_context(writer))
+            return self._run()
+
+    def _run(self) -> Trained:
         everything = FlatParameters(self.full.critic)
         buffers = [everything.buffers(r) for r in range(self.full.replicas)]
         state = TrainingState.start(everything.values.detach(), buffers)
@@ -152,7 +168,9 @@ class Engine:
         self.progress.update(state.epoch, self.options.max_epochs, detail)
         due = time.monotonic() - self._saved >= _CHECKPOINT_EVERY_S
         if self.checkpoint is not None and self.processes.is_first and due:
-            save_state(self.checkpoint, state)
+            self._unwritten = try_to_keep(
+                partial(save_state, self.checkpoint, state), self._unwritten
+            )
             self._saved = time.monotonic()
 
     def _require_finite(self, state: TrainingState) -> None:

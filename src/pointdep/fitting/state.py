@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pointdep.errors import InputError, ModelFileError
+from pointdep.data.atomic import held, sweep, whole_file
+from pointdep.errors import FitWarning, InputError, ModelFileError, warn_caller
 from pointdep.fitting.processes import ALONE, Processes
 
 Entries = Mapping[str, Any]
-_FORMAT = "pointdep-checkpoint-2"
+_FORMAT = "pointdep-checkpoint-3"
 _NO_OPTIONS = ("options", "stored", "groups", "processes")  # of a fit's settings
 
 
@@ -102,7 +105,21 @@ def load_state(
     kept = processes.first(read)
     if kept is None:
         return like
+    with _of_this_kind(file.path):
+        return _going_on(kept, like)
+
+
+def _going_on(kept: dict[str, Any], like: TrainingState) -> TrainingState:
+    """The state that was kept, which is of the same weights as `like`."""
     device, dtype = like.values.device, like.values.dtype
+    for name, expected in vars(like).items():
+        of_rows = isinstance(expected, list) and name in ("bad", "best_epoch", "buffers")
+        if type(kept[name]) is not type(expected) or (of_rows and len(kept[name]) != len(expected)):
+            raise TypeError(name)
+        if isinstance(expected, Tensor) and kept[name].shape != expected.shape:
+            raise ValueError(name)
+    if not {*kept["active"], *kept["diverged"]} <= {*range(len(like.values))}:
+        raise ValueError("active")
     torch.set_rng_state(kept.pop("rng"))
     generator = kept.pop("cuda_rng", None)
     if device.type == "cuda" and generator is not None:
@@ -115,14 +132,21 @@ def load_state(
     return TrainingState(**kept)
 
 
+def sole_writer(path: Path) -> AbstractContextManager[None]:
+    """Keep a checkpoint from being written by two fits at once."""
+    said = f"checkpoint {path} is being written by another fit: wait until it ends, or give another"
+    return held(path, f"{said} path")
+
+
 def write_checkpoint(
     path: Path, kind: str, fingerprint: str, state: Entries, settings: Entries | None = None
 ) -> None:
     """Write a nest of dicts, lists, numbers, texts and tensors in one atomic move.
 
     A kill at any moment leaves the old checkpoint or the new one. kind: which program reads it;
-    fingerprint: of all that decides how the run goes on.
+    fingerprint: of all that decides how the run goes on. InputError where it cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}
@@ -132,14 +156,26 @@ def write_checkpoint(
         "settings": json.dumps(dict(settings or {}), default=repr),
         "state": json.dumps(_pack(state, tensors)),
     }
-    # One fixed name, so that what a kill leaves behind is overwritten by the next attempt.
-    temporary = unfinished(path)
+    metadata["sha256"] = _digest(metadata, tensors)
+    with whole_file(path) as file:
+        try:
+            save_file(tensors, file.name, metadata=metadata)
+        except SafetensorError as error:  # of a full disk, for one
+            raise InputError(f"{path} cannot be written: {error}") from None
+
+
+def try_to_keep(write: Callable[[], None], warned: bool) -> bool:
+    """Write a checkpoint; if that fails, warn unless it was told, and return that it is.
+
+    A disk that is full now may have room later, and a fit is worth more than its checkpoint.
+    """
     try:
-        save_file(tensors, temporary, metadata=metadata)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        write()
+    except InputError as error:
+        if not warned:
+            warn_caller(f"{error}; training goes on, without a newer checkpoint", FitWarning)
+        return True
+    return False
 
 
 def read_checkpoint(
@@ -161,10 +197,34 @@ def read_checkpoint(
         ) from None
     if metadata.get("format") != kind:
         raise ModelFileError(f"{path} is not a checkpoint of this version: delete it to start over")
-    if metadata.get("fingerprint") != fingerprint:
-        there = json.loads(metadata.get("settings", "{}"))
-        raise InputError(f"checkpoint {path} {difference(there)}")
-    return dict(_unpack(json.loads(metadata["state"]), tensors))
+    if metadata.pop("sha256", None) != _digest(metadata, tensors):
+        raise ModelFileError(f"checkpoint {path} is damaged: delete it to start over")
+    with _of_this_kind(path):
+        if metadata["fingerprint"] != fingerprint:
+            there = json.loads(metadata["settings"])
+            raise InputError(f"checkpoint {path} {difference(there)}")
+        return dict(_unpack(json.loads(metadata["state"]), tensors))
+
+
+@contextmanager
+def _of_this_kind(path: Path) -> Iterator[None]:
+    """Say of a checkpoint with a part missing or wrong which one it is."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        said = f"checkpoint {path} holds something else than it should"
+        raise ModelFileError(f"{said} ({type(error).__name__}): delete it to start over") from None
+
+
+def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of all that a checkpoint says."""
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -191,15 +251,10 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def unfinished(path: Path) -> Path:
-    """Where a checkpoint is written before it takes its place."""
-    return path.with_name(path.name + ".tmp")
-
-
 def remove_state(path: Path) -> None:
     """Remove a checkpoint that is no longer needed."""
-    for file in (path, unfinished(path)):
-        file.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+    sweep(path)
 
 
 def _difference(there: Entries, here: Entries) -> str:

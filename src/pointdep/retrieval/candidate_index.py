@@ -4,20 +4,34 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
+from pointdep.data.atomic import replaced_folder, steady
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
 from pointdep.retrieval import pairwise
 from pointdep.retrieval.pairwise import FaissVectors, FlatVectors, Vectors
 
-FORMAT, FORMAT_VERSION = "pointdep-index", 1
+FORMAT, FORMAT_VERSION = "pointdep-index", 2
 _ABOUT, _TENSORS, _FAISS = "index.json", "candidates.safetensors", "vectors.faiss"
+
+
+class _About:
+    """The types of what is in index.json."""
+
+    format: str
+    format_version: int
+    side: str
+    kind: str
+    count: int
+    has_own: bool
+    model: str
+    sha256: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +78,7 @@ class CandidateIndex:
         path : str or Path
             The folder. An index that is there is replaced; other files are not.
         """
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         check_index_target(Path(path))
@@ -71,12 +86,15 @@ class CandidateIndex:
         if isinstance(self.vectors, FlatVectors):
             tensors["vectors"] = self.vectors.rows
         kept = {name: t.cpu().contiguous().clone() for name, t in tensors.items() if t is not None}
-        with storage.replaced_folder(Path(path)) as new:
-            save_file(kept, new / _TENSORS)
-            if isinstance(self.vectors, FaissVectors):
-                import faiss
+        with replaced_folder(Path(path)) as new:
+            try:
+                save_file(kept, new / _TENSORS)
+                if isinstance(self.vectors, FaissVectors):
+                    import faiss
 
-                faiss.write_index(self.vectors.index, str(new / _FAISS))
+                    faiss.write_index(self.vectors.index, str(new / _FAISS))
+            except (SafetensorError, RuntimeError) as error:  # of a full disk, for one
+                raise InputError(f"cannot write {path}: {str(error).splitlines()[0]}") from None
             about = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
@@ -87,6 +105,7 @@ class CandidateIndex:
                 "model": self.model_id,
                 "sha256": {part.name: storage.file_digest(part) for part in sorted(new.iterdir())},
             }
+            about["about_sha256"] = storage.digest_of(about)
             (new / _ABOUT).write_text(json.dumps(about, indent=1), "utf-8")
 
 
@@ -130,11 +149,17 @@ def check_index_target(path: Path) -> None:
 
 def read_index(path: Path, model: RatioModel) -> CandidateIndex:
     """Read the folder back, for the model that it was made with."""
+    return steady(path, lambda: _read_index(path, model))
 
+
+def _read_index(path: Path, model: RatioModel) -> CandidateIndex:
     about = _read_about(path)
     try:
-        side, kind, count = str(about["side"]), str(about["kind"]), int(about["count"])
-        has_own, identity, sums = bool(about["has_own"]), str(about["model"]), dict(about["sha256"])
+        storage.require_kinds(about, _About)
+        side, kind, count = about["side"], about["kind"], about["count"]
+        has_own, identity, sums = about["has_own"], about["model"], about["sha256"]
+        if side not in ("x", "y"):
+            raise ValueError(f"side={side!r:.60}")
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path / _ABOUT} has a part missing or wrong: {error}") from None
     if identity != fingerprint(model):
@@ -152,13 +177,24 @@ def read_index(path: Path, model: RatioModel) -> CandidateIndex:
         place = device if device.type == "cuda" else "cpu"
         vectors = FlatVectors(tensors["vectors"].to(place), count)
     offset = tensors["offset"].to(device) if "offset" in tensors else None
-    rows = tensors.get("rows")
-    return CandidateIndex(side, kind, count, identity, vectors, has_own, rows, offset)
+    held = [len(tensors[name]) for name in ("rows", "vectors") if name in tensors]
+    if isinstance(vectors, FaissVectors):
+        held.append(vectors.count)
+    if any(one != count for one in held) or not held:
+        raise ModelFileError(f"{path} holds {held} candidates where {count} are told: damaged")
+    return CandidateIndex(
+        side, kind, count, identity, vectors, has_own, tensors.get("rows"), offset
+    )
 
 
 def _read_about(path: Path) -> dict[str, Any]:
     about = storage.read_description(path, _ABOUT, FORMAT, "an index")
-    version = about.get("format_version")
-    if version != FORMAT_VERSION:
+    version, digest = about.get("format_version"), about.pop("about_sha256", None)
+    # Indices of 0.1.0 have no digest, and nothing else than these entries.
+    if version not in (1, FORMAT_VERSION):
         raise ModelFileError(f"{path} has format {version}, not {FORMAT_VERSION}: make it again")
+    if digest != (storage.digest_of(about) if version > 1 else None) or {*about} != {
+        *get_type_hints(_About)
+    }:
+        raise ModelFileError(f"{path / _ABOUT} was edited or damaged after it was saved")
     return about

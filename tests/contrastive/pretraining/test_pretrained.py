@@ -189,7 +189,7 @@ def test_a_finished_run_is_read_and_not_trained_again(tmp_path, monkeypatch):
 
 def test_a_checkpoint_that_is_of_no_use(tmp_path):
     path = tmp_path / STATE
-    write_checkpoint(path, "pointdep-pretraining-1", "another", {"weights": torch.zeros(100)})
+    write_checkpoint(path, "pointdep-pretraining-2", "another", {"weights": torch.zeros(100)})
     refused("other data or other settings", small.train, "shallow", tmp_path)
     path.write_bytes(path.read_bytes()[:50])
     unreadable("delete it to start over", small.train, "shallow", tmp_path)

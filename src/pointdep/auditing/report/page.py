@@ -17,7 +17,8 @@ from pointdep.auditing.report import wording
 from pointdep.auditing.report.content import Shown, as_shown, embed
 from pointdep.auditing.result import Audit
 from pointdep.auditing.saved import summary
-from pointdep.data.writers import check_writable, whole_file
+from pointdep.data.atomic import whole_file
+from pointdep.data.writers import check_writable
 from pointdep.errors import InputError, require_whole
 from pointdep.fitting.progress import show
 from pointdep.inference.mutual_information import decimals

@@ -12,8 +12,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -29,13 +30,13 @@ from pointdep.errors import DivergedError, FitWarning, Flag, InputError
 from pointdep.fitting.progress import Progress, Shown, Silent
 from pointdep.fitting.recording import WARM_UP, on_side_stream, record
 from pointdep.fitting.rendezvous import pick_device, start_fabric
-from pointdep.fitting.state import read_checkpoint, write_checkpoint
+from pointdep.fitting.state import read_checkpoint, sole_writer, try_to_keep, write_checkpoint
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
 STATE = "checkpoint.safetensors"
-_FORMAT = "pointdep-pretraining-1"
+_FORMAT = "pointdep-pretraining-2"
 _STEPS_UNSEEN = 50  # on a GPU, between two looks at the loss, which wait for it
 _PREPARING = 5  # steps on a GPU in which networks are compiled and a step is recorded
 _SHARE_OF_WRITING = 0.05  # at most, of the training time
@@ -191,9 +192,15 @@ class Training:
         # Of the losses since the last entry of the journal.
         self.sums, self.summed = torch.zeros(recipe.replicas, device=fabric.device), 0
         self.flags: list[Flag] = []  # each once
+        self._unwritten = False
 
     def run(self, shown: Shown | Silent) -> None:
         """Train on from where the run is."""
+        alone = self.state is None or self.fabric.global_rank
+        with nullcontext() if alone else sole_writer(self.state):  # type: ignore[arg-type]
+            self._run(shown)
+
+    def _run(self, shown: Shown | Silent) -> None:
         there = self.state is not None and self.state.exists()
         if self.fabric.broadcast(there):  # as the process that writes sees it
             self._restore()
@@ -308,7 +315,8 @@ class Training:
             "history": self.journal.entries,
             "flags": [list(asdict(flag).values()) for flag in self.flags],
         }
-        write_checkpoint(self.state, _FORMAT, self.fingerprint, state)
+        write = partial(write_checkpoint, self.state, _FORMAT, self.fingerprint, state)
+        self._unwritten = try_to_keep(write, self._unwritten)
         self._written = time.monotonic()
         self._write_seconds = self._written - begun
         self._started += self._write_seconds

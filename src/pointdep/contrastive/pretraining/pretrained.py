@@ -19,6 +19,7 @@ from pointdep.contrastive.pretraining.loop import STATE, Entry, Training, make_f
 from pointdep.contrastive.pretraining.protocols import Settings
 from pointdep.contrastive.pretraining.recipes import Recipe, make_recipe, mix
 from pointdep.data import storage
+from pointdep.data.atomic import whole_file
 from pointdep.data.images import ImageSet
 from pointdep.errors import (
     DivergedError,
@@ -30,7 +31,7 @@ from pointdep.errors import (
 )
 from pointdep.fitting.progress import show
 from pointdep.fitting.rendezvous import pick_device, process_count
-from pointdep.fitting.state import remove_state, unfinished
+from pointdep.fitting.state import remove_state
 
 RUN, ENCODER = "run.json", "encoder"
 _KIND = "encoder"
@@ -151,6 +152,7 @@ def load_encoder(path: str | Path, device: str = "auto") -> FrozenEncoder:
     try:
         settings = Settings.from_dict(about["settings"])
         shape, classes = tuple(about["shape"]), tuple(about["classes"])
+        storage.require_shapes(lambda: make_recipe(settings, shape, len(classes)), tensors)
         recipe = make_recipe(settings, shape, len(classes))
         recipe.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -364,8 +366,8 @@ def _conclude(training: Training, images: ImageSet, place: Path | None) -> Pretr
     if place is not None and fabric.global_rank == 0:
         encoder.save(place / ENCODER)
         # In one move, and the checkpoint goes last: a kill leaves a run to go on from, or this.
-        unfinished(place / RUN).write_text(json.dumps(about, indent=1), "utf-8")
-        unfinished(place / RUN).replace(place / RUN)
+        with whole_file(place / RUN) as file:
+            file.write(json.dumps(about, indent=1).encode())
         remove_state(place / STATE)
     fabric.barrier()
     return Pretrained(settings, **_parts(about), encoder=encoder, folder=place)
