@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pointdep.cluster.filesystem import BadShardError, StoragePath
 from pointdep.cluster.manifest import Task, Work, read_pairs, write_shard
 from pointdep.core.registry import is_path
+from pointdep.data.atomic import steady
 from pointdep.data.storage import MODEL_FILES
 from pointdep.errors import InputError, ModelFileError, PointdepError, require_known, require_whole
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
@@ -96,6 +97,10 @@ class SavedModel:
 
 def read_model(place: StoragePath) -> SavedModel:
     """Read a model and make sure that it is complete; ModelFileError otherwise."""
+    return steady(Path(str(place)), lambda: _read_model(place))
+
+
+def _read_model(place: StoragePath) -> SavedModel:
     if place.kind() != "folder":
         raise ModelFileError(f"no model at {place}: there is no such folder")
     there = place.files()
