@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 from pointdep.core.critics import CRITICS
 from pointdep.core.critics.auto import EarlyResidualCritic, PickedCritic, ResidualCritic
 from pointdep.core.methods import METHODS, get_method
-from pointdep.core.ratio import RatioModel
 from pointdep.data import storage
 from pointdep.data.sides import SideEncoder
 from pointdep.errors import Flag, InputError, ModelFileError
@@ -149,18 +149,13 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     if "critic.levels" in state:  # early models have none
         settings = replace(settings, label=assembly.label_side(made.encoder_x_, made.encoder_y_))
     widths = made.encoder_x_.dim, made.encoder_y_.dim
-
-    def empty() -> RatioModel:
-        model = assembly.make_model(settings, method, replicas, *widths)
-        kept = state.get("reference", model.reference)
-        if kept.ndim == 3 and kept.shape[::2] == model.reference.shape[::2]:
-            model.reference = torch.zeros_like(kept)
-        return model
-
+    make = partial(assembly.make_model, settings, method, replicas, *widths)
     with reading(path):
         if critic is None and settings.kind.__module__.startswith("pointdep."):
-            storage.require_shapes(empty, state)
-        model = empty()
+            storage.require_shapes(make, state)
+        model = make()
+    if "reference" in state:
+        model.reference = torch.zeros_like(state["reference"])
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
