@@ -180,6 +180,7 @@ MEANINGS = {
     "rises_with_rows": "the answer still rises with the rows: read it as a lower limit",
     "few_rows_decide": "a few rows carry most of the spread: do not trust the interval",
     "duplicated_rows": "rows occur more than once and stand on both sides of the splits",
+    "outliers": "values far from all others of their column are taken for missing",
     "alarm": "a nearest-neighbour estimate lies clearly above: read this as a lower limit",
     "determined": "part of y is determined by x: the mutual information has no finite value",
     "collapsed": "the representations are all but constant: they tell no pair from another",

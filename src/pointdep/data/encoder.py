@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from pointdep.data.columns import PARTS, part_name
 from pointdep.data.files import is_number
+from pointdep.data.outliers import LARGEST_SAMPLE, Limits, Outliers, find_outliers
 from pointdep.data.raw import (
     MISSING,
     Array,
@@ -129,6 +130,7 @@ def _kind_name(values: Array) -> str:
 _Side = RawSide | RowSource
 # One-hot columns of more categories than this take too much memory.
 MOST_CATEGORIES = 10_000
+_PIECE = 1 << 20  # numbers of streamed rows that are looked at at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,8 @@ class SideEncoder:
     list_column, dates, left_out: see RawSide.
     missing: what missing values mean: "indicator", "drop" or "error".
     indicators: the sets of columns that were missing together; gaps: in how many rows.
+    limits: of the numeric columns with outliers, by position among them; odd: what was found in
+    these, in words, of a fit alone.
     """
 
     side: str
@@ -163,14 +167,24 @@ class SideEncoder:
     missing: str = "error"
     indicators: tuple[tuple[int, ...], ...] = ()
     gaps: tuple[int, ...] = ()
+    limits: tuple[tuple[int, Limits], ...] = ()
+    odd: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, raw: RawSide, name: str, missing: str = "error") -> SideEncoder:
         """Learn the encoding of the side name from its training rows."""
         center = scale = np.empty(0)
+        far: dict[int, Outliers] = {}
         together: dict[bytes, list[int]] = {}
         if raw.numeric is not None:
-            center, scale = _center_and_scale(raw.numeric)
+            numbers = raw.numeric
+            low, high, center, scale = _center_and_scale(numbers)
+            far = find_outliers(
+                numbers[:: max(1, len(numbers) // LARGEST_SAMPLE)],
+                *(low, high, len(numbers)),
+                lambda: ((rows.start, numbers[rows]) for rows in row_chunks(numbers)),
+            )
+            _scale_again(center, scale, far, numbers)
             at = [i for i, is_category in enumerate(raw.category_mask) if not is_category]
             for column in np.flatnonzero(~np.isfinite(_totals(raw.numeric))).tolist():
                 empty = np.isnan(raw.numeric[:, column])
@@ -184,7 +198,7 @@ class SideEncoder:
         gaps = tuple(np.unpackbits(np.frombuffer(bits, np.uint8)).sum().item() for bits in together)
         how: dict[str, Any] = {"dates": raw.dates, "left_out": raw.left_out, "missing": missing}
         how |= {"indicators": tuple(map(tuple, together.values())), "gaps": gaps}
-        found = cls._varying(raw, name, center, scale, columns, **how)
+        found = cls._varying(raw, name, center, scale, columns, far, **how)
         found._warn_of_gaps()
         return found
 
@@ -204,9 +218,23 @@ class SideEncoder:
             warn_caller(said, DataWarning)
 
     @classmethod
-    def of_numbers(cls, source: RowSource, name: str, moments: ColumnMoments) -> SideEncoder:
-        """The encoding of a side of numbers from what one pass over its rows has found."""
-        return cls._varying(source, name, moments.mean, moments.scale(), [])
+    def of_numbers(
+        cls, source: RowSource, name: str, moments: ColumnMoments, kept: Array
+    ) -> SideEncoder:
+        """The encoding of a side of numbers from what one pass over its rows has found.
+
+        kept: some of the rows. All are read once more if there are values far out.
+        """
+        step = max(1, _PIECE // max(1, source.width))
+
+        def read() -> Iterator[tuple[int, Array]]:
+            pieces = source.read(0, source.rows, step)
+            return zip(range(0, source.rows, step), pieces, strict=True)
+
+        far = find_outliers(kept, moments.low, moments.high, source.rows, read)
+        center, scale = moments.mean.copy(), moments.scale().copy()
+        _scale_again(center, scale, far, kept)
+        return cls._varying(source, name, center, scale, [], far)
 
     @classmethod
     def _varying(
@@ -216,11 +244,12 @@ class SideEncoder:
         center: Array,
         scale: Array,
         categories: list[CategoryColumn],
+        far: dict[int, Outliers],
         **how: Any,
     ) -> SideEncoder:
         """The encoding by the columns that have more than one value.
 
-        center, scale: of all columns that are not categories.
+        center, scale, far: of all columns that are not categories.
         """
         mask = given.category_mask
         numeric_at, category_at = ([i for i, m in enumerate(mask) if m is k] for k in (False, True))
@@ -238,6 +267,9 @@ class SideEncoder:
             dropped = f"dropped {len(constant)} column(s) that have one value throughout"
             warn_caller(f"{side}: {dropped}: {shown}", DataWarning)
         kept = set(np.array(order)[varies].tolist())
+        place = np.cumsum(scale > 0) - 1  # among the numeric columns that are kept
+        names = [given.names[i] for i in numeric_at]
+        odd = [f"{column_label(side, names[i])} holds {one.told}" for i, one in far.items()]
         return cls(
             side=side,
             names=given.names,
@@ -249,6 +281,8 @@ class SideEncoder:
             category_at=tuple(i for i in category_at if i in kept),
             categories=tuple(column for column in categories if column.values.size > 1),
             list_column=given.list_column,
+            limits=tuple((int(place[i]), one.limits) for i, one in far.items()),
+            odd=tuple(odd),
             **how,
         )
 
@@ -318,7 +352,7 @@ class SideEncoder:
         if start := len(self.numeric_at):
             values, index = self._numeric(raw)
             for rows in row_chunks(values):
-                chunk = values[rows][:, index].astype(np.float64)
+                chunk = self.within_limits(values[rows][:, index].astype(np.float64))
                 with np.errstate(over="ignore", invalid="ignore"):
                     encoded[rows, :start] = (chunk - self.center) / self.scale
             wrong = np.logical_not(np.isfinite(encoded[:, :start]).all(1))
@@ -338,6 +372,22 @@ class SideEncoder:
             encoded[:, start] = np.any([np.isnan(raw.column(at)) for at in own], axis=0)
             start += 1
         return encoded, faults
+
+    def within_limits(self, chunk: Array) -> Array:
+        """(rows, len(numeric_at)) float64, with outliers in their places; changed in place."""
+        for column, limits in self.limits:
+            chunk[:, column] = limits.apply(chunk[:, column])
+        return chunk
+
+    def outlying(self, raw: RawSide) -> Array:
+        """(rows,) bool: which rows have a value that is taken for missing."""
+        found = np.zeros(raw.rows, bool)
+        if self.limits:
+            values, index = self._numeric(raw)
+            for column, limits in self.limits:
+                one = values[:, index[column]]
+                found |= (one < limits.low) | (one > limits.high)
+        return found
 
     def _fill_gaps(self, encoded: Array, raw: RawSide, rows: Array) -> list[Fault]:
         """Put zero in place of missing numbers; what keeps rows from that. rows: (n,) bool."""
@@ -389,7 +439,9 @@ class SideEncoder:
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to encode again, in JSON's types."""
         saved = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
+        del saved["odd"]
         return saved | {
+            "limits": [[column, *astuple(limits)] for column, limits in self.limits],
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
             "categories": [column.to_dict() for column in self.categories],
@@ -399,8 +451,9 @@ class SideEncoder:
     def from_dict(cls, saved: Mapping[str, Any]) -> SideEncoder:
         """The encoder that to_dict described; InputError when saved is something else."""
         try:
-            # Early models have no entry for list_column.
-            known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
+            # Early models have no entries for list_column and limits.
+            names = {field.name for field in fields(cls)} - {"odd"}
+            known = {name: saved[name] for name in names if name in saved}
             for name, value in known.items():
                 known[name] = tuple(value) if isinstance(value, list) else value
             if "indicators" in known:  # early models have none
@@ -408,6 +461,8 @@ class SideEncoder:
             for name in ("center", "scale"):
                 known[name] = np.array(known[name], dtype=np.float64)
             known["categories"] = tuple(map(CategoryColumn.from_dict, known["categories"]))
+            limits = known.get("limits", ())
+            known["limits"] = tuple((column, Limits(*map(float, four))) for column, *four in limits)
             encoder = cls(**known)
             if not encoder._is_consistent():
                 raise ValueError("its fields do not fit together")
@@ -434,6 +489,8 @@ class SideEncoder:
             and all(isinstance(text, str) for text in (*self.dates, *self.left_out, self.missing))
             and [self.category_mask[i] for i in kept] == [k >= numbers for k in range(len(kept))]
             and len(self.categories) == len(self.category_at)
+            and all(type(k) is int and 0 <= k < numbers for k, _ in self.limits)
+            and all(map(math.isfinite, (v for _, one in self.limits for v in astuple(one))))
             and self.center.shape == self.scale.shape == (numbers,)
             and bool((np.isfinite(self.center) & np.isfinite(self.scale) & (self.scale > 0)).all())
         )
@@ -481,8 +538,22 @@ class SideEncoder:
         return changed(column_label(self.side, self.names[position]), expected, found)
 
 
-def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation in float64 of each column of (rows, k).
+def _scale_again(center: Array, scale: Array, far: dict[int, Outliers], numbers: Array) -> None:
+    """Set centre and scale of the columns with outliers by what these become; numbers: (n, k).
+
+    What would leave a column with one value is all that it tells, and no outlier.
+    """
+    for column, one in [*far.items()]:
+        clean = one.limits.apply(numbers[:, column].astype(np.float64))
+        middle, spread = (float(part[0]) for part in _center_and_scale(clean[:, None])[2:])
+        if spread > 0:
+            center[column], scale[column] = middle, spread
+        else:
+            del far[column]
+
+
+def _center_and_scale(numeric: Array) -> tuple[Array, Array, Array, Array]:
+    """Extremes, mean and standard deviation in float64 of each column of (rows, k).
 
     The scale is 0 if a column is constant, and neither is finite if its range is not.
     """
@@ -495,7 +566,7 @@ def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
-        return span, span
+        return low, high, span, span
     # Moments of the column mapped to [0, 1] neither overflow nor vanish, and as their variance is
     # at least 1 / (2 rows) the one-pass formula is accurate.
     divisor = np.where(span > 0, span, 1.0)
@@ -510,7 +581,7 @@ def _center_and_scale(numeric: Array) -> tuple[Array, Array]:
     count = np.maximum(count, 1)
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
-    return low + span * mean, np.where(span > 0, span * deviation, 0.0)
+    return low, high, low + span * mean, np.where(span > 0, span * deviation, 0.0)
 
 
 def _totals(numeric: Array) -> Array:

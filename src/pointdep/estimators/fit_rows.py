@@ -404,8 +404,8 @@ def stream_rows(
     plan = make_plan(pairs.rows, codes=codes, seed=seed, **how)
     found = streamed_rows.survey(pairs, plan, progress, device, processes)
     both = (
-        encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x),
-        encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y),
+        encoders[0] or SideEncoder.of_numbers(pairs.x, "X", found.x, found.kept_x),
+        encoders[1] or SideEncoder.of_numbers(pairs.y, "Y", found.y, found.kept_y),
     )
     x, y = (
         _streamed_side(source, encoder, torch.nn.Identity(), torch.device("cpu")).tensor(values)

@@ -27,7 +27,7 @@ from pointdep.estimators.base import DependencyEstimator
 from pointdep.estimators.classical.ksg import ksg_alarm
 from pointdep.estimators.fit_rows import FitRows, PairedRows, is_large
 from pointdep.fitting.batches import TrainingOptions
-from pointdep.fitting.data_flags import determined_flags, few_rows_flags
+from pointdep.fitting.data_flags import determined_flags, few_rows_flags, outlier_flags
 from pointdep.fitting.engine import Trained
 from pointdep.fitting.processes import ALONE, Processes, processes_of_group
 from pointdep.fitting.progress import Progress, Silent, show
@@ -677,6 +677,7 @@ class PointwiseDependency(DependencyEstimator):
         numeric = paired.encoder_x.numeric_mask.any() and paired.encoder_y.numeric_mask.any()
         self.flags_ = (
             *few_rows_flags(rows.count),
+            *outlier_flags((paired.encoder_x, paired.encoder_y)),
             *(rows.copies() if rows.codes is None else []),
             *(determined_flags(model, paired.shared_column) if numeric else []),
             *trained.flags,
@@ -878,7 +879,8 @@ def pair_columns(
         npmi = scoring.normalised_pmi(pmi.astype(np.float64), fitted._rarity(*raw), fitted.n_rows_)
         if large:
             told.update(rows.stop, len(X), "pairs")
-        return pmi, npmi, stderr, outside.cpu().numpy()
+        odd = fitted.encoder_x_.outlying(raw[0]) | fitted.encoder_y_.outlying(raw[1])
+        return pmi, npmi, stderr, outside.cpu().numpy() | odd
 
     found = fitted._by_parts(X, Y, part)
     return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ _DETERMINED = 0.9999  # canonical correlation
 _DISTINCT, _REPEATED = 0.3, 0.01  # shares: distinct pairs of all rows, repeated pairs of those
 _KEYED = 1 << 14  # rows at a time
 _FEW = 100  # rows
+_MOST_TOLD = 3  # columns with outliers
 _ALIKE = 64  # rows in which columns must agree before all rows are compared
 _ONE_SIDE = 0.9  # share of the distinct pairs that are distinct in one of their sides already
 
@@ -30,6 +31,16 @@ def few_rows_flags(rows: int) -> list[Flag]:
         return []
     message = f"{MEANINGS['few_rows']} ({rows}, of {_FEW} at least). Give more rows"
     return [Flag("few_rows", (), message)]
+
+
+def outlier_flags(encoders: Iterable[SideEncoder]) -> list[Flag]:
+    """Whether columns of the fit hold values that cannot be of the same kind as the others."""
+    odd = [sentence for encoder in encoders for sentence in encoder.odd]
+    if not odd:
+        return []
+    more = f"; and so in {len(odd) - _MOST_TOLD} more columns" if len(odd) > _MOST_TOLD else ""
+    told = "; ".join(odd[:_MOST_TOLD]) + more
+    return [Flag("outliers", (), f"{MEANINGS['outliers']}: {told}. Mend or drop these rows")]
 
 
 def determined_flags(model: RatioModel, pairs: Callable[[], str] | None = None) -> list[Flag]:

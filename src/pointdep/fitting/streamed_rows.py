@@ -68,7 +68,14 @@ class StreamedSide:
             return chosen.float()
         known = self.encoder.center, self.encoder.scale
         center, scale = (torch.from_numpy(part).to(chosen.device) for part in known)
-        return ((chosen.double() - center) / scale).float()
+        values = chosen.double()
+        if self.encoder.limits:
+            values = values.clone()
+        for column, limits in self.encoder.limits:
+            one = values[:, column]
+            clean = one.where(one >= limits.low, limits.below)
+            values[:, column] = clean.where(one <= limits.high, limits.above)
+        return ((values - center) / scale).float()
 
     def _prepared(self, chosen: Tensor) -> Tensor:
         """(n, dim) of any type -> (n, dim) float32 on the device, encoded and mapped."""

@@ -22,6 +22,7 @@ from pointdep.estimators.base import (
 )
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
 from pointdep.estimators.classical.prepared import Array, Codes, PairModel, Side, SideReader
+from pointdep.fitting.data_flags import outlier_flags
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits, random_of
 from pointdep.inference.mutual_information import MIEstimate, RowValues, normal_quantile
@@ -126,6 +127,7 @@ class ClassicalDependency(DependencyEstimator):
         self._oof: Array32 | None = None
         with show(f"fitting {method.key}", enabled=self.progress) as progress:
             self._fit_sides(method, x, y, codes, progress)
+        self.flags_ = (*outlier_flags(reader.encoder for reader in readers), *self.flags_)
         if kept is not None and self._oof is not None:
             whole = np.full(given, np.nan, dtype=np.float32)
             whole[kept] = self._oof
