@@ -63,6 +63,7 @@ class Outliers:
     told: str
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def find_outliers(
     sample: Array, low: Array, high: Array, rows: int, read: Read
 ) -> dict[int, Outliers]:
@@ -81,8 +82,7 @@ def find_outliers(
         known = np.where(empty.all(axis=0), 0.0, some)
         some = np.where(empty, np.nanmedian(known, axis=0), some)
     middle, unit = _middle_and_unit(some)
-    with np.errstate(over="ignore"):
-        reach = np.maximum(high - middle, middle - low)
+    reach = np.maximum(high - middle, middle - low)
     columns = np.flatnonzero((unit > 0) & (reach > _CANDIDATE * unit)).tolist()
     if not columns:
         return {}
