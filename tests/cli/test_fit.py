@@ -51,6 +51,19 @@ def test_the_saved_model_and_one_that_is_replaced(quick, like_quick, folder, pai
     assert outcome.out.endswith("; score other pairs with: pointdep score model ...\n")
 
 
+def test_a_model_of_other_data_is_not_replaced(quick, refused, folder, pairs):
+    assert quick(FIT).code == 0
+    np.save("other.npy", pairs[0][:, ::-1])
+    before = PointwiseDependency.load("model").pmi(*pairs)
+    message = "model holds a model of other data .200 rows.: .* or replace it by --overwrite"
+    refused(message, "fit other.npy y.npy -o model")
+    np.testing.assert_array_equal(PointwiseDependency.load("model").pmi(*pairs), before)
+    assert quick("fit other.npy y.npy -o model --overwrite").code == 0
+    model = PointwiseDependency.load("model")
+    model.save("model")
+    assert not np.array_equal(model.pmi(*pairs), before)
+
+
 def test_what_is_refused(refused, folder):
     for path, text in (("full/notes.txt", "mine"), ("foreign/model.json", "{}")):
         (folder / path).parent.mkdir()

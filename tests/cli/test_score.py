@@ -131,7 +131,7 @@ def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs
         ("X has 3 features, but .* expecting 2 features", "y.npy y.npy"),
         ("Y has 2 features, but .* expecting 3 features", "x.npy x.npy"),
         ("X has 200 rows, Y has 199 rows", "x.npy short.npy"),
-        ("X column 1 holds 1 NaN value.* row 3", "nan.npy y.npy"),
+        ("X column 1 holds 1 NaN value.* row 3", "nan.npy y.npy --strict"),
     ):
         refused(cause, "score", saved_model, files)
     table = pd.DataFrame({"word": np.where(pairs[0][:, 0] > 0, "up", "down"), "y": pairs[1][:, 0]})
@@ -139,7 +139,63 @@ def test_pairs_that_do_not_fit_the_model(refused, saved_model, like_quick, pairs
     table.loc[[5, 9], "word"] = "sideways"
     table.assign(term=table["word"]).to_csv("pairs.csv", index=False)
     for column, cause in (("word", "'sideways' in row 5"), ("term", "'term' but was 'word'")):
-        refused(cause, "score words pairs.csv --y-columns y --x-columns", column)
+        refused(cause, "score words pairs.csv --strict --y-columns y --x-columns", column)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.PointdepWarning")
+def test_a_nightly_table(pointdep, folder, like_quick, pairs, check_json):
+    """The model knows its columns; what it cannot score has a reason; columns are copied."""
+    table = pd.DataFrame({"n": pairs[0][:, 0], "y": pairs[1][:, 0], "name": "a"})
+    table["word"] = np.where(pairs[0][:, 1] > 0, "up", "down")
+    table["day"] = pd.date_range("2024-01-01", periods=200, freq="19h").astype(str)
+    model = like_quick(missing="error").fit(table[["word", "n", "day"]], table[["y"]])
+    model.save("model")
+    table["name"] = [f"row {n}" for n in range(200)]
+    table.to_csv("new.csv", index=False)
+    plain = pointdep("score model new.csv --carry name,word -o plain.csv --show-columns")
+    assert "X day: date, time of day, weekday\n" in plain.err
+    whole = pd.read_csv("plain.csv")
+    assert [*whole] == ["row", "name", "word", "pmi", "npmi", "stderr", "outside"]
+    np.testing.assert_allclose(
+        whole["pmi"], model.pmi(table[["word", "n", "day"]], table[["y"]]), rtol=1e-5
+    )
+    broken = table.astype({"n": object})
+    broken.loc[3, "word"], broken.loc[4, "n"], broken.loc[4, "word"] = "sideways", "oops", None
+    broken.loc[7, "y"] = None
+    broken[["name", "y", "n", "word", "day"]].to_csv("new.csv", index=False)
+    content = pointdep("score model new.csv --carry name -o some.csv --json").json()
+    check_json("score", content)
+    assert (content["rows"], content["not_scored"]) == (200, 3)
+    some = pd.read_csv("some.csv").fillna({"reason": ""})
+    assert some["reason"][[3, 4, 7]].tolist() == [
+        "X column 'word': a category unseen in training",
+        "X column 'n': no number; X column 'word': a missing value",
+        "Y column 'y': a missing value",
+    ]
+    fine = some["reason"] == ""
+    assert some["pmi"].notna().equals(fine)
+    assert fine.sum() == 197
+    np.testing.assert_allclose(some["pmi"][fine], whole["pmi"][fine], rtol=1e-5)
+    printed = pd.read_csv(io.StringIO(pointdep("score model new.csv").out))
+    np.testing.assert_allclose(printed["pmi"], some["pmi"], rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::pointdep.PointdepWarning")
+def test_columns_that_are_not_there(refused, folder, like_quick, pairs):
+    table = pd.DataFrame(np.column_stack(pairs), columns=list("abcde"))
+    like_quick().fit(table[["a", "b"]], table[["c"]]).save("model")
+    table[["a", "d"]].to_csv("new.csv", index=False)
+    refused(
+        "2 problems: .*no column 'b': .*fitted on a, b of x; .*no column 'c'", "score model new.csv"
+    )
+    table.to_csv("new.csv", index=False)
+    for message, options in (
+        ("--carry z: no such column in new.csv", "--carry z"),
+        ("--carry row: the output has a column", "--carry row"),
+        ("--carry: p.npy holds pmi alone", "--carry d -o p.npy"),
+        ("--carry and --strict are for files", "--strict -o scores/"),
+    ):
+        refused(message, "score model new.csv", options)
 
 
 def test_models_that_are_none(refused, saved_model, folder):

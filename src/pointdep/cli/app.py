@@ -32,6 +32,9 @@ _SHARING = ("fit", "pretrain")
 _WRITTEN = (
     (r"\bmax_epochs\b", "--max-epochs"),
     (r"\bgroups=(?!\w)", "--groups"),
+    (r"\boverwrite=True", "--overwrite"),
+    (r"\bmissing='(\w+)'", r"--missing \1"),
+    (r"\bmissing=(?!\w)", "--missing"),
     (r"\bmethod='(\w+)'", r"--method \1"),
 )
 
@@ -179,7 +182,7 @@ def _run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="pointdep", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except PointdepError as error:
-        return _fail(str(error))
+        return _fail(options.as_written(str(error), _WRITTEN))
     except (_EndedError, KeyboardInterrupt, typer.Abort) as ended:
         if isinstance(ended.__cause__, BrokenPipeError):
             # The reader went away, as `head` does: not an error. Python would complain once more

@@ -21,6 +21,7 @@ def fit(
     method: options.MethodName = "pc",
     settings: Settings,
     checkpoint: Path | None = None,
+    overwrite: bool = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -37,6 +38,7 @@ def fit(
     -------
     oof: File for the PMI of the training rows, each by models that did not see it.
     checkpoint: File that keeps the training state; go on from it.
+    overwrite: Also replace a model that was fitted on other data.
     """
     from pointdep.fitting.rendezvous import join_processes
 
@@ -48,10 +50,12 @@ def fit(
     if method in CLASSICAL:
         raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")
     model = replace(settings, device=device).networks(method, quiet=quiet, checkpoint=checkpoint)
+    if not overwrite:
+        processes.first(partial(refuse_other_data, output, model, x, y))
     model.set_params(distributed=processes.several).fit(x, y, groups=groups)
     if not processes.is_first:
         return
-    save(model, output, oof)
+    save(model, output, oof, overwrite=True)
     found = model.mutual_information(confidence=settings.confidence)
     if json:
         print_json("fit", {**estimate_as_json(model, found), "output": str(output)})
@@ -70,12 +74,22 @@ def check_places(output: Path, oof: Path | None) -> None:
         check_writable(oof)
 
 
-def save(model: Any, output: Path, oof: Path | None) -> None:
+def refuse_other_data(output: Path, model: Any, x: Any, y: Any) -> None:
+    """Refuse before the fit to replace a model of other data."""
+    from pointdep.data.storage import peek
+    from pointdep.estimators.persistence import require_same_data
+    from pointdep.estimators.pointwise import data_of_rows
+
+    if peek(output) is not None:
+        require_same_data(output, data_of_rows(model, x, y))
+
+
+def save(model: Any, output: Path, oof: Path | None, **how: Any) -> None:
     """The model, and the out-of-fold PMI of its rows if a file is named for it."""
     import numpy as np
 
     from pointdep.data.writers import write_table
 
-    model.save(output)
+    model.save(output, **how)
     if oof is not None:
         write_table(oof, {"row": np.arange(len(model.oof_pmi_)), "pmi": model.oof_pmi_})

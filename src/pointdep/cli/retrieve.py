@@ -177,14 +177,14 @@ def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | Non
     if columns is not None or not encoder.named or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
     there = table_columns(path)
-    if missing := [column for column in encoder.names if column not in there]:
-        exchanged = name == "query" and other.named and set(other.names) <= set(there)
+    if missing := [column for column in encoder.given_names if column not in there]:
+        exchanged = name == "query" and other.named and set(other.given_names) <= set(there)
         hint = f"; did you mean --queries {_other(side)}?" if exchanged else ""
         raise InputError(
             f"{path} has no column {missing[0]!r}: the model was fitted on the columns "
-            f"{', '.join(encoder.names)} of {side}{hint}"
+            f"{', '.join(encoder.given_names)} of {side}{hint}"
         )
-    return read_table(path, encoder.names)
+    return read_table(path, encoder.given_names)
 
 
 def _other(side: str) -> str:

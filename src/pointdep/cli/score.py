@@ -1,5 +1,6 @@
 """``pointdep score``."""
 
+import sys
 import warnings
 from math import isnan
 from pathlib import Path
@@ -27,6 +28,9 @@ def score(
     batch_size: Annotated[int | None, Option(min=1)] = None,
     suspects: bool = False,
     fdr: float | None = None,
+    carry: str | None = None,
+    strict: bool = False,
+    show_columns: bool = False,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -37,7 +41,9 @@ def score(
 
     pmi is above 0 for pairs that come together more often than chance; npmi is the same scaled to
     [-1, 1]; stderr is the standard error of pmi; outside says that the pair is unlike any of the
-    fit, so that its pmi is an extrapolation.
+    fit, so that its pmi is an extrapolation. Of a table the columns are those of the fit. A pair
+    that cannot be scored, as one of a category that the fit has not seen, has no pmi, and a last
+    column has the reason.
 
     For the rows that the model was fitted on use pointdep fit --oof, which scores each by models
     that did not see it.
@@ -60,6 +66,9 @@ def score(
     batch_size: For folders: rows at a time; else by their width.
     suspects: For folders: find likely wrong pairs, as audit does.
     fdr: Share of the suspects that may be right pairs. [0.1, a tenth]
+    carry: Columns of the table to copy to the output, comma separated, as id,name.
+    strict: End with an error if a pair cannot be scored.
+    show_columns: Print on standard error how the model reads each column.
     """
     if fdr is not None and not suspects:
         raise InputError("--fdr is for --suspects: give both")
@@ -72,6 +81,8 @@ def score(
         if output is None:
             raise InputError("--engine writes a folder of shards: give -o FOLDER")
         how = {"output": output, "engine": engine or "local", "device": device, **of_shards}
+        if carry or strict:
+            raise InputError("--carry and --strict are for files, not for folders of shards")
         judge = fdr if suspects else None
         found = _score_folders(model, files, judge, columns, progress=not quiet, **how)
     else:
@@ -84,17 +95,20 @@ def score(
             check_writable(Path(output))
         fitted = PointwiseDependency.load(model, device=device)
         fitted.progress = not quiet
-        table = _score_files(fitted, [Path(file) for file in files], output, columns)
+        if show_columns:
+            for side, encoder in zip("XY", encoders_of(fitted), strict=True):
+                options.print_columns(side, encoder.described())
+        more = [] if carry is None else list(options.parse_names("--carry", carry))
+        how = {"output": output, "columns": columns, "carry": more, "strict": strict}
+        table = _score_files(fitted, [Path(file) for file in files], **how)
         if output is None and not json:
-            print(",".join(table))
-            for row, pmi, npmi, stderr, outside in zip(*table.values(), strict=True):
-                error = "" if isnan(stderr) else f"{stderr:.6g}"
-                print(f"{row},{pmi:.6g},{npmi:.6g},{error},{outside}")
+            _print_table(table)
             return
-        pmi = table["pmi"]
+        pmi = table["pmi"][table["reason"] == ""] if "reason" in table else table["pmi"]
         found = {
-            "rows": len(pmi),
-            "mean_pmi": float(pmi.mean()),
+            "rows": len(table["pmi"]),
+            "not_scored": len(table["pmi"]) - len(pmi),
+            "mean_pmi": float(pmi.mean()) if len(pmi) else None,
             "below_zero": int((pmi < 0).sum()),
             "outside": int(table["outside"].sum()),
             **dict.fromkeys(("suspects", "contamination", "unlisted", "shards", "found")),
@@ -119,30 +133,78 @@ def _refuse_for_files(given: list[str], files: list[str]) -> None:
     )
 
 
+def encoders_of(fitted: Any) -> tuple[Any, Any]:
+    """How a model reads both sides."""
+    return fitted.encoder_x_, fitted.encoder_y_
+
+
+def _print_table(table: dict[str, Any]) -> None:
+    """As CSV on standard output."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(table)
+    for cells in zip(*(values.tolist() for values in table.values()), strict=True):
+        writer.writerow([_printed(cell) for cell in cells])
+
+
+def _printed(cell: Any) -> Any:
+    return ("" if isnan(cell) else f"{cell:.6g}") if isinstance(cell, float) else cell
+
+
 def _score_files(
-    fitted: Any, paths: list[Path], output: str | None, columns: tuple[str | None, str | None]
+    fitted: Any,
+    paths: list[Path],
+    *,
+    output: str | None,
+    columns: tuple[str | None, str | None],
+    carry: list[str],
+    strict: bool,
 ) -> dict[str, Any]:
     """Score the pairs, (n,) each, and write the table if a file is wanted.
 
-    stderr is NaN if the model is a single one.
+    stderr is NaN if the model is a single one; "reason" is there if some pairs cannot be scored.
     """
     import numpy as np
 
-    from pointdep.data.readers import read_pairs, remembered
+    from pointdep.data.readers import columns_of_fit, read_pairs
     from pointdep.data.writers import write_table
     from pointdep.estimators.pointwise import pair_columns
     from pointdep.fitting.progress import show
 
-    known = fitted.encoder_x_.list_column, fitted.encoder_y_.list_column
-    x_columns, y_columns = remembered(paths, columns, known)
+    if carry and output is not None and output.endswith(".npy"):
+        raise InputError(f"--carry: {output} holds pmi alone: write .csv or .parquet")
+    x_columns, y_columns = columns_of_fit(paths, columns, encoders_of(fitted))
     x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
     with show("scoring", enabled=fitted.progress) as progress:
-        found = pair_columns(fitted, x, y, progress)
+        found = pair_columns(fitted, x, y, progress, strict=strict)
+    if not strict and not (found["reason"] != "").any():
+        del found["reason"]
     _warn_of_outside(int(found["outside"].sum()), len(found["pmi"]))
-    table = {"row": np.arange(len(found["pmi"])), **found}
+    count = len(found["pmi"])
+    table = {"row": np.arange(count), **_carried(paths, carry, count, [*found]), **found}
     if output is not None:
         write_table(Path(output), table)
     return table
+
+
+def _carried(paths: list[Path], names: list[str], count: int, taken: list[str]) -> dict[str, Any]:
+    """The columns of the tables to copy, each (n,)."""
+    from pointdep.data.files import is_table, table_columns
+    from pointdep.data.readers import read_column
+
+    found = {}
+    for name in names:
+        if name in ("row", *taken):
+            raise InputError(f"--carry {name}: the output has a column of that name: rename it")
+        places = [path for path in paths if is_table(path) and name in table_columns(path)]
+        if not places:
+            tables = ", ".join(map(str, paths))
+            raise InputError(f"--carry {name}: no such column in {tables}")
+        found[name] = read_column(places[0], name)
+        if len(found[name]) != count:
+            raise InputError(f"--carry {name}: {len(found[name])} rows for {count} pairs")
+    return found
 
 
 def _score_folders(
@@ -171,6 +233,7 @@ def _score_folders(
         named = {"suspects": found.suspects, "contamination": share.share, "unlisted": more}
     _warn_of_outside(found.outside, found.rows)
     told = ("rows", "mean_pmi", "below_zero", "outside", "shards", "found")
+    named["not_scored"] = 0
     return {**{name: getattr(found, name) for name in told}, **named}
 
 
@@ -188,23 +251,25 @@ def _summary(found: dict[str, Any], output: Any, fdr: float) -> dict[str, str]:
     if found["suspects"] is not None:
         from pointdep.auditing.report.wording import in_round_numbers
 
-        more = ""  # if more pairs came by chance than are suspects
+        others = ""  # if more pairs came by chance than are suspects
         if found["unlisted"]:
-            more = (
+            others = (
                 f"; {in_round_numbers(found['unlisted'])} more of them came by chance than are "
                 "listed: these rows cannot show which at this --fdr"
             )
         named = {
             "suspects": f"{found['suspects']}, of which about {fdr:.0%} may be right pairs",
-            "by chance": f"{found['contamination']:.2%} of all pairs{more}",
+            "by chance": f"{found['contamination']:.2%} of all pairs{others}",
         }
     before = ""
     if found["found"]:  # shards that an earlier run made
         before = f": {found['shards'] - found['found']} shards; {found['found']} were there"
         before = ", where nothing was missing" if found["found"] == found["shards"] else before
+    lost, mean = found.get("not_scored", 0), found["mean_pmi"]
+    more = f", of which {lost} cannot be scored: the column reason says why" if lost else ""
     return {
-        "pairs": str(rows),
-        "mean PMI": f"{found['mean_pmi']:.3f} nats",
+        "pairs": f"{rows}{more}",
+        "mean PMI": "none" if mean is None else f"{mean:.3f} nats",
         "below zero": f"{below} ({below / rows:.2%}), together less often than chance",
         "outside": f"{far} ({far / rows:.2%}), unlike any pair of the fit",
         **named,

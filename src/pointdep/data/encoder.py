@@ -362,10 +362,11 @@ class SideEncoder:
         for position, column in zip(self.category_at, self.categories, strict=True):
             given = self._category(raw, position, column)
             codes, unseen = column.find(given, self.side)
-            if self.missing != "indicator" and given.dtype.kind == "U":
-                unseen |= given == MISSING
-            if unseen.any():
-                faults.append(column.unseen(given, unseen, self.side))
+            gaps = given == MISSING if given.dtype.kind == "U" else np.zeros(raw.rows, dtype=bool)
+            unseen |= gaps if self.missing != "indicator" else False
+            for odd in (unseen & gaps, unseen & ~gaps):
+                if odd.any():
+                    faults.append(column.unseen(given, odd, self.side))
             encoded[every_row, start + codes] = 1
             start += column.values.size
         for own in self.indicators:

@@ -9,7 +9,7 @@ import numpy as np
 from pointdep.data import files, shards
 from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
 from pointdep.data.raw import ASKED, Array, require_same_length
-from pointdep.errors import InputError, listed
+from pointdep.errors import InputError, all_at_once, listed
 
 
 def read_pairs(
@@ -58,7 +58,7 @@ def _require_same_rows(x: int | None, y: int | None) -> None:
         require_same_length(range(x), range(y))
 
 
-_OfBoth = tuple[str | None, str | None]
+_OfBoth = tuple[Any, Any]
 
 
 def remembered(paths: Sequence[Path], given: _OfBoth, known: _OfBoth) -> _OfBoth:
@@ -74,6 +74,30 @@ def remembered(paths: Sequence[Path], given: _OfBoth, known: _OfBoth) -> _OfBoth
         for path, own, column in zip((paths[0], paths[-1]), given, known, strict=True)
     )
     return x, y
+
+
+def columns_of_fit(paths: Sequence[Path], given: _OfBoth, encoders: Sequence[Any]) -> _OfBoth:
+    """x_columns and y_columns for `read_pairs`: where not given, those of the fit.
+
+    encoders: of both sides. Files without named columns are left as they were.
+    """
+    paths = [Path(path) for path in paths]
+    lists = encoders[0].list_column, encoders[1].list_column
+    found: list[Any] = list(remembered(paths, given, lists))
+    problems = []
+    for side, (path, encoder) in enumerate(zip((paths[0], paths[-1]), encoders, strict=True)):
+        if found[side] is None and encoder.named and path.exists() and is_table(path):
+            found[side] = names = list(encoder.given_names)
+            there = files.table_columns(path)
+            if lacking := [name for name in names if name not in there]:
+                which = ", ".join(map(repr, lacking[:5])) + (", ..." if len(lacking) > 5 else "")
+                fitted = (
+                    f"the model was fitted on {', '.join(names[:20])} of {encoder.side.lower()}"
+                )
+                problems.append(InputError(f"{path} has no column {which}: {fitted}"))
+    if problems:
+        raise all_at_once(problems)
+    return found[0], found[1]
 
 
 def _if_there(path: Path, column: str | None) -> str | None:
@@ -201,8 +225,10 @@ def _whole_table(path: Path, names: list[str] | None) -> Any:
     return files.read_table(path, names) if is_table(path) else shards.read_tables(path, names)
 
 
-def split_columns(columns: str, option: str) -> list[str]:
-    """ "a, b" -> ["a", "b"]; option: where the user gave it, for errors."""
+def split_columns(columns: str | list[str], option: str) -> list[str]:
+    """ "a, b" -> ["a", "b"], and lists as they are; option: where it was given, for errors."""
+    if not isinstance(columns, str):
+        return columns
     names = [name.strip() for name in columns.split(",")]
     if not all(names):
         raise InputError(f"{option} {columns!r} has an empty name: give name,name,...")

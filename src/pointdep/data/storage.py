@@ -92,6 +92,14 @@ def _read_model(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return about, read_tensors(weights, _OF_ROWS)
 
 
+def peek(path: Path) -> dict[str, Any] | None:
+    """What is said about a saved model, unchecked; None where there is none."""
+    try:
+        return _read_about(path)
+    except ModelFileError:
+        return None
+
+
 def _read_about(path: Path) -> dict[str, Any]:
     return read_description(path, _ABOUT, FORMAT, "a model")
 

@@ -75,6 +75,21 @@ def without_gaps(
     return part_of(raw_x, kept), part_of(raw_y, kept), own, kept
 
 
+def scored_groups(reasons: NDArray[np.object_], groups: Any) -> Any:
+    """The groups of the rows that can be scored, and a warning if there are others.
+
+    reasons: (n,) why a row cannot be scored, "" if it can.
+    """
+    fine = reasons == ""
+    if fine.all():
+        return groups
+    if not fine.any():
+        raise InputError(f"no row can be scored: {reasons[0]}")
+    said = f"{(~fine).sum()} of {len(fine)} row(s) are left out of the score: "
+    warn_caller(f"{said}{'; '.join(sorted(set(reasons[~fine]))[:3])}", DataWarning)
+    return None if groups is None else np.asarray(groups)[fine]
+
+
 def plain_copy(model: Any, **changed: Any) -> Any:
     """A copy to be fitted as a part of something larger, with these options changed.
 

@@ -98,6 +98,31 @@ def reading(path: Path) -> Iterator[None]:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {reason}") from None
 
 
+def data_of(estimator: Any) -> dict[str, Any]:
+    """What tells the data of a fitted estimator from other data."""
+    encoders = estimator.encoder_x_, estimator.encoder_y_
+    digests = getattr(estimator, "digests_", None)
+    names = [list(encoder.names) for encoder in encoders]
+    return {"digests": digests and list(digests), "rows": estimator.n_rows_, "names": names}
+
+
+def require_same_data(path: Path, data: dict[str, Any]) -> None:
+    """Refuse to replace a model that was fitted on other data; data: as of `data_of`."""
+    about = storage.peek(path)
+    if about is None:
+        return
+    digests, names = about.get("digests"), [about.get(f"encoder_{side}", {}) for side in "xy"]
+    same = digests == data["digests"]
+    if digests is None or data["digests"] is None:  # of streamed rows
+        of_names = [one.get("names") for one in names]
+        same = about.get("rows") == data["rows"] and of_names == data["names"]
+    if not same:
+        raise InputError(
+            f"{path} holds a model of other data ({about.get('rows')} rows): choose another "
+            "folder, or replace it by overwrite=True"
+        )
+
+
 def save(estimator: Any, path: Path) -> None:
     """Write a fitted estimator as a folder."""
     about, tensors = fitted_parts(estimator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +19,18 @@ from torch import Tensor
 from pointdep import errors
 from pointdep.core.methods import Method, get_method
 from pointdep.core.ratio import RatioModel
+from pointdep.data.encoder import part_of
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length
+from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length, side_digest
 from pointdep.data.stored_pairs import paired_parts, sampled
 from pointdep.errors import DataWarning, Flag, InputError
 from pointdep.estimators import assembly, fit_rows, persistence
-from pointdep.estimators.base import DependencyEstimator
+from pointdep.estimators.base import (
+    DependencyEstimator,
+    read_pairs,
+    scored_groups,
+    without_gaps,
+)
 from pointdep.estimators.classical.ksg import ksg_alarm
 from pointdep.estimators.fit_rows import FitRows, PairedRows, is_large
 from pointdep.fitting.batches import TrainingOptions
@@ -508,9 +515,12 @@ class PointwiseDependency(DependencyEstimator):
 
         The one number by which methods and critics can be compared: higher is better, -log 2 is no
         better than calling everything independent. Of very many rows, 131,072 at random decide.
+        Rows that cannot be scored, as of a category that the fit has not seen, are left out, with a
+        warning.
         """
         X, Y, groups = some_rows(X, Y, groups)
-        x, y, _, _ = self._encode(X, Y)
+        x, y, _, reasons = self._encode_some(X, Y)
+        groups = scored_groups(reasons, groups)
         return scoring.shuffled_log_likelihood(
             lambda a, b: scoring.score_pairs(self.model_, x[a], y[b]).numpy(),
             len(x),
@@ -530,6 +540,25 @@ class PointwiseDependency(DependencyEstimator):
         x = torch.from_numpy(self.encoder_x_.encode(raw_x))
         y = torch.from_numpy(self.encoder_y_.encode(raw_y))
         return (*self.model_.prepare(x, y), raw_x, raw_y)
+
+    def _encode_some(
+        self, X: Any, Y: Any
+    ) -> tuple[Tensor, Tensor, list[RawSide], NDArray[np.object_]]:
+        """The same of the pairs that can be encoded, and of all, (n,), why not: "" if they can."""
+        raws, sides = list(self._read_sides(X, Y)), (self.encoder_x_, self.encoder_y_)
+        reasons = np.full(raws[0].rows, "", dtype=object)
+        encoded = []
+        for encoder, raw in zip(sides, raws, strict=True):
+            values, faults = encoder.encode_some(raw)
+            encoded.append(values)
+            for fault in faults:
+                told = np.where(reasons == "", "", reasons + "; ") + fault.reason
+                reasons = np.where(fault.rows, told, reasons)
+        fine = np.flatnonzero(reasons == "")
+        if len(fine) < len(reasons):
+            raws, encoded = [part_of(raw, fine) for raw in raws], [e[fine] for e in encoded]
+        x, y = self.model_.prepare(*map(torch.from_numpy, encoded))
+        return x, y, raws, reasons
 
     def _read_sides(self, X: Any, Y: Any, *, paired: bool = True) -> tuple[RawSide, RawSide]:
         check_is_fitted(self, "model_")
@@ -643,9 +672,14 @@ class PointwiseDependency(DependencyEstimator):
         del X, Y
         return math.hypot(self.bias_.correction, self.bias_.stderr)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as a folder of safetensors and JSON."""
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a folder of safetensors and JSON.
+
+        overwrite: also in place of a model that was fitted on other data.
+        """
         check_is_fitted(self, "model_")
+        if not overwrite:
+            persistence.require_same_data(Path(path), persistence.data_of(self))
         persistence.save(self, Path(path))
 
     @classmethod
@@ -856,17 +890,40 @@ class PointwiseDependency(DependencyEstimator):
 
 
 def pair_columns(
-    fitted: PointwiseDependency, X: Any, Y: Any, progress: Progress | None = None
+    fitted: PointwiseDependency,
+    X: Any,
+    Y: Any,
+    progress: Progress | None = None,
+    *,
+    strict: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """All that is said of each pair, (n,) each, with one pass through the networks.
 
-    pmi, npmi, stderr (NaN where the model is a single one and has none), outside.
+    pmi, npmi, stderr (NaN where the model is a single one and has none), outside. If not strict,
+    pairs that cannot be scored have NaN, and a last column has the reason, "" for the others.
     """
     told = progress or Silent()
     large = is_large(X, Y)
 
     def part(x: Any, y: Any, rows: slice) -> tuple[NDArray[Any], ...]:
-        x, y, *raw = fitted._encode(x, y)
+        if strict:
+            x, y, *raw = fitted._encode(x, y)
+            found = scored(x, y, raw)
+        else:
+            x, y, raw, reasons = fitted._encode_some(x, y)
+            answers = scored(x, y, raw) if len(x) else ()
+            kinds = np.float32, np.float32, np.float32, np.bool_
+            empty = [np.zeros(len(reasons), kind) for kind in kinds]
+            for column in empty[:3]:
+                column[:] = np.nan
+            found = (*empty, reasons)
+            for column, values in zip(empty, answers, strict=False):
+                column[reasons == ""] = values
+        if large:
+            told.update(rows.stop, len(X), "pairs")
+        return found
+
+    def scored(x: Tensor, y: Tensor, raw: Sequence[RawSide]) -> tuple[NDArray[Any], ...]:
         replicas = scoring.score_replicas(fitted.model_, x, y, Silent() if large else told)
         values = replicas.mean(0)
         pmi: Array32 = values.numpy()
@@ -876,14 +933,28 @@ def pair_columns(
             stderr = (fitted.jackknife_ * variance).sqrt().float().numpy()
         seen = fitted.model_.seen
         outside = fitted.model_.outside(*fitted._on_device(x, y), values.to(seen.device))
-        npmi = scoring.normalised_pmi(pmi.astype(np.float64), fitted._rarity(*raw), fitted.n_rows_)
-        if large:
-            told.update(rows.stop, len(X), "pairs")
+        rarity = fitted._rarity(*raw)
+        npmi = scoring.normalised_pmi(pmi.astype(np.float64), rarity, fitted.n_rows_)
         odd = fitted.encoder_x_.outlying(raw[0]) | fitted.encoder_y_.outlying(raw[1])
         return pmi, npmi, stderr, outside.cpu().numpy() | odd
 
     found = fitted._by_parts(X, Y, part)
-    return dict(zip(("pmi", "npmi", "stderr", "outside"), found, strict=True))
+    names = ("pmi", "npmi", "stderr", "outside", *(() if strict else ("reason",)))
+    return dict(zip(names, found, strict=True))
+
+
+def data_of_rows(model: PointwiseDependency, X: Any, Y: Any) -> dict[str, Any]:
+    """What `persistence.data_of` would say of an unfitted model after a fit of these rows."""
+    digests, sides = None, (X, Y)
+    if not fit_rows.streams(model.stream, model.cv, X, Y):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit says the same again
+            discrete = model.discrete_x, model.discrete_y
+            *raws, _ = read_pairs(X, Y, None, discrete, model.missing)
+            x, y, *_ = without_gaps(*raws, None, model.missing)
+        sides, digests = (x, y), [side_digest(x), side_digest(y)]
+    names = [list(getattr(side, "names", ())) for side in sides]
+    return {"digests": digests, "rows": len(sides[0]), "names": names}
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
