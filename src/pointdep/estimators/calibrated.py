@@ -179,9 +179,14 @@ class CalibratedDependency(PointwiseDependency):
             raise InputError(f"{shapes} must have the same queries in their rows")
         return critic.read_out(values, sample).float().numpy()
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as a folder; a function of yours is not in it, `load` takes it again."""
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a folder; a function of yours is not in it, `load` takes it again.
+
+        overwrite: also in place of a model that was fitted on other data.
+        """
         check_is_fitted(self, "model_")
+        if not overwrite:
+            persistence.require_same_data(Path(path), persistence.data_of(self))
         critic = self._critic
         about, tensors = persistence.fitted_parts(self)
         params = {name: getattr(self, name) for name in _PARAMS}

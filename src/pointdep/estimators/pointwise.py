@@ -950,8 +950,8 @@ def data_of_rows(model: PointwiseDependency, X: Any, Y: Any) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit says the same again
             discrete = model.discrete_x, model.discrete_y
-            *raws, _ = read_pairs(X, Y, None, discrete, model.missing)
-            x, y, *_ = without_gaps(*raws, None, model.missing)
+            raw_x, raw_y, _ = read_pairs(X, Y, None, discrete, model.missing)
+            x, y, *_ = without_gaps(raw_x, raw_y, None, model.missing)
         sides, digests = (x, y), [side_digest(x), side_digest(y)]
     names = [list(getattr(side, "names", ())) for side in sides]
     return {"digests": digests, "rows": len(sides[0]), "names": names}
