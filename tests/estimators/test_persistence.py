@@ -64,7 +64,7 @@ def names(folder):
 
 def round_trip(model, path, x=NEW_X, y=NEW_Y, **options):
     """Load what was saved, and compare every answer bit by bit."""
-    model.save(path)
+    model.save(path, overwrite=True)
     loaded = PointwiseDependency.load(path, device="cpu", **options)
     np.testing.assert_array_equal(loaded.oof_pmi_, model.oof_pmi_)
     for ask in ("pmi", "npmi", "pmi_matrix", "outside", "mutual_information", "score"):
