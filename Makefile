@@ -10,7 +10,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 EMPTY := .venv-empty
 
-.PHONY: browser demo test test-slow test-oldest test-newest wheel docs docs-serve lint bench bench-data bench-gpu bench-peers format clean
+.PHONY: browser demo test test-slow test-oldest test-newest wheel docs docs-serve lint bench bench-data bench-gpu bench-peers format fuzz clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -32,6 +32,10 @@ browser:
 	  && export DEBIAN_FRONTEND=noninteractive && { timeout 120 apt-get -qq update; \
 	  timeout 300 apt-get -qq install -y --no-install-recommends chromium chromium-driver; } \
 	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the pages in it are skipped"
+
+# Damaged files of every format, and damaged models, indices and checkpoints: minutes.
+fuzz: $(READY_DEV)
+	cd tests && $(CURDIR)/$(BIN)/python -m fuzz $(FUZZ)
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -q -m slow

@@ -82,7 +82,16 @@ def _require_sharing(command: str) -> None:
 
 
 # The other arguments name what is read.
-_OUTPUTS = ("output", "oof", "table", "check_plot", "curve_plot", "checkpoint", "save_index")
+_OUTPUTS = (
+    "output",
+    "oof",
+    "table",
+    "kept",
+    "check_plot",
+    "curve_plot",
+    "checkpoint",
+    "save_index",
+)
 
 
 def _require_apart(given: Mapping[str, object]) -> None:

@@ -14,7 +14,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pointdep.errors import DataWarning, InputError, listed, unknown_name, warn_caller
+from pointdep.errors import (
+    DataWarning,
+    InputError,
+    PointdepError,
+    listed,
+    unknown_name,
+    warn_caller,
+)
 
 if TYPE_CHECKING:
     from pointdep.data.raw import Array
@@ -37,15 +44,15 @@ def require_plausible(path: object, promised: int, stored: int) -> None:
 
 @contextmanager
 def reading(
-    what: object, otherwise: str = "of another kind", error: type[InputError] = InputError
+    what: object, otherwise: str = "of another kind", error: type[PointdepError] = InputError
 ) -> Iterator[None]:
-    """Turn whatever goes wrong while `what` is read into an InputError that names it.
+    """Turn whatever goes wrong while `what` is read into an error that names it.
 
     otherwise: what it may be if it is neither truncated nor damaged.
     """
     try:
         yield
-    except InputError:
+    except PointdepError:
         raise
     except MemoryError as fault:
         raise error(f"{what} cannot be read: it takes more memory than there is") from fault

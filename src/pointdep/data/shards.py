@@ -51,6 +51,8 @@ class Layout:
 def _checked_schema(path: Path, schema: Any) -> Any:
     """The schema of an Arrow or Parquet file, if all its names and types can be read."""
     names = [str(field.name) for field in schema if str(field.type)]
+    if not names:
+        raise InputError(f"{path} is empty: it has no columns")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{path} has more than one column {twice!r}: give each a name of its own")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.data import storage
+from pointdep.data import files, storage
 from pointdep.data.atomic import replaced_folder, steady
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.progress import Progress
@@ -170,9 +170,8 @@ def _read_index(path: Path, model: RatioModel) -> CandidateIndex:
     tensors, device = storage.read_tensors(path / _TENSORS), model.constant.device
     vectors: Vectors | None = None
     if kind != "flat":
-        import faiss
-
-        vectors = FaissVectors(kind, faiss.read_index(str(path / _FAISS)))
+        with files.reading(path / _FAISS, "of another index", ModelFileError):
+            vectors = pairwise.read_faiss(path / _FAISS, kind, count)
     elif "vectors" in tensors:
         place = device if device.type == "cuda" else "cpu"
         vectors = FlatVectors(tensors["vectors"].to(place), count)

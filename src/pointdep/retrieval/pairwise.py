@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.ratio import RatioModel
-from pointdep.errors import InputError, require_known
+from pointdep.errors import InputError, ModelFileError, require_known
 from pointdep.inference.scoring import spread
 
 Found = tuple[Tensor, Tensor]
@@ -42,6 +43,11 @@ class FlatVectors:
         """rows: (b, d) float32."""
         self.rows[self.count : self.count + len(rows)] = rows
         self.count += len(rows)
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return self.rows.shape[1]
 
     def search(self, queries: Tensor, k: int) -> Tensor:
         """Numbers of the k largest inner products; queries: (n, d) -> (n, k)."""
@@ -76,6 +82,11 @@ class FaissVectors:
         """How many vectors there are."""
         return int(self.index.ntotal)
 
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector, but for the one that FAISS needs."""
+        return int(self.index.d) - 1
+
     def add(self, rows: Tensor) -> None:
         """rows: (b, d) float32."""
         self.index.add(self.lengthened(rows))
@@ -103,6 +114,105 @@ class FaissVectors:
 
 
 Vectors = FlatVectors | FaissVectors
+
+
+# FAISS believes the sizes and numbers in its files: it would allocate any memory, and follow links
+# to anywhere. They are checked here before it sees them.
+
+
+class _Parts:
+    """The parts of a file one after the other, none of which may reach beyond its end."""
+
+    def __init__(self, content: NDArray[np.uint8]) -> None:
+        self.content, self.at = content, 0
+
+    def take(self, dtype: str, count: int = 1) -> NDArray[Any]:
+        end = self.at + count * np.dtype(dtype).itemsize
+        if not 0 <= count <= end <= len(self.content):
+            raise ValueError("a part reaches beyond the end of the file")
+        self.at, start = end, self.at
+        return self.content[start:end].view(dtype)
+
+    def number(self, dtype: str) -> int:
+        return int(self.take(dtype)[0])
+
+    def vector(self, dtype: str) -> NDArray[Any]:
+        return self.take(dtype, self.number("<u8"))
+
+    def head(self, kind: bytes, count: int) -> int:
+        """The dimension of an index of this kind, with so many vectors and L2 as its distance."""
+        found, dim, held = self.take("u1", 4).tobytes(), self.number("<i4"), self.number("<i8")
+        self.take("<i8", 2)
+        trained, metric = self.number("u1"), self.number("<i4")
+        _require(found == kind and held == count and dim > 0 and (trained, metric) == (1, 1))
+        return dim
+
+    def flat(self, count: int, dim: int) -> None:
+        _require(self.head(b"IxF2", count) == dim and len(self.vector("<f4")) == count * dim)
+
+
+def _require(right: bool | np.bool) -> None:
+    if not right:
+        raise ValueError("its parts do not fit together")
+
+
+def _within(values: NDArray[Any], low: int, high: int) -> bool:
+    return not values.size or bool(values.min() >= low and values.max() < high)
+
+
+def read_faiss(path: Path, kind: str, count: int) -> FaissVectors:
+    """The index in a file of FAISS; ValueError unless it is of this kind, and fits together."""
+    parts = _Parts(np.fromfile(path, np.uint8))
+    (_check_hnsw if kind == "hnsw" else _check_ivf)(parts, count)
+    _require(parts.at == len(parts.content))
+    import faiss
+
+    return FaissVectors(kind, faiss.read_index(str(path)))
+
+
+def _check_hnsw(parts: _Parts, count: int) -> None:
+    dim = parts.head(b"IHNf", count)
+    parts.vector("<f8")
+    below, levels = parts.vector("<i4"), parts.vector("<i4")
+    offsets, neighbours = parts.vector("<i8"), parts.vector("<i4")
+    entry, top = parts.take("<i4", 2).tolist()
+    parts.take("<i4", 3)
+    _require(len(levels) == count and len(offsets) == count + 1 and 0 <= entry < count)
+    _require(0 <= top < len(below) - 1 and _within(levels, 1, top + 2) and levels[entry] == top + 1)
+    _require(_within(below, 0, 1 << 20) and below[0] == 0 and (np.diff(below) >= 0).all())
+    _require(offsets[0] == 0 and (np.diff(offsets) == below[levels]).all())
+    _require(offsets[-1] == len(neighbours) and _within(neighbours, -1, count))
+    # A link on a level leads to a vector that is on this level too.
+    place = np.arange(len(neighbours)) - np.repeat(offsets[:-1], below[levels])
+    level, linked = np.searchsorted(below, place, "right"), neighbours >= 0
+    _require((levels[neighbours[linked]] >= level[linked]).all())
+    parts.flat(count, dim)
+
+
+def _check_ivf(parts: _Parts, count: int) -> None:
+    dim = parts.head(b"IwFl", count)
+    cells, probed = parts.number("<i8"), parts.number("<i8")
+    _require(0 < cells <= max(count, 1) and 0 < probed <= cells)
+    parts.flat(cells, dim)
+    _require(parts.number("u1") == 1)
+    places = parts.vector("<i8")
+    _require(parts.take("u1", 4).tobytes() == b"ilar")
+    _require((parts.number("<i8"), parts.number("<i8")) == (cells, 4 * dim))
+    sparse = parts.take("u1", 4).tobytes() == b"sprs"
+    told = parts.vector("<i8")
+    sizes = np.zeros(cells, np.int64)
+    if sparse:
+        _require(len(told) % 2 == 0 and _within(told[::2], 0, cells))
+        sizes[told[::2]] = told[1::2]
+    else:
+        _require(len(told) == cells)
+        sizes = told
+    _require(_within(sizes, 0, count + 1) and sizes.sum() == count == len(places))
+    _require(_within(places >> 32, 0, cells))
+    _require(((places & 0xFFFFFFFF) < sizes[places >> 32]).all())
+    for size in sizes.tolist():
+        parts.take("<f4", size * dim)
+        _require(_within(parts.take("<i8", size), 0, count))
 
 
 def empty_vectors(
@@ -172,6 +282,9 @@ def nearest(
     queries: (n, d); own: (n,), the queries' own term of PMI; wanted: how many to search for;
     exhaustive: look at all vectors, whatever the kind of index.
     """
+    if vectors.dim != queries.shape[1]:
+        held = f"vectors of {vectors.dim} numbers where the model has {queries.shape[1]}"
+        raise ModelFileError(f"the index holds {held}: make it again")
     search = partial(search_all, vectors) if exhaustive else vectors.search
     numbers = search(queries, wanted)
     queries, own = queries.to(numbers.device), own.to(numbers.device)
