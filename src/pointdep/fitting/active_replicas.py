@@ -76,6 +76,29 @@ class FlatParameters:
         return [] if self.critic.stacked else list(self.critic.copies[replica].buffers())
 
 
+class Adam:
+    """AdamW of one matrix of weights, as `torch.optim.AdamW` does it.
+
+    That class imports torch's compiler when it is made, which takes longer than some fits.
+    first, second: the running moments, (R, P); step: how many steps they come from; rate: to be
+    set before a step, of one number, because a recorded step reads it where it lies.
+    """
+
+    def __init__(self, first: Tensor, second: Tensor, step: int) -> None:
+        self.first, self.second = first.clone(), second.clone()
+        self.step, self.rate = first.new_tensor(float(step)), first.new_zeros(())
+
+    @torch.no_grad()
+    def step_(self, values: Tensor, decay: float) -> None:
+        """Move the weights against their gradient."""
+        assert values.grad is not None
+        self.step += 1
+        lists = [[t] for t in (values, values.grad, self.first, self.second)]
+        how: dict[str, Any] = {"lr": self.rate, "weight_decay": decay, "eps": 1e-8, "beta1": 0.9}
+        how |= {"beta2": 0.999, "amsgrad": False, "maximize": False}
+        torch._fused_adamw_(*lists, [], [self.step], **how)
+
+
 class Crew:
     """The replicas that still train, packed together so that the finished ones cost nothing."""
 
@@ -101,18 +124,7 @@ class Crew:
         self.average = state.average[rows].clone()
         self.moving = state.moving[rows].clone()
         self.recorded = self._recorded_step()
-        device = self.average.device
-        how: dict[str, Any] = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
-        how["fused"] = device.type in {"cpu", "cuda"} or None
-        how["capturable"] = self.recorded is not None
-        self.optimizer = torch.optim.AdamW([self.flat.values], **how)
-        if state.step:
-            at = device if device.type == "cuda" else "cpu"
-            self.optimizer.state[self.flat.values] = {
-                "step": torch.tensor(float(state.step), device=at),
-                "exp_avg": state.first[rows].clone(),
-                "exp_avg_sq": state.second[rows].clone(),
-            }
+        self.adam = Adam(state.first[rows], state.second[rows], state.step)
         self.held_out = held_out.select(rows)
         if sharing is not None and sharing.divides(*held_out.x.shape[1:3]):
             self.held_out = sharing.take(self.held_out)
@@ -128,6 +140,7 @@ class Crew:
         """One epoch of steps; the mean objective of each replica's training batches."""
         state, average = self.state, self.options.average
         self.model.train()
+        self.adam.rate.fill_(self.options.rate(state.epoch - 1))
         total = torch.zeros(len(self.replicas), device=self.average.device)
         first, count = state.step, self.batches.steps(self.options.min_steps)
         for cells in self.batches.draw(state.epoch - 1, first, count, self.replicas):
@@ -149,7 +162,7 @@ class Crew:
         if self.sharing is not None:
             self.sharing.processes.add_(gradient)
         self.flat.clip_(self.options.clip)
-        self.optimizer.step()
+        self.adam.step_(self.flat.values, self.options.weight_decay)
         if self.options.average:
             self.average.lerp_(self.flat.values.detach(), weight)
         return value.detach()
@@ -210,10 +223,9 @@ class Crew:
     def write_back(self) -> None:
         """Bring the state of these replicas up to date."""
         state, rows = self.state, self.replicas
-        moments = self.optimizer.state[self.flat.values]
         state.values[rows] = self.flat.values.detach()
         state.average[rows], state.moving[rows] = self.average, self.moving
-        state.first[rows], state.second[rows] = moments["exp_avg"], moments["exp_avg_sq"]
+        state.first[rows], state.second[rows] = self.adam.first, self.adam.second
         for position, replica in enumerate(rows):
             state.buffers[replica] = [t.clone() for t in self.flat.buffers(position)]
 

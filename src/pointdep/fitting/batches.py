@@ -30,6 +30,8 @@ class TrainingOptions:
     block: rows that are set against each other; a batch is cut into blocks of this size, and each
         row has block - 1 product samples.
     learning_rate, weight_decay: of Adam.
+    halving: epochs after which the learning rate is a half, after twice as many a third, and so on
+        (a hyperbola); 0 for one that stays.
     max_epochs: limit on the number of epochs.
     min_steps: an epoch is one pass over the training rows, but at least this many steps.
     patience: epochs without a better held-out objective after which a replica stops.
@@ -49,6 +51,7 @@ class TrainingOptions:
     average: float = 0.99
     clip: float = 5.0
     seed: int = 0
+    halving: float = 0.0
 
     def __post_init__(self) -> None:
         if self.block < 2 or self.batch_size < self.block:
@@ -60,6 +63,7 @@ class TrainingOptions:
             ("learning_rate", "(", math.inf),
             ("clip", "(", math.inf),
             ("weight_decay", "[", math.inf),
+            ("halving", "[", math.inf),
             ("average", "[", 1.0),
         ):
             value: Any = getattr(self, name)
@@ -68,6 +72,10 @@ class TrainingOptions:
                 raise InputError(f"{name}={value!r} must be a number in {start}0, {end})")
         for name in ("max_epochs", "patience", "min_steps"):
             require_whole(name, getattr(self, name))
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, the first being 0."""
+        return self.learning_rate / (1.0 + epoch / self.halving if self.halving else 1.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from pointdep.fitting.state import (
 )
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
-_STOP_BLOCK = 16
+_STOP_BLOCK = 8
 _LARGEST_STOP_BLOCK = 256  # of the large batches that streamed rows have
 _CHECKPOINT_EVERY_S = 5.0
 
@@ -56,10 +57,12 @@ class Engine:
         batches: Batches | None = None,
         processes: Processes = ALONE,
         reported: int | None = None,
+        patience: Sequence[int] = (),
     ) -> None:
         """batches: where training rows come from, if not from the training parts of the splits.
 
         processes: that train together, each with the same arguments; given batches are its share.
+        patience: of each replica, if not that of the options.
         reported: how many replicas, the first ones, what `run` gives is about; `told` is of others.
         """
         self.reported = model.replicas if reported is None else reported
@@ -84,6 +87,7 @@ class Engine:
                 "the rows that decide when to stop hold no pair of different groups in some split: "
                 "give more groups, or a larger stop_fraction"
             )
+        self.patience = patience or [options.patience] * model.replicas
         self._saved, self._unwritten = -math.inf, False  # the first epoch is kept at once
 
     def run(self) -> Trained:
@@ -154,7 +158,7 @@ class Engine:
                 crew.keep_best(position)
             else:
                 state.bad[replica] += 1
-            if state.bad[replica] < self.options.patience:
+            if state.bad[replica] < self.patience[replica]:
                 still.append(replica)
         state.history.append(entry)
         crew.write_back()
@@ -188,7 +192,7 @@ class Engine:
         ended = [
             r
             for r, bad in enumerate(state.bad[own])
-            if bad < self.options.patience and r not in diverged
+            if bad < self.patience[own.start + r] and r not in diverged
         ]
         improving = [r for r in ended if state.best_epoch[own][r] == state.epoch]
         limit = f"raise max_epochs (now {self.options.max_epochs})"

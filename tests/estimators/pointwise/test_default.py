@@ -90,7 +90,7 @@ def test_whatever_a_network_learns_of_independent_pairs_is_noise(critic, rows):
 def test_sides_of_labels_and_of_many_zeros(name):
     task = make_task(name, 2000, seed=3)
     # With the settings that are the user's default: a small network stops too soon on the zeros.
-    settings = {"hidden": "auto", "patience": 8, "learning_rate": 1e-3, "max_epochs": 200}
+    settings = {"hidden": "auto", "patience": "auto", "learning_rate": "auto", "max_epochs": 200}
     model = auto(task.x, task.y, **settings)
     found = model.mutual_information()
     assert abs(found.nats - task.mutual_information) < 4 * found.stderr
