@@ -293,7 +293,7 @@ def parse_sides(text: str | None) -> tuple[bool | None, bool | None]:
 
 _OF_NETWORKS = (
     *("critic", "hidden", "max_epochs", "weight_decay", "negatives", "reference_size"),
-    *("stream", "curve"),
+    *("stream", "curve", "effort", "threads"),
 )
 
 
@@ -316,6 +316,8 @@ class Settings:
     stream: Read rows as they are needed, or hold them in memory. [hold up to 2^27 numbers]
     curve: Also fit a quarter and half of the rows, to see whether more rows would help. [if the
         rows are held in memory]
+    effort: quick (no networks), default, or high (twice as many networks, and longer).
+    threads: Threads of the fit. [one, or more where they help]
     """
 
     x_columns: XColumns = None
@@ -335,6 +337,8 @@ class Settings:
     reference_size: int = 1024
     stream: bool | None = None
     curve: bool | None = None
+    effort: str = "default"
+    threads: int | None = None
     confidence: Confidence = 0.95
     seed: Seed = 0
     device: Device = "auto"

@@ -21,7 +21,7 @@ from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CodeMap, RankMap, Standardizer
 from pointdep.data.encoder import SideEncoder
-from pointdep.errors import InputError
+from pointdep.errors import InputError, require_whole
 from pointdep.estimators.fit_rows import PairedRows
 from pointdep.fitting.batches import Batches, TrainingOptions
 from pointdep.fitting.closed_form import (
@@ -49,6 +49,7 @@ _MOST_LEVELS = 64  # of a label over which log r is normalised
 # the closed form has little left to learn: large steps that shrink reach the same held-out score
 # in a third of the time (tuning half of the further tasks, 10,000 rows).
 _PACE, _PACE_INFORMED = (1e-3, 0.0, 8), (4e-3, 4.0, 5)
+_PATIENT = 3  # times the patience, with high effort
 _LEAST_PATIENCE = 2
 _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size permitting
 
@@ -206,7 +207,7 @@ def batch_shape(
 
 
 def pace(
-    settings: CriticSettings, learning_rate: float | str, patience: int | str
+    settings: CriticSettings, learning_rate: float | str, patience: int | str, effort: str
 ) -> dict[str, Any]:
     """`learning_rate`, `halving` and `patience` of the training; "auto" is left to the critic."""
     rate, halving, epochs = _PACE_INFORMED if settings.kind.informed else _PACE
@@ -215,7 +216,15 @@ def pace(
             raise InputError(f"{name}={value!r} must be a number or 'auto'")
     if not isinstance(learning_rate, str):
         rate, halving = learning_rate, 0.0  # as it was asked for, throughout
-    epochs = epochs if isinstance(patience, str) else patience
+    if effort == "quick" and not (settings.kind.has_closed_form or settings.kind.is_table):
+        said = f"critic={settings.critic!r}"
+        raise InputError(
+            f"effort='quick' trains no networks, and {said} is one: leave it at 'auto'"
+        )
+    if not isinstance(patience, str):
+        require_whole("patience", patience)
+        epochs = int(patience)
+    epochs *= _PATIENT if effort == "high" else 1
     return {"learning_rate": rate, "halving": halving, "patience": epochs}
 
 
@@ -246,6 +255,7 @@ def train_model(
     processes: Processes = ALONE,
     curve: Sequence[Sequence[Split]] = (),
     whole_parts: bool = False,
+    quick: bool = False,
 ) -> TrainedModel:
     """Draw the initial weights, fit the standardisers on training rows only, and train.
 
@@ -254,7 +264,7 @@ def train_model(
     are a sample of the data. processes: that train together; all have the same model in the end.
     curve: splits of further replicas, which the model has after those of `rows`, for each point of
     a learning curve. They train in the same run and change nothing about the others; whole_parts:
-    they are as patient, too.
+    they are as patient, too. quick: train nothing, and let the closed form answer alone.
     """
     device = rows.x.device
     own = len(rows.splits)
@@ -267,9 +277,10 @@ def train_model(
         how |= {"progress": progress or Silent(), "reported": own}
         shares = [1.0 if whole_parts else len(s.train) / longest for s in rows.splits[own:]]
         how["patience"] = [options.patience] * own + [_patience(options, s) for s in shares]
-        engine = _train(model, rows, options, canonical, **how)
+        engine = _train(model, rows, options, canonical, quick=quick, **how)
         ends = np.cumsum(sizes).tolist()
-        trained = [engine.told(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        if engine is not None:
+            trained = [engine.told(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     model.to(device).eval()
     model.requires_grad_(False)
     parts, first = [], 0
@@ -280,7 +291,8 @@ def train_model(
             from pointdep.fitting.tables import fit_tables
 
             fit_tables(one.critic, replace(rows, splits=splits))
-        _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
+        if not quick:
+            _weigh_parts(one, replace(rows, splits=splits), keep_unproven=keep_unproven)
         processes.align_(one.state_dict().values())
         parts.append((one, splits))
         first += len(splits)
@@ -304,9 +316,14 @@ def _train(
     rows: PairedRows,
     options: TrainingOptions,
     canonical: Sequence[Canonical] | None,
+    *,
+    quick: bool,
     **how: Any,
-) -> Engine:
-    """Fit what is not trained, and train the rest; how: of the `Engine`, which has run."""
+) -> Engine | None:
+    """Fit what is not trained, and train the rest; how: of the `Engine`, which has run.
+
+    quick: without the rest, and without an engine.
+    """
     device = rows.x.device
     model.critic.reset(replica_generators(options.seed, model.replicas))
     if not model.critic.ranked:  # normal scores are left as they are
@@ -323,6 +340,9 @@ def _train(
     if model.critic.has_closed_form:
         fit_closed_form(model, rows, canonical, judged=how["reported"])
     how["processes"].align_(model.state_dict().values())
+    if quick:
+        model.critic.silence()
+        return None
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(options.seed)  # for dropout in the user's own modules

@@ -23,7 +23,7 @@ from pointdep.data.encoder import part_of
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length, side_digest
 from pointdep.data.stored_pairs import paired_parts, sampled
-from pointdep.errors import DataWarning, Flag, InputError
+from pointdep.errors import DataWarning, Flag, InputError, require_known
 from pointdep.estimators import assembly, fit_rows, persistence
 from pointdep.estimators.base import (
     DependencyEstimator,
@@ -42,6 +42,7 @@ from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Rows, Split, part_splits, random_of, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
+from pointdep.fitting.threads import own_threads, paying_threads
 from pointdep.inference import out_of_fold, scoring
 from pointdep.inference.checks import FEWEST_ROWS, RatioCheck, check_log_ratio
 from pointdep.inference.learning_curve import rise_flags
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 Array32 = NDArray[np.float32]
 
+EFFORTS = ("quick", "default", "high")
 ANSWER_SEED = 0  # answers about given rows do not depend on the state of any generator
 MANY_OUTSIDE = 0.01  # share of pairs from which a warning is due
 _OF_TRAINING = ("weight_decay", "max_epochs", "average")
@@ -117,6 +119,11 @@ class PointwiseDependency(DependencyEstimator):
     curve : also fit models on a quarter and on half of the rows, in the same run, so that the
         estimate says whether more rows would find more; None does so where the rows are held in
         memory. It takes about half as much time again, and with one fold nearly as much again.
+    effort : "quick" trains no networks: the closed form alone answers, or the table of two columns
+        of categories. "high" trains twice as many networks (`folds`), with three times the
+        patience. "default" is in between.
+    threads : how many threads torch works with in `fit`. None is one, or more where the matrices
+        are large and a short trial says that they help. It is as before after the call.
     checkpoint : a file that keeps the state of training; a fit of the same data and settings that
         finds it goes on from there, and removes it at the end.
 
@@ -161,6 +168,8 @@ class PointwiseDependency(DependencyEstimator):
     progress: bool = True
     checkpoint: str | Path | None = None
     curve: bool | None = None
+    effort: str = "default"
+    threads: int | None = None
 
     _parts: ClassVar[Sequence[Rows]] = ()  # rows of models to fit in the same run: `fit_parts`
 
@@ -172,11 +181,16 @@ class PointwiseDependency(DependencyEstimator):
         groups: (n,), for rows that are not independent draws (several captions of one image): rows
         of one group stay on one side of every split and are never each other's product samples.
         """
+        with own_threads(self.threads) as most_threads:
+            return self._fit(X, Y, groups, most_threads)
+
+    def _fit(self, X: Any, Y: Any, groups: Any, most_threads: int) -> PointwiseDependency:
         self._require_y(Y)
         errors.require_whole("reference_size", self.reference_size)
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint needs a fixed random_state, to find what to resume")
         method = get_method(self.method, self.method_options)
+        require_known("effort", self.effort, EFFORTS)
         if not isinstance(self.distributed, bool | np.bool_):
             raise InputError(f"distributed={self.distributed!r} must be True or False")
         processes = processes_of_group() if self.distributed else ALONE
@@ -198,7 +212,10 @@ class PointwiseDependency(DependencyEstimator):
         title = f"fitting {len(paired.splits)} model(s){smaller} of {method.key}{share}"
         with show(title, enabled=self.progress and processes.is_first) as progress:
             how: dict[str, Any] = {"checkpoint": checkpoint, "processes": processes, "curve": curve}
-            how["whole_parts"] = bool(self._parts)
+            how |= {"whole_parts": bool(self._parts), "quick": self.effort == "quick"}
+            if self.threads is None:
+                products = options.batch_size * sum(p.numel() for p in model.critic.parameters())
+                torch.set_num_threads(paying_threads(most_threads, products))
             how |= rows.training_sources(model, options, progress)
             whole = assembly.train_model(model, paired, options, progress=progress, **how)
             points = () if self._parts else whole.curve
@@ -749,7 +766,7 @@ class PointwiseDependency(DependencyEstimator):
         errors.require_missing(self.missing)
         how: dict[str, Any] = {"discrete": (self.discrete_x, self.discrete_y), "seed": seed}
         how["missing"] = self.missing
-        how |= {"folds": self.folds, "stop_fraction": self.stop_fraction}
+        how |= {"folds": self._fold_count(), "stop_fraction": self.stop_fraction}
         how |= {"device": pick_device(self.device), "processes": processes}
         if not fit_rows.streams(self.stream, self.cv, X, Y):
             rows = processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
@@ -759,6 +776,11 @@ class PointwiseDependency(DependencyEstimator):
         enabled = self.progress and processes.is_first
         with show(f"reading{processes.share}", enabled=enabled, left="about") as progress:
             return fit_rows.stream_rows(X, Y, groups, progress=progress, **how)
+
+    def _fold_count(self) -> int:
+        """`folds`, or twice as many where more effort is asked for."""
+        errors.require_whole("folds", self.folds)
+        return 2 * self.folds if self.effort == "high" and self.folds > 1 else self.folds
 
     def _open_checkpoint(
         self, model: RatioModel, rows: FitRows, options: TrainingOptions
@@ -844,7 +866,7 @@ class PointwiseDependency(DependencyEstimator):
         """Splits of the models of a learning curve, if one is wanted and possible."""
         if self._parts:
             how: dict[str, Any] = {"stop_fraction": self.stop_fraction, "seed": rows.paired.seed}
-            how |= {"folds": self.folds, "cv": self.cv, "least": options.batch_size}
+            how |= {"folds": self._fold_count(), "cv": self.cv, "least": options.batch_size}
             return part_splits(self._parts, rows.codes, **how)
         if self.curve is not None and not isinstance(self.curve, bool | np.bool_):
             raise InputError(f"curve={self.curve!r} must be True, False or None")
@@ -890,7 +912,7 @@ class PointwiseDependency(DependencyEstimator):
         asked = self.batch_size, self.negatives, rows.largest_batch
         batch, block = assembly.batch_shape(settings, method, smallest, *asked)
         own = {name: getattr(self, name) for name in _OF_TRAINING}
-        own |= assembly.pace(settings, self.learning_rate, self.patience)
+        own |= assembly.pace(settings, self.learning_rate, self.patience, self.effort)
         return TrainingOptions(batch_size=batch, block=block, seed=rows.paired.seed, **own)
 
 
