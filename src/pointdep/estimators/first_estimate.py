@@ -92,10 +92,10 @@ def _neighbours(x: Array, y: Array) -> tuple[float, float]:
     from scipy.special import digamma
 
     joint = np.hstack([x, y])
-    reach = cKDTree(joint).query(joint, _NEIGHBOURS + 1, p=np.inf)[0][:, -1]
-    terms = digamma(_NEIGHBOURS) + digamma(len(x))
-    for side in (x, y):
-        terms = terms - digamma(_nearer(side, reach))
+    distances: Any = cKDTree(joint).query(joint, _NEIGHBOURS + 1, p=np.inf)[0]
+    reach: Array = distances[:, -1]
+    near_x, near_y = (digamma(_nearer(side, reach)) for side in (x, y))
+    terms = digamma(_NEIGHBOURS) + digamma(len(x)) - near_x - near_y
     return max(0.0, float(terms.mean())), _SHARED * float(terms.std() / math.sqrt(len(x)))
 
 
@@ -107,13 +107,10 @@ def _nearer(side: Array, reach: Array) -> Array:
     radius = reach * (1 - 1e-12)
     if side.shape[1] == 1:
         ordered = np.sort(side[:, 0])
-        last, first = (
-            np.searchsorted(ordered, side[:, 0] + sign * radius, side=end)
-            for sign, end in ((1, "right"), (-1, "left"))
-        )
-        return np.maximum(last - first, 1)
-    counts = cKDTree(side).query_ball_point(side, radius, p=np.inf, return_length=True)
-    return np.maximum(np.asarray(counts), 1)
+        last = np.searchsorted(ordered, side[:, 0] + radius, side="right")
+        return np.maximum(last - np.searchsorted(ordered, side[:, 0] - radius, side="left"), 1)
+    counts: Any = cKDTree(side).query_ball_point(side, radius, p=np.inf, return_length=True)
+    return np.asarray(np.maximum(counts, 1))
 
 
 def _gaussian(x: Array, y: Array) -> tuple[float, float]:

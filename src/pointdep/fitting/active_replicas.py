@@ -93,7 +93,7 @@ class Adam:
         """Move the weights against their gradient."""
         assert values.grad is not None
         self.step += 1
-        lists = [[t] for t in (values, values.grad, self.first, self.second)]
+        lists: Any = [[t] for t in (values, values.grad, self.first, self.second)]
         how: dict[str, Any] = {"lr": self.rate, "weight_decay": decay, "eps": 1e-8, "beta1": 0.9}
         how |= {"beta2": 0.999, "amsgrad": False, "maximize": False}
         torch._fused_adamw_(*lists, [], [self.step], **how)
