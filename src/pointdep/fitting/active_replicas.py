@@ -93,10 +93,11 @@ class Adam:
         """Move the weights against their gradient."""
         assert values.grad is not None
         self.step += 1
-        lists: Any = [[t] for t in (values, values.grad, self.first, self.second)]
         how: dict[str, Any] = {"lr": self.rate, "weight_decay": decay, "eps": 1e-8, "beta1": 0.9}
         how |= {"beta2": 0.999, "amsgrad": False, "maximize": False}
-        torch._fused_adamw_(*lists, [], [self.step], **how)
+        update: Any = torch._fused_adamw_
+        grads, steps = [values.grad], [self.step]
+        update([values], grads, [self.first], [self.second], [], steps, **how)
 
 
 class Crew:
