@@ -108,9 +108,11 @@ def _nearer(side: Array, reach: Array) -> Array:
     if side.shape[1] == 1:
         ordered = np.sort(side[:, 0])
         last = np.searchsorted(ordered, side[:, 0] + radius, side="right")
-        return np.maximum(last - np.searchsorted(ordered, side[:, 0] - radius, side="left"), 1)
-    counts: Any = cKDTree(side).query_ball_point(side, radius, p=np.inf, return_length=True)
-    return np.asarray(np.maximum(counts, 1))
+        counts: Any = last - np.searchsorted(ordered, side[:, 0] - radius, side="left")
+    else:
+        counts = cKDTree(side).query_ball_point(side, radius, p=np.inf, return_length=True)
+    found: Array = np.maximum(counts, 1)
+    return found
 
 
 def _gaussian(x: Array, y: Array) -> tuple[float, float]:
