@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import HeldRows, StoredRows
+from pointdep.auditing.mended import Pairs, read_decisions
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.data.sides import as_side
@@ -59,6 +60,7 @@ def audit(
     random_state: Any = None,
     device: str = "auto",
     progress: bool = True,
+    decisions: Any = None,
 ) -> Audit:
     """Which pairs are wrong? PMI of every row by models that did not see it, worst first.
 
@@ -70,11 +72,30 @@ def audit(
         is estimated.
     model: an estimator to be used instead of the default one (a copy of it is fitted), with its own
         folds, random state, device and progress.
+    decisions: what a person has found: a mapping from rows to "right", "wrong" or "unsure", or a
+        table with the columns row and decision, as the report page gives it. Rows that are right or
+        wrong are taken as such, and the model is fitted without the wrong ones.
+
+    Rows whose y belongs to the x a few rows earlier or later, or that are reversed or resorted, are
+    found first (`Audit.out_of_step`), and the model is fitted on them in their right order.
     """
     check_shares(fdr, contamination)
     fitted = _estimator(model, folds, random_state, device, progress)
-    _require_each_once(fitted, X, Y, groups)
-    return judged(fitted.fit(X, Y, groups=groups), X, Y, fdr, contamination)
+    pairs = Pairs.without_wrong(len(Y), read_decisions(decisions, len(Y)))
+    fixed = fitted.cv is not None and not hasattr(fitted.cv, "split")
+    if fixed and not pairs.as_given:
+        raise InputError("decisions leave out wrong rows, whose numbers a cv of given parts needs")
+    x, y, own = pairs.of(X, Y, groups)
+    _require_each_once(fitted, x, y, own)
+    fitted.fit(x, y, groups=own)
+    mended = pairs if fixed else pairs.in_step(fitted)
+    if mended.stretches:
+        fitted = plain_copy(fitted)
+        x, y, own = mended.of(X, Y, groups)
+        fitted.fit(x, y, groups=own)
+    found = judged(fitted, x, y, fdr, contamination)
+    plain = mended.as_given and not mended.decisions
+    return found if plain else mended.of_all_rows(found, fitted, X, Y)
 
 
 def judged(

@@ -87,7 +87,9 @@ class LinearScorer:
         how much they are correlated."""
         self.parts = []
         for half in (0, 1):
-            own, other = (np.flatnonzero((self.half == k) & (partner >= 0)) for k in (half, 1 - half))
+            own, other = (
+                np.flatnonzero((self.half == k) & (partner >= 0)) for k in (half, 1 - half)
+            )
             cross = self.x[own].T @ self.y[partner[own]]
             u, _, vt = torch.linalg.svd(cross, full_matrices=False)
             x, y = self.x @ u, self.y @ vt.T
@@ -167,11 +169,9 @@ def find_by_columns(x: Tensor, y: Tensor) -> tuple[list[Stretch], Rows, float]:
     return find(scorer, len(x))
 
 
-def find(
-    scorer: Scorer, rows: int, *, doubted: bool = False
-) -> tuple[list[Stretch], Rows, float]:
-    """Stretches of `rows` rows, the row whose y belongs to each x, (n,), -1 where it is unknown, and
-    the mean log r of these pairs. doubted: shifts that are not clear as well, to learn from."""
+def find(scorer: Scorer, rows: int, *, doubted: bool = False) -> tuple[list[Stretch], Rows, float]:
+    """Stretches of `rows` rows, the row whose y belongs to each x, (n,), -1 where it is unknown,
+    and the mean log r of these pairs. doubted: shifts that are not clear as well, to learn from."""
     places = _of_shifts(rows)
     scores = np.full((_BLIND + 1, rows), -_CLIP)
     for state, at in enumerate(places):
@@ -249,9 +249,7 @@ def _is_clear(gain: Array) -> bool:
     return float(gain.mean()) > _FAR * error
 
 
-def _sorted_anew(
-    scorer: Scorer, own: Rows, rows: int, level: float
-) -> tuple[Stretch, Rows] | None:
+def _sorted_anew(scorer: Scorer, own: Rows, rows: int, level: float) -> tuple[Stretch, Rows] | None:
     """A stretch whose y belong to its own x in another order, and the partner of each row.
 
     level: mean log r of rows that are in step. None where the x find no better partners inside than

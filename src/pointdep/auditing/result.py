@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from pointdep.auditing.out_of_step import Stretch
     from pointdep.errors import Flag
     from pointdep.inference.checks import RatioCheck
     from pointdep.inference.mutual_information import MIEstimate
@@ -54,11 +55,15 @@ class Audit:
             missing where it was not looked for or there is none;
         better_label: the same where y is one column of categories, else missing from the table;
         swapped_with: the row with which this one may have exchanged y, or missing;
-        duplicate_of: the first row that is nearly the same pair, or missing.
+        duplicate_of: the first row that is nearly the same pair, or missing;
+        decision: what a person has said of it, missing from the table where nobody has.
     answered: what gave PMI, such as "closed form and network", or "".
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     sides: X and Y as they were given, for the page to show, or None.
     named: whether suspects could be named; not where pairs cannot be told from chance pairs.
+    out_of_step: stretches of rows whose y belongs to the x of other rows. Their PMI is of the pairs
+        as they stand. They are not judged one by one, so that posterior and q_value are missing;
+        the column out_of_step has the row whose y belongs to each of them, -1 if it is not known.
     page: what the page that it was read from shows of x and y, or None.
     """
 
@@ -74,6 +79,7 @@ class Audit:
     mismatched: NDArray[np.float32] | None = None
     sides: tuple[Any, Any] | None = field(default=None, repr=False)
     named: bool = True
+    out_of_step: tuple[Stretch, ...] = ()
     page: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
@@ -83,8 +89,11 @@ class Audit:
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """Numbers of the rows that are left if the suspects are dropped, as for `x[found.kept]`."""
-        return (~self.table["suspect"].to_numpy(bool)).nonzero()[0]
+        """Numbers of the rows that are left if suspects and rows out of step are dropped."""
+        dropped = self.table["suspect"].to_numpy(bool)
+        if "out_of_step" in self.table:
+            dropped = dropped | self.table["out_of_step"].notna().to_numpy(bool)
+        return (~dropped).nonzero()[0]
 
     def at(self, fdr: float) -> Audit:
         """The same audit decided at another false-discovery rate; nothing is fitted.

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pointdep.auditing.out_of_step import Stretch
 from pointdep.auditing.report.content import Shown
 from pointdep.auditing.result import Audit, Contamination
 from pointdep.data import files, shards
@@ -35,7 +36,15 @@ _UNKNOWN: dict[str, Any] = {
         **{"p_value": 1.0, "verdict": "", "fault": "cannot_tell", "rows": 0, "reliability": []},
     },
     "contamination": {"share": float("nan"), "given": False, "stderr": None},
-    **{"fdr": 0.1, "folds": 0, "method": "", "flags": [], "answered": "", "named": True},
+    **{
+        "fdr": 0.1,
+        "folds": 0,
+        "method": "",
+        "flags": [],
+        "out_of_step": [],
+        "answered": "",
+        "named": True,
+    },
 }
 
 
@@ -48,6 +57,7 @@ def summary(found: Audit) -> dict[str, Any]:
         | {"ci": list(information.ci)},
         "check": {name: getattr(check, name) for name in _CHECK} | {"reliability": bins},
         "contamination": asdict(found.contamination),
+        "out_of_step": [asdict(one) for one in found.out_of_step],
         "flags": [{"name": flag.name, "message": flag.message} for flag in found.flags],
         **{name: getattr(found, name) for name in _PLAIN},
     }
@@ -78,7 +88,7 @@ def read_audit(path: str | Path) -> Audit:
     return _restored(table, told, sides=(x, y))
 
 
-_WHOLE = ("better_partner", "swapped_with", "duplicate_of")
+_WHOLE = ("out_of_step", "better_partner", "swapped_with", "duplicate_of")
 
 
 def page_data(path: Path) -> dict[str, Any]:
@@ -102,6 +112,7 @@ def _restored(table: pd.DataFrame, told: dict[str, Any], **more: Any) -> Audit:
         check=RatioCheck(**check),
         contamination=Contamination(**told["contamination"]),
         flags=tuple(Flag(one["name"], (), one["message"]) for one in told["flags"]),
+        out_of_step=tuple(Stretch(**one) for one in told["out_of_step"]),
         **{name: told[name] for name in _PLAIN},
         **more,
     )

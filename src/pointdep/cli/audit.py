@@ -33,6 +33,7 @@ def as_json(found: Audit) -> dict[str, Any]:
     table, known = found.table, not math.isnan(found.mutual_information.nats)
     return {
         "kept": len(found.kept),
+        "out_of_step": [{**asdict(one), "text": str(one)} for one in found.out_of_step],
         "fdr": found.fdr,
         "suspects": int(table["suspect"].sum()),
         "below_zero": int(table["below_zero"].sum()),
@@ -74,7 +75,10 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     """The result for a person."""
     from pointdep.auditing.report.wording import finding, more_by_chance, percent, share_in_words
 
-    rows, below = {"suspects": finding(found)}, int(found.table["below_zero"].sum())
+    rows = {"suspects": finding(found)}
+    if found.out_of_step:
+        rows["out of step"] = f"{'; '.join(map(str, found.out_of_step))} (no suspects)"
+    below = int(found.table["below_zero"].sum())
     if not math.isnan(found.mutual_information.nats):
         share, at_least = found.contamination, found.mutual_information.at_least()
         rows[found.mutual_information.estimates] = found.mutual_information.headline
@@ -158,6 +162,7 @@ def audit(
     from_: Annotated[Path | None, Option("--from")] = None,
     fdr: float | None = None,
     contamination: float | None = None,
+    decisions: Path | None = None,
     show_x: str | None = None,
     show_y: str | None = None,
     title: str | None = None,
@@ -183,6 +188,8 @@ def audit(
     from_: Page or table of an earlier audit: decide it at another --fdr, without a fit.
     fdr: Share of the suspects that may be right pairs: 0.1 is a tenth. [0.1, or as --from has it]
     contamination: Share of pairs that came together by chance; else estimated.
+    decisions: What was decided on the report page, as it downloads it (row, decision): these rows
+        are taken as right or wrong, and the wrong ones are left out of the fit.
     show_x: What x is shown as: a column (or key) of the files, or FILE or FILE:COLUMN (.txt has a
         row a line, .npy may hold pictures). Names of picture and sound files show these.
     show_y: The same for y.
@@ -198,7 +205,14 @@ def audit(
     files = files or []
     sides: list[Shown | None]
     if from_ is not None:
-        _require_no_fit(settings, {"--contamination": contamination, "--method": method != "pc"})
+        _require_no_fit(
+            settings,
+            {
+                "--contamination": contamination,
+                "--decisions": decisions,
+                "--method": method != "pc",
+            },
+        )
         found, sides = _again(from_, fdr, files, settings, (show_x, show_y))
     else:
         if not files:
@@ -208,9 +222,12 @@ def audit(
         x, y, groups = settings.read(files)
         sides = _shown(files, (x, y), (show_x, show_y))
         from pointdep.auditing.audit import audit as audit_pairs
+        from pointdep.data.files import read_table
 
         model = settings.networks(method, quiet=quiet)
+        reviewed = None if decisions is None else read_table(decisions, ["row", "decision"])
         how: dict[str, Any] = {"contamination": contamination, "model": model}
+        how["decisions"] = reviewed
         found = audit_pairs(x, y, groups, fdr=0.1 if fdr is None else fdr, **how)
         title = title or f"Audit of {' and '.join(file.name for file in files)}"
     places = [path for path in (output, table) if path is not None]
