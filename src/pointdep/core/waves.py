@@ -117,7 +117,10 @@ def _scores(waves: Tensor, cross: Tensor) -> Tensor:
 # In wide data: which pairs of single columns share more than Gaussian pairs of their correlation.
 
 _HIGH, _LOW = 8, 2  # frequencies of a column, and of the column of the other side they meet
-_MOST_ROWS, _MOST_PAIRS = 5_000, 1 << 20
+_MOST_ROWS = 5_000
+MOST_PAIRS = 1 << 20
+"""Columns of x times columns of y, beyond which their waves are not looked at."""
+
 _DEGREE = 60  # of the Hermite series of a wave, which a correlation of 0.95 damps to 0.05
 _GRID = 4_000
 
@@ -174,7 +177,7 @@ def column_pairs(x: Tensor, y: Tensor, most: int) -> ColumnPairs:
     rho = (scores[0].T @ scores[1] / n).double().numpy()
     bar = (2.0 * math.log((1 + 2 * _HIGH * _LOW) * rho.size) + _MARGIN) / n
     found = ColumnPairs(rho**2 / bar, np.zeros_like(rho))
-    if rho.size > _MOST_PAIRS or found.many(most):
+    if rho.size > MOST_PAIRS or found.many(most):
         return found
     waves = [
         [_standard(torch.from_numpy(np.cos(math.pi * k * side))).float() for side in ranks]

@@ -16,6 +16,7 @@ from pointdep.core.critics.auto import PickedCritic
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.critics.table import TableCritic
+from pointdep.core.landmarks import LandmarkMap, can_be_reduced
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
@@ -56,7 +57,10 @@ _PASS_STEPS = 40  # steps a pass over the training rows should have, batch size 
 
 @dataclass(frozen=True)
 class CriticSettings:
-    """What the user said about the critic."""
+    """What the user said about the critic.
+
+    reduced: whether the columns of x, and of y, are brought to few features first.
+    """
 
     critic: Any
     hidden: Sequence[int] | str
@@ -66,6 +70,7 @@ class CriticSettings:
     wide: bool = False
     table: bool = False
     label: str = ""
+    reduced: tuple[bool, bool] = (False, False)
 
     @property
     def kind(self) -> type[Critic]:
@@ -124,6 +129,26 @@ def for_few_pairs(
     return replace(settings, critic=PickedCritic, hidden=layers, wide=False)
 
 
+def for_many_columns(
+    settings: CriticSettings, hidden: Sequence[int] | str, rows: PairedRows
+) -> CriticSettings:
+    """The same with the sides named whose many columns few features can stand for.
+
+    hidden: as it was asked for. Only for the default critic of wide data.
+    """
+    if not settings.kind.is_mixture:
+        return settings
+    used = torch.from_numpy(rows.splits[0].train)
+    numeric = [bool(side.numeric_mask.all()) for side in (rows.encoder_x, rows.encoder_y)]
+    found = can_be_reduced(rows.x, rows.y, (numeric[0], numeric[1]), used)
+    widths = (
+        LandmarkMap.width if reduced else side.shape[1]
+        for reduced, side in zip(found, (rows.x, rows.y), strict=True)
+    )
+    layers = choose_hidden(settings.critic, hidden, len(rows.x), wide=max(widths))
+    return replace(settings, reduced=found, hidden=layers)
+
+
 def label_side(encoder_x: SideEncoder, encoder_y: SideEncoder) -> str:
     """The side, "x" or "y", that is one column of few categories while the other has numbers."""
     for name, side, other in (("x", encoder_x, encoder_y), ("y", encoder_y, encoder_x)):
@@ -155,14 +180,22 @@ def make_model(
     how: dict[str, Any] = {"hidden": settings.hidden, "embedding_dim": settings.embedding_dim}
     how |= {"activation": activation, "wide": settings.wide, "table": settings.table}
     how["label"] = settings.label
+    fronts = [
+        LandmarkMap(dim) if reduced else RankMap(dim)
+        for dim, reduced in zip((x_dim, y_dim), settings.reduced, strict=True)
+    ]
+    x_dim, y_dim = (
+        LandmarkMap.width if reduced else dim
+        for dim, reduced in zip((x_dim, y_dim), settings.reduced, strict=True)
+    )
     critic = build_critic(settings.critic, replicas, x_dim, y_dim, **how)
     kind, methods = settings.kind, [method] * replicas
     if kind.is_table:
         maps = kind.side_map(replicas, 1), kind.side_map(replicas, 1)
         return RatioModel(critic, *maps, methods, settings.critic_link, (CodeMap(), CodeMap()))
     maps = kind.side_map(replicas, x_dim), kind.side_map(replicas, y_dim)
-    fronts = (RankMap(x_dim), RankMap(y_dim)) if kind.ranked else None
-    return RatioModel(critic, *maps, methods, settings.critic_link, fronts)
+    ranked = (fronts[0], fronts[1]) if kind.ranked else None
+    return RatioModel(critic, *maps, methods, settings.critic_link, ranked)
 
 
 def batch_shape(

@@ -35,7 +35,7 @@ from pointdep.errors import Flag, InputError
 from pointdep.estimators.base import fit_encoders, read_pairs, without_gaps
 from pointdep.fitting import streamed_rows
 from pointdep.fitting.batches import SplitRows, TrainingOptions
-from pointdep.fitting.closed_form import plain_sides
+from pointdep.fitting.closed_form import WIDEST, plain_sides
 from pointdep.fitting.data_flags import CopyCount, duplicate_flags, shared_column
 from pointdep.fitting.engine import is_lean
 from pointdep.fitting.fold_plan import FoldPlan, make_plan
@@ -96,7 +96,10 @@ class PairedRows(SplitRows):
 
     def shared_column(self) -> str:
         """Columns that both sides have in common, in words; "" where there are none."""
-        return shared_column(self.x, self.y, (self.encoder_x, self.encoder_y))
+        encoders = self.encoder_x, self.encoder_y
+        if (self.x.shape[1], self.y.shape[1]) != tuple(encoder.dim for encoder in encoders):
+            return ""  # features, which have no names
+        return shared_column(self.x, self.y, encoders)
 
     @property
     def parts(self) -> Kept:
@@ -290,6 +293,7 @@ def prepare(
     """
     model.to(rows.x.device)
     fronts, plain = (model.x_front, model.y_front), []
+    narrow = max(rows.x.shape[1], rows.y.shape[1]) <= WIDEST
     for number, (front, values, encoder) in enumerate(
         zip(fronts, (rows.x, rows.y), (rows.encoder_x, rows.encoder_y), strict=True)
     ):
@@ -297,7 +301,8 @@ def prepare(
             more = values[:0] if extremes is None else extremes[number].to(values.device)
             seen, numeric = torch.cat([values, more]), torch.from_numpy(encoder.numeric_mask)
             front.fit(seen, numeric)
-            plain.append(copy.deepcopy(front).fit_plain(seen, numeric))
+            if narrow:  # of many columns the analyses would take long
+                plain.append(copy.deepcopy(front).fit_plain(seen, numeric))
     x, y = model.prepare(rows.x, rows.y)
     ranked = replace(rows, x=x, y=y)
     if not plain:

@@ -85,9 +85,11 @@ def _statistics(
     method = get_method("pc")
     if settings.kind.has_closed_form:
         settings = replace(settings, hidden=_HIDDEN, wide=False)
-    model = assembly.make_model(
-        replace(settings, link="auto"), method, len(shifted), rows.encoder_x.dim, rows.encoder_y.dim
-    )
+    settings = replace(settings, link="auto", reduced=(False, False))  # the rows are already
+    widths = rows.x.shape[1], rows.y.shape[1]
+    if settings.kind.is_table:
+        widths = rows.encoder_x.dim, rows.encoder_y.dim
+    model = assembly.make_model(settings, method, len(shifted), *widths)
     smallest = min(len(split.train) for split in splits)
     batch, block = assembly.batch_shape(settings, method, smallest, "auto", "auto")
     how: dict[str, Any] = {"max_epochs": _MAX_EPOCHS, "patience": _PATIENCE, "average": 0.95}

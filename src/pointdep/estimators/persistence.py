@@ -171,6 +171,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         settings = replace(settings, critic=EarlyResidualCritic)
     if "x_map.picked" in state:
         settings = replace(settings, critic=PickedCritic)
+    reduced = "x_front.landmarks" in state, "y_front.landmarks" in state
+    settings = replace(settings, reduced=reduced)
     if "critic.levels" in state:  # early models have none
         settings = replace(settings, label=assembly.label_side(made.encoder_x_, made.encoder_y_))
     widths = made.encoder_x_.dim, made.encoder_y_.dim

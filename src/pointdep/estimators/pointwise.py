@@ -78,8 +78,9 @@ class PointwiseDependency(DependencyEstimator):
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
         it misses (two encoders with more than 25 columns on a side, unless few of these depend on
-        the other side, and not by correlation alone; of two columns of categories,
-        with more than 25 in one, a low-rank table and counts), together a softmax classifier if
+        the other side, and not by correlation alone; 256 columns or more that go
+        together are first brought to 104 features; of two columns of categories, with more than
+        25 in one, a low-rank table and counts), together a softmax classifier if
         one side is a single column of categories and the other has numbers; "concat", "separable",
         "bilinear" or "inner"; or your own module, called as ``module(x, y)`` on paired rows and
         giving (n,) scores; or a pair of your own encoders ``(encoder_x, encoder_y)``, whose inner
@@ -824,7 +825,8 @@ class PointwiseDependency(DependencyEstimator):
             return settings
         if table := assembly.is_table(self.critic, self.hidden, method, sides):
             settings = replace(settings, table=table, hidden="auto")
-        return assembly.for_few_pairs(settings, self.hidden, paired)
+        settings = assembly.for_few_pairs(settings, self.hidden, paired)
+        return assembly.for_many_columns(settings, self.hidden, paired)
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""

@@ -21,7 +21,7 @@ from pointdep.core.linear import (
 )
 from pointdep.core.ratio import RatioModel
 from pointdep.core.transforms import CanonicalMap, PickedMap
-from pointdep.core.waves import column_pairs, find_waves
+from pointdep.core.waves import MOST_PAIRS, column_pairs, find_waves
 from pointdep.fitting.batches import Cells, SplitRows
 from pointdep.fitting.splits import Rows
 
@@ -109,8 +109,6 @@ def plain_sides(ranked: SplitRows, plain: SplitRows) -> tuple[bool, bool]:
     log-loss must be better too, by its standard error. Returns whether it is, for x and y.
     """
     chosen, most = (False, False), 0.0
-    if max(ranked.x.shape[1], ranked.y.shape[1]) > _WIDEST:
-        return chosen  # the analyses would take long, and a rank map costs little of each column
     usual, numbers = _closed_form_answers(ranked)
     for combination in ((True, True), (True, False), (False, True)):
         x = (plain if combination[0] else ranked).x
@@ -152,7 +150,7 @@ _LARGEST = 0.999
 _WEIGHTED_STEPS = 3
 _SHRINK_BLOCK = 32
 _SMALLEST_GAIN = 1e-4
-_WIDEST = 64  # columns: with more, their features cost more than they give
+WIDEST = 64  # columns: with more, their features cost more than they give
 _WORTHWHILE = 0.1  # correlation
 
 
@@ -215,6 +213,8 @@ def _picked(x_map: PickedMap, y_map: PickedMap, replica: int, rows: Sides) -> Si
 
 def has_few_pairs(rows: SplitRows, most: int) -> bool:
     """Whether few columns hold what a closed form cannot see, by the first replica's rows."""
+    if rows.x.shape[1] * rows.y.shape[1] > MOST_PAIRS:
+        return False  # the waves of so many are not looked at
     return column_pairs(*_one_each(*rows.training(0)), most).few(most)
 
 
@@ -330,7 +330,7 @@ def _fit_modulated(x_map: CanonicalMap, y_map: CanonicalMap, replica: int, rows:
     They show the network what turns or grows with the size of the other coordinates, which it finds
     late or never when there are many of them. rows: the replica's training rows.
     """
-    if max(side.shape[1] for side in rows[:2]) > _WIDEST:
+    if max(side.shape[1] for side in rows[:2]) > WIDEST:
         return
     if x_map.waves:
         draws = _one_each(*rows)
