@@ -130,6 +130,13 @@ def test_towers_are_corrected_by_a_share_of_their_gap(gain, wanted):
     assert found.judged().stderr_above == pytest.approx(math.hypot(0.8 * 0.2, 0.01))
 
 
+@pytest.mark.parametrize(("rise", "share"), [(None, 0.75), (-0.1, 0.6), (0.05, 0.75), (0.3, 0.9)])
+def test_towers_on_features_are_corrected_by_more_where_the_curve_rises(rise, share):
+    found = FittingBias(mixed=0.5, reduced=True, rise=rise, rise_stderr=0.01)
+    assert found.correction == pytest.approx(share * 0.5)
+    assert found.stderr == pytest.approx(0.3 * share * 0.5)
+
+
 def test_a_curve_that_rises_adds_to_the_correction_of_a_network():
     """0.85 of the gap, and a fifth of what the last two doublings have added on average."""
 
