@@ -8,7 +8,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from pointdep import PointwiseDependency
-from pointdep.core.landmarks import LandmarkMap, can_be_reduced, principal_directions
+from pointdep.core.transforms import LandmarkMap, can_be_reduced, principal_directions
 from pointdep.data.raw import Array
 
 COLUMNS, FACTORS = 300, 6

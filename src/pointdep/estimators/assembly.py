@@ -16,11 +16,16 @@ from pointdep.core.critics.auto import PickedCritic
 from pointdep.core.critics.base import Critic
 from pointdep.core.critics.build import build_critic, critic_class, replica_generators
 from pointdep.core.critics.table import TableCritic
-from pointdep.core.landmarks import LandmarkMap, can_be_reduced
 from pointdep.core.linear import Canonical
 from pointdep.core.methods import Method
 from pointdep.core.ratio import RatioModel
-from pointdep.core.transforms import CodeMap, RankMap, Standardizer
+from pointdep.core.transforms import (
+    CodeMap,
+    LandmarkMap,
+    RankMap,
+    Standardizer,
+    can_be_reduced,
+)
 from pointdep.data.encoder import SideEncoder
 from pointdep.errors import InputError, require_whole
 from pointdep.estimators.fit_rows import PairedRows

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pointdep.core.critics.table import TableCritic
-from pointdep.core.landmarks import LandmarkMap
 from pointdep.core.linear import gaussian_sample, screened_columns, wishart_stderr
 from pointdep.core.ratio import RatioModel
+from pointdep.core.transforms import LandmarkMap
 from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import closed_form_only
 from pointdep.fitting.splits import Split
