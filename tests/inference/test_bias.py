@@ -1,6 +1,7 @@
 """The bias of fitting: its parts, and what it mends."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from pointdep.fitting.batches import SplitRows
 from pointdep.fitting.closed_form import fit_closed_form
 from pointdep.fitting.splits import make_splits
 from pointdep.fitting.tables import fit_tables
+from pointdep.inference import bias
 from pointdep.inference.bias import FittingBias, fitting_bias
 
 from .models import model_of, rows
@@ -135,6 +137,29 @@ def test_towers_on_features_are_corrected_by_more_where_the_curve_rises(rise, sh
     found = FittingBias(mixed=0.5, reduced=True, rise=rise, rise_stderr=0.01)
     assert found.correction == pytest.approx(share * 0.5)
     assert found.stderr == pytest.approx(0.3 * share * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("whole", "wanted", "missed"),
+    [(0.2, 1.0, 0.0), (1.1, 1.0, 0.0), (1.25, 1.0, 0.25), (1.4, 1.4, 0.0)],
+)
+def test_all_columns_overrule_screened_ones_where_they_surely_tell_more(
+    monkeypatch, whole, wanted, missed
+):
+    """Estimates of 1 nat by the screened columns, and of `whole`, with an error of 0.1, by all."""
+
+    def estimate(x, y, groups):
+        values = np.zeros(len(x))
+        return (values, 1.0, 0.001, 500.0) if x.shape[1] == 1 else (values, whole, 0.1, 500.0)
+
+    monkeypatch.setattr(bias, "_gaussian_estimate", estimate)
+    x, y = np.random.default_rng(0).standard_normal((2, 500, 4))
+    y[:, 0] = x[:, 0]
+    kind = SimpleNamespace(has_closed_form=True, silent=True, shrunk=False, label="", screened=True)
+    sides = torch.from_numpy(x), torch.from_numpy(y)
+    _, found = bias.closed_form_estimate(SimpleNamespace(critic=kind), *sides, None, 0.9)
+    assert found.correction == pytest.approx(wanted - 0.9)
+    assert found.missed == pytest.approx(missed)
 
 
 def test_a_curve_that_rises_adds_to_the_correction_of_a_network():

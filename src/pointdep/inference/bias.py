@@ -54,7 +54,7 @@ _UNSEEN_SHARE, _UNSEEN_DOUBT = 1.0, 0.5
 # this share of the correction at least.
 _SIMULATED_DOUBT = 0.15
 _SIMULATION_SEED = 0
-_PROOF = 2.0  # standard errors
+_PROOF, _CERTAIN = 2.0, 3.0  # standard errors
 # Towers on many columns memorise rows. In 25 fits (images of digits, Gaussian clusters and bits, on
 # 50 to 784 columns and 2,000 to 8,000 rows) the truth lay above the mean over unseen rows by 0.3 to
 # 0.84 of the gap, 0.59 in the median, within 1.7 of the doubt; the rise of the learning curve did
@@ -281,12 +281,16 @@ def closed_form_estimate(
         found = _gaussian_estimate(x[:, own_x], y[:, own_y], groups)
     if found is None:
         return None
-    # All columns tell more, if less exactly, than those that pass the screen one by one.
-    if whole is not None and abs(whole[1] - found[1]) > _PROOF * whole[2]:
-        found = whole
+    # All columns tell no less than those that pass the screen one by one, but less exactly: what is
+    # below is chance, and what is above may be.
+    above = 0.0 if whole is None else whole[1] - found[1]
+    if whole is not None and above > _CERTAIN * whole[2]:
+        found, above = whole, 0.0
+    missed = above if whole is not None and above > _PROOF * whole[2] else 0.0
     values, exact, doubt, draws = found
     resolution = math.hypot(doubt, _UNPROVEN / draws)
-    return values - values.mean() + mean, FittingBias(0.0, 0.0, resolution, known=exact - mean)
+    known = FittingBias(0.0, 0.0, resolution, known=exact - mean, missed=missed)
+    return values - values.mean() + mean, known
 
 
 def _gaussian_estimate(
