@@ -41,6 +41,15 @@ def test_lost_rows(lost, count):
     assert str(one) == f"rows {one.first:,} to {one.last:,}: y is {many} late"
 
 
+def test_wrong_pairs_inside_do_not_end_a_stretch():
+    x, y = draw(5)
+    y = np.delete(y, 400, 0)
+    y[700:706] = draw(6)[1][:6]
+    (one,), partner = look(x[:-1], y)
+    assert (one.shift, one.last) == (-1, ROWS - 2)
+    assert (partner[420:] == np.arange(419, ROWS - 2)).all()
+
+
 def test_reversed_and_resorted():
     x, y = draw(1)
     turned, mixed = y.copy(), y.copy()

@@ -62,6 +62,47 @@ def test_mistakes(refused, towers):
         ("must be of one space", "x.npy y.npy -o m"),
         ("folds=1 must be at least 2", "a.npy b.npy --folds 1 -o m"),
         ("pmi.txt", "a.npy b.npy --oof pmi.txt -o m"),
-        ("is a file", "a.npy b.npy -o a.npy"),
+        ("has no folder img_emb", ". -o m"),
+        ("pmi.html has the unknown suffix", "a.npy b.npy --kept pmi.html -o m"),
+        ("would overwrite a.npy", "a.npy b.npy -o a.npy"),
     ):
         refused(message, "calibrate", arguments)
+
+
+def test_what_a_score_means_and_the_pairs_that_are_kept(pointdep, towers, folder, check_json):
+    x, y = (side.copy() for side in towers)
+    x, y = np.tile(x, (2, 1)), np.tile(y, (2, 1))
+    y[300:] += np.random.default_rng(1).normal(size=(300, 6))
+    y[:30] = y[np.roll(np.arange(30), 1)]
+    caption = [f"caption {row}" for row in range(600)]
+    for name in ("img_emb", "text_emb", "metadata"):
+        (folder / "clip" / name).mkdir(parents=True)
+    for part in range(12):  # part 10 comes after part 9
+        rows = slice(50 * part, 50 * part + 50)
+        for name, side in (("img_emb", x), ("text_emb", y)):
+            np.save(f"clip/{name}/{name}_{part}.npy", side[rows].astype(np.float16))
+        table = pd.DataFrame({"caption": caption[rows], "number": range(rows.start, rows.stop)})
+        table.to_parquet(f"clip/metadata/metadata_{part}.parquet")
+    line = "calibrate clip --loss softmax -o m --quiet --fdr 0.25 --kept kept.csv"
+    found = pointdep(line, "--json").json()
+    check_json("calibrate", found)
+    kept = pd.read_csv("kept.csv")
+    assert (kept["row"] == kept["number"]).all()
+    assert list(kept["caption"]) == [caption[row] for row in kept["row"]]
+    pairs = [side.astype(np.float16).astype(float) for side in (x, y)]
+    one, other = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in pairs)
+    score = (one * other).sum(1)
+    np.testing.assert_allclose(kept["score"], score[kept["row"]], rtol=1e-6)
+    (rate,) = [one for one in found["rates"] if one["fdr"] == 0.25]
+    assert rate["kept"] == pytest.approx(len(kept) / 600)
+    left_out = np.setdiff1d(np.arange(600), kept["row"])
+    assert rate["cut"] == (pytest.approx(score[left_out].max()) if len(left_out) else None)
+    for name in ("score", "pmi", "below"):
+        values = [one[name] for one in found["scores"]]
+        assert values == sorted(values)
+    middle = next(one for one in found["scores"] if 0.4 < one["below"] < 0.6)
+    assert middle["score"] == pytest.approx(np.median(score), abs=0.02)
+    assert 0.0 <= found["scores"][0]["right"] < middle["right"] <= 1.0
+    said = pointdep(line).out
+    assert "score      PMI   right  pairs below" in said
+    assert f"{len(kept)} pairs kept in kept.csv" in said

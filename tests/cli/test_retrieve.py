@@ -166,3 +166,30 @@ def test_refused(refused, retrieve, saved_model, pairs):
     retrieve("x.npy y.npy --save-index index --quiet")
     options = "y.npy --candidates-index index --queries y"
     refused("index holds y, .* set --queries x", "retrieve", saved_model, options)
+
+
+def test_queries_to_which_nothing_belongs(retrieve, model, pairs, refused, saved_model, check_json):
+    x, y = pairs
+    np.save("far.npy", -x)
+    expected = model.retrieve(-x, y, 3, min_pmi=1.0, held_out=(x, y))
+    alone = expected.indices[:, 0] < 0
+    assert 0 < alone.sum() < 200
+    said = retrieve("far.npy y.npy -k 3 --min-pmi 1 --held-out x.npy --held-out-y y.npy -o t.csv")
+    assert said.code == 0, said.err
+    assert expected.false_match_rate in " ".join(said.out.split())
+    table = pd.read_csv("t.csv")
+    assert list(table["candidate"]) == list(expected.indices.ravel())
+    assert list(table["pmi"].isna()) == list(np.isnan(expected.pmi.ravel()))
+    found = retrieve("far.npy y.npy -k 3 --min-pmi 1 --json").json()
+    check_json("retrieve", found)
+    assert (found["false_matches"], found["without_partner"]) == (None, alone.sum())
+    counts = (expected.indices >= 0).sum(1)
+    assert [len(one["candidates"]) for one in found["found"]] == counts.tolist()
+    paired = retrieve("x.npy y.npy --min-pmi 1 --paired --json").json()
+    assert paired["false_matches"] == pytest.approx(expected.false_matches)
+    for message, options in (
+        ("give --min-pmi too", "--held-out x.npy --held-out-y y.npy"),
+        ("give --held-out as well", "--held-out-y y.npy"),
+        ("--min-pmi nan must be|--min-pmi=nan must be a number", "--min-pmi nan"),
+    ):
+        refused(message, "retrieve", saved_model, "x.npy y.npy", options)

@@ -370,6 +370,34 @@ def test_a_full_disk(kind, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("queries", ["x", "y"])
+def test_none_where_nothing_belongs(queries):
+    model = fitted("pc", "separable")
+    x, y = new_pairs()
+    asked, given = sides(queries, x, y)
+    plain = model.retrieve(asked, given, K, queries=queries)
+    assert (plain.min_pmi, plain.false_matches) == (None, None)
+    found = model.retrieve(asked, given, K, queries=queries, min_pmi=0.5, held_out=(x, y))
+    above = plain.pmi > 0.5
+    assert (found.indices == np.where(above, plain.indices, -1)).all()
+    np.testing.assert_array_equal(found.pmi, np.where(above, plain.pmi, np.nan))
+    assert found.without_partner == (~above[:, 0]).sum()
+    # Each query without its own: how often would as many candidates hold one above?
+    matrix, _ = sorted_matrix(model, x, y, queries)
+    np.fill_diagonal(matrix, -np.inf)
+    shares = (matrix > 0.5).sum(1) / (len(x) - 1)
+    rates = 1 - (1 - shares) ** len(x)
+    assert found.false_matches == pytest.approx(rates.mean(), abs=1e-6)
+    assert found.false_match_stderr == pytest.approx(rates.std() / len(x) ** 0.5)
+    assert found.held_out == len(x)
+    assert f"{rates.mean():.2%}" in str(found)
+    sure = model.retrieve(asked, given, K, queries=queries, min_pmi=50.0)
+    assert (sure.without_partner, sure.false_matches) == (len(asked), 0.0)  # rows of the fit
+    assert sure.held_out > 0
+    refused("give min_pmi too", model.retrieve, x, y, held_out=(x, y))
+    refused("min_pmi='low' must be a number", model.retrieve, x, y, min_pmi="low")
+
+
 @pytest.mark.parametrize("name", ["candidates.safetensors", "index.json"])
 def test_damage(place, name):
     (place / name).write_bytes((place / name).read_bytes()[:-9])

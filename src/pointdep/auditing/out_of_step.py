@@ -178,14 +178,12 @@ def find(scorer: Scorer, rows: int, *, doubted: bool = False) -> tuple[list[Stre
         there = np.flatnonzero(at >= 0)
         scores[state, there] = np.clip(scorer.pairs(there, at[there]), -_CLIP, _CLIP)
     scores[_BLIND] = 0.0  # y of any other row: log r is 0 on average where it says nothing
-    states = _path(scores, math.log(rows) + _SURE)
+    states = _bridged(_path(scores, math.log(rows) + _SURE))
     partner, stretches = places[REACH].copy(), []
     ends = np.append(np.flatnonzero(np.diff(states)) + 1, rows)
     for first, end in zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True):
         state, own = int(states[first]), np.arange(first, end)
         if state == _BLIND:
-            if end - first < _FEWEST:
-                continue
             told = scores[REACH, states == REACH]
             level = float(told.mean()) if len(told) else _CLIP / 2
             if (found := _sorted_anew(scorer, own, rows, level)) is not None:
@@ -223,6 +221,18 @@ def _path(scores: Array, penalty: float) -> Rows:
     for row in range(rows - 1, 0, -1):
         path[row - 1] = came[row, path[row]]
     return path
+
+
+def _bridged(states: Rows) -> Rows:
+    """The same, where a few rows of no x nearby, such as wrong pairs, do not end a stretch: they
+    have the state of the rows before them, or at the beginning of those after."""
+    starts = np.append(0, np.flatnonzero(np.diff(states)) + 1)
+    lengths = np.diff(np.append(starts, len(states)))
+    lasting = np.flatnonzero((states[starts] != _BLIND) | (lengths >= _FEWEST))
+    if not len(lasting):
+        return np.full(len(states), REACH)
+    source = np.maximum(np.searchsorted(lasting, np.arange(len(starts)), side="right") - 1, 0)
+    return np.repeat(states[starts[lasting[source]]], lengths)
 
 
 def _worth_a_change(scores: Array, penalty: float) -> bool:

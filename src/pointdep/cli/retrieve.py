@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,8 @@ _WRITTEN = (
     (r"\bk=(\S+)", r"-k \1"),
     (r"\bside='x'", "--queries y"),
     (r"\bside='y'", "--queries x"),
+    (r"\bmin_pmi(=| )", r"--min-pmi\1"),
+    (r"\bheld_out\b", "--held-out"),
     (r"\bunknown index\b", "unknown --index"),
 )
 
@@ -45,6 +48,9 @@ def retrieve(
     save_index: Path | None = None,
     candidates_index: Path | None = None,
     paired: bool = False,
+    min_pmi: float | None = None,
+    held_out: Path | None = None,
+    held_out_y: Path | None = None,
     query_columns: str | None = None,
     candidate_columns: str | None = None,
     device: options.Device = "auto",
@@ -56,8 +62,8 @@ def retrieve(
     For instance:  pointdep retrieve model/ x.npy y.npy -k 10 -o best.csv
 
     Rows count from 0. pmi is above 0 for pairs that come together more often than chance: a query
-    whose best candidate has pmi below 0 has no partner among them. With --paired and candidates
-    that are categories, all candidates of the same value are right.
+    whose best candidate has pmi below 0 has no partner among them (--min-pmi 0 leaves such out).
+    With --paired and candidates that are categories, all candidates of the same value are right.
 
     Options
     -------
@@ -74,6 +80,10 @@ def retrieve(
     save_index: Folder to keep the candidates' index in.
     candidates_index: Folder of --save-index, instead of CANDIDATES.
     paired: Row i of both files is a pair: report how often it is found.
+    min_pmi: PMI that a candidate must exceed, as 0: queries to which nothing belongs get -1.
+    held_out: File of pairs that the model was not fitted on, or of their x: they measure how often
+        --min-pmi gives a query a candidate although nothing belongs to it. [with --paired, QUERIES]
+    held_out_y: The y of --held-out.
     query_columns: Columns of the queries in a table, or a key of .npz; by default those of the fit.
     candidate_columns: Columns of the candidates in a table, or a key of .npz; by default those of
         the fit.
@@ -103,6 +113,10 @@ def retrieve(
         if save_index is not None:
             given = fitted.index(rows, side=_other(queries), kind=index)
             given.save(save_index)
+        if (min_pmi, held_out, held_out_y) != (None, None, None):
+            own = ((asked, rows) if queries == "x" else (rows, asked)) if paired else None
+            measured = _held_out(fitted, held_out, held_out_y) or own
+            how |= {"min_pmi": min_pmi, "held_out": measured}
         found = fitted.retrieve(asked, given, k, shortlist=shortlist, **how)
     except InputError as error:
         raise InputError(options.as_written(str(error), _WRITTEN)) from None
@@ -118,20 +132,23 @@ def retrieve(
     }
     if output is not None:
         write_table(output, table)
+    summary = _summary(found, metrics, {"index": save_index, "written": output})
     if json:
         written = {"index": save_index, "output": output}
         print_json("retrieve", {**_as_json(found, metrics, whole=output is None), **written})
-        return
-    summary = _summary(found, metrics, {"index": save_index, "written": output})
-    if output is not None or paired:
+    elif output is not None or paired:
         print_rows(summary)
-        return
+    else:
+        _print_table(table, {} if quiet else summary)
+
+
+def _print_table(table: dict[str, Any], summary: dict[str, str]) -> None:
+    """The table as CSV, and what is told of it on standard error."""
     print(",".join(table))
     for query, position, candidate, pmi in zip(*table.values(), strict=True):
-        print(f"{query},{position},{candidate},{pmi:.6g}")
-    if not quiet:
-        for name, value in summary.items():
-            print(f"{name}: {value}", file=sys.stderr)
+        print(f"{query},{position},{candidate},{'' if math.isnan(pmi) else f'{pmi:.6g}'}")
+    for name, value in summary.items():
+        print(f"{name}: {value}", file=sys.stderr)
 
 
 def _check_call(queries: str, index: Path | None, more: options.Given, output: Path | None) -> None:
@@ -148,6 +165,21 @@ def _check_call(queries: str, index: Path | None, more: options.Given, output: P
         check_writable(output, (".csv", ".parquet"))
     if more["--save-index"] is not None:
         check_index_target(more["--save-index"])
+
+
+def _held_out(fitted: PointwiseDependency, x: Path | None, y: Path | None) -> Any:
+    """Pairs to measure false matches by, in columns that the model was fitted on, or None."""
+    from pointdep.data.readers import read_pairs
+
+    if x is None:
+        if y is not None:
+            raise InputError("--held-out-y has no x: give --held-out as well")
+        return None
+    names: dict[str, Any] = {}
+    for side in ("x", "y"):
+        encoder = fitted.encoder_x_ if side == "x" else fitted.encoder_y_
+        names[f"{side}_columns"] = ",".join(encoder.names) if encoder.named else None
+    return read_pairs([x] if y is None else [x, y], **names)
 
 
 def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...]) -> None:
@@ -193,11 +225,12 @@ def _other(side: str) -> str:
 
 def _summary(found: Retrieved, metrics: RetrievalMetrics | None, places: Any) -> dict[str, str]:
     queries, k = found.indices.shape
-    alone = found.without_partner
+    alone, least = found.without_partner, found.min_pmi or 0.0
     rows = {
         "queries": f"{queries}, the best {k} of {found.candidates} candidates for each",
         "searched": f"{found.searched}: {found.quality}",
-        "no partner": f"{alone} ({alone / queries:.2%}), whose best has PMI of 0 or less",
+        "no partner": f"{alone} ({alone / queries:.2%}), whose best has PMI of {least:g} or less",
+        "false matches": None if found.min_pmi is None else found.false_match_rate,
         "pairs": None if metrics is None else str(metrics).partition(": ")[2],
         **places,
     }
@@ -214,9 +247,14 @@ def _as_json(found: Retrieved, metrics: RetrievalMetrics | None, *, whole: bool)
             "median_rank": metrics.median_rank,
             "matching": [{"size": m, "share": value} for m, value in metrics.matching.items()],
         }
-    rows = zip(found.indices.tolist(), found.pmi.tolist(), strict=True)
+    there = [int((row >= 0).sum()) for row in found.indices]
+    rows = [
+        (best[:count].tolist(), pmi[:count].tolist())
+        for best, pmi, count in zip(found.indices, found.pmi, there, strict=True)
+    ]
     table = [{"query": n, "candidates": best, "pmi": pmi} for n, (best, pmi) in enumerate(rows)]
-    names = "candidates", "searched", "exact", "recall", "recall_queries", "without_partner"
+    names: tuple[str, ...] = ("candidates", "searched", "exact", "recall", "recall_queries")
+    names += ("without_partner", "min_pmi", "false_matches", "false_match_stderr", "held_out")
     return {
         "queries": found.indices.shape[0],
         "k": found.indices.shape[1],

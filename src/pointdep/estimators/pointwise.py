@@ -65,6 +65,7 @@ ANSWER_SEED = 0  # answers about given rows do not depend on the state of any ge
 MANY_OUTSIDE = 0.01  # share of pairs from which a warning is due
 _OF_TRAINING = ("weight_decay", "max_epochs", "average")
 _PART = 1 << 24  # numbers that are answered about at a time, where the rows are many
+_HELD_OUT = 2_000  # rows that are set against each other to measure false matches
 _MOST_COMPARED = 1 << 17  # rows by which `score` and `check` judge, where they are given more
 
 
@@ -398,6 +399,8 @@ class PointwiseDependency(DependencyEstimator):
         index: str = "flat",
         shortlist: int | None = None,
         measure_recall: bool = True,
+        min_pmi: float | None = None,
+        held_out: tuple[Any, Any] | None = None,
     ) -> Retrieved:
         """The k candidates of highest PMI for each row of X, best first.
 
@@ -425,6 +428,13 @@ class PointwiseDependency(DependencyEstimator):
         measure_recall : bool
             If the search is not exact, compare it with the true answer of a sample of the queries.
             The result has the share found, and the number of these queries.
+        min_pmi : float, optional
+            PMI that a candidate must exceed: 0.0 leaves out those that come together with the query
+            no more often than by chance. Queries to which nothing belongs get -1.
+        held_out : (X, Y), optional
+            Pairs that the model was not fitted on, to measure with `min_pmi` how often a query gets
+            a candidate although nothing belongs to it. By default rows of the fit, by models that
+            did not see them, if this model was fitted rather than loaded.
 
         Returns
         -------
@@ -445,7 +455,41 @@ class PointwiseDependency(DependencyEstimator):
 
         how: dict[str, Any] = {"queries": queries, "exact": exact, "index": index}
         how |= {"shortlist": shortlist, "measure_recall": measure_recall, "progress": self.progress}
-        return search.retrieve(self.model_, self._encode_side, X, candidates, k, **how)
+        found = search.retrieve(self.model_, self._encode_side, X, candidates, k, **how)
+        if min_pmi is None:
+            if held_out is not None:
+                raise InputError("held_out measures what min_pmi lets through: give min_pmi too")
+            return found
+        if not isinstance(min_pmi, int | float | np.floating) or not math.isfinite(min_pmi):
+            raise InputError(f"min_pmi={min_pmi!r} must be a number, such as 0.0")
+        return found.at_least(float(min_pmi), self._mismatched(held_out, queries))
+
+    def _mismatched(
+        self, held_out: tuple[Any, Any] | None, queries: str
+    ) -> tuple[Array32, NDArray[np.bool_]] | None:
+        """PMI of held-out rows, (n, n), queries first, and which of these pairs are mismatched."""
+        model, codes = self.model_, None
+        if held_out is not None:
+            x, y, _, _ = self._encode(*some_rows(*held_out, None)[:2])
+            chosen = np.random.default_rng(ANSWER_SEED).permutation(len(x))[:_HELD_OUT]
+        elif getattr(self, "training_rows_", None) is not None:
+            held = self.training_rows_.paired
+            part = max(range(len(held.splits)), key=lambda one: len(held.splits[one].report))
+            rows = held.splits[part].report
+            chosen = np.random.default_rng(ANSWER_SEED).permutation(rows)[:_HELD_OUT]
+            x, y, codes = held.x, held.y, held.codes
+            model = self.model_.select([part])
+        else:
+            return None
+        x, y = x[chosen], y[chosen]
+        pmi = scoring.score_matrix(model, x, y)
+        asked, sides = (pmi, (x, y)) if queries == "x" else (pmi.T, (y, x))
+        # A copy of what belongs to the query belongs to it, too.
+        kinds = np.unique(sides[1].cpu().numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+        mismatched = kinds[:, None] != kinds
+        if codes is not None:
+            mismatched &= codes[chosen][:, None] != codes[chosen]
+        return asked, mismatched
 
     def index(self, candidates: Any, *, side: str = "y", kind: str = "flat") -> CandidateIndex:
         """Prepare candidates of one side for `retrieve`.

@@ -1,5 +1,7 @@
 """The best candidates of each query, by the shortest way that the critic allows."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -66,6 +68,16 @@ class Retrieved:
         How the search was done, in words.
     candidates : int
         The number of candidates.
+    min_pmi : float or None
+        PMI that a candidate needs to be listed. Places without one have the number -1 and a PMI of
+        NaN.
+    false_matches : float or None
+        With `min_pmi`, the share of queries that would get a candidate although what belongs to
+        them is not among as many: measured on held-out rows, None if there are none.
+    false_match_stderr : float
+        Its standard error.
+    held_out : int
+        The rows that it was measured on. If they are fewer than the candidates, it may be more.
     """
 
     indices: NDArray[np.int64]
@@ -75,11 +87,52 @@ class Retrieved:
     recall_queries: int
     searched: str
     candidates: int
+    min_pmi: float | None = None
+    false_matches: float | None = None
+    false_match_stderr: float = 0.0
+    held_out: int = 0
 
     @property
     def without_partner(self) -> int:
-        """Number of queries whose best candidate has PMI <= 0: no more often than by chance."""
+        """Number of queries whose best candidate has PMI <= 0: no more often than by chance.
+
+        With `min_pmi` of those that got none.
+        """
+        if self.min_pmi is not None:
+            return int((self.indices[:, 0] < 0).sum())
         return int((self.pmi[:, 0] <= 0).sum())
+
+    @property
+    def false_match_rate(self) -> str:
+        """How often a query to which nothing belongs gets a candidate, in words."""
+        if self.false_matches is None:
+            return "not measured: give held-out pairs"
+        least = "at least " if self.held_out < self.candidates else ""
+        rate = f"{least}{self.false_matches:.2%} +- {self.false_match_stderr:.2%}"
+        return (
+            f"{rate} of queries to which nothing belongs get one, by {self.held_out} held-out rows"
+        )
+
+    def at_least(self, min_pmi: float, held_out: tuple[Any, Any] | None = None) -> Retrieved:
+        """Without the candidates whose PMI is not above `min_pmi`.
+
+        held_out: PMI of held-out rows, (n, m), and which of them are mismatched pairs, (n, m).
+        """
+        out = ~(self.pmi > min_pmi)
+        found = replace(
+            self,
+            indices=np.where(out, -1, self.indices),
+            pmi=np.where(out, np.float32(np.nan), self.pmi),
+            min_pmi=min_pmi,
+        )
+        if held_out is None:
+            return found
+        pmi, mismatched = held_out
+        shares = ((pmi > min_pmi) & mismatched).sum(1) / np.maximum(mismatched.sum(1), 1)
+        matched = 1.0 - (1.0 - shares) ** self.candidates
+        rows, error = len(pmi), float(matched.std()) / math.sqrt(len(pmi))
+        told: dict[str, Any] = {"false_match_stderr": error, "held_out": rows}
+        return replace(found, false_matches=float(matched.mean()), **told)
 
     @property
     def quality(self) -> str:
@@ -104,8 +157,10 @@ class Retrieved:
     def __str__(self) -> str:
         n, k = self.indices.shape
         best = f"The best {k} of {self.candidates} candidates for each of {n} queries"
-        none = f"{self.without_partner} queries have none of PMI above 0"
-        return f"{best}, by {self.searched} ({self.quality}); {none}"
+        least = 0.0 if self.min_pmi is None else self.min_pmi
+        none = f"{self.without_partner} queries have none of PMI above {least:g}"
+        rate = "" if self.min_pmi is None else f"; false matches: {self.false_match_rate}"
+        return f"{best}, by {self.searched} ({self.quality}); {none}{rate}"
 
 
 def retrieve(
