@@ -13,7 +13,7 @@ from pointdep import PointwiseDependency
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 FIT = "fit x.npy y.npy -o model"
 
-# The command with a SIGINT to itself at the end of epoch 2, after a checkpoint.
+# The command with a signal to itself at the end of epoch 2, after a checkpoint.
 INTERRUPTED = """
 import os, signal, sys
 from pointdep.cli.app import run
@@ -22,11 +22,11 @@ from pointdep.fitting import engine
 def save_and_interrupt(path, state, *rest):
     save(path, state, *rest)
     if state.epoch == 2:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), getattr(signal, sys.argv.pop()))
 
 engine._CHECKPOINT_EVERY_S = 0
 save, engine.save_state = engine.save_state, save_and_interrupt
-sys.exit(run(sys.argv[1:]))
+sys.exit(run(sys.argv[1:-1]))
 """
 
 
@@ -95,13 +95,16 @@ def test_a_place_that_cannot_be_written_is_found_before_the_fit(refused):
     refused("nothing can be written in /proc", "fit x.npy y.npy -o /proc/model")
 
 
-def test_interrupted_and_resumed(quick, pointdep, folder):
+@pytest.mark.parametrize(
+    ("kind", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+)
+def test_interrupted_and_resumed(quick, pointdep, folder, kind, code, word):
     command = f"{FIT} --hidden 16 --folds 2 --max-epochs 3 --json"
     resumable = f"{command} --checkpoint state"
-    words = [sys.executable, "-c", INTERRUPTED, *resumable.split(), "--quiet"]
+    words = [sys.executable, "-c", INTERRUPTED, *resumable.split(), "--quiet", kind]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr.startswith("pointdep: interrupted; training is kept in state: run the same")
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.startswith(f"pointdep: {word}; training is kept in state: run the same")
     assert (ended.stderr.count("\n"), names(folder)) == (1, ["state", "x.npy", "y.npy"])
 
     # What was saved is used: with other settings it is refused, and with the same it goes on.

@@ -249,7 +249,7 @@ def served(tmp_path, monkeypatch):
 
 def remote(monkeypatch, folder, port):
     files = {
-        f"http://127.0.0.1:{port}/{path.name}": hashlib.md5(path.read_bytes()).hexdigest()
+        f"http://127.0.0.1:{port}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())
     }
     monkeypatch.setitem(REMOTE, "mnist", files)
@@ -308,4 +308,6 @@ def test_the_addresses():
     kinds = ("images-idx3", "labels-idx1")
     assert names["mnist"] == [f"{part}-{k}-ubyte.gz" for part in ("train", "t10k") for k in kinds]
     for files in REMOTE.values():
-        assert all(url.startswith("https://") and len(md5) == 32 for url, md5 in files.items())
+        assert all(
+            url.startswith("https://") and len(digest) == 64 for url, digest in files.items()
+        )

@@ -118,6 +118,17 @@ def test_streamed_rows_and_shards(tmp_path):
         assert [f.name for f in streamed.flags_ if f.name == "outliers"] == ["outliers"]
 
 
+@pytest.mark.parametrize("critic", ["concat", "separable"])
+def test_training_that_went_astray_is_told(critic):
+    """With finite numbers all the way: 1e10 nats, or as many below zero."""
+    astray = small(critic=critic, hidden=(16,), learning_rate=1e6, max_epochs=3, curve=False)
+    assert abs(nats(astray, X[:300], Y[:300])) > 1e3
+    assert [flag.name for flag in astray.flags_].count("diverged") == 1
+    sound = small(critic=critic, hidden=(16,), learning_rate=1e-2, max_epochs=5, curve=False)
+    nats(sound, X[:300], Y[:300])
+    assert "diverged" not in [flag.name for flag in sound.flags_]
+
+
 def test_other_estimators_tell_it():
     x = X.copy()
     x[4, 0] = 1e12

@@ -3,9 +3,12 @@
 import functools
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +40,10 @@ _WRITTEN = (
     (r"\bmissing=(?!\w)", "--missing"),
     (r"\bmethod='(\w+)'", r"--method \1"),
 )
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: what is unfinished is put away."""
 
 
 class _EndedError(Exception):
@@ -180,10 +187,28 @@ def _common(version: _Version = False, modules: _Modules = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's error is one line and code 2."""
-    with warnings.catch_warnings():
+    with _ends_on_sigterm(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", PointdepWarning)  # they are part of the answer
         return _run(list(arguments) or ["--help"])
+
+
+@contextmanager
+def _ends_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM an exception; a second one takes effect at once."""
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _TerminatedError
+
+    if threading.current_thread() is not threading.main_thread():  # others cannot
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(arguments: list[str]) -> int:
@@ -199,6 +224,8 @@ def _run(arguments: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         left = str(ended) if isinstance(ended, _EndedError) else _NOTHING_KEPT
+        if isinstance(ended.__cause__ or ended, _TerminatedError):
+            return _fail(f"terminated; {left}", code=143)
         return _fail(f"interrupted; {left}", code=130)
     except OSError as error:
         # Readers and writers say it better; this is what they did not foresee, as a full disk.

@@ -91,9 +91,12 @@ def draw(plot: Callable[[Any], Any], place: Path, size: tuple[float, float]) -> 
     """Write what plot(ax) draws as a figure of so many inches."""
     from matplotlib.figure import Figure
 
+    from pointdep.data.atomic import whole_file
+
     figure = Figure(figsize=size, layout="constrained")
     plot(figure.subplots())
-    figure.savefig(place, dpi=120)
+    with whole_file(place) as file:
+        figure.savefig(file, dpi=120, format=place.suffix[1:].lower())
 
 
 def check_unit(method: str, bits: bool) -> None:

@@ -47,7 +47,13 @@ from pointdep.inference import out_of_fold, scoring
 from pointdep.inference.checks import FEWEST_ROWS, RatioCheck, check_log_ratio
 from pointdep.inference.learning_curve import rise_flags
 from pointdep.inference.mutual_information import HeldOutBound, MIEstimate, RowValues
-from pointdep.inference.out_of_fold import HeldOut, OutOfFold, inference_values, wide_flags
+from pointdep.inference.out_of_fold import (
+    HeldOut,
+    OutOfFold,
+    astray_flags,
+    inference_values,
+    wide_flags,
+)
 from pointdep.inference.verdicts import MISSED, Origin
 
 if TYPE_CHECKING:
@@ -888,7 +894,10 @@ class PointwiseDependency(DependencyEstimator):
         # and so, nearly, is that of a table, which has a flag of its own.
         nearly_exact = self.bias_.known is not None or self.model_.critic.is_table
         rising = [] if nearly_exact else rise_flags(estimate)
-        return [*wide_flags(estimate), *rising, *alarm]
+        astray: list[Flag] = []
+        if not any(flag.name == "diverged" for flag in self.flags_):
+            astray = astray_flags(estimate, float(self.model_.seen[0]))
+        return [*astray, *wide_flags(estimate), *rising, *alarm]
 
     def _alarm(self) -> list[Flag]:
         """The flag of an estimate clearly below that of nearest neighbours, of few columns."""

@@ -42,6 +42,7 @@ _NEAR_LOG = 2.0  # nats below the ceiling of a bound where it starts to give way
 _NEAR_CEILING = 0.5
 _MANY_AT_LIMIT = 0.01
 _FEW_ROWS, _MOST_OF_IT = 0.002, 0.5
+_LEAST_NATS, _MOST_NATS = 3.0, 1e4  # that no estimate has, whatever the rows
 _WIDE, _WIDE_SHARE = 0.5, 1 / 2  # of an interval: nats, and times the estimate
 _PROOF = 2.0  # standard errors
 _OF_CATEGORY = 5  # rows of each, on average, with fewer of which dependence may go unnoticed
@@ -337,6 +338,21 @@ def wide_flags(found: MIEstimate) -> list[Flag]:
         "Give more rows, or fewer columns"
     )
     return [Flag("wide_interval", (), message)]
+
+
+def astray_flags(found: MIEstimate, lowest: float) -> list[Flag]:
+    """Whether training went astray although all its numbers stayed finite.
+
+    lowest: log r that a pair or mismatched pair had. Mutual information is not negative, no rows
+    show so much, and r is 1 on average over mismatched pairs.
+    """
+    impossible = found.nats > _MOST_NATS or lowest > _LEAST_NATS
+    if found.estimates == "mutual information":
+        impossible |= found.nats < -_LEAST_NATS
+    if not impossible:
+        return []
+    told = f"training went astray: {found.nats:.2g} nats cannot be (log r is at least {lowest:.2g})"
+    return [Flag("diverged", (), f"{told}. Try a smaller learning_rate, or method='pc'")]
 
 
 def limit_flags(method: Method, share: float, value: float, rows: int) -> list[Flag]:

@@ -24,14 +24,26 @@ _CIFAR10 = "https://www.cs.toronto.edu/~kriz/"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 REMOTE = {
     "mnist": {
-        _MNIST + "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        _MNIST + "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-        _MNIST + "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-        _MNIST + "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        _MNIST + "train-images-idx3-ubyte.gz": (
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+        ),
+        _MNIST + "train-labels-idx1-ubyte.gz": (
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
+        ),
+        _MNIST + "t10k-images-idx3-ubyte.gz": (
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
+        ),
+        _MNIST + "t10k-labels-idx1-ubyte.gz": (
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
+        ),
     },
-    "cifar10": {_CIFAR10 + "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
+    "cifar10": {
+        _CIFAR10 + "cifar-10-python.tar.gz": (
+            "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
+        )
+    },
 }
-"""For each set the addresses of its files, with the MD5 of their content."""
+"""For each set the addresses of its files, with the SHA-256 of their content."""
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _HEADERS = b"xgXLK"  # types of members that hold the names and headers of others
@@ -133,13 +145,13 @@ def download(name: str, folder: Path, progress: Progress) -> None:
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
-        for url, md5 in REMOTE[name].items():
+        for url, sha256 in REMOTE[name].items():
             file = folder / url.rpartition("/")[2]
             # A copy of the user's may be compressed in another way, and is theirs to keep.
             if not file.exists():
                 fetcher = pooch.HTTPDownloader(progressbar=_Bytes(progress), chunk_size=1 << 18)
                 folder.mkdir(parents=True, exist_ok=True)
-                pooch.retrieve(url, f"md5:{md5}", file.name, folder, downloader=fetcher)
+                pooch.retrieve(url, f"sha256:{sha256}", file.name, folder, downloader=fetcher)
     except requests.RequestException as error:
         cause = type(error).__name__.replace("ConnectionError", "no connection")
         if error.response is not None:
@@ -151,7 +163,7 @@ def download(name: str, folder: Path, progress: Progress) -> None:
         raise InputError(f"{file.name} cannot be written to {folder}: {cause}") from error
     except ValueError as error:
         # pooch keeps what it fetches under another name until the checksum has been compared.
-        fault = f"{url} has another checksum than {md5} and was removed"
+        fault = f"{url} has another checksum than {sha256} and was removed"
         raise InputError(f"{fault}: fetch it from another place") from error
     finally:
         logger.setLevel(level)
