@@ -1,6 +1,7 @@
 """`pointdep mi`: every file format, groups, and both ways of printing."""
 
 import math
+import resource
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from pointdep.cli.show import print_estimate
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 GROUPS = np.arange(200) // 4
+FILE_SIZE = resource.RLIMIT_FSIZE
 MI = "mi x.npy y.npy"
 
 
@@ -148,6 +150,14 @@ class TestCheck:
             ("the folder nowhere does not exist", "nowhere/check.png"),
         ):
             refused(message, MI, "--check-plot", path)
+        before, kept = (folder / "check.png").read_bytes(), resource.getrlimit(FILE_SIZE)
+        try:  # as on a full disk
+            resource.setrlimit(FILE_SIZE, (8192, kept[1]))
+            refused(r"check\.png cannot be written: File too large", MI, "--check-plot check.png")
+        finally:
+            resource.setrlimit(FILE_SIZE, kept)
+        assert (folder / "check.png").read_bytes() == before
+        assert not list(folder.glob(".*"))
 
 
 class TestCurve:
