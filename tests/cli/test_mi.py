@@ -153,9 +153,11 @@ class TestCheck:
         before, kept = (folder / "check.png").read_bytes(), resource.getrlimit(FILE_SIZE)
         try:  # as on a full disk
             resource.setrlimit(FILE_SIZE, (8192, kept[1]))
-            refused(r"check\.png cannot be written: File too large", MI, "--check-plot check.png")
+            full = quick(MI, "--check-plot check.png")
         finally:
             resource.setrlimit(FILE_SIZE, kept)
+        assert full.code == 2
+        assert full.err.endswith("pointdep: check.png cannot be written: File too large\n")
         assert (folder / "check.png").read_bytes() == before
         assert not list(folder.glob(".*"))
 

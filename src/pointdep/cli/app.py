@@ -224,9 +224,9 @@ def _run(arguments: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         left = str(ended) if isinstance(ended, _EndedError) else _NOTHING_KEPT
-        if isinstance(ended.__cause__ or ended, _TerminatedError):
-            return _fail(f"terminated; {left}", code=143)
-        return _fail(f"interrupted; {left}", code=130)
+        by_term = isinstance(ended.__cause__ or ended, _TerminatedError)
+        how, code = ("terminated", 143) if by_term else ("interrupted", 130)
+        return _fail(f"{how}; {left}", code)
     except OSError as error:
         # Readers and writers say it better; this is what they did not foresee, as a full disk.
         named = f"{error.filename}: " if error.filename else ""
