@@ -60,7 +60,7 @@ TASKS: dict[str, Callable[[np.random.Generator], Pairs]] = {
     "sinh and exp of Gaussian": heavy,
     "Student t, 3 degrees": student,
 }
-TAILS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Array]] = {
+TAILS: dict[str, Callable[[np.random.Generator, tuple[int, int]], NDArray[Any]]] = {
     "Cauchy": lambda random, shape: random.standard_cauchy(shape),
     "Student t, 1.5 degrees": lambda random, shape: random.standard_t(1.5, shape),
     "Student t, 3 degrees": lambda random, shape: random.standard_t(3, shape),

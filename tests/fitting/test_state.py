@@ -1,12 +1,13 @@
 """The engine's state, to disk and back."""
 
 import dataclasses
+from contextlib import contextmanager
 from itertools import chain
 
 import pytest
-import safetensors.torch
 import torch
 
+from pointdep.data import atomic
 from pointdep.errors import InputError, ModelFileError
 from pointdep.fitting.state import Checkpoint, TrainingState, load_state, save_state
 from refusals import refused
@@ -50,15 +51,18 @@ def test_round_trip(tmp_path):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_an_interrupted_write_leaves_the_old_checkpoint(error, tmp_path, monkeypatch):
-    path, save_file = tmp_path / "a", safetensors.torch.save_file
+    path = tmp_path / "a"
     save_state(Checkpoint(path, "this fit"), some_state())
     before = path.read_bytes()
 
-    def half(tensors, place, **extra):
-        save_file(tensors, place, **extra)
-        raise error
+    @contextmanager
+    def half(place):
+        with atomic.whole_file(place) as file:
+            file.write(b"half")
+            raise error
+            yield file
 
-    monkeypatch.setattr(safetensors.torch, "save_file", half)
+    monkeypatch.setattr("pointdep.fitting.state.whole_file", half)
     later = some_state()
     later.epoch = 5
     with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else InputError):

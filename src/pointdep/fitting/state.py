@@ -146,8 +146,7 @@ def write_checkpoint(
     A kill at any moment leaves the old checkpoint or the new one. kind: which program reads it;
     fingerprint: of all that decides how the run goes on. InputError where it cannot be written.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}
     metadata = {
@@ -157,11 +156,9 @@ def write_checkpoint(
         "state": json.dumps(_pack(state, tensors)),
     }
     metadata["sha256"] = _digest(metadata, tensors)
+    content = save(tensors, metadata)
     with whole_file(path) as file:
-        try:
-            save_file(tensors, file.name, metadata=metadata)
-        except SafetensorError as error:  # of a full disk, for one
-            raise InputError(f"{path} cannot be written: {error}") from None
+        file.write(content)
 
 
 def try_to_keep(write: Callable[[], None], warned: bool) -> bool:
