@@ -307,3 +307,46 @@ def test_the_screen_passes_correlated_columns_alone(grouped):
     torch.testing.assert_close(found.x_weight[5:8], wanted.x_weight)
     assert not found.x_weight[:5].any()
     assert not linear.screened_correlations(x[:, 50:], y[:, 50:]).correlations.any()
+
+
+def labelled(rows=4000, categories=520, dim=3, seed=0):
+    """Indicators of a label, and numbers around a mean for each category."""
+    random = np.random.default_rng(seed)
+    codes = random.integers(0, categories, rows)
+    means = random.standard_normal((categories, dim))
+    x = np.eye(categories, dtype=np.float32)[codes]
+    return torch.from_numpy(x), torch.from_numpy(means[codes] + random.standard_normal((rows, dim)))
+
+
+def test_a_label_is_analysed_by_means_as_its_indicators_would_be():
+    x, y = labelled()
+    full = linear._analyse(x.double(), y, 1.0)  # with all directions of the indicators
+    by_means = linear._analyse_label(x.argmax(1), x.shape[1], y)
+    np.testing.assert_allclose(by_means.correlations, full.correlations, rtol=1e-9)
+    for one, other in zip(
+        coordinates(full, x.double(), y), coordinates(by_means, x, y), strict=True
+    ):
+        signs = (one[:, :3] * other[:, :3]).mean(0).sign()
+        np.testing.assert_allclose(one[:, :3] * signs, other[:, :3], atol=1e-6)
+    found = linear.economical([canonical_correlations], x, y, None)[0]
+    expected = canonical_correlations(x, y)  # rows are enough for all directions here
+    np.testing.assert_allclose(found.correlations, expected.correlations, rtol=1e-3)
+    turned = linear.economical([canonical_correlations], y, x, None)[0]
+    np.testing.assert_allclose(turned.y_weight, found.x_weight)
+    np.testing.assert_allclose(turned.correlations, found.correlations)
+
+
+def test_of_numbers_and_very_many_categories_the_rarest_are_left_out():
+    x, y = labelled()
+    numbers = y[:, :1] + 0.1 * torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0))
+    both = torch.cat([x.double(), numbers], 1)
+    found = linear.economical([canonical_correlations], both, y, None)[0]
+    used = found.x_weight.abs().sum(1) > 0
+    assert int(used.sum()) == 257
+    assert bool(used[-1])
+    counts = x.sum(0)
+    assert counts[used[:-1]].min() >= counts[~used[:-1]].max()
+    assert found.correlations[0] > 0.95
+    few = both[:, -300:]
+    (one,), other = linear.economical([canonical_correlations], few, y, None), analyse(few, y)
+    np.testing.assert_array_equal(one.x_weight, other.x_weight)

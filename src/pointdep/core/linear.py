@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -160,14 +160,123 @@ def screened_columns(x: Tensor, y: Tensor, groups: Tensor | None = None) -> tupl
 def screened_correlations(x: Tensor, y: Tensor, groups: Tensor | None = None) -> Canonical:
     """`canonical_correlations` of the screened columns alone; the others have weights of zero."""
     columns = screened_columns(x, y, groups)
-    means = x.double().mean(0), y.double().mean(0)
-    weights = [mean.new_zeros(len(mean), 1) for mean in means]
     if not bool(columns[0].any()):
+        means = x.double().mean(0), y.double().mean(0)
+        weights = [mean.new_zeros(len(mean), 1) for mean in means]
         return Canonical(means[0], means[1], weights[0], weights[1], weights[0].new_zeros(1))
-    found = canonical_correlations(x[:, columns[0]], y[:, columns[1]], groups)
-    for number, weight in enumerate((found.x_weight, found.y_weight)):
-        weights[number] = weight.new_zeros(len(means[number]), weight.shape[1])
-        weights[number][columns[number]] = weight
+    return _of_columns(canonical_correlations, x, y, groups, columns)
+
+
+# Sides of very many categories: the analysis of all their columns takes time with the cube of them.
+
+_Analysis = Callable[[Tensor, Tensor, Tensor | None], Canonical]
+_MANY = 512  # columns
+_FREQUENT = 256  # categories of a side that are looked at where there are numbers too
+_OF_NUMBERS = 0.3  # variance that no indicator has
+
+
+@torch.no_grad()
+def economical(
+    analyses: Sequence[_Analysis], x: Tensor, y: Tensor, groups: Tensor | None
+) -> list[Canonical]:
+    """These analyses, at a cost that does not grow with the cube of the categories.
+
+    A label, one of its columns being 1 in every row, is known by the means of the other side, in
+    place of all of them. Of other sides all columns are analysed but the rarest categories.
+    """
+    codes = _label(x)
+    if codes is None and _label(y) is not None:
+        turned = economical(analyses, y, x, groups)
+        return [
+            Canonical(one.y_mean, one.x_mean, one.y_weight, one.x_weight, one.correlations)
+            for one in turned
+        ]
+    columns = torch.ones(x.shape[1], dtype=torch.bool) if codes is not None else _frequent(x)
+    both = columns, _frequent(y)
+    if codes is not None:
+
+        def by_means(x: Tensor, y: Tensor, groups: Tensor | None) -> Canonical:
+            return _label_correlations(codes, x.shape[1], y, groups)
+
+        return [_of_columns(by_means, x, y, groups, both)] * len(analyses)
+    if bool(both[0].all()) and bool(both[1].all()):
+        return [analysis(x, y, groups) for analysis in analyses]
+    return [_of_columns(analysis, x, y, groups, both) for analysis in analyses]
+
+
+def _label(side: Tensor) -> Tensor | None:
+    """(n,) the category of each row, if the side is one column of very many categories."""
+    if side.shape[1] <= _MANY:
+        return None
+    largest, codes = side.max(1)
+    one_each = bool((largest == 1).all()) and int(side.count_nonzero()) == len(side)
+    return codes if one_each else None
+
+
+def _frequent(side: Tensor) -> Tensor:
+    """(d,): numbers, and the indicators that come most often."""
+    if side.shape[1] <= _MANY:
+        return side.new_ones(side.shape[1], dtype=torch.bool)
+    variances = side.var(0, correction=0)
+    kept = variances > _OF_NUMBERS
+    order = variances.masked_fill(kept, -1.0).argsort(descending=True, stable=True)
+    return kept.index_fill(0, order[:_FREQUENT], True)
+
+
+def _label_correlations(
+    codes: Tensor, categories: int, y: Tensor, groups: Tensor | None
+) -> Canonical:
+    """`canonical_correlations` where x are the indicators of codes: (n,), with few columns of y."""
+    y = y.double()
+    found = _analyse_label(codes, categories, y)
+    kept = len(found.correlations)
+    moments, measured = y.new_zeros(3, kept), y.new_zeros(kept)
+    parts = min(part_count(categories, y.shape[1]), len(y))
+    number, draws = _parts(len(y), parts, groups)
+    for part in range(parts):
+        held = number == part
+        if not bool(held.any()) or bool(held.all()):
+            continue
+        one = _analyse_label(codes[~held], categories, y[~held])
+        u, v = one.x_weight[codes[held]], (y[held] - one.y_mean) @ one.y_weight
+        have = u.shape[1]
+        moments[:, :have] += torch.stack([u * u, v * v, u * v]).sum(1)
+        measured[:have] += len(u)
+    return held_to(found, moments, measured, draws)
+
+
+def _analyse_label(codes: Tensor, categories: int, y: Tensor) -> Canonical:
+    """The textbook analysis: u is the mean of v among the rows of a category, to unit variance."""
+    y_mean = y.mean(0)
+    y = y - y_mean
+    white = whitening(y.T @ y / len(y), len(y))
+    counts = torch.bincount(codes, minlength=categories).double()
+    means = y.new_zeros(categories, white.shape[1]).index_add(0, codes, y @ white)
+    means /= counts.clamp(min=1.0).unsqueeze(1)
+    shares = counts / len(y)
+    squares, turned = torch.linalg.eigh(means.T @ (means * shares.unsqueeze(1)))
+    squares, turned = squares.flip(0).clamp(0.0, 1.0), turned.flip(1)
+    scale = torch.where(squares > _NO_VARIANCE, squares.clamp(min=_NO_VARIANCE).rsqrt(), 0.0)
+    # The mean of the indicators is left out of u, whose mean is zero.
+    return Canonical(shares, y_mean, means @ turned * scale, white @ turned, squares.sqrt())
+
+
+def _of_columns(
+    analysis: _Analysis, x: Tensor, y: Tensor, groups: Tensor | None, columns: tuple[Tensor, Tensor]
+) -> Canonical:
+    """The analysis of these columns, (dx,) and (dy,) bool; the others have weights of zero."""
+    sides = [
+        side if bool(kept.all()) else side[:, kept]
+        for side, kept in zip((x, y), columns, strict=True)
+    ]
+    found = analysis(sides[0], sides[1], groups)
+    means, weights = [found.x_mean, found.y_mean], [found.x_weight, found.y_weight]
+    for number, (side, kept) in enumerate(zip((x, y), columns, strict=True)):
+        if not bool(kept.all()):
+            means[number] = side.mean(0, dtype=torch.float64)
+            wide = weights[number].new_zeros(len(kept), weights[number].shape[1])
+            wide[kept] = weights[number]
+            weights[number] = wide
     return Canonical(means[0], means[1], weights[0], weights[1], found.correlations)
 
 

@@ -49,6 +49,7 @@ _NEGATIVES_INFORMED = 3
 _ACTIVATION_RATIO = "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
+_MANY_CATEGORIES, _HIDDEN_MANY = 2_000, (64, 64)
 _WIDE = 25  # columns: with more, towers do better than a network on all pairs
 _MOST_LEVELS = 64  # of a label over which log r is normalised
 # Learning rate, epochs after which it is a half (0: never), and patience. A network that starts at
@@ -152,6 +153,19 @@ def for_many_columns(
     )
     layers = choose_hidden(settings.critic, hidden, len(rows.x), wide=max(widths))
     return replace(settings, reduced=found, hidden=layers)
+
+
+def for_many_categories(
+    settings: CriticSettings, hidden: Sequence[int] | str, sides: Sequence[SideEncoder]
+) -> CriticSettings:
+    """Narrower towers for very many categories: of few rows each, and costly in the first layer.
+
+    hidden: as it was asked for.
+    """
+    categories = max(sum(column.values.size for column in side.categories) for side in sides)
+    many = categories >= _MANY_CATEGORIES
+    ours = settings.kind.is_mixture and isinstance(hidden, str)
+    return replace(settings, hidden=_HIDDEN_MANY) if ours and many else settings
 
 
 def label_side(encoder_x: SideEncoder, encoder_y: SideEncoder) -> str:

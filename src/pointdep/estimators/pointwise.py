@@ -876,7 +876,8 @@ class PointwiseDependency(DependencyEstimator):
         if table := assembly.is_table(self.critic, self.hidden, method, sides):
             settings = replace(settings, table=table, hidden="auto")
         settings = assembly.for_few_pairs(settings, self.hidden, paired)
-        return assembly.for_many_columns(settings, self.hidden, paired)
+        settings = assembly.for_many_columns(settings, self.hidden, paired)
+        return assembly.for_many_categories(settings, self.hidden, sides)
 
     def _critic_settings(self, rows: int, columns: int) -> assembly.CriticSettings:
         """Of so many rows, with so many columns on the wider side."""

@@ -16,6 +16,7 @@ from pointdep.core import objectives
 from pointdep.core.linear import (
     Canonical,
     canonical_correlations,
+    economical,
     gaussian_matrix,
     screened_correlations,
 )
@@ -130,7 +131,7 @@ def _closed_form_answers(rows: SplitRows) -> tuple[Tensor, Tensor]:
         x, y, groups = rows.training(replica)
         step = 1 + len(x) // _ROWS_TO_CHOOSE
         groups = None if groups is None else groups[::step]
-        found = canonical_correlations(x[::step].cpu(), y[::step].cpu(), groups)
+        found = economical([canonical_correlations], x[::step].cpu(), y[::step].cpu(), groups)[0]
         cells, index = rows.held_out([split.stop], _SHRINK_BLOCK)
         u, v = found.coordinates(cells.x.cpu(), cells.y.cpu())
         scores = gaussian_matrix(u, v, found.correlations.unsqueeze(0)).flatten(0, 2)
@@ -169,14 +170,16 @@ def fit_closed_form(
     replicas stays in all. canonical: the coordinates of each replica, where they are known.
     """
     critic, x_map, y_map = model.critic, model.x_map, model.y_map
-    training = [rows.training(replica) for replica in range(model.replicas)]
+    # Those of wide rows are large, and looked at once.
+    replicas = range(0 if critic.wide else model.replicas)
+    training = [rows.training(replica) for replica in replicas]
     if isinstance(x_map, PickedMap) and isinstance(y_map, PickedMap):
         training = [_picked(x_map, y_map, *of_one) for of_one in enumerate(training)]
-    analyses = [canonical] if canonical is not None else []
-    if canonical is None:
-        kinds = (canonical_correlations, screened_correlations)
-        for kind in kinds if critic.wide else kinds[:1]:
-            analyses.append([kind(x.cpu(), y.cpu(), groups) for x, y, groups in training])
+    analyses: list[Sequence[Canonical]] = [canonical] if canonical is not None else []
+    if canonical is None and critic.wide:
+        analyses = _wide_analyses(rows, model.replicas)
+    elif canonical is None:
+        analyses = [[canonical_correlations(x.cpu(), y.cpu(), groups) for x, y, groups in training]]
     if isinstance(x_map, CanonicalMap) and isinstance(y_map, CanonicalMap):
         for replica, found in enumerate(analyses[0]):
             x_map.set_linear(replica, found.x_mean, found.x_weight)
@@ -200,6 +203,16 @@ def fit_closed_form(
             least, critic.screened = loss, type(critic).screened or number == 1
     if canonical is None and not critic.wide and bool(critic.unrelated.any()):
         _fit_related(model, rows, training, least, judged)
+
+
+def _wide_analyses(rows: SplitRows, replicas: int) -> list[Sequence[Canonical]]:
+    """Of all columns, and of those that are correlated with one of the other side: by replica."""
+    kinds = canonical_correlations, screened_correlations
+    found = []
+    for replica in range(replicas):
+        x, y, groups = rows.training(replica)
+        found.append(economical(kinds, x.cpu(), y.cpu(), groups))
+    return [[each[number] for each in found] for number in range(len(kinds))]
 
 
 def _picked(x_map: PickedMap, y_map: PickedMap, replica: int, rows: Sides) -> Sides:
