@@ -402,6 +402,8 @@ def test_a_carriage_return_in_a_text_is_no_new_row(tmp_path):
     assert table["text"].tolist() == texts.tolist()
     assert table["row"].tolist() == [0, 1, 2, 3]
     assert table["ok"].dtype == bool
+    write_table(tmp_path / "t.csv", {"na\rme": np.arange(4)})
+    assert len(pd.read_csv(tmp_path / "t.csv")) == 4
 
 
 def npy_bytes(header, body=b""):

@@ -255,6 +255,8 @@ class TestForeign:
             ({"params.checkpoint": "/tmp/mine"}, "checkpoint='/tmp/mine'"),
             ({"params.device": "cuda"}, "device="),
             ({"params.folds": "many"}, "folds='many'"),
+            ({"params.critic": 7}, "critic=7"),
+            ({"bias.neighbours": [0.5]}, "neighbours="),
             ({"params.method_options": 3}, "method_options=3"),
             ({"params.hidden": [8, "8"]}, "hidden="),
             ({"hidden": [10**12]}, "needs the shape"),

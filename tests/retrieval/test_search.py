@@ -1,6 +1,7 @@
 """The search, also by indexes, against sorting all of `pmi_matrix`, in both directions."""
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -315,6 +316,29 @@ def place(tmp_path):
 def unreadable(cause, place):
     with pytest.raises(ModelFileError, match=cause):
         fitted("pc", "separable").load_index(place)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+def test_files_of_faiss_are_checked_before_faiss_reads_them(kind, tmp_path, monkeypatch):
+    """It would allocate what they ask for, and follow links to anywhere."""
+    faiss = pytest.importorskip("faiss")
+    place = tmp_path / "index"
+    fitted("pc", "separable").index(new_pairs()[1], kind=kind).save(place)
+    file, about = place / "vectors.faiss", json.loads((place / "index.json").read_text())
+    content = file.read_bytes()
+    entry = content.index(b"IxF2") - 20  # of the graph
+    large, far = (2**40).to_bytes(8, "little"), (10**6).to_bytes(4, "little")
+    ending = (
+        content[:entry] + far + content[entry + 4 :] if kind == "hnsw" else content[:-8] + large
+    )
+    monkeypatch.setattr(faiss, "read_index", Mock(side_effect=AssertionError))
+    for changed in (content[:-1], content + b"0", content[:37] + large + content[45:], ending):
+        file.write_bytes(changed)
+        about.pop("about_sha256", None)
+        about["sha256"][file.name] = storage.file_digest(file)
+        about["about_sha256"] = storage.digest_of(about)
+        (place / "index.json").write_text(json.dumps(about))
+        unreadable("vectors.faiss cannot be read", place)
 
 
 def test_another_model_side_or_kind_and_an_edited_description(place, tmp_path):

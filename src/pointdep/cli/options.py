@@ -17,7 +17,7 @@ from typer import Argument, CallbackParam, Option
 from pointdep.core.critics import CRITICS
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.data.files import FORMATS
-from pointdep.errors import InputError, require_whole
+from pointdep.errors import InputError, printable, require_whole
 
 _NETWORKS = " ".join(METHODS)
 _MOST_SHOWN = 100  # columns of a side
@@ -404,7 +404,7 @@ class Settings:
 def print_columns(side: str, told: Sequence[tuple[str, str]]) -> None:
     """Say on standard error how each column of a side was read; told: names, and how."""
     for name, how in told[:_MOST_SHOWN]:
-        print(f"{side} {name}: {how}", file=sys.stderr)
+        print(printable(f"{side} {name}: {how}"), file=sys.stderr)
     if len(told) > _MOST_SHOWN:
         print(f"{side}: {len(told) - _MOST_SHOWN} more columns", file=sys.stderr)
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
-from pointdep.errors import DataWarning, InputError
+from pointdep.errors import DataWarning, InputError, printable
 
 _MANY_OUTSIDE = 0.01
 
@@ -142,14 +142,20 @@ def _print_table(table: dict[str, Any]) -> None:
     """As CSV on standard output."""
     import csv
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(table)
+    from pointdep.data.writers import has_return
+
+    how: Any = {"quoting": csv.QUOTE_ALL} if has_return(table) else {}
+    writer = csv.writer(sys.stdout, lineterminator="\n", **how)
+    writer.writerow(map(_printed, table))
     for cells in zip(*(values.tolist() for values in table.values()), strict=True):
         writer.writerow([_printed(cell) for cell in cells])
 
 
 def _printed(cell: Any) -> Any:
-    return ("" if isnan(cell) else f"{cell:.6g}") if isinstance(cell, float) else cell
+    if isinstance(cell, float):
+        return "" if isnan(cell) else f"{cell:.6g}"
+    # A terminal would act on what --carry copies; a pipe gets it as it is.
+    return printable(cell) if isinstance(cell, str) and sys.stdout.isatty() else cell
 
 
 def _score_files(

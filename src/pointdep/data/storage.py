@@ -159,6 +159,9 @@ def _conforms(value: Any, hint: Any) -> bool:
         return True
     if origin in (Union, UnionType):
         return any(_conforms(value, part) for part in parts)
+    if origin is tuple and Ellipsis not in parts:
+        told = value if isinstance(value, list) and len(value) == len(parts) else None
+        return told is not None and all(map(_conforms, told, parts))
     if origin in (list, tuple, Sequence):
         return isinstance(value, list) and all(_conforms(part, parts[0]) for part in value)
     if hint in (int, float) and isinstance(value, bool):

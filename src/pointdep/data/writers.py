@@ -1,7 +1,7 @@
 """Results to files: all of a table or nothing."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,9 +55,7 @@ def write_table(
             import pandas as pd
 
             table = pd.DataFrame(dict(columns))
-            # Before Python 3.13 a bare carriage return is not quoted, and reads as a new row.
-            returns = any("\r" in text for v in columns.values() for text in _texts(v))
-            if returns:
+            if has_return(columns):
                 table.to_csv(file, index=False, mode="wb", quoting=csv.QUOTE_NONNUMERIC)
             else:
                 table.to_csv(file, index=False, mode="wb")
@@ -69,7 +67,11 @@ def write_table(
             pq.write_table(table.replace_schema_metadata(about), file)
 
 
-def _texts(values: Array) -> Iterator[str]:
-    """The texts among values: (rows,) of any type."""
-    if np.asarray(values).dtype.kind in "OUT":
-        yield from (value for value in values if isinstance(value, str))
+def has_return(columns: Mapping[str, Array]) -> bool:
+    """Whether a name or a text among equally long columns has a carriage return in it.
+
+    Before Python 3.13 it is not quoted in CSV when it is alone, and reads as a new row.
+    """
+    texts = (values for values in columns.values() if np.asarray(values).dtype.kind in "OUT")
+    cells = (cell for values in texts for cell in values if isinstance(cell, str))
+    return any("\r" in cell for cell in (*columns, *cells))

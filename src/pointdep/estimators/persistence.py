@@ -151,6 +151,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     with reading(path):
         params = dict(about["params"])
         storage.require_kinds(params, kind, NOT_SAVED)
+        if not isinstance(params["critic"], str | dict):
+            raise TypeError(f"critic={params['critic']!r:.60}")
         METHODS.require_here(params["method"], path)
         get_method(params["method"], params["method_options"])
         made = kind(**{**params, "hidden": _hidden(params["hidden"]), "device": device})
