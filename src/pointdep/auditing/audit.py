@@ -15,6 +15,7 @@ from pointdep.auditing.evidence import HeldRows, StoredRows
 from pointdep.auditing.mended import Pairs, read_decisions
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
+from pointdep.auditing.why import explain
 from pointdep.data.sides import as_side
 from pointdep.errors import InputError, require_whole
 from pointdep.estimators.base import plain_copy, read_pairs
@@ -116,7 +117,7 @@ def judged(
     ordered = np.sort(beside.pmi)
     kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
     return Audit(
-        table=_table(fitted, evidence, decision, fdr, _labels(Y, fitted)),
+        table=_table(fitted, evidence, decision, fdr, _labels(Y, fitted), (X, Y)),
         mutual_information=information,
         check=fitted.check(),
         contamination=decision.contamination,
@@ -175,6 +176,7 @@ def _table(
     decision: Decision,
     fdr: float,
     labels: NDArray[Any] | None,
+    sides: tuple[Any, Any],
 ) -> pd.DataFrame:
     pmi = fitted.oof_pmi_
     order = np.argsort(pmi, kind="stable")
@@ -182,7 +184,10 @@ def _table(
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
     doubtful = first[: min(int(suspect.sum()) + _OTHERS_DOUBTFUL, _MOST_DOUBTFUL)]
     with show("looking for better partners", enabled=fitted.progress, left="about") as progress:
-        partners = find_partners(fitted.model_, evidence.searched(pmi, doubtful), progress)
+        among = evidence.searched(pmi, doubtful)
+        partners = find_partners(fitted.model_, among, progress)
+    with show("looking for what speaks against them", enabled=fitted.progress) as progress:
+        why = explain(fitted, among, *sides, progress)
     with show("scoring", enabled=fitted.progress) as progress:
         stderr = evidence.stderr(fitted.jackknife_, progress)
     columns: dict[str, Any] = {
@@ -203,6 +208,8 @@ def _table(
     columns["swapped_with"] = _whole(partners.swapped)
     with show("looking for duplicates", enabled=fitted.progress):
         columns["duplicate_of"] = _whole(evidence.duplicates())
+    if why is not None:
+        columns["why"] = pd.Series(why, dtype=object)
     return pd.DataFrame(columns)
 
 

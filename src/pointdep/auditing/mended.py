@@ -142,6 +142,8 @@ class Pairs:
             whole.loc[alone, name] = np.nan
         for name in ("swapped_with", "duplicate_of"):
             whole.loc[outside, name] = pd.NA
+        if "why" in whole:
+            whole["why"] = whole["why"].where(whole["why"].notna() & ~outside, None)
         whole.loc[outside, "better_partner"] = pd.array(partner, "Int64")[outside]
         whole.loc[outside & (partner < 0), "better_partner"] = pd.NA
         whole.loc[outside, "better_partner_pmi"] = better[outside]

@@ -56,6 +56,8 @@ class Audit:
         better_label: the same where y is one column of categories, else missing from the table;
         swapped_with: the row with which this one may have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing;
+        why: of doubtful rows the columns, or the words of texts, that speak most against the pair,
+            and how much PMI falls by each; missing from the table where there is nothing to tell;
         decision: what a person has said of it, missing from the table where nobody has.
     answered: what gave PMI, such as "closed form and network", or "".
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.

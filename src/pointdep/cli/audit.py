@@ -61,7 +61,7 @@ def worst_rows(found: Audit) -> list[dict[str, Any]]:
     kinds = {"row": int, "rank": int, "pmi": float, "stderr": float, "posterior": float}
     kinds |= {"q_value": float, "suspect": bool, "better_partner": int}
     kinds |= {"better_partner_pmi": float, "swapped_with": int, "duplicate_of": int}
-    kinds |= {"better_label": str}
+    kinds |= {"better_label": str, "why": str}
     return [
         {
             name: None if pd.isna(line.get(name)) else kind(line[name])
