@@ -1,6 +1,8 @@
 """`pointdep mi`: every file format, groups, and both ways of printing."""
 
+import io
 import math
+import re
 import resource
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,8 +13,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import pointdep.cli.mi as mi_module
 from pointdep import ClassicalDependency, MIEstimate, PointwiseDependency
 from pointdep.cli.show import print_estimate
+from pointdep.estimators.first_estimate import first_estimate
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
 GROUPS = np.arange(200) // 4
@@ -333,3 +337,36 @@ def test_strings_of_a_table_and_a_constant_column(quick, estimate, pairs, refere
     first, *rest = outcome.err.splitlines()
     assert first == "warning: X: dropped 1 column(s) that have one value throughout: '2'"
     assert all(line.startswith("warning: ") for line in rest)
+
+
+def test_quick_trains_nothing(pointdep, pairs, folder, check_json):
+    outcome = pointdep("mi x.npy y.npy --quick --confidence 0.9")
+    assert "no networks" in outcome.out
+    told = pointdep("mi x.npy y.npy --quick --confidence 0.9 --json").json()
+    check_json("mi", told)
+    found = first_estimate(*pairs)
+    low, high = told["estimate"]["ci"]
+    assert (told["method"], told["folds"], told["estimate"]["rows"]) == (found.method, 0, 200)
+    assert told["estimate"]["nats"] == pytest.approx(found.nats)
+    assert low < found.nats < high
+    outcome = pointdep("mi x.npy y.npy --quick --check --method nwj")
+    assert outcome.code == 2
+    assert "leave out --method, --check" in outcome.err
+
+
+def test_a_first_estimate_stands_on_a_terminal_until_the_answer(pointdep, folder, monkeypatch):
+    how = "mi x.npy y.npy --hidden 4 --folds 2 --max-epochs 1"
+    assert "first estimate" not in pointdep(how).err
+    monkeypatch.setattr("pointdep.cli.mi.sys", SimpleNamespace(stderr=_Terminal()))
+    assert "first estimate" not in pointdep(how, "--json").err
+    outcome = pointdep(how)
+    shown = mi_module.sys.stderr.getvalue()
+    assert re.match(r"first estimate: \d\.\d\d nats, .* \(nearest neighbours\)", shown)
+    assert shown.endswith("\x1b[1A\x1b[2K")
+    assert "warning:" in outcome.err  # what waited is said after all
+    assert "mutual information" in outcome.out
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True

@@ -66,6 +66,19 @@ def test_many_rows_are_sampled_and_few_refused():
     refused("too few for a first estimate of 30 columns", first_estimate, wide, wide[::-1])
 
 
+def test_rows_with_missing_numbers_are_left_out():
+    x = np.random.default_rng(4).normal(size=(600, 2))
+    y = x + np.random.default_rng(5).normal(size=x.shape)
+    gaps = x.copy()
+    gaps[::7, 1] = np.nan
+    kept = np.arange(600) % 7 != 0
+    found = first_estimate(gaps, y, missing="drop")
+    assert found.rows == kept.sum()
+    assert found.nats == pytest.approx(first_estimate(x[kept], y[kept]).nats, abs=0.05)
+    assert found.interval(0.95)[1] - found.nats == pytest.approx(1.96 * found.stderr, rel=1e-3)
+    refused("NaN|missing", first_estimate, gaps, y)
+
+
 def test_torch_is_not_loaded():
     code = (
         "import sys, numpy as np; from pointdep.estimators.first_estimate import first_estimate; "

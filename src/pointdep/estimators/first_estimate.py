@@ -9,7 +9,8 @@ ties from the search of neighbours, which would take them for dependence.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ _MOST_ROWS = 10_000  # at random, of more
 _NEIGHBOUR_COLUMNS, _NEIGHBOURS = 3, 3  # of more columns, neighbours lie too far away
 # The spread of the terms of nearest neighbours makes the error of their mean a third too small.
 _SHARED = 1.5
+_MOST_QUICK = 256  # columns of both sides
 _MOST_LEVELS = 256  # of a side of categories that the closed form takes as columns of 0 and 1
 _LARGEST = 1.0 - 1e-6  # squared correlation
 
@@ -42,6 +44,11 @@ class FirstEstimate:
     rows: int
     of: int
 
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Both ends, in nats."""
+        reach = NormalDist().inv_cdf(0.5 + confidence / 2) * self.stderr
+        return max(0.0, self.nats - reach), self.nats + reach
+
     @property
     def source(self) -> str:
         """The method in words."""
@@ -51,9 +58,17 @@ class FirstEstimate:
 
 
 def first_estimate(
-    x: Any, y: Any, *, discrete: tuple[bool | None, bool | None] = (None, None), seed: int = 0
+    x: Any,
+    y: Any,
+    *,
+    discrete: tuple[bool | None, bool | None] = (None, None),
+    missing: str = "error",
+    seed: int = 0,
 ) -> FirstEstimate:
-    """The estimate of paired rows, as `PointwiseDependency.fit` takes them."""
+    """The estimate of paired rows, as `PointwiseDependency.fit` takes them.
+
+    Rows with missing numbers are left out, unless `missing` is "error".
+    """
     random = np.random.default_rng([seed, 12])
     of = len(x)
     if of > _MOST_ROWS and len(y) == of:
@@ -61,10 +76,10 @@ def first_estimate(
         x, y = (
             side.iloc[chosen] if hasattr(side, "iloc") else sampled(side, chosen) for side in (x, y)
         )
-    sides = [
-        as_side(s, name, discrete=d) for s, name, d in zip((x, y), "XY", discrete, strict=True)
-    ]
+    named = zip((x, y), "XY", discrete, strict=True)
+    sides = [as_side(side, name, discrete=d, missing=missing) for side, name, d in named]
     require_same_length(*sides)
+    sides = _complete(sides)
     rows = sides[0].rows
     if rows < FEWEST_ROWS:
         raise InputError(f"{rows} row(s) are too few for an estimate: give at least {FEWEST_ROWS}")
@@ -75,6 +90,25 @@ def first_estimate(
     else:
         nats, stderr, method = *_gaussian(*(_scores(side, random) for side in sides)), "cca"
     return FirstEstimate(nats, stderr, method, rows, of)
+
+
+def _complete(sides: list[RawSide]) -> list[RawSide]:
+    """The rows that have all their numbers."""
+    numbers = [side.numeric for side in sides if side.numeric is not None]
+    known = np.ones(sides[0].rows, bool)
+    for values in numbers:
+        known &= np.isfinite(np.asarray(values, np.float64)).all(1)
+    if known.all():
+        return sides
+    return [
+        replace(
+            side,
+            numeric=None if side.numeric is None else side.numeric[known],
+            categorical=tuple((name, values[known]) for name, values in side.categorical),
+            rows=int(known.sum()),
+        )
+        for side in sides
+    ]
 
 
 def _counted(x: Array, y: Array) -> tuple[float, float]:
@@ -172,6 +206,8 @@ def _codes(side: RawSide) -> Array:
     return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 
-def is_small(x: Any, y: Any) -> bool:
-    """Whether the rows lie in memory, so that a first estimate costs no pass over files."""
-    return not any(isinstance(side, RowSource) for side in (x, y))
+def is_quick(x: Any, y: Any) -> bool:
+    """Whether an estimate takes no pass over files, and a second at most."""
+    shapes = [getattr(side, "shape", (0, _MOST_QUICK + 1)) for side in (x, y)]
+    columns = sum(math.prod(shape[1:]) for shape in shapes)
+    return columns <= _MOST_QUICK and not any(isinstance(side, RowSource) for side in (x, y))
