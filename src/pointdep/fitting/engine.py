@@ -27,6 +27,7 @@ from pointdep.fitting.state import (
 
 _SMALLEST_GAIN = 1e-4  # relative rise of the held-out objective that counts as an improvement
 _STOP_BLOCK = 8
+_PATIENCE_AT_START = 4
 _LARGEST_STOP_BLOCK = 256  # of the large batches that streamed rows have
 _CHECKPOINT_EVERY_S = 5.0
 
@@ -158,11 +159,21 @@ class Engine:
                 crew.keep_best(position)
             else:
                 state.bad[replica] += 1
-            if state.bad[replica] < self.patience[replica]:
+            if state.bad[replica] < self._patience_of(state, replica):
                 still.append(replica)
         state.history.append(entry)
         crew.write_back()
         state.active = still
+
+    def _patience_of(self, state: TrainingState, replica: int) -> int:
+        """How many epochs without a gain this replica waits.
+
+        A network that adds to a closed form shows within a few epochs whether there is anything to
+        add. Where it never did better than the start, it stops sooner.
+        """
+        at_start = self.full.critic.informed and state.best_epoch[replica] == 0
+        most = self.patience[replica]
+        return min(most, max(_PATIENCE_AT_START, most // 2)) if at_start else most
 
     def _report(self, state: TrainingState) -> None:
         """Say how far the training is, and write a checkpoint now and then."""
@@ -192,7 +203,7 @@ class Engine:
         ended = [
             r
             for r, bad in enumerate(state.bad[own])
-            if bad < self.patience[own.start + r] and r not in diverged
+            if bad < self._patience_of(state, own.start + r) and r not in diverged
         ]
         improving = [r for r in ended if state.best_epoch[own][r] == state.epoch]
         limit = f"raise max_epochs (now {self.options.max_epochs})"
