@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pointdep import errors
 from pointdep.core.methods import Method, get_method
+from pointdep.core.precision import own_threads, paying_threads
 from pointdep.core.ratio import RatioModel
 from pointdep.data.encoder import part_of
 from pointdep.data.raw import group_codes
@@ -42,7 +43,6 @@ from pointdep.fitting.reference import reference_flags, store_reference
 from pointdep.fitting.rendezvous import pick_device
 from pointdep.fitting.splits import Rows, Split, part_splits, random_of, require_product_rows
 from pointdep.fitting.state import Checkpoint, remove_state
-from pointdep.fitting.threads import own_threads, paying_threads
 from pointdep.inference import out_of_fold, scoring
 from pointdep.inference.checks import FEWEST_ROWS, RatioCheck, check_log_ratio
 from pointdep.inference.learning_curve import rise_flags

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pointdep import PointwiseDependency
-from pointdep.fitting import threads
-from pointdep.fitting.threads import own_threads, paying_threads
+from pointdep.core import precision
+from pointdep.core.precision import own_threads, paying_threads
 from refusals import quietly, refused
 
 X, NOISE = np.random.default_rng(0).standard_normal((2, 80, 1))
@@ -34,7 +34,7 @@ def test_threads_are_as_before_after_the_call(asked, wanted):
 @pytest.mark.parametrize(("together", "wanted"), [(0.7, 2), (0.9, 1), (30.0, 1)])
 def test_more_threads_where_a_trial_says_so(together, wanted, monkeypatch):
     seconds = {1: 1.0, 2: together}
-    monkeypatch.setattr(threads, "_trial", seconds.__getitem__)
+    monkeypatch.setattr(precision, "_trial", seconds.__getitem__)
     assert paying_threads(2, 1 << 30) == wanted
     assert paying_threads(2, 1000) == 1
     assert paying_threads(1, 1 << 30) == 1
