@@ -33,7 +33,7 @@ from sklearn.feature_selection import mutual_info_regression
 from pointdep import ClassicalDependency, PointwiseDependency
 from pointdep.estimators import assembly, pointwise
 from pointdep.estimators.first_estimate import first_estimate
-from pointdep.fitting.engine import Crew
+from pointdep.fitting.active_replicas import Crew
 
 QUIET: dict[str, Any] = {"random_state": 0, "progress": False}
 STEPS = (
@@ -69,11 +69,11 @@ ESTIMATORS: dict[str, Callable[[Any, Any], float]] = {
 
 def rows_of(name: str, rows: int) -> tuple[Any, Any, float]:
     task = joint_of(name).draw(name, rows, 1)
-    sides = (
+    x, y = (
         np.char.add("w", side.astype(str)) if side.ndim == 1 and side.dtype.kind in "iu" else side
         for side in (task.x, task.y)
     )
-    return (*sides, task.mutual_information)
+    return x, y, task.mutual_information
 
 
 def measure(name: str, rows: int, estimator: str) -> dict[str, Any]:
