@@ -10,7 +10,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 EMPTY := .venv-empty
 
-.PHONY: browser demo test test-slow test-oldest test-newest wheel docs docs-serve lint bench bench-data bench-gpu bench-peers format fuzz clean
+.PHONY: browser demo test test-slow test-oldest test-newest wheel docs docs-serve lint lock torture bench bench-data bench-gpu bench-peers format fuzz clean
 
 demo: $(READY)
 	$(BIN)/pointdep demo
@@ -26,9 +26,11 @@ docs-serve: $(READY_DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 # The report page and the documentation are tested in Chromium, got where it can be; without it
-# those tests are skipped.
+# those tests are skipped. It is installed into the system, which is said before.
 browser:
-	@command -v chromedriver >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	@command -v chromedriver >/dev/null || { test -z "$$NO_BROWSER" && test "$$(id -u)" = 0 \
+	  && command -v apt-get >/dev/null && echo "installing chromium and chromium-driver into this" \
+	  "system with apt-get, to test the pages (make test NO_BROWSER=1 leaves that out)" \
 	  && export DEBIAN_FRONTEND=noninteractive && { timeout 120 apt-get -qq update; \
 	  timeout 300 apt-get -qq install -y --no-install-recommends chromium chromium-driver; } \
 	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the pages in it are skipped"
@@ -125,10 +127,19 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
-$(READY_DEV): pyproject.toml constraints.txt
+$(READY_DEV): pyproject.toml constraints.txt requirements-dev.lock .ci/install
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	.ci/install $(BIN)/python
 	touch $(READY) $@
+
+# The versions and hashes of the development environment, for this Python and system.
+lock:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python .ci/lock.py
+
+# Ends processes that write at each of their calls to the file system: minutes, and needs cc.
+torture: $(READY_DEV)
+	$(BIN)/python tests/torture/sweep.py
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
