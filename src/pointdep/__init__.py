@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pointdep.retrieval.search import Retrieved
     from pointdep.workflow.comparison import MIAgainstN, MIDifference, compare, mi_against_n
     from pointdep.workflow.plan import Plan, plan
+    from pointdep.workflow.ranking import ColumnRanking, rank_columns
     from pointdep.workflow.sklearn_tools import PMIFeatures, mi_scorer, mutual_information_features
 
 # What is fitted; what is asked; errors and warnings.
@@ -47,6 +48,7 @@ __all__ += ["PointwiseDependency", "from_embeddings", "from_logits", "objectives
 __all__ += ["Audit", "Retrieved", "audit", "audit_shards", "retrieval_metrics", "score_shards"]
 __all__ += ["LearningCurve", "MIAgainstN", "MIDifference", "MIEstimate", "RatioCheck", "compare"]
 __all__ += ["PMIFeatures", "Plan", "mi_against_n", "mi_scorer", "mutual_information_features"]
+__all__ += ["ColumnRanking", "rank_columns"]
 __all__ += ["DataWarning", "DivergedError", "FitWarning", "InputError", "ModelFileError"]
 __all__ += ["PointdepError", "PointdepWarning", "__version__", "plan"]
 
@@ -74,6 +76,7 @@ _NAMES = {
     "retrieval.search": ["Retrieved"],
     "workflow.comparison": ["MIAgainstN", "MIDifference", "compare", "mi_against_n"],
     "workflow.plan": ["Plan", "plan"],
+    "workflow.ranking": ["ColumnRanking", "rank_columns"],
     "workflow.sklearn_tools": ["PMIFeatures", "mi_scorer", "mutual_information_features"],
 }
 _HOME = {name: f"pointdep.{home}" for home, names in _NAMES.items() for name in names}

@@ -15,8 +15,8 @@ from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 from pointdep.core.critics import CRITICS
 from pointdep.data.files import FORMATS
 
-COMMANDS = ["demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain"]
-COMMANDS += ["bench", "reproduce"]
+COMMANDS = ["demo", "mi", "rank", "fit", "calibrate", "score", "retrieve", "audit", "plan"]
+COMMANDS += ["pretrain", "bench", "reproduce"]
 REPRODUCED = ["table1", "figure1", "theorem1", "figure2", "simclr", "table2", "figure3"]
 WITH_OPTIONS = [*((name,) for name in COMMANDS[:-1]), *(("reproduce", name) for name in REPRODUCED)]
 
@@ -56,7 +56,9 @@ def test_the_names_in_help_are_those_there_are(pointdep, command):
 
 
 def test_names_that_docstrings_list_are_those_there_are(pointdep):
-    score, pretrain = (" ".join(pointdep(name, "--help").out.split()) for name in COMMANDS[4:9:4])
+    score, pretrain = (
+        " ".join(pointdep(name, "--help").out.split()) for name in ("score", "pretrain")
+    )
     assert all(suffix in score for suffix in FORMATS)
     assert f"--objective <str> {', '.join(OBJECTIVES)}; several" in pretrain
 

@@ -140,7 +140,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Each is in a module of its own name.
-_ALL = ("demo", "mi", "fit", "calibrate", "score", "retrieve", "audit", "plan", "pretrain", "bench")
+_ALL = (
+    "demo",
+    "mi",
+    "rank",
+    "fit",
+    "calibrate",
+    "score",
+    "retrieve",
+    "audit",
+    "plan",
+    "pretrain",
+    "bench",
+)
 for _name in _ALL:
     _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
     app.command(name=_name)(_guarded(_command))

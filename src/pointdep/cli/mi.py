@@ -15,7 +15,7 @@ from pointdep.cli.options import Settings, parse_sides, refuse_for_classical, ta
 from pointdep.core.methods import METHODS, WITHOUT_NETWORKS
 from pointdep.errors import InputError, PointdepError, unknown_name
 
-_FIGURES = (".png", ".svg", ".pdf")
+FIGURES = (".png", ".svg", ".pdf")
 _LINE_AWAY = "\x1b[1A\x1b[2K"  # of a terminal: up, and clear what stands there
 _KSG_COLUMNS = 2  # a side (docs/choosing.md)
 
@@ -60,7 +60,7 @@ def mi(
 
     places = {"check_plot": check_plot, "curve_plot": curve_plot}
     for place in filter(None, places.values()):
-        check_writable(place, _FIGURES)
+        check_writable(place, FIGURES)
     x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
     check_unit(method, bits)
     if quick:

@@ -225,6 +225,16 @@ def _whole_table(path: Path, names: list[str] | None) -> Any:
     return files.read_table(path, names) if is_table(path) else shards.read_tables(path, names)
 
 
+def read_table_file(path: Path) -> Any:
+    """All columns of a table, in memory, as a pandas DataFrame."""
+    path = Path(path)
+    if not isinstance(_kind(path), TableFormat | None):
+        raise InputError(f"{path} is no table with named columns: give a .csv or .parquet file")
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    return _whole_table(path, None)
+
+
 def split_columns(columns: str | list[str], option: str) -> list[str]:
     """ "a, b" -> ["a", "b"], and lists as they are; option: where it was given, for errors."""
     if not isinstance(columns, str):

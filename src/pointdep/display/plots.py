@@ -110,6 +110,7 @@ def _bars(ax: Axes, values: NDArray[Any], edges: NDArray[Any], colour: str, name
 # The pairs of highest and lowest PMI.
 
 _WIDEST = 40  # letters of a label
+_MOST_NUMBERS = 12  # columns of a heat map with numbers in its cells
 
 
 def plot_pairs(
@@ -251,3 +252,41 @@ def plot_training(history: Sequence[Mapping[str, Sequence[Any]]], ax: Axes | Non
     ax.locator_params(axis="x", integer=True)
     ax.legend(frameon=False, fontsize="small")
     return tidy(ax)
+
+
+def plot_bars(
+    names: Sequence[str],
+    values: NDArray[Any],
+    ends: tuple[NDArray[Any], NDArray[Any]],
+    label: str,
+    *,
+    faint: NDArray[Any],
+    ax: Axes | None = None,
+) -> Axes:
+    """Values (n,) as bars with the ends of their intervals, the first on top; faint ones grey."""
+    ax = tidy(axes(ax))
+    places = np.arange(len(names))
+    reach = np.maximum([values - ends[0], ends[1] - values], 0)
+    colours = np.where(faint, GREY, BLUE).tolist()
+    how: dict[str, Any] = {"height": 0.7, "error_kw": {"lw": 1, "capsize": 2}}
+    ax.barh(places, values, xerr=reach, color=colours, **how)
+    ax.set_yticks(places, names)
+    ax.invert_yaxis()
+    ax.set_xlabel(label)
+    return ax
+
+
+def plot_heat_map(values: NDArray[Any], names: Sequence[str], ax: Axes | None = None) -> Axes:
+    """Values (n, n) as colours, and as numbers where there is room."""
+    ax = axes(ax, (6.0, 5.0))
+    image = ax.imshow(values, cmap="viridis", vmin=0)
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(names)), names)
+    middle = np.nanmax(values, initial=0) / 2
+    for (row, column), value in np.ndenumerate(values) if len(names) <= _MOST_NUMBERS else ():
+        if np.isfinite(value):
+            colour = "black" if value > middle else "white"
+            how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
+            ax.text(column, row, f"{value:.2f}", **how)
+    ax.figure.colorbar(image, ax=ax, label="mutual information (nats)")
+    return ax

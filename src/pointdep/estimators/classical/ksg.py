@@ -157,6 +157,29 @@ def _nearer(tree: Any, points: Array, reach: Array) -> tuple[Codes, Array]:
     return counts, shares
 
 
+def rank_values(x: Array, y: Array, seed: int, k: int = 5) -> Array:
+    """(n,) values of KSG on the ranks of two columns (n,), ties in random order."""
+    random = np.random.default_rng([seed, 13])
+    a, b = (_scattered_ranks(values, random) for values in (x, y))
+    return _neighbours(a, b, min(k, len(x) - 2), Silent())
+
+
+def label_values(labels: Codes, values: Array, seed: int, k: int = 5) -> Array:
+    """(n,) values of Ross's estimate of labels (n,) and the ranks of a column (n,); 0 of a label
+    that comes once."""
+    ranks = _scattered_ranks(values, np.random.default_rng([seed, 13]))
+    return np.nan_to_num(_within_labels(labels, ranks, k, Silent()))
+
+
+def _scattered_ranks(values: Array, random: np.random.Generator) -> Array:
+    """(n,) -> (n, 1) from 0 to 1, each rank anywhere in its own n-th.
+
+    On a lattice the neighbours on either side would be equally far, one of them not counted.
+    """
+    apart = random.random((len(values), 1)) - 0.5
+    return _ranks(values[:, None], random) + apart / len(values)
+
+
 def without_ties(values: Array, seed: int) -> Array:
     """values: (n, d), equal ones of a column spread at random over the gap around them.
 

@@ -83,6 +83,15 @@ def count(x: Side, y: Side, *, seed: int, smoothing: float, correction: str) -> 
     return CountModel(cells, counts.astype(np.float64), of_x, of_y, float(smoothing), correction)
 
 
+def count_values(x: Codes, y: Codes) -> Array:
+    """(n,) values whose mean is the plug-in estimate of two columns (n,), by Miller and Madow."""
+    empty = np.empty((len(x), 0))
+    a, b = (Side(empty, codes, int(codes.max()) + 1) for codes in (x, y))
+    values = count(a, b, seed=0, smoothing=0.0, correction="miller_madow").mi_values(a, b)
+    assert values is not None
+    return values
+
+
 def _jackknife(x: Codes, y: Codes, groups: Codes) -> Array:
     """(n,) the pseudo-value of each row's group for the plug-in estimate, all (n,).
 
