@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import pointdep
 from pointdep import METHODS, contrastive, objectives
-from pointdep.cli.app import app
+from pointdep.cli.app import load_commands
 from pointdep.contrastive.losses import ContrastiveLoss
 from pointdep.inference.checks import RatioCheck
 
@@ -218,7 +218,7 @@ def wrong_commands(text):
     for part in code(text):
         joined = re.sub(r"\\?\n\s+", " ", part)
         for line in re.findall(r"(?:^|\$ |-m )(pointdep [a-z][^\n#|`]*)", joined, re.M):
-            words, command = line.split()[1:], get_command(app)
+            words, command = line.split()[1:], get_command(load_commands())
             while words and hasattr(command, "commands"):
                 command = command.commands.get(words.pop(0))
             options = [word.split("=")[0] for word in words if word.startswith("--")]

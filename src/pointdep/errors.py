@@ -70,11 +70,27 @@ class FitWarning(PointdepWarning):
     """Training ended in a way that makes the answers less trustworthy."""
 
 
-def warn_caller(message: str, category: type[PointdepWarning]) -> None:
-    """Warn at the line outside this package that led here, however many calls lie between."""
+_SEARCHES = tuple(f"{os.sep}{name}{os.sep}" for name in ("sklearn", "joblib"))
+_TOLD: set[tuple[str, int, str]] = set()
+
+
+def warn_caller(message: str, category: type[PointdepWarning], once: str = "") -> None:
+    """Warn at the line outside this package that led here, however many calls lie between.
+
+    once: what it is about. If scikit-learn fits many models for that line, as in a
+    cross-validation, the line is told of it once.
+    """
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
+    searched = False
+    while frame.f_back is not None and any(s in frame.f_code.co_filename for s in _SEARCHES):
+        level, frame, searched = level + 1, frame.f_back, True
+    place = (frame.f_code.co_filename, frame.f_lineno, once)
+    if searched and once:
+        if place in _TOLD:
+            return
+        _TOLD.add(place)
     warnings.warn(message, category, stacklevel=level)
 
 

@@ -1,5 +1,6 @@
 """Mutual information of columns and as a score, against closed forms and scikit-learn."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from sklearn.datasets import load_wine
 from sklearn.feature_selection import SelectKBest, mutual_info_regression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -127,3 +129,26 @@ def test_mutual_information_as_a_score():
     np.testing.assert_allclose(again, found, rtol=1e-6)
     alone = cross_val_score(make_pipeline(CCA), x, y, cv=3, scoring=mi_scorer)
     np.testing.assert_array_equal(alone, found)
+
+
+def test_folds_that_lack_a_category():
+    """Rows of a class that a fold has not seen are left out, and told of once for the line."""
+    wine, kind = load_wine(return_X_y=True)  # sorted by class
+    made = make_pipeline(StandardScaler(), small(max_epochs=2, discrete_y=True))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = cross_val_score(made, wine, kind, cv=3)
+    assert np.isfinite(found).all()
+    told = [str(one.message) for one in caught]
+    assert sum("left out of the score" in one for one in told) == 1
+    assert sum(one.startswith("still_improving") for one in told) <= 1
+    # As by hand: the rows of the other classes, and -log 2 where there is only one.
+    assert found[0] == pytest.approx(-np.log(2))
+    model = small(max_epochs=2, discrete_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scaled = StandardScaler().fit(wine[:119]).transform(wine)
+        model.fit(scaled[:119], kind[:119])
+    known = np.flatnonzero(np.isin(kind, kind[:119]) & (np.arange(len(kind)) >= 119))
+    assert found[2] == pytest.approx(model.score(scaled[known], kind[known]))
+    assert len(known) == 11

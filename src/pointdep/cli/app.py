@@ -16,7 +16,7 @@ import typer
 from typer import Option
 
 import pointdep
-from pointdep.cli import options, reproduce
+from pointdep.cli import options
 from pointdep.data.files import SHARD_SUFFIXES
 from pointdep.errors import InputError, PointdepError, PointdepWarning, one_line
 from pointdep.fitting.rendezvous import process_count
@@ -98,6 +98,8 @@ _OUTPUTS = (
     "curve_plot",
     "checkpoint",
     "save_index",
+    "plot",
+    "pairs",
 )
 
 
@@ -153,21 +155,39 @@ _ALL = (
     "pretrain",
     "bench",
 )
-for _name in _ALL:
-    _command = getattr(importlib.import_module(f"pointdep.cli.{_name}"), _name)
-    app.command(name=_name)(_guarded(_command))
-
-paper = typer.Typer(rich_markup_mode=None)
-for _command in reproduce.COMMANDS:
-    paper.command(name=_command.__name__)(_guarded(_command))
-app.add_typer(paper, name="reproduce")
+_PAPER = "reproduce"
+_LOADED: set[str] = set()
 
 
-@paper.callback(invoke_without_command=True)
-def _paper(context: typer.Context) -> None:
-    """Figures and tables of the paper, run again."""
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+def load_commands(words: Sequence[str] = ()) -> typer.Typer:
+    """The app with the command that is called first, or with all if none of these is.
+
+    The modules of the others would take most of the time that a short command takes.
+    """
+    first = next((word for word in words if not word.startswith("-")), "")
+    wanted = {first} if first in (*_ALL, _PAPER) else {*_ALL, _PAPER}
+    for name in sorted(wanted - _LOADED):
+        _LOADED.add(name)
+        module = importlib.import_module(f"pointdep.cli.{name}")
+        if name == _PAPER:
+            _add_paper(module.COMMANDS)
+        else:
+            app.command(name=name)(_guarded(getattr(module, name)))
+    app.registered_commands.sort(key=lambda one: _ALL.index(str(one.name)))
+    return app
+
+
+def _add_paper(commands: Sequence[Callable[..., None]]) -> None:
+    paper = typer.Typer(rich_markup_mode=None)
+    for command in commands:
+        paper.command(name=command.__name__)(_guarded(command))
+    app.add_typer(paper, name=_PAPER)
+
+    @paper.callback(invoke_without_command=True)
+    def figures(context: typer.Context) -> None:
+        """Figures and tables of the paper, run again."""
+        if context.invoked_subcommand is None:
+            print(context.get_help())
 
 
 def _version(value: bool) -> None:
@@ -225,7 +245,7 @@ def _ends_on_sigterm() -> Iterator[None]:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = app(args=arguments, prog_name="pointdep", standalone_mode=False)
+        code = load_commands(arguments)(args=arguments, prog_name="pointdep", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except PointdepError as error:
         return _fail(options.as_written(str(error), _WRITTEN))

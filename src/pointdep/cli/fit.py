@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pointdep.cli import options
-from pointdep.cli.options import Settings, takes_settings
+from pointdep.cli.options import (
+    SAVED_WITHOUT_NETWORKS,
+    Settings,
+    refuse_for_classical,
+    takes_settings,
+)
 from pointdep.cli.show import estimate_as_json, print_estimate, print_json
+from pointdep.core.methods import WITHOUT_NETWORKS
 from pointdep.errors import InputError
 
 
@@ -18,7 +24,7 @@ def fit(
     *,
     output: options.SavedModel,
     oof: Path | None = None,
-    method: options.MethodName = "pc",
+    method: options.SavedMethodName = "pc",
     settings: Settings,
     checkpoint: Path | None = None,
     overwrite: bool = False,
@@ -45,14 +51,17 @@ def fit(
     processes, device = join_processes(settings.device)
     processes.first(partial(check_places, output, oof))
     x, y, groups = processes.together(lambda: settings.read(files))
-    from pointdep.estimators.classical.catalogue import CLASSICAL
-
-    if method in CLASSICAL:
-        raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")
-    model = replace(settings, device=device).networks(method, quiet=quiet, checkpoint=checkpoint)
+    if method in WITHOUT_NETWORKS:
+        model = _classical(
+            method, settings, quiet=quiet, checkpoint=checkpoint, processes=processes
+        )
+    else:
+        how: dict[str, Any] = {"quiet": quiet, "checkpoint": checkpoint}
+        model = replace(settings, device=device).networks(method, **how)
+        model.set_params(distributed=processes.several)
     if not overwrite:
         processes.first(partial(refuse_other_data, output, model, x, y))
-    model.set_params(distributed=processes.several).fit(x, y, groups=groups)
+    model.fit(x, y, groups=groups)
     if not processes.is_first:
         return
     save(model, output, oof, overwrite=True)
@@ -62,6 +71,19 @@ def fit(
     else:
         print_estimate(model, found)
         print(f"model saved in {output}; score other pairs with: pointdep score {output} ...")
+
+
+def _classical(
+    method: str, settings: Settings, *, quiet: bool, checkpoint: Path | None, processes: Any
+) -> Any:
+    """The estimator without networks, if it has something to save."""
+    if method not in SAVED_WITHOUT_NETWORKS:
+        raise InputError(f"--method {method} makes no model to save: use pointdep mi -m {method}")
+    if checkpoint is not None:
+        refuse_for_classical(method, ["checkpoint"])
+    if processes.several:
+        raise InputError(f"--method {method} does not share its work: start it without torchrun")
+    return settings.classical(method, quiet=quiet)
 
 
 def check_places(output: Path, oof: Path | None) -> None:

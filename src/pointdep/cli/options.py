@@ -75,6 +75,9 @@ _HOW = ("--method", "-m")
 MethodName = Annotated[str, Option(*_HOW, callback=from_here, help=f"{_NETWORKS}. {_OWN}")]
 _ANY = f"{_NETWORKS}; or, without networks, {' '.join(WITHOUT_NETWORKS[:-1])}. {_OWN}"
 AnyMethodName = Annotated[str, Option(*_HOW, callback=from_here, help=_ANY)]
+SAVED_WITHOUT_NETWORKS = ("counting", "ulsif", "likelihood", "cca")
+_SAVED = f"{_NETWORKS}; or, without networks, {' '.join(SAVED_WITHOUT_NETWORKS)}. {_OWN}"
+SavedMethodName = Annotated[str, Option(*_HOW, callback=from_here, help=_SAVED)]
 CriticName = Annotated[
     str,
     Option(

@@ -89,11 +89,10 @@ def score(
         given = {"suspects": suspects, **of_shards}
         _refuse_for_files([name for name, value in given.items() if value], files)
         from pointdep.data.writers import check_writable
-        from pointdep.estimators.pointwise import PointwiseDependency
 
         if output is not None:
             check_writable(Path(output))
-        fitted = PointwiseDependency.load(model, device=device)
+        fitted = _load(model, device)
         fitted.progress = not quiet
         if show_columns:
             for side, encoder in zip("XY", encoders_of(fitted), strict=True):
@@ -131,6 +130,19 @@ def _refuse_for_files(given: list[str], files: list[str]) -> None:
     raise InputError(
         f"{listed} is for folders of .parquet shards, which {odd[0]} is not: leave it out{instead}"
     )
+
+
+def _load(model: str, device: str) -> Any:
+    """The saved model, with networks or without."""
+    from pointdep.data.storage import peek
+
+    if (peek(Path(model)) or {}).get("kind") == "classical":
+        from pointdep.estimators.classical.estimator import ClassicalDependency
+
+        return ClassicalDependency.load(model)
+    from pointdep.estimators.pointwise import PointwiseDependency
+
+    return PointwiseDependency.load(model, device=device)
 
 
 def encoders_of(fitted: Any) -> tuple[Any, Any]:
@@ -175,7 +187,8 @@ def _score_files(
 
     from pointdep.data.readers import columns_of_fit, read_pairs
     from pointdep.data.writers import write_table
-    from pointdep.estimators.pointwise import pair_columns
+    from pointdep.estimators import pointwise
+    from pointdep.estimators.classical import estimator as classical
     from pointdep.fitting.progress import show
 
     if carry and output is not None and output.endswith(".npy"):
@@ -183,7 +196,9 @@ def _score_files(
     x_columns, y_columns = columns_of_fit(paths, columns, encoders_of(fitted))
     x, y = read_pairs(paths, x_columns=x_columns, y_columns=y_columns)
     with show("scoring", enabled=fitted.progress) as progress:
-        found = pair_columns(fitted, x, y, progress, strict=strict)
+        is_classical = isinstance(fitted, classical.ClassicalDependency)
+        answer: Any = classical.pair_columns if is_classical else pointwise.pair_columns
+        found = answer(fitted, x, y, progress, strict=strict)
     if not strict and not (found["reason"] != "").any():
         del found["reason"]
     _warn_of_outside(int(found["outside"].sum()), len(found["pmi"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from pointdep.data import sides
 from pointdep.data.encoder import part_of
-from pointdep.data.raw import group_codes
+from pointdep.data.raw import Fault, group_codes
 from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.display.html_repr import card
 from pointdep.errors import (
@@ -75,19 +77,33 @@ def without_gaps(
     return part_of(raw_x, kept), part_of(raw_y, kept), own, kept
 
 
-def scored_groups(reasons: NDArray[np.object_], groups: Any) -> Any:
-    """The groups of the rows that can be scored, and a warning if there are others.
+def reasons_of(faults: Iterable[Fault], rows: int) -> NDArray[np.object_]:
+    """(rows,) why each row cannot be used, "" if it can."""
+    reasons = np.full(rows, "", dtype=object)
+    for fault in faults:
+        told = np.where(reasons == "", "", reasons + "; ") + fault.reason
+        reasons = np.where(fault.rows, told, reasons)
+    return reasons
+
+
+def can_be_scored(reasons: NDArray[np.object_]) -> bool:
+    """Whether there are rows enough for `score`, with a warning if some are left out.
 
     reasons: (n,) why a row cannot be scored, "" if it can.
     """
     fine = reasons == ""
-    if fine.all():
-        return groups
-    if not fine.any():
-        raise InputError(f"no row can be scored: {reasons[0]}")
-    said = f"{(~fine).sum()} of {len(fine)} row(s) are left out of the score: "
-    warn_caller(f"{said}{'; '.join(sorted(set(reasons[~fine]))[:3])}", DataWarning)
-    return None if groups is None else np.asarray(groups)[fine]
+    if not fine.all():
+        told = "; ".join(sorted(set(reasons[~fine]))[:3])
+        said = (
+            f"{(~fine).sum()} of {len(fine)} row(s) are left out of the score ({told}): split rows"
+        )
+        said += " of labels by StratifiedKFold, or shuffle them, as with KFold(3, shuffle=True)"
+        warn_caller(said, DataWarning, once="left out of the score")
+    return int(fine.sum()) > 1
+
+
+NO_BETTER = -math.log(2.0)
+"""The score of calling everything independent."""
 
 
 def plain_copy(model: Any, **changed: Any) -> Any:
@@ -126,8 +142,8 @@ class DependencyEstimator(BaseEstimator):  # type: ignore[misc]
         return tuple(str(flag) for flag in self.flags_)
 
     def _warn_of_flags(self) -> None:
-        for note in self._notes:
-            warn_caller(note, FitWarning)
+        for flag, note in zip(self.flags_, self._notes, strict=True):
+            warn_caller(note, FitWarning, once=flag.name)
 
     def _set_features(self, encoder: SideEncoder) -> None:
         """scikit-learn's attributes of X."""

@@ -148,6 +148,8 @@ def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
         from pointdep.estimators import calibrated  # which imports this module
 
         return calibrated.load(about, tensors, path, critic=critic, device=device)
+    if about.get("kind") == "classical":
+        raise ModelFileError(f"{path} trains no network: use ClassicalDependency.load")
     with reading(path):
         params = dict(about["params"])
         storage.require_kinds(params, kind, NOT_SAVED)

@@ -27,9 +27,11 @@ from pointdep.data.stored_pairs import paired_parts, sampled
 from pointdep.errors import DataWarning, Flag, InputError, require_known
 from pointdep.estimators import assembly, fit_rows, persistence
 from pointdep.estimators.base import (
+    NO_BETTER,
     DependencyEstimator,
+    can_be_scored,
     read_pairs,
-    scored_groups,
+    reasons_of,
     without_gaps,
 )
 from pointdep.estimators.classical.ksg import ksg_alarm
@@ -588,11 +590,13 @@ class PointwiseDependency(DependencyEstimator):
         The one number by which methods and critics can be compared: higher is better, -log 2 is no
         better than calling everything independent. Of very many rows, 131,072 at random decide.
         Rows that cannot be scored, as of a category that the fit has not seen, are left out, with a
-        warning.
+        warning; -log 2 if fewer than two can.
         """
         X, Y, groups = some_rows(X, Y, groups)
         x, y, _, reasons = self._encode_some(X, Y)
-        groups = scored_groups(reasons, groups)
+        if not can_be_scored(reasons):
+            return NO_BETTER
+        groups = None if groups is None else np.asarray(groups)[reasons == ""]
         return scoring.shuffled_log_likelihood(
             lambda a, b: scoring.score_pairs(self.model_, x[a], y[b]).numpy(),
             len(x),
@@ -617,15 +621,13 @@ class PointwiseDependency(DependencyEstimator):
         self, X: Any, Y: Any
     ) -> tuple[Tensor, Tensor, list[RawSide], NDArray[np.object_]]:
         """The same of the pairs that can be encoded, and of all, (n,), why not: "" if they can."""
-        raws, sides = list(self._read_sides(X, Y)), (self.encoder_x_, self.encoder_y_)
-        reasons = np.full(raws[0].rows, "", dtype=object)
-        encoded = []
-        for encoder, raw in zip(sides, raws, strict=True):
-            values, faults = encoder.encode_some(raw)
-            encoded.append(values)
-            for fault in faults:
-                told = np.where(reasons == "", "", reasons + "; ") + fault.reason
-                reasons = np.where(fault.rows, told, reasons)
+        raws = list(self._read_sides(X, Y))
+        both = [
+            encoder.encode_some(raw)
+            for encoder, raw in zip((self.encoder_x_, self.encoder_y_), raws, strict=True)
+        ]
+        encoded = [values for values, _ in both]
+        reasons = reasons_of([fault for _, own in both for fault in own], raws[0].rows)
         fine = np.flatnonzero(reasons == "")
         if len(fine) < len(reasons):
             raws, encoded = [part_of(raw, fine) for raw in raws], [e[fine] for e in encoded]
@@ -1026,10 +1028,13 @@ def pair_columns(
     return dict(zip(names, found, strict=True))
 
 
-def data_of_rows(model: PointwiseDependency, X: Any, Y: Any) -> dict[str, Any]:
+def data_of_rows(model: Any, X: Any, Y: Any) -> dict[str, Any]:
     """What `persistence.data_of` would say of an unfitted model after a fit of these rows."""
     digests, sides = None, (X, Y)
-    if not fit_rows.streams(model.stream, model.cv, X, Y):
+    streamed = isinstance(model, PointwiseDependency) and fit_rows.streams(
+        model.stream, model.cv, X, Y
+    )
+    if not streamed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit says the same again
             discrete = model.discrete_x, model.discrete_y

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from pointdep import errors
-from pointdep.data.raw import group_codes
+from pointdep.data.encoder import SideEncoder, part_of
+from pointdep.data.raw import RawSide, group_codes
 from pointdep.data.sides import as_side, require_same_length, side_digest
-from pointdep.errors import MEANINGS, Flag, InputError
+from pointdep.errors import MEANINGS, Flag, InputError, ModelFileError
 from pointdep.estimators.base import (
+    NO_BETTER,
     DependencyEstimator,
+    can_be_scored,
     fit_encoders,
     read_pairs,
+    reasons_of,
     without_gaps,
 )
 from pointdep.estimators.classical.catalogue import ClassicalMethod, get_classical
@@ -26,7 +31,7 @@ from pointdep.fitting.data_flags import outlier_flags
 from pointdep.fitting.progress import Progress, Silent, show
 from pointdep.fitting.splits import make_splits, random_of
 from pointdep.inference.mutual_information import MIEstimate, RowValues, normal_quantile
-from pointdep.inference.scoring import shuffled_log_likelihood
+from pointdep.inference.scoring import normalised_pmi, shuffled_log_likelihood
 
 # Answers from a fitted model, tile by tile, and the estimate from one value per row.
 
@@ -194,7 +199,13 @@ class ClassicalDependency(DependencyEstimator):
         check_is_fitted(self, "method_")
         if self.method_.pmi == "score":
             raise InputError(f"method {self.method_.key!r} has no log-loss: its score is not log r")
-        x, y = self._sides(X, Y, asked="a score, which needs PMI of new pairs")
+        if self.method_.pmi == "none":
+            raise InputError(self._no_pmi("a score, which needs PMI of new pairs"))
+        *raws, reasons = self._read_some(X, Y)
+        if not can_be_scored(reasons):
+            return NO_BETTER
+        groups = None if groups is None else np.asarray(groups)[reasons == ""]
+        x, y = self._prepared(*raws)
         with show("scoring", enabled=self.progress) as progress:
             return shuffled_log_likelihood(
                 lambda a, b: pair_values(self.model_, x.take(a), y.take(b), progress),
@@ -202,6 +213,41 @@ class ClassicalDependency(DependencyEstimator):
                 seed=_SEED,
                 groups=group_codes(groups, len(x)),
             )
+
+    @property
+    def encoder_x_(self) -> SideEncoder:
+        """How the columns of X are read."""
+        return self.reader_x_.encoder
+
+    @property
+    def encoder_y_(self) -> SideEncoder:
+        """How the columns of Y are read."""
+        return self.reader_y_.encoder
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a folder of safetensors and JSON.
+
+        overwrite: also in place of a model that was fitted on other data.
+        """
+        from pointdep.estimators import persistence
+        from pointdep.estimators.classical import saving
+
+        check_is_fitted(self, "method_")
+        if not overwrite:
+            persistence.require_same_data(Path(path), persistence.data_of(self))
+        saving.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> ClassicalDependency:
+        """Read a saved model."""
+        from pointdep.data import storage
+        from pointdep.estimators.classical import saving
+
+        about, tensors = storage.read_model(Path(path))
+        if about.get("kind") != saving.KIND:
+            raise ModelFileError(f"{path} is of another kind: use PointwiseDependency.load")
+        made: ClassicalDependency = saving.load(cls(), about, tensors, Path(path))
+        return made
 
     def _found(self) -> list[tuple[str, object]]:
         mi = [("mutual information", self.mutual_information())] if self.method_.estimates else []
@@ -248,21 +294,64 @@ class ClassicalDependency(DependencyEstimator):
         check_is_fitted(self, "method_")
         if asked and self.method_.pmi == "none":
             raise InputError(self._no_pmi(asked))
-        if X is None or Y is None:
-            raise InputError("both X and Y are needed: a pair has two sides")
-        readers = self.reader_x_, self.reader_y_
-        raw_x = as_side(X, "X", known=readers[0].encoder)
-        raw_y = as_side(Y, "Y", known=readers[1].encoder)
+        raw_x, raw_y = self._read(X, Y)
         if paired:
             require_same_length(raw_x, raw_y)
+        return self._prepared(raw_x, raw_y)
+
+    def _read(self, X: Any, Y: Any) -> tuple[RawSide, RawSide]:
+        if X is None or Y is None:
+            raise InputError("both X and Y are needed: a pair has two sides")
+        raw_x = as_side(X, "X", known=self.encoder_x_)
+        return raw_x, as_side(Y, "Y", known=self.encoder_y_)
+
+    def _prepared(self, raw_x: RawSide, raw_y: RawSide) -> tuple[Side, Side]:
         dense = self.method_.dense
-        return readers[0].read(raw_x, dense=dense), readers[1].read(raw_y, dense=dense)
+        x = self.reader_x_.read(raw_x, dense=dense)
+        return x, self.reader_y_.read(raw_y, dense=dense)
+
+    def _read_some(self, X: Any, Y: Any) -> tuple[RawSide, RawSide, NDArray[np.object_]]:
+        """The pairs that can be read, and of all, (n,), why not: "" if they can."""
+        raw_x, raw_y = self._read(X, Y)
+        require_same_length(raw_x, raw_y)
+        faults = [*self.reader_x_.faults(raw_x), *self.reader_y_.faults(raw_y)]
+        reasons = reasons_of(faults, raw_x.rows)
+        if not faults:
+            return raw_x, raw_y, reasons
+        fine = np.flatnonzero(reasons == "")
+        return part_of(raw_x, fine), part_of(raw_y, fine), reasons
 
     def _no_pmi(self, asked: str) -> str:
         return (
             f"method {self.method_.key!r} gives no {asked}: its terms belong to rows and are no "
             "function of a pair; use PointwiseDependency(), or ClassicalDependency('ulsif')"
         )
+
+
+def pair_columns(
+    fitted: ClassicalDependency, X: Any, Y: Any, progress: Progress, *, strict: bool
+) -> dict[str, NDArray[Any]]:
+    """As `pointwise.pair_columns`: there is no standard error, and nothing is called outside."""
+    check_is_fitted(fitted, "method_")
+    if fitted.method_.pmi == "none":
+        raise InputError(fitted._no_pmi("PMI of new pairs"))
+    if strict:
+        fitted._sides(X, Y)  # for what it refuses
+    raw_x, raw_y, reasons = fitted._read_some(X, Y)
+    columns = {
+        name: np.full(len(reasons), np.nan, np.float32) for name in ("pmi", "npmi", "stderr")
+    }
+    if raw_x.rows:
+        values = pair_values(fitted.model_, *fitted._prepared(raw_x, raw_y), progress)
+        columns["pmi"][reasons == ""] = values
+        if fitted.method_.pmi == "nats":
+            rarity = [
+                fitted.encoder_x_.log_frequency(raw_x),
+                fitted.encoder_y_.log_frequency(raw_y),
+            ]
+            columns["npmi"][reasons == ""] = normalised_pmi(values, rarity, fitted.n_rows_)
+    found = {**columns, "outside": np.zeros(len(reasons), dtype=bool)}
+    return found if strict else {**found, "reason": reasons}
 
 
 def _flags(method: ClassicalMethod, model: Any, held: Array) -> tuple[Flag, ...]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -32,14 +31,30 @@ def median_distance(values: Array, random: np.random.Generator) -> float:
 
 
 @dataclass(frozen=True, eq=False)
+class KernelFeatures:
+    """Features of a Gaussian kernel: its values at landmarks (b, d), times normalization (b, b)."""
+
+    landmarks: Array
+    normalization: Array
+    gamma: float
+
+    def transform(self, values: Array) -> Array:
+        """values: (n, d) -> (n, b)."""
+        from sklearn.metrics.pairwise import rbf_kernel
+
+        found: Array = rbf_kernel(values, self.landmarks, gamma=self.gamma) @ self.normalization.T
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class PHSICModel(PairModel):
     """PHSIC(x, y) = (f(x) - mean_x)' C (g(y) - mean_y) in features f: (bx,), g: (by,).
 
     mean_x: (bx,), mean_y: (by,) and covariance: (bx, by) are those of the fitted rows.
     """
 
-    features_x: Any
-    features_y: Any
+    features_x: KernelFeatures
+    features_y: KernelFeatures
     mean_x: Array
     mean_y: Array
     covariance: Array
@@ -74,8 +89,10 @@ def fit_phsic(x: Side, y: Side, *, seed: int, features: int, bandwidth: float) -
     for side in (x, y):
         width = bandwidth * median_distance(side.values, random)
         landmarks = min(features, len(side))
-        maps.append(Nystroem(gamma=0.5 / width**2, n_components=landmarks, random_state=seed))
-        rows.append(maps[-1].fit_transform(side.values))
+        gamma = 0.5 / width**2
+        found = Nystroem(gamma=gamma, n_components=landmarks, random_state=seed).fit(side.values)
+        maps.append(KernelFeatures(found.components_, found.normalization_, float(gamma)))
+        rows.append(maps[-1].transform(side.values))
     means = [side.mean(0) for side in rows]
     covariance = (rows[0] - means[0]).T @ (rows[1] - means[1]) / len(x)
     return PHSICModel(maps[0], maps[1], means[0], means[1], covariance)

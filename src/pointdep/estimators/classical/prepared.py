@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pointdep.data.encoder import SideEncoder
-from pointdep.data.raw import RawSide
+from pointdep.data.encoder import SideEncoder, part_of
+from pointdep.data.raw import Fault, RawSide
 from pointdep.errors import InputError
 
 Array = NDArray[np.float64]
@@ -99,20 +99,46 @@ class SideReader:
             return Side(values, mixed=numbers < values.shape[1], numbers=numbers)
         return Side(values, self._outcomes(raw), outcomes=self.seen[-1].size)
 
+    def faults(self, raw: RawSide) -> list[Fault]:
+        """Which rows cannot be read, and why."""
+        if not self.seen:
+            return self.encoder.encode_some(raw)[1]
+        found, encoder = list(raw.faults), self.encoder
+        fine = np.ones(raw.rows, dtype=bool)
+        for at, column in zip(encoder.category_at, encoder.categories, strict=True):
+            unseen = column.find(raw.column(at), encoder.side)[1]
+            if unseen.any():
+                found.append(column.unseen(raw.column(at), unseen, encoder.side))
+        for fault in found:
+            fine &= ~fault.rows
+        rows = np.flatnonzero(fine)
+        odd = np.zeros(raw.rows, dtype=bool)
+        odd[rows[self._find(part_of(raw, rows))[1]]] = True
+        return [*found, self._unseen(odd)] if odd.any() else found
+
     def _outcomes(self, raw: RawSide) -> Codes:
         """(n,) number of each row's combination of categories."""
+        known, unseen = self._find(raw)
+        if unseen.any():
+            raise InputError(self._unseen(unseen).message)
+        return known
+
+    def _unseen(self, rows: NDArray[np.bool_]) -> Fault:
+        what = f"a combination of categories unseen in training, in row {int(rows.argmax())}"
+        message = f"{self.encoder.side} holds {what} ({int(rows.sum())} such row(s))"
+        reason = f"{self.encoder.side}: a combination of categories unseen in training"
+        return Fault(rows, reason, f"{message}: drop these rows")
+
+    def _find(self, raw: RawSide) -> tuple[Codes, NDArray[np.bool_]]:
+        """(n,) number of each row's combination of categories, and which were not in training."""
         known = np.zeros(raw.rows, dtype=np.int64)
+        odd = np.zeros(raw.rows, dtype=bool)
         columns = _column_codes(self.encoder, raw)
         for (codes, size), distinct in zip(columns, self.seen, strict=True):
             wanted = known * size + codes
             known = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-            unseen = distinct[known] != wanted
-            if unseen.any():
-                raise InputError(
-                    f"{self.encoder.side} holds a combination of categories unseen in training, in "
-                    f"row {int(unseen.argmax())} ({int(unseen.sum())} such row(s)): drop these rows"
-                )
-        return known
+            odd |= distinct[known] != wanted
+        return known, odd
 
 
 def _column_codes(encoder: SideEncoder, raw: RawSide) -> list[tuple[Codes, int]]:
