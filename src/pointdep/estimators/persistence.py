@@ -139,17 +139,22 @@ def save(estimator: Any, path: Path) -> None:
     storage.write_model(path, about, tensors)
 
 
+_OTHERS = {
+    "encoder": "is an encoder: read it with contrastive.load_encoder",
+    "classical": "trains no network: use ClassicalDependency.load",
+}
+"""Kinds of models that are read by others."""
+
+
 def load(kind: Any, path: Path, *, critic: Any, device: str) -> Any:
     """An estimator of class `kind` from its folder, with the user's own critic where it had one."""
     about, tensors = storage.read_model(path)
-    if about.get("kind") == "encoder":
-        raise ModelFileError(f"{path} is an encoder: read it with contrastive.load_encoder")
+    if about.get("kind") in _OTHERS:
+        raise ModelFileError(f"{path} {_OTHERS[about['kind']]}")
     if about.get("kind") == "calibrated":
         from pointdep.estimators import calibrated  # which imports this module
 
         return calibrated.load(about, tensors, path, critic=critic, device=device)
-    if about.get("kind") == "classical":
-        raise ModelFileError(f"{path} trains no network: use ClassicalDependency.load")
     with reading(path):
         params = dict(about["params"])
         storage.require_kinds(params, kind, NOT_SAVED)
