@@ -202,6 +202,8 @@ def test_decisions_are_taken_back(shifted):
         (pd.DataFrame({"row": [1]}), "needs the columns row and decision"),
     ):
         refused(message, audit, x, y, model=quick(), decisions=decisions)
+    streamed = quick().set_params(stream=True)
+    refused("needs all rows in memory", audit, x, y, model=streamed, decisions=given)
 
 
 def test_in_words():

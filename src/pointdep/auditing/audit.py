@@ -86,6 +86,10 @@ def audit(
     fixed = fitted.cv is not None and not hasattr(fitted.cv, "split")
     if fixed and not pairs.as_given:
         raise InputError("decisions leave out wrong rows, whose numbers a cv of given parts needs")
+    if not pairs.as_given and streams(fitted.stream, fitted.cv, X, Y):
+        raise InputError(
+            "decisions leave out wrong rows, which needs all rows in memory: drop them"
+        )
     x, y, own = pairs.of(X, Y, groups)
     _require_each_once(fitted, x, y, own)
     fitted.fit(x, y, groups=own)

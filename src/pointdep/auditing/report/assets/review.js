@@ -2,15 +2,19 @@
 const VERDICTS = { right: "r", wrong: "w", unsure: "u" };
 const RATES = [0.001, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5];
 
+function isVerdict(text) {
+  return Object.hasOwn(VERDICTS, text);
+}
+
 class Review {
   constructor(data) {
     this.data = data;
     this.key = `pointdep-review-${data.key}`;
-    const given = Object.entries(data.texts.decision ?? {});
+    const given = Object.entries(data.texts.decision ?? {}).filter(([, verdict]) => isVerdict(verdict));
     this.decisions = new Map(given.map(([row, verdict]) => [Number(row), verdict]));
     try {
       for (const [row, verdict] of Object.entries(JSON.parse(localStorage.getItem(this.key) ?? "{}"))) {
-        if (verdict in VERDICTS) this.decisions.set(Number(row), verdict);
+        if (isVerdict(verdict)) this.decisions.set(Number(row), verdict);
         else this.decisions.delete(Number(row));
       }
       localStorage.setItem(this.key, localStorage.getItem(this.key) ?? "{}");
