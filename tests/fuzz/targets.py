@@ -1,5 +1,6 @@
 """What is damaged and how it is read: a target per format, and one per thing that is loaded."""
 
+import gzip
 import hashlib
 import json
 import pickle
@@ -148,6 +149,7 @@ def _idx(folder):
         head = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
         pixels = np.arange(np.prod(shape)).astype(np.uint8)
         (folder / f"{number}.idx").write_bytes(head + pixels.tobytes())
+        (folder / f"{number}packed.idx").write_bytes(gzip.compress(head + pixels.tobytes()))
 
 
 def _damaged_file(sound, place, random):
