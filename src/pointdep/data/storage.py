@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -175,7 +176,11 @@ def require_shapes(like: Callable[[], nn.Module], tensors: Mapping[str, Tensor])
     A file may ask for layers of any size: this is known before any is allocated.
     """
     with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in like().state_dict().items()}
+        module = like()
+    with suppress(RuntimeError):  # of other shapes, which are told below
+        # Tables take the shapes that the rows of their fit have decided.
+        module.load_state_dict({n: t.to("meta") for n, t in tensors.items()}, strict=False)
+    wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     for name, shape in wanted.items():
         found = tuple(tensors[name].shape) if name in tensors else "nothing"
         if found != shape and 0 not in shape:  # which would be filled as long as the file's
